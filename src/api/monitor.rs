@@ -17,9 +17,9 @@ use crate::cache::open;
 use crate::cache::table::{access_path, verify as copies};
 use crate::cache::tier::slots;
 use crate::error::Error;
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::session::{self, clock};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
@@ -58,7 +58,7 @@ fn tell_what_is_missing() {
 /// Figures of the caches of this database that have a slot in the tier: cache, hot_hits,
 /// table_hits, misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
 #[pg_extern]
-fn figures() -> Rows<11> {
+fn counters() -> Rows<11> {
     let Some(tier) = tier() else {
         return Rows(Vec::new());
     };
@@ -70,15 +70,15 @@ fn figures() -> Rows<11> {
 
 fn cache_row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
     let slot = tier.slot(number);
-    let counted = |figure| Typed::number(slot.figure(figure) as i64);
+    let counted = |counter| Typed::number(slot.counter(counter) as i64);
     [
         Typed::oid(relation),
-        counted(Figure::HotHits),
-        counted(Figure::TableHits),
-        counted(Figure::Misses),
-        counted(Figure::Sets),
-        counted(Figure::Deletes),
-        counted(Figure::Expired),
+        counted(Counter::HotHits),
+        counted(Counter::TableHits),
+        counted(Counter::Misses),
+        counted(Counter::Sets),
+        counted(Counter::Deletes),
+        counted(Counter::Expired),
         Typed::number(slot.evicted() as i64),
         Typed::number(slot.invalidated() as i64),
         Typed::number(slot.entries.load(Relaxed)),
@@ -90,17 +90,17 @@ fn cache_row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
 /// sweep_lag, waiting.
 #[pg_extern]
 fn sweep_figures() -> Rows<5> {
-    Rows(upkeep::figures().into_iter().map(sweep_row).collect())
+    Rows(upkeep::counters().into_iter().map(sweep_row).collect())
 }
 
-fn sweep_row(figures: upkeep::Figures) -> [Typed; 5] {
-    let swept = figures.last_sweep.is_some();
+fn sweep_row(counters: upkeep::Counters) -> [Typed; 5] {
+    let swept = counters.last_sweep.is_some();
     [
-        Typed::oid(figures.relation),
-        Typed::number(figures.trimmed),
-        Typed::moment(figures.last_sweep),
-        Typed::of(clock::interval(0, 0, figures.lag).filter(|_| swept)),
-        Typed::number(figures.waiting),
+        Typed::oid(counters.relation),
+        Typed::number(counters.trimmed),
+        Typed::moment(counters.last_sweep),
+        Typed::of(clock::interval(0, 0, counters.lag).filter(|_| swept)),
+        Typed::number(counters.waiting),
     ]
 }
 
@@ -174,7 +174,7 @@ fn pending(tier: &Tier) -> u64 {
 /// back to 0.
 #[pg_extern]
 fn reset_stats(cache: Option<Oid>) -> Answer<()> {
-    if let (None, Some(board)) = (cache, Board::of_server()) {
+    if let (None, Some(board)) = (cache, ClientRegistry::of_server()) {
         board.reset();
     }
     let Some(tier) = tier() else {

@@ -8,7 +8,7 @@ use super::Answer;
 use crate::cache::commit::publish as messages;
 use crate::error::Error;
 use crate::pg::encoding::printable;
-use crate::pg::resp::client_registry::{Board, Figure, Shown};
+use crate::pg::resp::client_registry::{ClientRegistry, Counter, Shown};
 use crate::pg::resp::{catalog_requests, login, work_queue};
 use crate::pg::session;
 use crate::pg::value::datum::Text;
@@ -23,7 +23,7 @@ fn resp_clients_now() -> Stream<16> {
     Stream::new(|sink| {
         let user = session::user();
         let sees_all = login::has_role(user, login::MONITOR);
-        let clients = Board::of_server().map(|board| board.clients());
+        let clients = ClientRegistry::of_server().map(|registry| registry.clients());
         for (pid, shown) in clients.into_iter().flatten() {
             let is_own = shown.role != 0 && login::has_role(user, Oid::from_u32(shown.role));
             if sees_all || is_own {
@@ -74,36 +74,41 @@ fn client_row(pid: u32, shown: &Shown) -> Row<16> {
 /// tracked_keys, since.
 #[pg_extern]
 fn resp_figures() -> Rows<21> {
-    Rows(Board::of_server().map(figures_row).into_iter().collect())
+    Rows(
+        ClientRegistry::of_server()
+            .map(figures_row)
+            .into_iter()
+            .collect(),
+    )
 }
 
-fn figures_row(board: Board) -> Row<21> {
-    let figures = board.figures();
+fn figures_row(registry: ClientRegistry) -> Row<21> {
+    let counters = registry.counters();
     let number = |number: u64| Typed::number(number as i64);
-    let counted = |figure: Figure| number(figures.get(figure as usize).copied().unwrap_or(0));
-    let now = board.now();
+    let counted = |counter: Counter| number(counters.get(counter as usize).copied().unwrap_or(0));
+    let now = registry.now();
     [
         number(now.clients),
-        counted(Figure::Connections),
-        counted(Figure::Rejected),
-        counted(Figure::CutOff),
-        counted(Figure::Killed),
-        counted(Figure::Commands),
-        counted(Figure::Batches),
+        counted(Counter::Connections),
+        counted(Counter::Rejected),
+        counted(Counter::CutOff),
+        counted(Counter::Killed),
+        counted(Counter::Commands),
+        counted(Counter::Batches),
         number(now.largest_batch),
-        counted(Figure::Hits),
-        counted(Figure::Misses),
-        counted(Figure::Input),
-        counted(Figure::Output),
-        counted(Figure::FailedAuthentications),
-        counted(Figure::FailedHandshakes),
-        counted(Figure::Questions),
+        counted(Counter::Hits),
+        counted(Counter::Misses),
+        counted(Counter::Input),
+        counted(Counter::Output),
+        counted(Counter::FailedAuthentications),
+        counted(Counter::FailedHandshakes),
+        counted(Counter::Questions),
         number((catalog_requests::depth() + work_queue::depth()) as u64),
-        counted(Figure::QueueFull),
-        counted(Figure::Messages),
-        counted(Figure::Overflows),
+        counted(Counter::QueueFull),
+        counted(Counter::Messages),
+        counted(Counter::Overflows),
         number(now.tracked_keys),
-        Typed::moment(Some(board.since()).filter(|&since| since != 0)),
+        Typed::moment(Some(registry.since()).filter(|&since| since != 0)),
     ]
 }
 
@@ -111,27 +116,27 @@ fn figures_row(board: Board) -> Row<21> {
 /// evicted_clients.
 #[pg_extern]
 fn resp_memory() -> Rows<2> {
-    let row = |board: Board| {
-        let evicted = board.figures()[Figure::Evicted as usize];
-        [board.clients_memory() as i64, evicted as i64].map(Typed::number)
+    let row = |registry: ClientRegistry| {
+        let evicted = registry.counters()[Counter::Evicted as usize];
+        [registry.clients_memory() as i64, evicted as i64].map(Typed::number)
     };
-    Rows(Board::of_server().map(row).into_iter().collect())
+    Rows(ClientRegistry::of_server().map(row).into_iter().collect())
 }
 
 /// Ends a client; false: there is none of this number.
 #[pg_extern]
 fn resp_kill(id: Option<i64>) -> Answer<bool> {
     let id = id.ok_or(Error::NullArgument("id"))?;
-    let (Some(board), Ok(id)) = (Board::of_server(), u64::try_from(id)) else {
+    let (Some(registry), Ok(id)) = (ClientRegistry::of_server(), u64::try_from(id)) else {
         return Ok(false);
     };
-    let Some((_, shown)) = board.clients().find(|(_, shown)| shown.id == id) else {
+    let Some((_, shown)) = registry.clients().find(|(_, shown)| shown.id == id) else {
         return Ok(false);
     };
     if !may_end(session::user(), shown.role) {
         return Err(Error::ClientOfAnother.into());
     }
-    Ok(board.end(id))
+    Ok(registry.end(id))
 }
 
 /// As for sessions of Postgres: one of a superuser is ended by a superuser only.

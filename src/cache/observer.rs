@@ -91,11 +91,11 @@ fn remove_what_depends() {
     removal::at_commit();
 }
 
-/// The same where code of others may still run, if some is needed for it; and what that brings.
+/// The same where user-defined code may still run, if some is needed for it; and what that brings.
 fn remove_what_needs_others() {
     again::look_again();
     applied::see_truncated();
-    while source::has_altered() || pending::has_children() || removal::runs_others_code() {
+    while source::has_altered() || pending::has_children() || removal::runs_user_code() {
         pending::note_end();
         // With nothing noted a PREPARE may go on, which must itself refuse cursors WITH HOLD.
         if pending::has_noted() {

@@ -19,11 +19,14 @@ static SOCKET: Text = GucSetting::<Option<CString>>::new(Some(c""));
 static SOCKET_GROUP: Text = GucSetting::<Option<CString>>::new(Some(c""));
 /// One answers more than most networks carry.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(1);
-/// As many as the queue and the board have places for.
+/// As many as the queue and the client registry have places for.
 const MOST_WORKERS: i32 = 16;
 /// One that waits for nobody, and one that may.
-static BACKS: GucSetting<i32> = GucSetting::<i32>::new(2);
-const MOST_BACKS: i32 = 16;
+static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
+const DEFAULT_EXECUTORS: i32 = 2;
+/// The name that the setting had before version 0.5.0; 0: it is not set.
+static BACKS: GucSetting<i32> = GucSetting::<i32>::new(0);
+const MOST_EXECUTORS: i32 = 16;
 /// The one database that every server has.
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
 /// A name that says what it is for; nobody has privileges on it unless somebody grants them.
@@ -103,9 +106,13 @@ pub fn workers() -> usize {
     usize::try_from(WORKERS.get()).unwrap_or(1)
 }
 
-/// Processes that work on tables.
-pub fn backs() -> usize {
-    usize::try_from(BACKS.get()).unwrap_or(1)
+/// Processes that work on tables. `pgcache.resp_backs`, the former name, counts where the present one has its default.
+pub fn executors() -> usize {
+    let count = match (EXECUTORS.get(), BACKS.get()) {
+        (DEFAULT_EXECUTORS, former) if former > 0 => former,
+        (count, _) => count,
+    };
+    usize::try_from(count).unwrap_or(1)
 }
 
 /// The path of the unix socket, if there is one.
@@ -280,12 +287,22 @@ fn define_listeners(preloading: bool) {
         GucFlags::default(),
     );
     GucRegistry::define_int_guc(
-        c"pgcache.resp_backs",
+        c"pgcache.resp_executors",
         c"Sets the number of processes that work on tables and read catalogs for the Redis protocol.",
         c"One process takes work that does not wait; the others take work that has to wait.",
-        &BACKS,
+        &EXECUTORS,
         1,
-        MOST_BACKS,
+        MOST_EXECUTORS,
+        at_start(preloading),
+        GucFlags::default(),
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.resp_backs",
+        c"Deprecated: use pgcache.resp_executors.",
+        c"0 means not set. It counts only while pgcache.resp_executors has its default, and the next version does not read it.",
+        &BACKS,
+        0,
+        MOST_EXECUTORS,
         at_start(preloading),
         GucFlags::default(),
     );

@@ -1,12 +1,12 @@
 //! The Redis protocol, served from inside of the server.
 //!
 //! - `keeper`: the launcher keeps the processes running.
-//! - `front`: owns listeners and connections, and answers what can never wait; `ahead`, `turn`, `execute`,
+//! - `network process`: owns listeners and connections, and answers what can never wait; `ahead`, `turn`, `execute`,
 //!   `connection`, `registration`, `session`, `clients`, `shared`, `listen` are its parts.
-//! - `fronts`, `elsewhere`: where there are several: which one gets a connection, and channels of the others'
+//! - `network processes`, `elsewhere`: where there are several: which one gets a connection, and channels of the others'
 //!   clients.
 //! - `handshake`, `tls`, `certificate`: how a connection is encrypted.
-//! - `back`: does what can wait, for the fronts; `question` is what passes between them.
+//! - `back`: does what can wait, for the network processes; `question` is what passes between them.
 //! - `auth`, `admission`, `decisions`, `target`: who a client is, and what it may do.
 //! - `tracking`: clients that hear of changes.
 //! - `shown`, `powers`, `role_names`, `pauses`: what others see of clients, who may see all of them, or end them, or hold
@@ -40,7 +40,7 @@ use crate::pg::resp::{
 };
 use crate::pg::session::failure;
 use crate::pg::shmem::ring;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 pub use crate::resp::supervisor::keep;
 
 /// Asks at the start of the server for what the protocol needs; only while preloading.
@@ -48,13 +48,13 @@ pub fn register() {
     if !guc::resp::is_on() {
         return;
     }
-    catalog_requests::register::<Question, Answer>();
+    catalog_requests::register::<CatalogRequest, CatalogResponse>();
     let clients = guc::resp::max_clients();
     shared_memory::register(Sizes {
         clients,
-        board: client_registry::bytes(clients),
+        registry: client_registry::bytes(clients),
         messages: messages::BYTES,
-        fronts: multi_process::bytes(guc::resp::workers()),
+        networks: multi_process::bytes(guc::resp::workers()),
     });
     work_queue::register(guc::resp::workers(), guc::resp::max_request());
     ring::register();
@@ -62,11 +62,11 @@ pub fn register() {
     standby_waits::register();
     slow_log::register();
     process::register(Tasks {
-        front: network::event_loop::run,
-        back: executor::run,
+        network: network::event_loop::run,
+        executor: executor::run,
     });
     // One more for the launcher. Postgres itself would only say that a process was not started.
-    let needed = guc::resp::workers() + guc::resp::backs() + 1;
+    let needed = guc::resp::workers() + guc::resp::executors() + 1;
     let most = process::max_worker_processes();
     if most < needed {
         failure::warn(

@@ -12,12 +12,12 @@ use pgrx::pg_sys::Oid;
 
 use crate::guc::resp as settings;
 use crate::pg::catalog::database;
-use crate::pg::resp::catalog_requests::{Kind, Queue};
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::catalog_requests::{Kind, RequestQueue};
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::process;
 use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// A process that ended is started again after this time, if it had not lived for longer.
 const START_AGAIN: Duration = Duration::from_secs(5);
@@ -43,30 +43,30 @@ enum Missing {
     Workers,
 }
 
-struct Keeper {
-    queue: Queue<Question, Answer>,
+struct Supervisor {
+    queue: RequestQueue<CatalogRequest, CatalogResponse>,
     places: Vec<Place>,
     said: Missing,
 }
 
 thread_local! {
-    static KEEPER: RefCell<Option<Keeper>> = const { RefCell::new(None) };
+    static SUPERVISOR: RefCell<Option<Supervisor>> = const { RefCell::new(None) };
 }
 
 /// Starts what is not there. After how long to look again; None: there is nothing to look after.
 pub fn keep() -> Option<Duration> {
-    KEEPER.with_borrow_mut(|keeper| {
-        if keeper.is_none() {
-            *keeper = Keeper::new();
+    SUPERVISOR.with_borrow_mut(|supervisor| {
+        if supervisor.is_none() {
+            *supervisor = Supervisor::new();
         }
-        keeper.as_mut().map(Keeper::look)
+        supervisor.as_mut().map(Supervisor::look)
     })
 }
 
-impl Keeper {
+impl Supervisor {
     /// None where nothing listens.
-    fn new() -> Option<Keeper> {
-        let queue = Queue::of_server()?;
+    fn new() -> Option<Supervisor> {
+        let queue = RequestQueue::of_server()?;
         let place = |kind| {
             move |number| Place {
                 kind,
@@ -75,11 +75,11 @@ impl Keeper {
                 not_before: None,
             }
         };
-        let backs = (0..settings::backs()).map(place(Kind::Back));
-        Some(Keeper {
+        let executors = (0..settings::executors()).map(place(Kind::Executor));
+        Some(Supervisor {
             queue,
-            places: backs
-                .chain((0..settings::workers()).map(place(Kind::Front)))
+            places: executors
+                .chain((0..settings::workers()).map(place(Kind::Network)))
                 .collect(),
             said: Missing::Nothing,
         })
@@ -102,8 +102,8 @@ impl Keeper {
             return LOOK_FOR_MISSING;
         };
         self.queue.set_database(database);
-        if let Some(board) = Board::of_server() {
-            board.set_database(database);
+        if let Some(registry) = ClientRegistry::of_server() {
+            registry.set_database(database);
         }
         for index in empty {
             let Some(place) = self.places.get_mut(index) else {
@@ -155,7 +155,11 @@ fn find_database() -> Option<Oid> {
 
 impl Place {
     /// Whether it has no process. One that a former launcher has started counts, too.
-    fn is_empty(&mut self, queue: &Queue<Question, Answer>, now: Instant) -> bool {
+    fn is_empty(
+        &mut self,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        now: Instant,
+    ) -> bool {
         if let Some((started, since)) = self.started.take() {
             if !started.has_ended() {
                 self.started = Some((started, since));

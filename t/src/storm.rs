@@ -22,7 +22,7 @@ pub fn server(caches: &[Cache]) -> Door {
     let door = Door::without_cache(&[
         &format!("pgcache.resp_caches = '{}'", names.join(", ")),
         "pgcache.resp_workers = 2",
-        "pgcache.resp_backs = 3",
+        "pgcache.resp_executors = 3",
         "max_worker_processes = 16",
         "pgcache.hot_size = '32MB'",
         // A commit takes its time: a reply that is sent before it is over is too early to be true.

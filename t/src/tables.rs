@@ -6,8 +6,8 @@ use crate::wait::wait_until;
 
 pub const UNLOGGED: &str = "public.tab";
 pub const LOGGED: &str = "public.safe";
-const BACK: &str = "pgcache resp back";
-const FRONT: &str = "pgcache resp front";
+const BACK: &str = "pgcache resp executor";
+const FRONT: &str = "pgcache resp network";
 
 /// Database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
 pub fn start(conf: &[&str]) -> Door {

@@ -92,7 +92,7 @@ fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
 
 #[test]
 fn it_waits_for_a_row_that_is_locked() {
-    let door = start(&["pgcache.resp_backs = 3"]);
+    let door = start(&["pgcache.resp_executors = 3"]);
     let (mut session, mut memory, mut table) = waiting(&door);
     // The other way it reads what is committed.
     assert_eq!(
@@ -107,7 +107,7 @@ fn it_waits_for_a_row_that_is_locked() {
 
 #[test]
 fn what_is_long_goes_on_while_it_waits() {
-    let door = start(&["pgcache.resp_backs = 2"]);
+    let door = start(&["pgcache.resp_executors = 2"]);
     let (mut session, mut memory, mut table) = waiting(&door);
     let begun = Instant::now();
     for _ in 0..3 {

@@ -279,7 +279,7 @@ fn a_session_that_stored_a_watched_key_first_commits() {
 
 #[test]
 fn one_of_two_execs_that_each_set_what_the_other_watches_is_given_up() {
-    let door = start(&["pgcache.resp_backs = 3"]);
+    let door = start(&["pgcache.resp_executors = 3"]);
     let ends = Instant::now() + Duration::from_secs(1);
     let (one, other) = (client_in(&door, 1, None), client_in(&door, 1, None));
     let mut session = door.cluster.connect("postgres");

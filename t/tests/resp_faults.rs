@@ -12,7 +12,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 
-const FRONT: &str = "pgcache resp front";
+const FRONT: &str = "pgcache resp network";
 const PONG: fn() -> Reply = || Reply::status("PONG");
 
 fn front_of(door: &Door) -> i32 {
@@ -173,7 +173,7 @@ fn who_holds_the_served_database_can_be_seen() {
                      FROM pg_stat_activity WHERE datname = 'served'";
     assert_eq!(
         session.text(holders),
-        "pgcache resp back, pgcache resp front"
+        "pgcache resp executor, pgcache resp network"
     );
 }
 

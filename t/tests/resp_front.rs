@@ -7,8 +7,8 @@ use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
-const FRONT: &str = "pgcache resp front";
-const BACK: &str = "pgcache resp back";
+const FRONT: &str = "pgcache resp network";
+const BACK: &str = "pgcache resp executor";
 
 #[test]
 fn nothing_runs_without_a_port_and_a_socket() {
@@ -636,7 +636,7 @@ fn a_locked_catalog_stalls_nobody_who_is_known() {
         assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     }
     let waits = "SELECT count(*) FROM pg_stat_activity
-                  WHERE backend_type = 'pgcache resp back' AND wait_event_type = 'Lock'";
+                  WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'";
     wait_until("the back waits", || {
         session.query_one(waits, &[]).unwrap().get::<_, i64>(0) == 1
     });

@@ -158,7 +158,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
     let mut session = door.cluster.connect("postgres");
     let (mut reader, mut other) = (reader(&door, "news"), door.client());
     assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
-    let front = door.processes("pgcache resp front")[0];
+    let front = door.processes("pgcache resp network")[0];
     let signal = |signal: &str| {
         let done = std::process::Command::new("kill")
             .args([signal, &front.to_string()])

@@ -154,7 +154,7 @@ fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
         wait_until("it waits for 7", || {
             door.cluster.connect("postgres").holds(
                 "SELECT count(*) > 0 FROM pg_stat_activity
-                  WHERE backend_type = 'pgcache resp back' AND wait_event_type = 'Lock'",
+                  WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'",
             )
         });
         // So it has 10, but for moments in which it gives others a turn.

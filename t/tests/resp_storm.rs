@@ -120,9 +120,9 @@ fn one_order_explains_what_was_told_when_the_server_was_killed() {
     let storm = Storm::over(&door, &CACHES, PATIENCE).with_faults();
     with_clients(&storm, || {
         for kind in [
-            "pgcache resp back",
-            "pgcache resp front",
-            "pgcache resp back",
+            "pgcache resp executor",
+            "pgcache resp network",
+            "pgcache resp executor",
         ] {
             let before = storm.least_asked();
             wait_until("clients are at work", || {

@@ -442,7 +442,7 @@ fn gone_clients_leave_nothing(door: &Door, mut clients: Vec<Client>) {
 
 #[test]
 fn each_front_gets_its_own_replies() {
-    let door = start(&["pgcache.resp_workers = 3", "pgcache.resp_backs = 3"]);
+    let door = start(&["pgcache.resp_workers = 3", "pgcache.resp_executors = 3"]);
     let mut clients: Vec<Client> = (0..30).map(|_| client_in(&door, 1, None)).collect();
     for round in 0..20 {
         for (number, client) in clients.iter_mut().enumerate() {

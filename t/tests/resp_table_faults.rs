@@ -47,7 +47,7 @@ fn a_cancel_is_no_bodys_error() {
         for (number, client) in clients.iter_mut().enumerate() {
             send(client, &["SET", &format!("k{number}"), &round.to_string()]);
         }
-        session.run("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgcache resp back'");
+        session.run("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgcache resp executor'");
         // A cancel may meet one that runs alone: then it is told, as a session's statement is.
         for client in &mut clients {
             match reply(client) {

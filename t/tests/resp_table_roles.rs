@@ -237,7 +237,7 @@ fn wait_until_it_waits(door: &Door) {
 /// role's settings, and once.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
-    let door = start(&["pgcache.resp_backs = 2"]);
+    let door = start(&["pgcache.resp_executors = 2"]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
         "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
@@ -276,7 +276,7 @@ fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
 /// The same of a policy, which a read finds.
 #[test]
 fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
-    let door = start(&["pgcache.resp_backs = 2"]);
+    let door = start(&["pgcache.resp_executors = 2"]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
         "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
@@ -302,7 +302,7 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
 /// known waits, and stalls nobody.
 #[test]
 fn roles_settings_that_are_locked_stall_nobody() {
-    let door = start(&["pgcache.resp_backs = 2"]);
+    let door = start(&["pgcache.resp_executors = 2"]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
         "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app"
@@ -325,7 +325,7 @@ fn roles_settings_that_are_locked_stall_nobody() {
 /// A back works for many roles: no trigger of one of them ends it.
 #[test]
 fn a_trigger_does_not_end_a_back() {
-    let door = start(&["pgcache.resp_backs = 2"]);
+    let door = start(&["pgcache.resp_executors = 2"]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
         "CREATE ROLE app LOGIN; GRANT SELECT, INSERT, UPDATE ON {UNLOGGED} TO app;
@@ -460,7 +460,7 @@ fn what_a_policy_prevents_is_an_error_or_nothing() {
 /// Every process that works on tables waits for a locked row or has more of such work queued.
 #[test]
 fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
-    let door = start(&["pgcache.resp_backs = 3"]);
+    let door = start(&["pgcache.resp_executors = 3"]);
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE late LOGIN");
     session.run(&format!("GRANT SELECT ON {CACHE} TO late"));
@@ -478,7 +478,7 @@ fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
     }
     wait_until("two sessions of the protocol wait for rows", || {
         let waits = "SELECT count(*) FROM pg_stat_activity
-                      WHERE backend_type = 'pgcache resp back' AND wait_event_type = 'Lock'";
+                      WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'";
         session.number(waits) == 2
     });
     let began = Instant::now();

@@ -41,7 +41,7 @@ fn answers(door: &Door) {
 fn waiting(door: &Door) -> i64 {
     door.cluster.connect("postgres").number(
         "SELECT count(*) FROM pg_stat_activity
-          WHERE backend_type = 'pgcache resp back' AND wait_event = 'SyncRep'",
+          WHERE backend_type = 'pgcache resp executor' AND wait_event = 'SyncRep'",
     )
 }
 
@@ -180,7 +180,7 @@ fn a_process_that_waits_may_be_ended_and_what_waited_behind_it_is_done() {
     others_go_on(&door, "row1");
     door.cluster.connect("postgres").run(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-          WHERE backend_type = 'pgcache resp back' AND wait_event = 'SyncRep'",
+          WHERE backend_type = 'pgcache resp executor' AND wait_event = 'SyncRep'",
     );
     // It is committed here, and no standby has it.
     let words = reply(&mut first).error();

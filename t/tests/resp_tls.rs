@@ -526,5 +526,5 @@ fn half_a_handshake_and_nonsense_hold_nobody_up() {
         ends(half);
     }
     assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
-    assert_eq!(door.processes("pgcache resp front").len(), 1);
+    assert_eq!(door.processes("pgcache resp network").len(), 1);
 }

@@ -180,7 +180,7 @@ fn no_reply_is_newer_than_a_change_that_was_not_told() {
     let mut client = tracking(&door, &[]);
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
     assert_eq!(messages(&mut client), []);
-    let front = door.processes("pgcache resp front")[0];
+    let front = door.processes("pgcache resp network")[0];
     let _go = LetGo(door.cluster);
     door.cluster.hold_windows(true);
     assert!(client.send(&Client::request(&[b"GET", b"b"])));

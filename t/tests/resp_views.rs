@@ -160,7 +160,7 @@ fn a_client_is_shown_as_it_is() {
     assert!(!text(10).contains("secret"), "{}", text(10));
     assert_eq!(
         vec![row.get::<_, i32>(11)],
-        door.processes("pgcache resp front")
+        door.processes("pgcache resp network")
     );
     assert!(row.get::<_, bool>(12), "its times are those of the server");
     // What was sent in place of a command is shown nowhere.
@@ -307,7 +307,7 @@ fn figures_outlive_a_front_and_its_clients_do_not() {
     wait_for("it is counted", || {
         (figure(&door, "hits") == 1).then_some(())
     });
-    let front = door.processes("pgcache resp front")[0];
+    let front = door.processes("pgcache resp network")[0];
     door.cluster
         .connect("postgres")
         .query("SELECT pg_terminate_backend($1)", &[&front])
@@ -477,7 +477,7 @@ fn a_process_that_has_nothing_to_do_says_so() {
     let mut client = door.client();
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     let mut session = door.cluster.connect("postgres");
-    for process in ["pgcache resp front", "pgcache resp back"] {
+    for process in ["pgcache resp network", "pgcache resp executor"] {
         wait_for(process, || {
             let rows = session.query(
                 "SELECT wait_event FROM pg_stat_activity WHERE backend_type = $1",

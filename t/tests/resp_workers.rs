@@ -9,7 +9,7 @@ use pgcache_tests::fronts::{one_of_each, pid, spread, three, wait_until_all_serv
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
-const FRONT: &str = "pgcache resp front";
+const FRONT: &str = "pgcache resp network";
 
 fn ok() -> Reply {
     Reply::status("OK")

@@ -326,7 +326,7 @@ fn a_database_that_is_dropped_by_force_ends_all_fronts_and_they_come_back() {
             client.wait_for_end();
         }
         wait_until("no front is left", || {
-            door.processes("pgcache resp front").is_empty()
+            door.processes("pgcache resp network").is_empty()
         });
     }
     let began = Instant::now();

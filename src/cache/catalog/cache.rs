@@ -96,7 +96,7 @@ impl Cache {
     }
 
     /// Whether reading or changing its rows may run code that is not ours.
-    pub fn runs_others_code(&self) -> bool {
+    pub fn runs_user_code(&self) -> bool {
         self.row_security || !self.changes_alone()
     }
 

@@ -6,7 +6,7 @@ use super::cache::{Cache, Storage};
 use crate::cache::tier::slots;
 use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::{Tier, tier};
 
 impl Cache {
@@ -64,7 +64,7 @@ impl Cache {
     }
 
     /// Counts something that happened to this cache.
-    pub fn count(&self, figure: Figure, times: u64) {
+    pub fn count(&self, counter: Counter, times: u64) {
         let Some(tier) = tier() else {
             return;
         };
@@ -74,7 +74,7 @@ impl Cache {
             _ => self.slot_or_new(tier),
         };
         if let Some(slot) = slot {
-            tier.slot(slot).count(figure, times);
+            tier.slot(slot).count(counter, times);
         }
     }
 }

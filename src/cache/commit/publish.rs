@@ -9,7 +9,7 @@ use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::error::Error;
 use crate::pg::events;
 use crate::pg::memory;
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::messages::{self, Messages};
 use crate::pg::session;
 use crate::pg::session::transaction_local::TransactionLocal;
@@ -37,7 +37,7 @@ thread_local! {
 
 /// Notes a message. Where nothing listens, or not to this database, nobody could read it.
 pub fn publish(channel: &[u8], text: &[u8]) -> Result<(), Error> {
-    let database = Board::of_server().map(|board| board.database());
+    let database = ClientRegistry::of_server().map(|registry| registry.database());
     if database != Some(session::database()) {
         return Ok(());
     }

@@ -13,7 +13,7 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::pg::events::RowChange;
 use crate::pg::session::clock::Timestamp;
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::stored::Stored;
@@ -56,8 +56,8 @@ impl Store for Entries<'_> {
     }
 
     #[inline]
-    fn tally(&self, figure: Figure, times: u64) {
-        Entries::tally(self, figure, times);
+    fn tally(&self, counter: Counter, times: u64) {
+        Entries::tally(self, counter, times);
     }
 
     #[inline]
@@ -272,7 +272,7 @@ fn put_if(
     };
     match entries.put_at(key, value, new.deadline, still)? {
         Written::Yes => {
-            Entries::tally(entries, Figure::Sets, 1);
+            Entries::tally(entries, Counter::Sets, 1);
             note(entries.cache(), key.bytes, RowChange::Set);
             Ok(true)
         }
@@ -308,7 +308,7 @@ pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
 /// Counts a removal and notifies the watchers of it, if there was one.
 fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     if removed {
-        Entries::tally(entries, Figure::Deletes, 1);
+        Entries::tally(entries, Counter::Deletes, 1);
         note(entries.cache(), key.bytes, RowChange::Gone);
     }
     removed

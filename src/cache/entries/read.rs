@@ -19,7 +19,7 @@ use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::value::datum::Text;
 
 pub use crate::cache::model::entry::{Entry, Look};
@@ -28,7 +28,7 @@ pub use crate::cache::model::entry::{Entry, Look};
 #[derive(Clone, Copy)]
 pub struct Found {
     pub entry: Option<Entry>,
-    pub figure: Figure,
+    pub counter: Counter,
 }
 
 /// The live entry under a key. The caller has checked the privileges.
@@ -70,7 +70,7 @@ fn look(
         if let Some(entry) = copies::lookup(&cache, key, grace(&cache), counts) {
             return Ok(Found {
                 entry: Some(entry),
-                figure: Figure::HotHits,
+                counter: Counter::HotHits,
             });
         }
     }
@@ -94,19 +94,19 @@ fn get_from_memory(
 
 /// The result of a read past the copies of a table cache.
 fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
-    let figure = figure_of(cache, entry.is_some());
+    let counter = figure_of(cache, entry.is_some());
     if counts == Look::Counted {
-        cache.count(figure, 1);
+        cache.count(counter, 1);
     }
-    Found { entry, figure }
+    Found { entry, counter }
 }
 
 /// The figure of a read past the copies of a table cache.
-fn figure_of(cache: &Cache, is_hit: bool) -> Figure {
+fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     match (is_hit, cache.storage) {
-        (false, _) => Figure::Misses,
-        (true, Storage::Memory) => Figure::HotHits,
-        (true, _) => Figure::TableHits,
+        (false, _) => Counter::Misses,
+        (true, Storage::Memory) => Counter::HotHits,
+        (true, _) => Counter::TableHits,
     }
 }
 
@@ -134,9 +134,9 @@ const BATCH: usize = 32;
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
     let (found, hot_hits) = find_many(cache, keys)?;
     let hits = found.iter().flatten().count() as u64;
-    cache.count(Figure::HotHits, hot_hits);
-    cache.count(Figure::TableHits, hits - hot_hits);
-    cache.count(Figure::Misses, found.len() as u64 - hits);
+    cache.count(Counter::HotHits, hot_hits);
+    cache.count(Counter::TableHits, hits - hot_hits);
+    cache.count(Counter::Misses, found.len() as u64 - hits);
     Ok(found)
 }
 

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::pg::encoding;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Stored;
 
@@ -118,7 +118,7 @@ pub trait Store: Sized {
     /// An error for a value of this length that cannot be stored under the key.
     fn check_length(&self, key: &Self::Key<'_>, length: usize) -> Result<(), Failed>;
     /// Counts something that happened to the cache.
-    fn tally(&self, figure: Figure, times: u64);
+    fn tally(&self, counter: Counter, times: u64);
 
     /// Copies a live value to the start of the buffer, which grows if need be.
     fn get(&self, key: &Self::Key<'_>, buffer: &mut Vec<u8>) -> Result<Option<EntryMeta>, Failed>;

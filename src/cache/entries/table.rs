@@ -28,7 +28,7 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::table::write::RowAction;
 use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Text, ValueType};
@@ -44,7 +44,7 @@ pub struct Rows<'c> {
     pub cache: &'c Cache,
     opened: Opened<'c>,
     /// Whether user-defined triggers and policies may run: the transaction has the settings for that.
-    pub others_code: bool,
+    pub user_code: bool,
     /// Of the reads that are not counted yet, those that a copy in the tier has answered.
     hot_hits: Cell<u64>,
 }
@@ -62,7 +62,7 @@ impl<'c> Rows<'c> {
         Rows {
             cache,
             opened: Opened::Now(cache),
-            others_code: true,
+            user_code: true,
             hot_hits: Cell::new(0),
         }
     }
@@ -71,12 +71,12 @@ impl<'c> Rows<'c> {
     pub fn open_later(
         cache: &'c Cache,
         opened: &'c OnceCell<Rc<Cache>>,
-        others_code: bool,
+        user_code: bool,
     ) -> Rows<'c> {
         Rows {
             cache,
             opened: Opened::Later(opened),
-            others_code,
+            user_code,
             hot_hits: Cell::new(0),
         }
     }
@@ -142,7 +142,7 @@ impl<'c> Rows<'c> {
             return Ok(None);
         };
         let found = read::find(self.cache.relation, *key, Look::Uncounted)?;
-        let is_hot = found.figure == Figure::HotHits;
+        let is_hot = found.counter == Counter::HotHits;
         self.hot_hits.set(u64::from(is_hot));
         note_deadline(found.entry.as_ref());
         Ok(found.entry)
@@ -243,15 +243,15 @@ impl Store for Rows<'_> {
     }
 
     /// A caller counts all hits as those of the tier; of these the rows know how many were copies.
-    fn tally(&self, figure: Figure, times: u64) {
-        if figure == Figure::HotHits {
+    fn tally(&self, counter: Counter, times: u64) {
+        if counter == Counter::HotHits {
             let hot = self.hot_hits.take().min(times);
-            self.cache.count(Figure::HotHits, hot);
-            self.cache.count(Figure::TableHits, times - hot);
+            self.cache.count(Counter::HotHits, hot);
+            self.cache.count(Counter::TableHits, times - hot);
         } else {
-            self.cache.count(figure, times);
+            self.cache.count(counter, times);
         }
-        raw::note_read(figure, times);
+        raw::note_read(counter, times);
     }
 
     fn get(
@@ -336,7 +336,7 @@ impl Store for Rows<'_> {
             If::Equal(_) => put_if(Seek::Visible)?,
             If::NotEqual(_) | If::NoValue => put_if(Seek::Any)?,
         };
-        self.tally(Figure::Sets, u64::from(done));
+        self.tally(Counter::Sets, u64::from(done));
         Ok(done)
     }
 
@@ -357,19 +357,19 @@ impl Store for Rows<'_> {
         let changed = change::change(cache, hashed.key, Seek::Any, |entry| {
             match self.decided(key, entry, buffers, &decide) {
                 Ok((action, answer)) => {
-                    let figure = match (&action, &entry) {
-                        (RowAction::Put(_), _) => Some(Figure::Sets),
-                        (RowAction::Remove, Some(_)) => Some(Figure::Deletes),
+                    let counter = match (&action, &entry) {
+                        (RowAction::Put(_), _) => Some(Counter::Sets),
+                        (RowAction::Remove, Some(_)) => Some(Counter::Deletes),
                         _ => None,
                     };
-                    (action, Ok((answer, figure)))
+                    (action, Ok((answer, counter)))
                 }
                 Err(error) => (RowAction::Keep, Err(error)),
             }
         });
-        let (answer, figure) = changed.ok_or(Failed::NotCarriedOut)??;
-        if let Some(figure) = figure {
-            self.tally(figure, 1);
+        let (answer, counter) = changed.ok_or(Failed::NotCarriedOut)??;
+        if let Some(counter) = counter {
+            self.tally(counter, 1);
         }
         Ok(answer)
     }
@@ -393,7 +393,7 @@ impl Store for Rows<'_> {
     ) -> Result<bool, Failed> {
         let allows = |entry: Option<&dyn Present>| entry.is_some_and(&allows);
         let removed = self.change_if(key, Seek::ToRemove, RowAction::Remove, allows)?;
-        self.tally(Figure::Deletes, u64::from(removed));
+        self.tally(Counter::Deletes, u64::from(removed));
         Ok(removed)
     }
 
@@ -407,7 +407,7 @@ impl Store for Rows<'_> {
             return Ok(false);
         };
         let removed = ops::delete_if(cache, key.key, expected);
-        self.tally(Figure::Deletes, u64::from(removed));
+        self.tally(Counter::Deletes, u64::from(removed));
         Ok(removed)
     }
 
@@ -480,7 +480,7 @@ impl Store for Rows<'_> {
                 return Ok(false);
             }
         }
-        self.tally(Figure::Sets, entries.len() as u64);
+        self.tally(Counter::Sets, entries.len() as u64);
         Ok(true)
     }
 }
@@ -489,7 +489,7 @@ impl Store for Rows<'_> {
 pub fn delete(cache: &Cache, key: Key) -> bool {
     note_deletion(cache, key);
     let done = ops::delete(cache, key);
-    cache.count(Figure::Deletes, u64::from(done));
+    cache.count(Counter::Deletes, u64::from(done));
     done
 }
 
@@ -497,7 +497,7 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     note_deletion(cache, key);
     let taken = ops::take(cache, key);
-    cache.count(Figure::Deletes, u64::from(taken.is_some()));
+    cache.count(Counter::Deletes, u64::from(taken.is_some()));
     taken
 }
 
@@ -517,7 +517,7 @@ pub fn each_once<E>(
 /// Inserts or overwrites several, given in the order of their keys, each key once.
 pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
     ops::set_many(cache, entries, deadline)?;
-    cache.count(Figure::Sets, entries.len() as u64);
+    cache.count(Counter::Sets, entries.len() as u64);
     Ok(())
 }
 

@@ -21,7 +21,7 @@ use crate::cache::table::{ops as table, remove_many};
 use crate::error::Error;
 use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
@@ -139,7 +139,7 @@ pub fn increment(
     }
     let sum = |value| sum(cache, value, delta);
     let sum = table::increment(cache, key, delta, deadline, sum)?;
-    cache.count(Figure::Sets, u64::from(sum.is_some()));
+    cache.count(Counter::Sets, u64::from(sum.is_some()));
     number(sum)
 }
 
@@ -151,7 +151,7 @@ pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<
     }
     let sum = |value| sum(cache, value, delta);
     let sum = table::increment_existing(cache, key, delta, sum)?;
-    cache.count(Figure::Sets, u64::from(sum.is_some()));
+    cache.count(Counter::Sets, u64::from(sum.is_some()));
     number(sum)
 }
 
@@ -278,6 +278,6 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
             remove_many::delete_prefix(cache, prefix)
         }
     };
-    cache.count(Figure::Deletes, removed as u64);
+    cache.count(Counter::Deletes, removed as u64);
     Ok(removed)
 }

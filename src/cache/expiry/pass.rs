@@ -16,7 +16,7 @@ use crate::cache::model::deadline;
 use crate::cache::model::expiring::Expiring;
 use crate::cache::model::statement::Statement;
 use crate::pg::session::clock::{self, Timestamp};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::worker_state::SweepState;
 use crate::pg::spi::output::Output;
 use crate::pg::value::typed::Typed;
@@ -237,6 +237,6 @@ fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {
         .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {
             output.processed
         });
-    cache.count(Figure::Expired, removed);
+    cache.count(Counter::Expired, removed);
     removed as i64
 }

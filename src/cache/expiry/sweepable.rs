@@ -25,7 +25,7 @@ pub struct Sweepable {
 }
 
 /// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache,
-/// or may not be swept by who would do it. Raises 42501 where that would run code of others as its
+/// or may not be swept by who would do it. Raises 42501 where that would run user-defined code as its
 /// owner.
 pub fn open(relation: Oid) -> Option<Sweepable> {
     if relation::is_temporary_elsewhere(relation)

@@ -14,7 +14,7 @@ use crate::cache::catalog::registry::Cache;
 use crate::cache::model::key::Key;
 use crate::cache::model::statement::Statement;
 use crate::cache::table::copies;
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::typed::Typed;
 
@@ -176,6 +176,6 @@ fn remove(cache: &Cache, chunk: Chunk, age: i64, spare: Spare, wanted: i64) -> i
     let trimmed = cache
         .plan(Statement::Trim)
         .run_as_of_now(&[array, age], |output| output.processed);
-    cache.count(Figure::Trimmed, trimmed);
+    cache.count(Counter::Trimmed, trimmed);
     trimmed as i64
 }

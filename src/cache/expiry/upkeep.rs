@@ -21,7 +21,7 @@ use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, lock, subtransaction};
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::tier;
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
@@ -189,7 +189,7 @@ pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
 }
 
 /// What sweeps of a cache have written down.
-pub struct Figures {
+pub struct Counters {
     pub relation: Oid,
     pub trimmed: i64,
     /// The last sweep that met the whole cache.
@@ -200,13 +200,13 @@ pub struct Figures {
 }
 
 /// The figures of the caches of this database that were swept since the server started.
-pub fn figures() -> Vec<Figures> {
+pub fn counters() -> Vec<Counters> {
     let Some(shmem) = worker_shmem() else {
         return Vec::new();
     };
     shmem
         .of_database(session::database())
-        .map(|(relation, state)| Figures {
+        .map(|(relation, state)| Counters {
             relation,
             trimmed: trimmed(relation),
             last_sweep: Some(state.last_sweep.load(Relaxed)).filter(|&moment| moment != 0),
@@ -219,7 +219,7 @@ pub fn figures() -> Vec<Figures> {
 fn trimmed(relation: Oid) -> i64 {
     tier()
         .and_then(|tier| Some(tier.slot(slots::find(tier, CacheId::of(relation))?)))
-        .map_or(0, |slot| slot.figure(Figure::Trimmed) as i64)
+        .map_or(0, |slot| slot.counter(Counter::Trimmed) as i64)
 }
 
 /// Closes the holes that removed entries have left in the tier, for at most this long. Otherwise only a write closes

@@ -19,7 +19,7 @@ use crate::cache::tier::walk::{self, Place};
 use crate::error::Error;
 use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Kind;
@@ -461,18 +461,18 @@ impl<'c> Entries<'c> {
 
     /// Counts something that happened to this cache.
     #[inline]
-    pub fn tally(&self, figure: Figure, times: u64) {
-        self.tier().slot(self.handle.slot).count(figure, times);
-        note_read(figure, times);
+    pub fn tally(&self, counter: Counter, times: u64) {
+        self.tier().slot(self.handle.slot).count(counter, times);
+        note_read(counter, times);
     }
 }
 
 /// Counts a read of the Redis protocol, whatever cache it was of.
 #[inline]
-pub fn note_read(figure: Figure, times: u64) {
-    match figure {
-        Figure::HotHits => HITS.set(HITS.get() + times),
-        Figure::Misses => MISSES.set(MISSES.get() + times),
+pub fn note_read(counter: Counter, times: u64) {
+    match counter {
+        Counter::HotHits => HITS.set(HITS.get() + times),
+        Counter::Misses => MISSES.set(MISSES.get() + times),
         _ => {}
     }
 }

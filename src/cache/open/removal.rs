@@ -47,7 +47,7 @@ pub fn at_commit() {
     }
 }
 
-/// The same where code of others may run for the last time.
+/// The same where user-defined code may run for the last time.
 pub fn at_end() {
     while pending::is_left_to_commit() {
         remove(When::Ending);
@@ -56,7 +56,7 @@ pub fn at_end() {
 
 /// Whether triggers of others would run, or policies. Asked under the locks that are kept until the commit: nobody else
 /// gives a cache one after that.
-pub fn runs_others_code() -> bool {
+pub fn runs_user_code() -> bool {
     let mut caches = pending::caches()
         .into_iter()
         .filter_map(|(relation, clears)| open(Oid::from_u32(relation), clears));

@@ -23,7 +23,7 @@ use crate::pg::events::{self, Copied};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::stored::Stored;
 
@@ -73,7 +73,7 @@ pub fn lookup(
     };
     let entry = io::copy_out(tier, &key.in_slot(slot), cache.value_type, grace, valid)?;
     if counts == Look::Counted {
-        tier.slot(slot).count(Figure::HotHits, 1);
+        tier.slot(slot).count(Counter::HotHits, 1);
     }
     Some(entry)
 }

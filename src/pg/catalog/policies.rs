@@ -33,8 +33,8 @@ pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
                 let (using, check) = (policy.qual.cast(), policy.with_check_qual.cast());
                 !policy.hassublinks
                     && guarded(|| {
-                        !may_run_others_code(using, std::ptr::null_mut())
-                            && !may_run_others_code(check, std::ptr::null_mut())
+                        !may_run_user_code(using, std::ptr::null_mut())
+                            && !may_run_user_code(check, std::ptr::null_mut())
                     })
             })
     }
@@ -42,7 +42,7 @@ pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
 
 /// # Safety
 /// Inside of `guarded`; `node` is NULL or an expression.
-unsafe extern "C-unwind" fn may_run_others_code(node: *mut Node, context: *mut c_void) -> bool {
+unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_void) -> bool {
     // SAFETY: the node is looked at after the test for NULL; Postgres calls this again for the
     // nodes below it, inside of the same `guarded`.
     unsafe {
@@ -51,7 +51,7 @@ unsafe extern "C-unwind" fn may_run_others_code(node: *mut Node, context: *mut c
         }
         !shows_its_functions((*node).type_)
             || unguarded::check_functions_in_node(node, Some(is_not_plain), context)
-            || version::expression_tree_walker(node, Some(may_run_others_code), context)
+            || version::expression_tree_walker(node, Some(may_run_user_code), context)
     }
 }
 

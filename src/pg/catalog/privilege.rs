@@ -207,7 +207,7 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 /// applies to the caller.
 ///
 /// A role that holds TRIGGER has made a trigger, it may be, that would run its code as the owner. So
-/// nothing is removed as the owner before the triggers are looked at (`others_code`).
+/// nothing is removed as the owner before the triggers are looked at (`user_code`).
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,

@@ -1,4 +1,4 @@
-//! The last moment of a transaction at which code of others may run.
+//! The last moment of a transaction at which user-defined code may run.
 //!
 //! A callback before the commit is too late for that. Postgres has closed the cursors by then: one that is
 //! opened afterwards outlives what it reads. And the callbacks of other extensions may have been there before ours: a

@@ -1,13 +1,13 @@
-//! The queue between front and back processes of the Redis protocol, in shared memory.
+//! The queue between network process and back processes of the Redis protocol, in shared memory.
 //!
-//! A front asks what can wait, a back answers. All places are taken at the start of the server; one
-//! without a free place asks again later. A place belongs to its front until it is asked, then to
-//! the back that takes it until it is answered, then to its front again: who owns it is its state,
+//! A network process asks what can wait, an executor answers. All places are taken at the start of the server; one
+//! without a free place asks again later. A place belongs to its network process until it is asked, then to
+//! the executor that takes it until it is answered, then to its network process again: who owns it is its state,
 //! and only its owner touches the rest. What is asked and answered is plain data of this library,
 //! which lies at the same address in every process.
 //!
 //! A process that ends in the middle leaves places: its successor, which has the same number, clears
-//! up after it (`begin_front`, `begin_back`). What a back had taken is answered with "nobody knows".
+//! up after it (`begin_front`, `begin_back`). What an executor had taken is answered with "nobody knows".
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -29,25 +29,25 @@ const SLOW_PLACES: u32 = 64;
 pub const MOST_PROCESSES: usize = 16;
 
 const FREE: u32 = 0;
-/// A front writes its question.
+/// A network process writes its question.
 const WRITTEN: u32 = 1;
 const ASKED: u32 = 2;
 const TAKEN: u32 = 3;
 const ANSWERED: u32 = 4;
-/// Its front has gone while a back had it: whoever finishes frees it.
+/// Its network process has gone while an executor had it: whoever finishes frees it.
 const ABANDONED: u32 = 5;
-/// Above these bits stands, of the states TAKEN and ABANDONED, the number of the back.
+/// Above these bits stands, of the states TAKEN and ABANDONED, the number of the executor.
 const STATE_BITS: u32 = 8;
 
 fn kind(state: u32) -> u32 {
     state & ((1 << STATE_BITS) - 1)
 }
 
-fn with_back(state: u32, back: usize) -> u32 {
-    state | (back as u32) << STATE_BITS
+fn with_executor(state: u32, executor: usize) -> u32 {
+    state | (executor as u32) << STATE_BITS
 }
 
-/// Of the quick lane: no back has it. Zeros: the first one has.
+/// Of the quick lane: no executor has it. Zeros: the first one has.
 const NOBODY: u32 = u32::MAX;
 
 /// What others know of a process.
@@ -55,9 +55,9 @@ const NOBODY: u32 = u32::MAX;
 struct Process {
     /// 0: there is none.
     pid: AtomicU32,
-    /// A back: it is at work and will look again before it sleeps.
+    /// an executor: it is at work and will look again before it sleeps.
     busy: AtomicBool,
-    /// A front: so many answers wait for it.
+    /// A network process: so many answers wait for it.
     answers: AtomicU32,
 }
 
@@ -75,29 +75,29 @@ struct Head {
     order: AtomicU64,
     /// Slow questions that have a place.
     slow: AtomicU32,
-    /// The number of the back that has the quick lane.
+    /// The number of the executor that has the quick lane.
     quick: AtomicU32,
-    fronts: [Process; MOST_PROCESSES],
-    backs: [Process; MOST_PROCESSES],
+    networks: [Process; MOST_PROCESSES],
+    executors: [Process; MOST_PROCESSES],
 }
 
 #[repr(C)]
 struct Place<Q, A> {
     state: AtomicU32,
-    /// The number of the front.
-    front: AtomicU32,
+    /// The number of the network process.
+    network: AtomicU32,
     slow: AtomicBool,
-    /// A back that does not wait has met a lock: another one takes it.
+    /// an executor that does not wait has met a lock: another one takes it.
     met_lock: AtomicBool,
     /// Smaller ones were asked earlier.
     order: AtomicU64,
-    /// What the front knows its question by.
+    /// What the network process knows its question by.
     ticket: AtomicU64,
     question: UnsafeCell<MaybeUninit<Q>>,
     answer: UnsafeCell<MaybeUninit<A>>,
 }
 
-/// Which questions a back takes.
+/// Which questions an executor takes.
 #[derive(Clone, Copy)]
 pub struct Takes {
     /// Those that take long.
@@ -116,8 +116,8 @@ impl Takes {
 /// Which kind of process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    Front,
-    Back,
+    Network,
+    Executor,
 }
 
 thread_local! {
@@ -149,13 +149,13 @@ pub fn register<Q: Copy + 'static, A: Copy + 'static>() {
 }
 
 /// The queue of this server.
-pub struct Queue<Q: 'static, A: 'static> {
+pub struct RequestQueue<Q: 'static, A: 'static> {
     head: &'static Head,
     places: &'static [Place<Q, A>],
     kinds: PhantomData<(Q, A)>,
 }
 
-/// A question that this back has taken, and its place.
+/// A question that this executor has taken, and its place.
 pub struct Asked<Q> {
     pub place: usize,
     /// It may take long.
@@ -163,9 +163,9 @@ pub struct Asked<Q> {
     pub question: Q,
 }
 
-impl<Q: Copy, A: Copy> Queue<Q, A> {
+impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
     /// None where none was asked for at the start. `Q` and `A` are those of `register`.
-    pub fn of_server() -> Option<Queue<Q, A>> {
+    pub fn of_server() -> Option<RequestQueue<Q, A>> {
         let memory = MEMORY.get()?;
         if BYTES.get() != bytes::<Q, A>() {
             return None;
@@ -174,7 +174,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         // with the same types. Zeroed places are free, and what is in a free one is not looked at;
         // afterwards the owner by its state alone touches what is in its cells.
         unsafe {
-            Some(Queue {
+            Some(RequestQueue {
                 head: memory.cast().as_ref(),
                 places: std::slice::from_raw_parts(memory.add(places_at()).cast().as_ptr(), PLACES),
                 kinds: PhantomData,
@@ -194,8 +194,8 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
 
     fn process(&self, kind: Kind, number: usize) -> &'static Process {
         let processes = match kind {
-            Kind::Front => &self.head.fronts,
-            Kind::Back => &self.head.backs,
+            Kind::Network => &self.head.networks,
+            Kind::Executor => &self.head.executors,
         };
         &processes[number % MOST_PROCESSES]
     }
@@ -211,11 +211,11 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         self.process(kind, number).pid.store(0, Release);
     }
 
-    /// This process is the front of this number. What its predecessor has asked interests nobody.
-    pub fn begin_front(&self, number: usize) {
-        let process = self.process(Kind::Front, number);
+    /// This process is the network process of this number. What its predecessor has asked interests nobody.
+    pub fn begin_network(&self, number: usize) {
+        let process = self.process(Kind::Network, number);
         for place in self.places {
-            if place.front.load(Relaxed) as usize != number {
+            if place.network.load(Relaxed) as usize != number {
                 continue;
             }
             let abandon = |state| match kind(state) {
@@ -232,13 +232,13 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         process.pid.store(background::own_pid(), Release);
     }
 
-    /// This process is the back of this number. `lost` answers what its predecessor had taken.
-    pub fn begin_back(&self, number: usize, lost: A) {
-        let process = self.process(Kind::Back, number);
+    /// This process is the executor of this number. `lost` answers what its predecessor had taken.
+    pub fn begin_executor(&self, number: usize, lost: A) {
+        let process = self.process(Kind::Executor, number);
         for (index, place) in self.places.iter().enumerate() {
             let state = place.state.load(Acquire);
             if [TAKEN, ABANDONED]
-                .map(|kind| with_back(kind, number))
+                .map(|kind| with_executor(kind, number))
                 .contains(&state)
             {
                 self.answer(index, lost);
@@ -248,7 +248,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
     }
 
     /// Asks; false: there is no place now. A slow question waits for those that are not.
-    pub fn ask(&self, front: usize, ticket: u64, slow: bool, question: Q) -> bool {
+    pub fn ask(&self, network: usize, ticket: u64, slow: bool, question: Q) -> bool {
         if slow && self.head.slow.fetch_add(1, AcqRel) >= SLOW_PLACES {
             self.head.slow.fetch_sub(1, AcqRel);
             return false;
@@ -265,63 +265,66 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
             }
             return false;
         };
-        place.front.store(front as u32, Relaxed);
+        place.network.store(network as u32, Relaxed);
         place.slow.store(slow, Relaxed);
         place.met_lock.store(false, Relaxed);
         place.ticket.store(ticket, Relaxed);
         place
             .order
             .store(self.head.order.fetch_add(1, Relaxed), Relaxed);
-        // SAFETY: in this state the place is this front's alone.
+        // SAFETY: in this state the place is this network process' alone.
         unsafe { (*place.question.get()).write(question) };
         place.state.store(ASKED, SeqCst);
-        self.wake_back();
+        self.wake_executor();
         true
     }
 
-    /// A back that is at work looks again before it sleeps. The quick one is the last that is asked.
-    fn wake_back(&self) {
-        if let Some(back) = self.idle_slow().next().or_else(|| self.idle_quick()) {
-            background::wake(back.pid.load(Acquire));
+    /// an executor that is at work looks again before it sleeps. The quick one is the last that is asked.
+    fn wake_executor(&self) {
+        if let Some(executor) = self.idle_slow().next().or_else(|| self.idle_quick()) {
+            background::wake(executor.pid.load(Acquire));
         }
     }
 
     fn idle_slow(&self) -> impl Iterator<Item = &'static Process> {
         let quick = self.head.quick.load(SeqCst) as usize;
-        let slow = self.head.backs.iter().enumerate().rev();
-        let slow = slow.filter(move |(number, back)| *number != quick && back.is_idle());
-        slow.map(|(_, back)| back)
+        let slow = self.head.executors.iter().enumerate().rev();
+        let slow = slow.filter(move |(number, executor)| *number != quick && executor.is_idle());
+        slow.map(|(_, executor)| executor)
     }
 
     fn idle_quick(&self) -> Option<&'static Process> {
         let quick = self.head.quick.load(SeqCst) as usize;
-        self.head.backs.get(quick).filter(|back| back.is_idle())
+        self.head
+            .executors
+            .get(quick)
+            .filter(|executor| executor.is_idle())
     }
 
-    /// Whether this back has the quick lane; it takes it where nobody has.
-    pub fn has_quick(&self, back: usize) -> bool {
+    /// Whether this executor has the quick lane; it takes it where nobody has.
+    pub fn has_quick(&self, executor: usize) -> bool {
         let quick = self.head.quick.load(SeqCst);
         let claim = || {
             let claimed = self
                 .head
                 .quick
-                .compare_exchange(NOBODY, back as u32, SeqCst, SeqCst);
+                .compare_exchange(NOBODY, executor as u32, SeqCst, SeqCst);
             claimed.is_ok()
         };
-        quick == back as u32 || quick == NOBODY && claim()
+        quick == executor as u32 || quick == NOBODY && claim()
     }
 
-    /// Takes the quick lane from the back that has it, which does not come to it: for another one that does,
+    /// Takes the quick lane from the executor that has it, which does not come to it: for another one that does,
     /// or for itself again.
     pub fn free_quick(&self) {
         self.head.quick.store(NOBODY, SeqCst);
-        self.wake_back();
+        self.wake_executor();
     }
 
-    /// Wakes the back of the quick lane, if it sleeps.
+    /// Wakes the executor of the quick lane, if it sleeps.
     pub fn wake_quick(&self) {
         match self.head.quick.load(SeqCst) {
-            NOBODY => self.wake_back(),
+            NOBODY => self.wake_executor(),
             _ => {
                 if let Some(quick) = self.idle_quick() {
                     background::wake(quick.pid.load(Acquire));
@@ -332,21 +335,23 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
 
     /// Wakes one of the slow lane's that sleeps; where there is none the quick one is.
     pub fn wake_slow(&self) {
-        self.wake_back();
+        self.wake_executor();
     }
 
-    /// Whether any back but the quick one can do what is asked at once.
+    /// Whether any executor but the quick one can do what is asked at once.
     pub fn has_idle_slow(&self) -> bool {
         self.idle_slow().next().is_some()
     }
 
-    /// Says whether this back is at work. After it has said that it is not, it looks once more.
-    pub fn set_busy(&self, back: usize, busy: bool) {
-        self.process(Kind::Back, back).busy.store(busy, SeqCst);
+    /// Says whether this executor is at work. After it has said that it is not, it looks once more.
+    pub fn set_busy(&self, executor: usize, busy: bool) {
+        self.process(Kind::Executor, executor)
+            .busy
+            .store(busy, SeqCst);
     }
 
     /// Takes the next of these questions: quick ones first, in the order in which they were asked.
-    pub fn next(&self, back: usize, takes: Takes) -> Option<Asked<Q>> {
+    pub fn next(&self, executor: usize, takes: Takes) -> Option<Asked<Q>> {
         loop {
             let (index, place) = self
                 .places
@@ -354,7 +359,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
                 .enumerate()
                 .filter(|(_, place)| place.is_for(takes))
                 .min_by_key(|(_, place)| (place.slow.load(Relaxed), place.order.load(Relaxed)))?;
-            let taken = with_back(TAKEN, back);
+            let taken = with_executor(TAKEN, executor);
             if place
                 .state
                 .compare_exchange(ASKED, taken, AcqRel, Relaxed)
@@ -362,7 +367,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
             {
                 continue;
             }
-            // SAFETY: in this state the place is this back's alone; its front has written it. It is
+            // SAFETY: in this state the place is this executor's alone; its network process has written it. It is
             // made empty, because a question may have a password in it.
             let question = unsafe {
                 let question = (*place.question.get()).assume_init();
@@ -377,17 +382,17 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         }
     }
 
-    /// Leaves a question to a back that may wait for the lock which this one has met.
+    /// Leaves a question to an executor that may wait for the lock which this one has met.
     pub fn put_back(&self, asked: Asked<Q>) {
         let Some(place) = self.places.get(asked.place) else {
             return;
         };
-        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its back's alone.
+        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its executor's alone.
         unsafe { (*place.question.get()).write(asked.question) };
         place.met_lock.store(true, Relaxed);
         let again = |state| (kind(state) == TAKEN).then_some(ASKED);
         if place.state.fetch_update(SeqCst, Acquire, again).is_ok() {
-            self.wake_back();
+            self.wake_executor();
         } else {
             // SAFETY: as above; nobody asks any more, and a question may have a password in it.
             unsafe { wipe(place.question.get()) };
@@ -396,35 +401,35 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         }
     }
 
-    /// Answers the question at a place that this back has taken, and wakes who has asked.
+    /// Answers the question at a place that this executor has taken, and wakes who has asked.
     pub fn answer(&self, index: usize, answer: A) {
         let Some(place) = self.places.get(index) else {
             return;
         };
-        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its back's alone.
+        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its executor's alone.
         unsafe { (*place.answer.get()).write(answer) };
-        let front = self.process(Kind::Front, place.front.load(Relaxed) as usize);
+        let network = self.process(Kind::Network, place.network.load(Relaxed) as usize);
         let answered = |state| (kind(state) == TAKEN).then_some(ANSWERED);
         if place.state.fetch_update(SeqCst, Acquire, answered).is_ok() {
-            front.answers.fetch_add(1, SeqCst);
-            background::wake(front.pid.load(Acquire));
+            network.answers.fetch_add(1, SeqCst);
+            background::wake(network.pid.load(Acquire));
         } else {
             self.count_out(place);
             place.state.store(FREE, Release);
         }
     }
 
-    /// Takes an answer of this front's: the question's ticket and what was answered.
-    pub fn take_answer(&self, front: usize) -> Option<(u64, A)> {
-        let waiting = &self.process(Kind::Front, front).answers;
+    /// Takes an answer of this network process': the question's ticket and what was answered.
+    pub fn take_answer(&self, network: usize) -> Option<(u64, A)> {
+        let waiting = &self.process(Kind::Network, network).answers;
         if waiting.load(SeqCst) == 0 {
             return None;
         }
         let place = self.places.iter().find(|place| {
-            place.front.load(Relaxed) as usize == front && place.state.load(SeqCst) == ANSWERED
+            place.network.load(Relaxed) as usize == network && place.state.load(SeqCst) == ANSWERED
         })?;
         waiting.fetch_sub(1, SeqCst);
-        // SAFETY: in this state the place is this front's alone; its back has written the answer.
+        // SAFETY: in this state the place is this network process' alone; its executor has written the answer.
         let answer = unsafe { (*place.answer.get()).assume_init() };
         let ticket = place.ticket.load(Relaxed);
         self.count_out(place);
@@ -439,7 +444,7 @@ impl<Q: Copy, A: Copy> Queue<Q, A> {
         }
     }
 
-    /// Whether one of these questions waits for a back.
+    /// Whether one of these questions waits for an executor.
     pub fn is_asked(&self, takes: Takes) -> bool {
         self.places.iter().any(|place| place.is_for(takes))
     }
@@ -453,7 +458,7 @@ impl<Q, A> Place<Q, A> {
     }
 }
 
-/// How many questions wait for a back, or are at one; 0 where nothing listens. For who does not know
+/// How many questions wait for an executor, or are at one; 0 where nothing listens. For who does not know
 /// what the questions are.
 pub fn depth() -> usize {
     let Some(memory) = MEMORY.get() else {

@@ -1,4 +1,4 @@
-//! Where SCANs of tables go on: the last key of each call, in a ring that all backs share.
+//! Where SCANs of tables go on: the last key of each call, in a ring that all executors share.
 //!
 //! A cursor of the protocol is a number, which clients carry from one connection to the next. So the
 //! key lies here, and the number says where. The ring is bounded: a cursor that was not used until

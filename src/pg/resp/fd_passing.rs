@@ -1,9 +1,9 @@
-//! How the first front hands a connection to another one: its descriptor, in a datagram.
+//! How the first network process hands a connection to another one: its descriptor, in a datagram.
 //!
-//! Each other front has an inbox, a unix socket in a folder of the data directory that nobody but the
-//! server's user can reach, that no backup takes and that is there in every version. A front opens it
+//! Each other network process has an inbox, a unix socket in a folder of the data directory that nobody but the
+//! server's user can reach, that no backup takes and that is there in every version. A network process opens it
 //! itself, so no other process of the server inherits it, nor what comes by it. What is in the inbox of a
-//! front that ends is closed by the system.
+//! network process that ends is closed by the system.
 
 use std::fs;
 use std::io;
@@ -17,8 +17,8 @@ use socket2::SockAddr;
 use crate::pg::resp::system;
 
 /// Every process of the server is in the data directory.
-fn path(front: usize) -> PathBuf {
-    format!("pg_stat_tmp/pgcache_resp_front.{front}").into()
+fn path(network: usize) -> PathBuf {
+    format!("pg_stat_tmp/pgcache_resp_network.{network}").into()
 }
 
 /// The bytes of a control message with one descriptor; some more than any system needs.
@@ -58,9 +58,9 @@ impl Outbox {
         Ok(Outbox(socket))
     }
 
-    /// Hands a connection to a front, and a number with it; fails at once where that takes none.
-    pub fn send(&self, front: usize, number: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let address = SockAddr::unix(path(front))?;
+    /// Hands a connection to a network process, and a number with it; fails at once where that takes none.
+    pub fn send(&self, network: usize, number: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let address = SockAddr::unix(path(network))?;
         let mut word = number.to_le_bytes();
         let mut control = Control([0; 64]);
         let mut piece = piece(&mut word);
@@ -86,7 +86,7 @@ impl Outbox {
     }
 }
 
-/// Where a front gets its connections.
+/// Where a network process gets its connections.
 pub struct Inbox {
     socket: UnixDatagram,
     path: PathBuf,
@@ -99,9 +99,9 @@ pub struct Handed {
 }
 
 impl Inbox {
-    /// Opens that of the front of this number, which this process is; a predecessor's goes.
-    pub fn open(front: usize) -> io::Result<Inbox> {
-        let path = path(front);
+    /// Opens that of the network process of this number, which this process is; a predecessor's goes.
+    pub fn open(network: usize) -> io::Result<Inbox> {
+        let path = path(network);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

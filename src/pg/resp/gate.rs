@@ -1,12 +1,12 @@
-//! Lets one front run a command while no other runs any: EXEC, and the commands on several keys that act
-//! all at once. With one front nothing is needed: it runs one command after the other.
+//! Lets one network process run a command while no other runs any: EXEC, and the commands on several keys that act
+//! all at once. With one network process nothing is needed: it runs one command after the other.
 //!
-//! A front says that it is inside before it serves a client, in a word of its own, and looks whether
+//! A network process says that it is inside before it serves a client, in a word of its own, and looks whether
 //! somebody is alone. Who wants to be alone says so, and waits until nobody else is inside. Each writes
 //! before it looks, so one of two always sees the other. Who waits is not inside itself, or two who want
 //! to be alone would wait for each other.
 //!
-//! A front that ends in the middle leaves its words: who waits for it looks whether it is still there,
+//! A network process that ends in the middle leaves its words: who waits for it looks whether it is still there,
 //! and its successor clears them.
 
 use std::sync::atomic::AtomicU32;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::worker::background;
 
-/// Looks before a front that waits gives its processor away.
+/// Looks before a network process that waits gives its processor away.
 const SPINS: usize = 500;
 /// How long it sleeps then: what others do inside is short.
 const NAP: Duration = Duration::from_micros(50);
@@ -33,26 +33,26 @@ struct Inside {
 
 #[repr(C, align(64))]
 pub(super) struct Shared {
-    /// The number of the front that is alone, and 1; 0: none.
+    /// The number of the network process that is alone, and 1; 0: none.
     alone: AtomicU32,
-    fronts: [Inside; MOST_PROCESSES],
+    networks: [Inside; MOST_PROCESSES],
 }
 
-/// The gate, as one front has it.
+/// The gate, as one network process has it.
 #[derive(Clone, Copy)]
 pub struct Gate {
     shared: &'static Shared,
     number: usize,
 }
 
-/// While it lives the front is inside.
+/// While it lives the network process is inside.
 pub struct Entered(Gate);
 
 /// While it lives nobody else is inside. None in it: somebody of this process was alone already.
 pub struct Alone(Option<Gate>);
 
 impl Gate {
-    /// That of the front of this number, which this process is.
+    /// That of the network process of this number, which this process is.
     pub(super) fn begin(shared: &'static Shared, number: usize) -> Gate {
         let gate = Gate { shared, number };
         gate.own().word.store(0, SeqCst);
@@ -62,14 +62,14 @@ impl Gate {
     }
 
     fn own(&self) -> &'static Inside {
-        &self.shared.fronts[self.number % MOST_PROCESSES]
+        &self.shared.networks[self.number % MOST_PROCESSES]
     }
 
     fn mark(&self) -> u32 {
         self.number as u32 + 1
     }
 
-    /// The front of this number is alone no more.
+    /// The network process of this number is alone no more.
     fn free(&self, number: usize) {
         let mark = number as u32 + 1;
         let alone = &self.shared.alone;
@@ -104,7 +104,7 @@ impl Gate {
                 break;
             }
         }
-        let others = self.shared.fronts.iter().enumerate();
+        let others = self.shared.networks.iter().enumerate();
         for (_, other) in others.filter(|(number, _)| *number != self.number) {
             let is_outside = || other.word.load(SeqCst) == 0;
             wait(is_outside, || {
@@ -128,7 +128,7 @@ impl Gate {
                 let Some(number) = alone.load(Acquire).checked_sub(1) else {
                     return;
                 };
-                let holder = &self.shared.fronts[number as usize % MOST_PROCESSES];
+                let holder = &self.shared.networks[number as usize % MOST_PROCESSES];
                 if !background::is_there(holder.pid.load(Acquire)) {
                     self.free(number as usize);
                 }

@@ -1,19 +1,19 @@
-//! The ring of messages for the fronts: those that sessions have sent with `pgcache.publish`, and those of
-//! clients whose readers are another front's.
+//! The ring of messages for the network processes: those that sessions have sent with `pgcache.publish`, and those of
+//! clients whose readers are another network process'.
 //!
-//! Writers take turns by a lock, which they hold for as long as it takes to copy. Fronts read without
+//! Writers take turns by a lock, which they hold for as long as it takes to copy. Network processes read without
 //! one, each from where it was: bytes that were overwritten meanwhile are noticed, because a writer
-//! says first how far it is going to write. Then nobody knows what was lost, and the front says so.
+//! says first how far it is going to write. Then nobody knows what was lost, and the network process says so.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
 use pgrx::pg_sys;
 
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::shared_memory;
 
-/// Bytes of the ring. A front drains it in each turn, so this is for the longest of its turns.
+/// Bytes of the ring. A network process drains it in each turn, so this is for the longest of its turns.
 const ROOM: usize = 4 << 20;
 const WORDS: usize = ROOM / 8;
 /// Bits of a length, in a message's first word; above both is its sender.
@@ -45,7 +45,7 @@ pub struct Messages {
     lock: std::ptr::NonNull<pg_sys::LWLock>,
 }
 
-/// How far a front has read.
+/// How far a network process has read.
 pub struct Reader {
     messages: Messages,
     at: u64,
@@ -56,12 +56,12 @@ pub struct Reader {
 /// The sender of messages of sessions.
 pub const SESSION: u64 = 0;
 
-/// The sender of a front's messages.
-pub fn sender(front: usize) -> u64 {
-    front as u64 + 1
+/// The sender of a network process' messages.
+pub fn sender(network: usize) -> u64 {
+    network as u64 + 1
 }
 
-/// What a front has found.
+/// What a network process has found.
 pub enum Found {
     Message(Message),
     /// The ring went round before it was read: an unknown number of messages is lost.
@@ -91,19 +91,19 @@ impl Messages {
         })
     }
 
-    /// Puts all of these into the ring, one after the other, and wakes the fronts. Fails never, for it
+    /// Puts all of these into the ring, one after the other, and wakes the network processes. Fails never, for it
     /// is called when a transaction has committed. Together they are no more than [`MOST`].
     pub fn send<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(&self, messages: impl Fn() -> I) {
         self.put_all(SESSION, messages);
-        if let Some(board) = Board::of_server() {
-            board.wake_fronts();
+        if let Some(registry) = ClientRegistry::of_server() {
+            registry.wake_networks();
         }
     }
 
-    /// Puts a message of a client of this front into the ring, for the others. Its cost is no more than
+    /// Puts a message of a client of this network process into the ring, for the others. Its cost is no more than
     /// [`MOST`].
-    pub fn send_from(&self, front: usize, channel: &[u8], text: &[u8]) {
-        self.put_all(sender(front), || std::iter::once((channel, text)));
+    pub fn send_from(&self, network: usize, channel: &[u8], text: &[u8]) {
+        self.put_all(sender(network), || std::iter::once((channel, text)));
     }
 
     fn put_all<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(
@@ -141,12 +141,12 @@ impl Messages {
         *at += 1;
     }
 
-    /// From here on, for the front of this number.
-    pub fn reader(self, front: usize) -> Reader {
+    /// From here on, for the network process of this number.
+    pub fn reader(self, network: usize) -> Reader {
         Reader {
             messages: self,
             at: self.ring.end.load(Acquire),
-            own: sender(front),
+            own: sender(network),
         }
     }
 }

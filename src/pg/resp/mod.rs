@@ -1,6 +1,6 @@
-//! The C side of the Redis protocol: its processes, what they sleep on, the queue between them, the board and the
+//! The C side of the Redis protocol: its processes, what they sleep on, the queue between them, the client registry and the
 //! ring of messages that sessions of SQL see, too, what is
-//! asked of the system; what several fronts share, and how they hand on connections; who may come in by pg_hba.conf, and whether a password is right.
+//! asked of the system; what several network processes share, and how they hand on connections; who may come in by pg_hba.conf, and whether a password is right.
 //!
 //! What a request means is said in `crate::resp`.
 

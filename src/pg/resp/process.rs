@@ -13,8 +13,8 @@ use crate::pg::worker::background::{self, Started};
 /// What the processes do; each gets its number. Named by the layer above.
 #[derive(Clone, Copy)]
 pub struct Tasks {
-    pub front: fn(number: usize),
-    pub back: fn(number: usize),
+    pub network: fn(number: usize),
+    pub executor: fn(number: usize),
 }
 
 thread_local! {
@@ -30,12 +30,16 @@ pub fn register(tasks: Tasks) {
 /// Starts one; None when all of max_worker_processes are taken.
 pub fn start(kind: Kind, number: usize) -> Option<Started> {
     match kind {
-        Kind::Front => {
-            background::start_process(c"pgcache resp front", c"pgcache_resp_front_main", number)
-        }
-        Kind::Back => {
-            background::start_process(c"pgcache resp back", c"pgcache_resp_back_main", number)
-        }
+        Kind::Network => background::start_process(
+            c"pgcache resp network",
+            c"pgcache_resp_network_main",
+            number,
+        ),
+        Kind::Executor => background::start_process(
+            c"pgcache resp executor",
+            c"pgcache_resp_executor_main",
+            number,
+        ),
     }
 }
 
@@ -63,20 +67,20 @@ pub fn user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// A front process begins here.
+/// A network process process begins here.
 #[pg_guard]
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn pgcache_resp_front_main(number: pg_sys::Datum) {
+pub extern "C-unwind" fn pgcache_resp_network_main(number: pg_sys::Datum) {
     if let Some(tasks) = TASKS.get() {
-        (tasks.front)(number.value());
+        (tasks.network)(number.value());
     }
 }
 
-/// A back process begins here.
+/// an executor process begins here.
 #[pg_guard]
 #[unsafe(no_mangle)]
-pub extern "C-unwind" fn pgcache_resp_back_main(number: pg_sys::Datum) {
+pub extern "C-unwind" fn pgcache_resp_executor_main(number: pg_sys::Datum) {
     if let Some(tasks) = TASKS.get() {
-        (tasks.back)(number.value());
+        (tasks.executor)(number.value());
     }
 }

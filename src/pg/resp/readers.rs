@@ -1,9 +1,9 @@
-//! Which channels and patterns the clients of each front read, for the other fronts: a table of names in
+//! Which channels and patterns the clients of each network process read, for the other network processes: a table of names in
 //! shared memory for each of both.
 //!
-//! A table has one writer, its front, and no lock: its version is odd while it is written, and who reads
+//! A table has one writer, its network process, and no lock: its version is odd while it is written, and who reads
 //! begins again when it has changed. It is of a fixed size. What finds no room, or cannot be read because
-//! it is written all the time, counts as unknown: then a message goes to that front in any case, and it
+//! it is written all the time, counts as unknown: then a message goes to that network process in any case, and it
 //! sees itself who reads it.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,12 +34,12 @@ pub struct Names<const SLOTS: usize, const WORDS: usize> {
     words: [AtomicU64; WORDS],
 }
 
-/// Channels of a front.
+/// Channels of a network process.
 pub type Channels = Names<16_384, 65_536>;
 /// Patterns, which are all looked at for each message.
 pub type Patterns = Names<1024, 16_384>;
 
-/// What a front's clients read.
+/// What a network process' clients read.
 #[repr(C, align(64))]
 pub struct Readers {
     pub channels: Channels,
@@ -171,7 +171,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         self.version.store(version + 1, Release);
     }
 
-    /// Says how many clients of this front read a name; `all` gives all names. Called by the front alone.
+    /// Says how many clients of this network process read a name; `all` gives all names. Called by the network process alone.
     pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
         &self,
         name: &[u8],

@@ -1,5 +1,5 @@
-//! Shared memory of the Redis protocol that sessions of SQL look at, too: the board of clients and
-//! figures, and the ring of messages; and what several fronts share. Asked for at the start, and only
+//! Shared memory of the Redis protocol that sessions of SQL look at, too: the client registry of clients and
+//! figures, and the ring of messages; and what several network processes share. Asked for at the start, and only
 //! where something listens.
 
 use std::cell::Cell;
@@ -17,50 +17,50 @@ const LOCK: &CStr = c"PgcacheMessages";
 /// How large the parts are.
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Clients that the board has places for.
+    /// Clients that the client registry has places for.
     pub clients: usize,
-    /// Bytes of the board, and of the ring of messages.
-    pub board: usize,
+    /// Bytes of the client registry, and of the ring of messages.
+    pub registry: usize,
     pub messages: usize,
-    /// What several fronts share; 0: there is one.
-    pub fronts: usize,
+    /// What several network processes share; 0: there is one.
+    pub networks: usize,
 }
 
 /// Where the parts lie.
 #[derive(Clone, Copy)]
 pub struct Area {
-    pub board: NonNull<u8>,
-    /// Clients that the board has places for.
+    pub registry: NonNull<u8>,
+    /// Clients that the client registry has places for.
     pub clients: usize,
     pub messages: NonNull<u8>,
-    /// None: there is one front.
-    pub fronts: Option<NonNull<u8>>,
+    /// None: there is one network process.
+    pub networks: Option<NonNull<u8>>,
     pub lock: NonNull<pg_sys::LWLock>,
 }
 
 thread_local! {
     // Both set by the postmaster before it forks; every process inherits them.
-    static SIZES: Cell<Sizes> = const { Cell::new(Sizes { clients: 0, board: 0, messages: 0, fronts: 0 }) };
+    static SIZES: Cell<Sizes> = const { Cell::new(Sizes { clients: 0, registry: 0, messages: 0, networks: 0 }) };
     static AREA: Cell<Option<Area>> = const { Cell::new(None) };
 }
 
-/// Where the ring of messages begins: behind the board, at a line of the processor's cache.
+/// Where the ring of messages begins: behind the client registry, at a line of the processor's cache.
 fn messages_at(sizes: Sizes) -> usize {
-    sizes.board.next_multiple_of(LINE)
+    sizes.registry.next_multiple_of(LINE)
 }
 
-/// Where what several fronts share begins.
-fn fronts_at(sizes: Sizes) -> usize {
+/// Where what several network processes share begins.
+fn networks_at(sizes: Sizes) -> usize {
     messages_at(sizes) + sizes.messages.next_multiple_of(LINE)
 }
 
-/// Asks for room at the start of the server; only while preloading, once. Zeros are a board without
+/// Asks for room at the start of the server; only while preloading, once. Zeros are a client registry without
 /// clients, and a ring without messages.
 pub fn register(sizes: Sizes) {
     SIZES.set(sizes);
     zeroed::register(Piece {
-        name: c"pgcache resp board",
-        bytes: fronts_at(sizes) + sizes.fronts,
+        name: c"pgcache resp client registry",
+        bytes: networks_at(sizes) + sizes.networks,
         unmade: 0,
         request,
         given,
@@ -75,20 +75,20 @@ fn request() {
     }
 }
 
-fn given(board: NonNull<u8>) {
+fn given(registry: NonNull<u8>) {
     let sizes = SIZES.get();
     // SAFETY: both lie within the bytes that were asked for. The tranche was requested, so it has its
     // one lock.
-    let (messages, fronts, lock) = unsafe {
+    let (messages, networks, lock) = unsafe {
         let lock = &raw mut (*pg_sys::GetNamedLWLockTranche(LOCK.as_ptr())).lock;
-        let at = |place: usize| board.add(place);
-        (at(messages_at(sizes)), at(fronts_at(sizes)), lock)
+        let at = |place: usize| registry.add(place);
+        (at(messages_at(sizes)), at(networks_at(sizes)), lock)
     };
     AREA.set(NonNull::new(lock).map(|lock| Area {
-        board,
+        registry,
         clients: sizes.clients,
         messages,
-        fronts: (sizes.fronts > 0).then_some(fronts),
+        networks: (sizes.networks > 0).then_some(networks),
         lock,
     }));
 }

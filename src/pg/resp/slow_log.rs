@@ -1,4 +1,4 @@
-//! SLOWLOG of the Redis protocol: the last commands that took long, of all fronts, in shared memory. Names
+//! SLOWLOG of the Redis protocol: the last commands that took long, of all network processes, in shared memory. Names
 //! of commands only: no key and no value comes here.
 //!
 //! An entry has one writer at a time, who makes its version odd: one that meets another leaves its own

@@ -1,4 +1,4 @@
-//! Which backs of the Redis protocol wait in a commit for a synchronous standby, and since when.
+//! Which executors of the Redis protocol wait in a commit for a synchronous standby, and since when.
 //!
 //! Standbys answer in the order of the log: whatever else waits for one is answered no sooner. So while one
 //! back waits for long, no other one begins what would wait, too, and processes are left for the rest.
@@ -18,9 +18,9 @@ use crate::pg::worker::background;
 /// Microseconds after which a wait is a long one: a standby that answers is faster.
 const LONG: i64 = 20_000;
 
-/// What others know of a back. Zeros: there is none.
+/// What others know of an executor. Zeros: there is none.
 #[repr(C)]
-struct Back {
+struct Executor {
     process: AtomicPtr<pg_sys::PGPROC>,
     pid: AtomicU32,
     /// When its last commit began.
@@ -29,7 +29,7 @@ struct Back {
 
 #[repr(C)]
 struct Shared {
-    backs: [Back; MOST_PROCESSES],
+    executors: [Executor; MOST_PROCESSES],
 }
 
 thread_local! {
@@ -40,39 +40,39 @@ thread_local! {
 /// Asks for it at the start of the server; only while preloading, once.
 pub fn register() {
     zeroed::register(Piece {
-        name: c"pgcache resp commits",
+        name: c"pgcache resp standby waits",
         bytes: size_of::<Shared>(),
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes, aligned, for as long as the server lives; zeros are no backs, and all
+            // SAFETY: as many bytes, aligned, for as long as the server lives; zeros are no executors, and all
             // is atomic.
             SHARED.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
 }
 
-fn back(number: usize) -> Option<&'static Back> {
-    SHARED.get()?.backs.get(number)
+fn back(number: usize) -> Option<&'static Executor> {
+    SHARED.get()?.executors.get(number)
 }
 
-/// This process is the back of this number.
-pub fn begin_back(number: usize) {
-    if let Some(back) = back(number) {
+/// This process is the executor of this number.
+pub fn begin_executor(number: usize) {
+    if let Some(executor) = back(number) {
         // SAFETY: a plain C variable of this process.
-        back.process.store(unsafe { pg_sys::MyProc }, Relaxed);
-        back.pid.store(background::own_pid(), Release);
+        executor.process.store(unsafe { pg_sys::MyProc }, Relaxed);
+        executor.pid.store(background::own_pid(), Release);
     }
 }
 
-/// This process, the back of this number, is about to commit.
+/// This process, the executor of this number, is about to commit.
 pub fn begin(number: usize) {
-    if let Some(back) = back(number) {
-        back.since.store(clock::now(), Relaxed);
+    if let Some(executor) = back(number) {
+        executor.since.store(clock::now(), Relaxed);
     }
 }
 
-impl Back {
+impl Executor {
     fn waits(&self) -> bool {
         let (pid, process) = (self.pid.load(Acquire), self.process.load(Relaxed));
         // SAFETY: its own process has written the address, which is NULL or that of one of the processes'
@@ -92,21 +92,24 @@ impl Back {
     }
 }
 
-fn backs() -> impl Iterator<Item = &'static Back> {
+fn executors() -> impl Iterator<Item = &'static Executor> {
     // What was put aside before this look is seen by who ends its wait after it.
     fence(SeqCst);
-    SHARED.get().into_iter().flat_map(|shared| &shared.backs)
+    SHARED
+        .get()
+        .into_iter()
+        .flat_map(|shared| &shared.executors)
 }
 
-/// Whether a back waits for a standby for long.
+/// Whether an executor waits for a standby for long.
 pub fn somebody_waits() -> bool {
-    backs().any(Back::waits_long)
+    executors().any(Executor::waits_long)
 }
 
-/// Whether all of the first so many backs but this one do.
+/// Whether all of the first so many executors but this one do.
 pub fn all_others_wait(count: usize, but: usize) -> bool {
-    let mut others = backs().take(count).enumerate();
-    others.all(|(number, back)| number == but || back.waits_long())
+    let mut others = executors().take(count).enumerate();
+    others.all(|(number, executor)| number == but || executor.waits_long())
 }
 
 /// Whether commits may have to wait for a standby at all.

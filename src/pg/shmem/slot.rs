@@ -16,7 +16,7 @@ const SHARDS: usize = 8;
 /// Figures that backends count themselves, by cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Figure {
+pub enum Counter {
     HotHits,
     TableHits,
     Misses,
@@ -80,9 +80,9 @@ impl Slot {
 
     /// Counts something that happened so many times.
     #[inline]
-    pub fn count(&self, figure: Figure, times: u64) {
+    pub fn count(&self, counter: Counter, times: u64) {
         let shard = &self.counters[shard() % SHARDS];
-        shard.0[figure as usize].fetch_add(times, Ordering::Relaxed);
+        shard.0[counter as usize].fetch_add(times, Ordering::Relaxed);
     }
 
     /// Counts an entry that comes or goes.
@@ -112,14 +112,14 @@ impl Slot {
     }
 
     /// The sum of a figure since the last reset.
-    pub fn figure(&self, figure: Figure) -> u64 {
+    pub fn counter(&self, counter: Counter) -> u64 {
         let counted: u64 = self
             .counters
             .iter()
-            .map(|shard| shard.0[figure as usize].load(Ordering::Relaxed))
+            .map(|shard| shard.0[counter as usize].load(Ordering::Relaxed))
             .sum();
-        match figure {
-            Figure::Expired => counted + self.expired.load(Ordering::Relaxed),
+        match counter {
+            Counter::Expired => counted + self.expired.load(Ordering::Relaxed),
             _ => counted,
         }
     }

@@ -1,6 +1,6 @@
 //! Transactions of a worker on behalf of a role.
 //!
-//! The worker itself is authenticated as the bootstrap superuser, for life. Guards that code of others
+//! The worker itself is authenticated as the bootstrap superuser, for life. Guards that user-defined code
 //! which runs in it does not find the way back: the session's user is the role, so that what it may become
 //! is judged by what the role may; and while SECURITY_LOCAL_USERID_CHANGE lasts neither SET ROLE nor SET
 //! SESSION AUTHORIZATION is obeyed. Either alone leaves a way open. Deferred triggers run under both, at
@@ -141,7 +141,7 @@ pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Takes back what code of others may have left in the session: settings, temporary tables, cursors, locks.
+/// Takes back what user-defined code may have left in the session: settings, temporary tables, cursors, locks.
 /// What runs next may be another role's.
 pub fn discard() -> Result<(), Failure> {
     background::in_transaction(|| {

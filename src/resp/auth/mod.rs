@@ -1,7 +1,7 @@
 //! Who a client is, and what it may do.
 //!
-//! Both questions are asked in a back, inside of a transaction: they look into catalogs, and the
-//! first may take some milliseconds. The answers are plain data, for the front that asked.
+//! Both questions are asked in an executor, inside of a transaction: they look into catalogs, and the
+//! first may take some milliseconds. The answers are plain data, for the network process that asked.
 //!
 //! Guards that pg_hba.conf decides as for a session of Postgres, in the same order: its first line
 //! that matches, then what that line asks for, then LOGIN, CONNECT and the limits of connections.
@@ -105,7 +105,7 @@ impl Peer {
     }
 }
 
-/// Reads pg_hba.conf and pg_ident.conf; when a back begins, and at SIGHUP.
+/// Reads pg_hba.conf and pg_ident.conf; when an executor begins, and at SIGHUP.
 pub fn reload() {
     hba::reload();
 }
@@ -267,16 +267,16 @@ fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
         .report(PgLogLevel::LOG);
 }
 
-/// What a front must know to answer a role's commands on a cache without a look into the catalogs.
+/// What a network process must know to answer a role's commands on a cache without a look into the catalogs.
 #[derive(Debug, Clone, Copy)]
-pub struct Decision {
+pub struct FoundPermission {
     pub relation: Oid,
     pub value_type: ValueType,
     pub storage: Storage,
     /// Of a table: copies of its entries in the hot tier may be read without a look at it.
     pub may_be_hot: bool,
     /// Of a table: whoever reads or writes it may run code that is not ours.
-    pub runs_others_code: bool,
+    pub runs_user_code: bool,
     pub settings: Settings,
     pub rights: Rights,
     /// Until when the role's password counts, for a client that came by it.
@@ -285,7 +285,7 @@ pub struct Decision {
 
 /// Why there is no decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DecideFailure {
+pub enum PermissionError {
     /// The role is gone, or may not connect any more.
     NoRole,
     /// The setting names no cache at all.
@@ -308,30 +308,32 @@ pub enum DecideFailure {
     Locked,
 }
 
-impl DecideFailure {
+impl PermissionError {
     /// What the client is told.
     pub fn words(self) -> &'static str {
         match self {
-            DecideFailure::NoRole => "NOAUTH this role may no longer connect",
-            DecideFailure::NoCaches => {
+            PermissionError::NoRole => "NOAUTH this role may no longer connect",
+            PermissionError::NoCaches => {
                 "ERR pgcache.resp_caches is empty: the server serves no cache"
             }
-            DecideFailure::NoDatabase => {
+            PermissionError::NoDatabase => {
                 "ERR pgcache.resp_caches no longer names a cache for this database: SELECT another one"
             }
-            DecideFailure::NoName => "ERR pgcache.resp_caches has an empty name for this database",
-            DecideFailure::NoCache => {
+            PermissionError::NoName => {
+                "ERR pgcache.resp_caches has an empty name for this database"
+            }
+            PermissionError::NoCache => {
                 "ERR the cache of this database does not exist: see pgcache.resp_caches"
             }
-            DecideFailure::Distributed => {
+            PermissionError::Distributed => {
                 "ERR the cache of this database is distributed by Citus: use SQL, or SELECT another one"
             }
-            DecideFailure::NotACache => {
+            PermissionError::NotACache => {
                 "ERR the relation that pgcache.resp_caches names for this database is not a cache"
             }
-            DecideFailure::NoTier => "ERR the server has no hot tier: see pgcache.hot_size",
-            DecideFailure::NoSlot => "ERR the hot tier has no room for one more cache",
-            DecideFailure::Locked => "ERR the cache of this database is locked",
+            PermissionError::NoTier => "ERR the server has no hot tier: see pgcache.hot_size",
+            PermissionError::NoSlot => "ERR the hot tier has no room for one more cache",
+            PermissionError::Locked => "ERR the cache of this database is locked",
         }
     }
 }
@@ -339,16 +341,16 @@ impl DecideFailure {
 /// What a role may do with the cache of that name, and what the cache is. Inside of a transaction.
 /// It does not wait for whoever has the cache locked: all others' questions would wait, too, those
 /// of who they are among them, for as long as that session, or a prepared transaction, likes.
-pub fn decide(role: Oid, cache: &[u8]) -> Result<Decision, DecideFailure> {
+pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionError> {
     let relation = name::relation_named(Text::new(cache));
-    let relation = relation.ok_or(DecideFailure::NoCache)?;
+    let relation = relation.ok_or(PermissionError::NoCache)?;
     // What is looked up from here on holds as long as the lock does, or a message says otherwise.
     let lock = lock::Brief::try_on(relation, lock::Mode::Read);
-    let _lock = lock.ok_or(DecideFailure::Locked)?;
+    let _lock = lock.ok_or(PermissionError::Locked)?;
     let facts = login::role(role).filter(|role| role.can_login);
-    let facts = facts.ok_or(DecideFailure::NoRole)?;
+    let facts = facts.ok_or(PermissionError::NoRole)?;
     if !login::may_connect(role) {
-        return Err(DecideFailure::NoRole);
+        return Err(PermissionError::NoRole);
     }
     let cache = find(relation).map_err(why_not)?;
     if cache.storage == Storage::Memory {
@@ -357,25 +359,25 @@ pub fn decide(role: Oid, cache: &[u8]) -> Result<Decision, DecideFailure> {
         // By which clients are told of its changes. Where none is left they keep nothing.
         cache.slot_or_new(tier);
     }
-    Ok(Decision {
+    Ok(FoundPermission {
         relation,
         value_type: cache.value_type,
         storage: cache.storage,
         may_be_hot: !cache.row_security && !cache.temporary && cache.key_type.is_text(),
-        runs_others_code: cache.runs_others_code(),
+        runs_user_code: cache.runs_user_code(),
         settings: cache.settings,
         rights: Rights::of(privilege::of_role(relation, role)),
         valid_until: facts.valid_until,
     })
 }
 
-fn why_not(error: Error) -> DecideFailure {
+fn why_not(error: Error) -> PermissionError {
     match error {
-        Error::NoSuchRelation(_) => DecideFailure::NoCache,
-        Error::NoTier => DecideFailure::NoTier,
-        Error::NoSlot => DecideFailure::NoSlot,
-        Error::OverShards(_) | Error::Distributed(_) => DecideFailure::Distributed,
-        _ => DecideFailure::NotACache,
+        Error::NoSuchRelation(_) => PermissionError::NoCache,
+        Error::NoTier => PermissionError::NoTier,
+        Error::NoSlot => PermissionError::NoSlot,
+        Error::OverShards(_) | Error::Distributed(_) => PermissionError::Distributed,
+        _ => PermissionError::NotACache,
     }
 }
 
@@ -387,7 +389,7 @@ pub fn is_role(name: &[u8]) -> bool {
 
 /// What a role may do besides its commands on entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Powers {
+pub struct ServerPrivileges {
     /// See all clients: pg_monitor.
     pub monitors: bool,
     /// End clients of others: pg_signal_backend.
@@ -402,10 +404,10 @@ pub struct Powers {
 }
 
 /// A role's powers. Inside of a transaction.
-pub fn powers(role: Oid) -> Powers {
+pub fn privileges(role: Oid) -> ServerPrivileges {
     let facts = login::role(role);
     let may_log_in = facts.is_some_and(|facts| facts.can_login) && login::may_connect(role);
-    Powers {
+    ServerPrivileges {
         is_locked_out: !may_log_in,
         valid_until: facts.and_then(|facts| facts.valid_until),
         monitors: login::has_role(role, login::MONITOR),

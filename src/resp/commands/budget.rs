@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::call::Call;
 use super::served::Served;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes that the commands of one EXEC may look at: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;
@@ -57,7 +57,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         self.spent = self.spent.saturating_add(cost);
         let most = MOST.max(self.longest.saturating_mul(MOST_VALUES));
         match self.spent > most {
-            true => Err(Refusal::TooMuchInExec),
+            true => Err(CommandError::TooMuchInExec),
             false => Ok(()),
         }
     }

@@ -14,10 +14,10 @@ use crate::guc;
 use crate::pg::encoding;
 use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::pg::value::moment;
 use crate::resp::auth::target::{Rights, Target};
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// Redis' longest string.
 pub const LONGEST: i64 = 512 << 20;
@@ -58,7 +58,7 @@ impl<'t, S: Served> Call<'t, S> {
     #[inline]
     pub fn needs<'a>(&self, rights: Rights) -> Done<'a> {
         if !self.target.rights.has(rights) {
-            return Err(Refusal::NoRight);
+            return Err(CommandError::NoRight);
         }
         S::admits(self.target, rights)
     }
@@ -68,7 +68,7 @@ impl<'t, S: Served> Call<'t, S> {
     pub fn to_read<'a>(&self, rights: Rights) -> Done<'a, Option<&S>> {
         self.needs(rights)?;
         match &self.entries {
-            None if S::is_partial(self.target) => Err(Refusal::Table),
+            None if S::is_partial(self.target) => Err(CommandError::Table),
             entries => Ok(entries.as_ref()),
         }
     }
@@ -77,7 +77,7 @@ impl<'t, S: Served> Call<'t, S> {
     #[inline]
     pub fn to_write<'a>(&self, rights: Rights) -> Done<'a, &S> {
         self.needs(rights)?;
-        let entries = self.entries.as_ref().ok_or(Refusal::Gone)?;
+        let entries = self.entries.as_ref().ok_or(CommandError::Gone)?;
         entries.open(rights)?;
         Ok(entries)
     }
@@ -88,7 +88,7 @@ impl<'t, S: Served> Call<'t, S> {
         let fits = (1..=key::MAX_BYTES).contains(&key.len());
         match fits && (is_plain(key) || encoding::is_text(key)) {
             true => Ok(()),
-            false => Err(Refusal::Key),
+            false => Err(CommandError::Key),
         }
     }
 
@@ -110,7 +110,7 @@ impl<'t, S: Served> Call<'t, S> {
             None => Ok(NO_DEADLINE),
             Some(_) => match self.target.cache.deadline(None) {
                 Ok(deadline) => Ok(deadline.unwrap_or(NO_DEADLINE)),
-                Err(_) => Err(Refusal::Gone),
+                Err(_) => Err(CommandError::Gone),
             },
         }
     }
@@ -189,7 +189,7 @@ impl<'t, S: Served> Call<'t, S> {
     pub fn counted<'a>(&self, entries: &S, seen: Option<EntryMeta>) -> Done<'a, Option<EntryMeta>> {
         // The table may have it.
         if seen.is_none() && S::is_partial(self.target) {
-            return Err(Refusal::Table);
+            return Err(CommandError::Table);
         }
         self.count_read(entries, seen.is_some());
         Ok(seen)
@@ -198,12 +198,12 @@ impl<'t, S: Served> Call<'t, S> {
     /// Counts the read of a command, also of one that has changed what it found.
     #[inline]
     pub fn count_read(&self, entries: &S, is_hit: bool) {
-        let figure = if is_hit {
-            Figure::HotHits
+        let counter = if is_hit {
+            Counter::HotHits
         } else {
-            Figure::Misses
+            Counter::Misses
         };
-        entries.tally(figure, 1);
+        entries.tally(counter, 1);
     }
 
     /// Keys in the order in which they are changed.
@@ -214,7 +214,7 @@ impl<'t, S: Served> Call<'t, S> {
     ) -> Done<'a, Vec<&'a [u8]>> {
         let mut all = Vec::new();
         all.try_reserve_exact(keys.len())
-            .map_err(|_| Refusal::OutOfMemory)?;
+            .map_err(|_| CommandError::OutOfMemory)?;
         all.extend(keys);
         entries.in_order(&mut all);
         Ok(all)
@@ -237,7 +237,7 @@ impl<'t, S: Served> Call<'t, S> {
 }
 
 /// The entries of a cache at this moment. Those of a table are copies, which a session would use now: the same
-/// conditions stand in `cache::table::copies`. A front changes no rows, and each of its turns is a new
+/// conditions stand in `cache::table::copies`. A network process changes no rows, and each of its turns is a new
 /// statement.
 fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     if target.is_table() && (!guc::hot_tier() || session::in_recovery()) {
@@ -257,8 +257,8 @@ fn is_plain(key: &[u8]) -> bool {
 }
 
 /// Redis' error for a value that is no integer.
-pub fn not_an_integer<'a>() -> Refusal<'a> {
-    Refusal::Redis(Failure::NotInteger)
+pub fn not_an_integer<'a>() -> CommandError<'a> {
+    CommandError::Redis(Failure::NotInteger)
 }
 
 /// Milliseconds from 1970 to 2000, where timestamps begin.

@@ -12,7 +12,7 @@ use pgcache_resp::{Args, Command, Parsed, Protocol, Writer, matches_within};
 use super::state::State;
 use super::subscriptions::{Subscriptions, with};
 use crate::cache::commit::publish;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
 /// Bytes of the name of a channel, and of a pattern.
@@ -85,7 +85,7 @@ pub fn run(
                     }
                     out.integer(i64::try_from(readers).unwrap_or(i64::MAX));
                 }
-                Err(refusal) => refusal.write(out),
+                Err(error) => error.write(out),
             }
         }
         Command::Other => return ask(command.entry.name, command.args.from(2), out),
@@ -103,17 +103,18 @@ fn publish_to_all<'a>(
     out: &mut Writer,
 ) -> Done<'a, usize> {
     if channel.len() > LONGEST_NAME {
-        return Err(Refusal::LongName);
+        return Err(CommandError::LongName);
     }
     let mut looks = LOOKS;
-    let heard = remote_subscribers::heard(channel, &mut looks).ok_or(Refusal::ComplexPatterns)?;
+    let heard =
+        remote_subscribers::heard(channel, &mut looks).ok_or(CommandError::ComplexPatterns)?;
     if heard.is_too_long(channel, message) {
-        return Err(Refusal::TooLongForOthers);
+        return Err(CommandError::TooLongForOthers);
     }
     let direct = direct_readers(channel);
     let (by_pattern, rest) = matching(channel, None, &mut looks);
     if rest.is_some() {
-        return Err(Refusal::ComplexPatterns);
+        return Err(CommandError::ComplexPatterns);
     }
     let readers = hand_out(channel, message, direct, by_pattern, client, hub, out);
     heard.send(channel, message);
@@ -146,11 +147,11 @@ fn subscribe(sort: Sort, names: Args<'_>, client: u64, state: &mut State, out: &
         .get_or_insert_with(|| Subscriptions::of(client));
     for name in names.iter() {
         if name.len() > LONGEST_NAME {
-            Refusal::LongName.write(out);
+            CommandError::LongName.write(out);
             break;
         }
         if own.count() >= MOST || own.bytes() + name.len() > MOST_BYTES {
-            Refusal::TooManyChannels.write(out);
+            CommandError::TooManyChannels.write(out);
             break;
         }
         own.add(sort, name);
@@ -319,7 +320,7 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             };
             names.retain(|name| matched(name));
             if looks == 0 {
-                Refusal::ComplexPatterns.write(out);
+                CommandError::ComplexPatterns.write(out);
                 return true;
             }
             out.array(names.len());

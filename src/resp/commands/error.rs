@@ -14,11 +14,11 @@ use crate::error::Error;
 /// Where the page is that lists what the door knows.
 const PAGE: &str = "docs/door.md";
 
-pub type Done<'a, T = ()> = Result<T, Refusal<'a>>;
+pub type Done<'a, T = ()> = Result<T, CommandError<'a>>;
 
 /// Why a command was not run.
 #[derive(Debug)]
-pub enum Refusal<'a> {
+pub enum CommandError<'a> {
     /// In Redis' words.
     Redis(Failure<'a>),
     /// The role lacks a privilege on the cache.
@@ -29,7 +29,7 @@ pub enum Refusal<'a> {
     NotText,
     /// The cache's values are jsonb.
     Json,
-    /// The cache is a table, and the command needs it: a front has only copies in the tier.
+    /// The cache is a table, and the command needs it: a network process has only copies in the tier.
     Table,
     /// An error of the entries' own.
     Own(Box<Error>),
@@ -66,134 +66,138 @@ pub enum Refusal<'a> {
     LongName,
     /// Too long a comparison of a name with the patterns that there are.
     ComplexPatterns,
-    /// A message that has readers in another front, and does not fit in the ring.
+    /// A message that has readers in another network process, and does not fit in the ring.
     TooLongForOthers,
 }
 
-impl<'a> From<Failure<'a>> for Refusal<'a> {
+impl<'a> From<Failure<'a>> for CommandError<'a> {
     fn from(failure: Failure<'a>) -> Self {
-        Refusal::Redis(failure)
+        CommandError::Redis(failure)
     }
 }
 
-impl From<OutOfMemory> for Refusal<'_> {
+impl From<OutOfMemory> for CommandError<'_> {
     fn from(_: OutOfMemory) -> Self {
-        Refusal::OutOfMemory
+        CommandError::OutOfMemory
     }
 }
 
 /// What the entries' own code has to say here. An error that is not the client's doing is raised;
 /// none of the tier's is.
-impl From<Error> for Refusal<'_> {
+impl From<Error> for CommandError<'_> {
     fn from(error: Error) -> Self {
         match error {
-            Error::EntryTooLarge(_) => Refusal::TooLarge,
+            Error::EntryTooLarge(_) => CommandError::TooLarge,
             Error::NoSuchRelation(_) | Error::NotACache(_) | Error::NoTier | Error::NoSlot => {
-                Refusal::Gone
+                CommandError::Gone
             }
-            Error::NotText => Refusal::NotText,
+            Error::NotText => CommandError::NotText,
             Error::NotJson
             | Error::UnknownCharacter
             | Error::KeyBeyondColumn
-            | Error::GeneratedColumns => Refusal::Own(Box::new(error)),
+            | Error::GeneratedColumns => CommandError::Own(Box::new(error)),
             _ => {
                 ErrorReport::from(error).report(PgLogLevel::ERROR); // does not return
-                Refusal::Gone
+                CommandError::Gone
             }
         }
     }
 }
 
-impl From<Failed> for Refusal<'_> {
+impl From<Failed> for CommandError<'_> {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Gone => Refusal::Gone,
-            Failed::Key => Refusal::Key,
-            Failed::OutOfMemory => Refusal::OutOfMemory,
-            Failed::NotCarriedOut => Refusal::NotCarriedOut,
-            Failed::NotOpen => Refusal::Table,
-            Failed::Error(error) => Refusal::from(error),
+            Failed::Gone => CommandError::Gone,
+            Failed::Key => CommandError::Key,
+            Failed::OutOfMemory => CommandError::OutOfMemory,
+            Failed::NotCarriedOut => CommandError::NotCarriedOut,
+            Failed::NotOpen => CommandError::Table,
+            Failed::Error(error) => CommandError::from(error),
         }
     }
 }
 
-impl Refusal<'_> {
+impl CommandError<'_> {
     /// The reply.
     pub fn write(&self, replies: &mut Writer) {
         let words = match self {
-            Refusal::Redis(failure) => return failure.write(replies),
-            Refusal::NoRight => {
+            CommandError::Redis(failure) => return failure.write(replies),
+            CommandError::NoRight => {
                 let words = "No permissions to access a key";
                 return write_verbatim_error("NOPERM", words, replies);
             }
-            Refusal::OutOfMemory => {
+            CommandError::OutOfMemory => {
                 let words = "out of memory for this command";
                 return write_verbatim_error("OOM", words, replies);
             }
-            Refusal::ReadOnly => {
+            CommandError::ReadOnly => {
                 let words = "You can't write against a read only replica.";
                 return write_verbatim_error("READONLY", words, replies);
             }
-            Refusal::Own(error) => {
+            CommandError::Own(error) => {
                 return write_verbatim_error("ERR", &error.message(), replies);
             }
-            Refusal::Key => {
+            CommandError::Key => {
                 "a key must have 1 to 2048 bytes and be valid text in the server encoding"
             }
-            Refusal::NotText => {
+            CommandError::NotText => {
                 "value is not valid text in the server encoding, which this cache needs; a cache of value_type bytea accepts any bytes"
             }
-            Refusal::Json => {
+            CommandError::Json => {
                 "memory caches of value_type jsonb are not supported by this protocol; use a table cache, or value_type bytea or text"
             }
-            Refusal::Table => {
+            CommandError::Table => {
                 let words = format!("this command is not supported on a table cache: see {PAGE}");
                 return write_verbatim_error("ERR", &words, replies);
             }
-            Refusal::Watched => {
+            CommandError::Watched => {
                 "this memory cache is watched with cache_watch(), and a write by this protocol would not notify the watchers; write to it with SQL"
             }
-            Refusal::NotCarriedOut => {
+            CommandError::NotCarriedOut => {
                 "a row-level security policy or a trigger of the table prevented this change"
             }
-            Refusal::TooLarge => {
+            CommandError::TooLarge => {
                 "the entry does not fit in the hot tier; raise pgcache.hot_max_value or pgcache.hot_size"
             }
-            Refusal::Gone => "the cache of this database is no longer available",
-            Refusal::UnknownScript => {
+            CommandError::Gone => "the cache of this database is no longer available",
+            CommandError::UnknownScript => {
                 let page = format!(
                     "this server does not run Lua, only the scripts that {PAGE} lists, and this script is not one of them"
                 );
                 return write_verbatim_error("ERR", &page, replies);
             }
-            Refusal::ScriptArguments => "wrong number of keys or arguments for this script",
-            Refusal::TooManyKeys => "Number of keys can't be greater than number of args",
-            Refusal::NegativeKeys => "Number of keys can't be negative",
-            Refusal::ScriptFlush => "SCRIPT FLUSH only support SYNC|ASYNC option",
-            Refusal::NoIdleTime => {
+            CommandError::ScriptArguments => "wrong number of keys or arguments for this script",
+            CommandError::TooManyKeys => "Number of keys can't be greater than number of args",
+            CommandError::NegativeKeys => "Number of keys can't be negative",
+            CommandError::ScriptFlush => "SCRIPT FLUSH only support SYNC|ASYNC option",
+            CommandError::NoIdleTime => {
                 "An LFU maxmemory policy is selected, idle time not tracked. Please note that \
                  when switching between policies at runtime LRU and LFU data will take some time to adjust."
             }
-            Refusal::TooManyChannels => {
+            CommandError::TooManyChannels => {
                 "a connection can subscribe to at most 4096 channels, with names of at most 1 MB in total"
             }
-            Refusal::LongName => "the name of a channel, or a pattern, can have at most 2048 bytes",
-            Refusal::ComplexPatterns => {
+            CommandError::LongName => {
+                "the name of a channel, or a pattern, can have at most 2048 bytes"
+            }
+            CommandError::ComplexPatterns => {
                 "comparing the name with all patterns takes too long: use a shorter name, or fewer and simpler patterns"
             }
-            Refusal::TooLongForOthers => {
+            CommandError::TooLongForOthers => {
                 "a message to clients of another process can have at most 1 MB, including the name of its channel"
             }
-            Refusal::TooMuchInExec => {
+            CommandError::TooMuchInExec => {
                 let words = "Transaction discarded because its commands would read and write more than 128 MB; each command also counts as 512 bytes";
                 return write_verbatim_error("EXECABORT", words, replies);
             }
-            Refusal::TooManyChanges => {
+            CommandError::TooManyChanges => {
                 let words = "Transaction discarded because it would change one key of a table more than 4096 times";
                 return write_verbatim_error("EXECABORT", words, replies);
             }
-            Refusal::TooManyWatched => "a connection can watch at most 4096 keys",
-            Refusal::TooMuchKept => "the transaction is too long; raise pgcache.resp_max_request",
+            CommandError::TooManyWatched => "a connection can watch at most 4096 keys",
+            CommandError::TooMuchKept => {
+                "the transaction is too long; raise pgcache.resp_max_request"
+            }
         };
         write_verbatim_error("ERR", words, replies);
     }

@@ -13,7 +13,7 @@ use crate::cache::entries::store::{
 };
 use crate::cache::memory::raw::has_deadline;
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// What an entry says, and a read is counted; None where there is none.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {
@@ -198,7 +198,7 @@ pub fn object<'a, S: Served>(
         }
         "freq" => out.integer(i64::from(entries.use_rank(&entries.key(key)))),
         "refcount" => out.integer(1),
-        _ => return Err(Refusal::NoIdleTime),
+        _ => return Err(CommandError::NoIdleTime),
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ use super::call::Call;
 use super::strings;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::memory::raw::Found;
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// So many times a value is begun that others write meanwhile; then it is copied at once.
 const TRIES: u8 = 3;
@@ -90,7 +90,7 @@ fn begin<'a>(
     let mut reply = Writer::new(out.protocol(), limit);
     reply.begin_bulk(reading.length());
     if reply.overflowed() {
-        return Err(Refusal::OutOfMemory);
+        return Err(CommandError::OutOfMemory);
     }
     Ok(Some(Progress::Reads(Long {
         reading,
@@ -115,7 +115,7 @@ fn read_on<'a>(
         Piece::Copied => Ok(Some(Progress::Reads(long))),
         Piece::Changed => anew,
         Piece::Last(_) => {
-            entries.tally(Figure::HotHits, 1);
+            entries.tally(Counter::HotHits, 1);
             long.reply.end_bulk();
             out.adopt(long.reply.take());
             Ok(None)

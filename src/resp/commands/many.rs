@@ -6,9 +6,9 @@ use super::call::Call;
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{EntryMeta, If, NewEntry};
-use crate::pg::shmem::slot::Figure;
+use crate::pg::shmem::slot::Counter;
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// Keys and values that are judged at once.
 const JUDGED: usize = 512;
@@ -41,13 +41,13 @@ pub fn get<'a, S: Served>(
     let is_partial = S::is_partial(call.target);
     // Where the table must be asked for one of them it is asked for all: the reply must not have begun.
     if is_partial && keys.len() > S::PIECE {
-        return Err(Refusal::Table);
+        return Err(CommandError::Table);
     }
     let (part, is_last) = piece::<S>(keys, progress, 1);
     // Once the reply has begun each key has its own element, whatever has become of the cache.
     let entries = match call.to_read(Rights::READ) {
-        Err(refusal) if progress.done > 0 => {
-            part.iter().for_each(|_| refusal.write(out));
+        Err(error) if progress.done > 0 => {
+            part.iter().for_each(|_| error.write(out));
             progress.done += part.len();
             return Ok(is_last);
         }
@@ -74,7 +74,7 @@ pub fn get<'a, S: Served>(
         match &seen {
             Ok(None) if is_partial => {
                 out.rewind(before);
-                return Err(Refusal::Table);
+                return Err(CommandError::Table);
             }
             Ok(seen) => out.bulk_or_null(shown(seen, found)),
             // The reply goes on: a value that there is no memory for is told as such.
@@ -84,7 +84,7 @@ pub fn get<'a, S: Served>(
     })? as u64;
     if epochs() != before_reading {
         out.rewind(before);
-        return Err(Refusal::Table);
+        return Err(CommandError::Table);
     }
     count_reads(entries, part, hits);
     Ok(is_last)
@@ -92,8 +92,8 @@ pub fn get<'a, S: Served>(
 
 /// Counts a read of each key.
 fn count_reads<S: Served>(entries: &S, keys: Args<'_>, hits: u64) {
-    entries.tally(Figure::HotHits, hits);
-    entries.tally(Figure::Misses, keys.len() as u64 - hits);
+    entries.tally(Counter::HotHits, hits);
+    entries.tally(Counter::Misses, keys.len() as u64 - hits);
 }
 
 /// EXISTS and TOUCH.
@@ -107,7 +107,7 @@ pub fn count<'a, S: Served>(
     if let Some(entries) = call.to_read(Rights::READ)? {
         let is_partial = S::is_partial(call.target);
         let hits = entries.look_each(part.iter(), |seen| match seen {
-            None if is_partial => Err(Refusal::Table),
+            None if is_partial => Err(CommandError::Table),
             _ => Ok(seen.is_some()),
         })?;
         // Counted once it is known that the table need not be asked as well.
@@ -179,7 +179,7 @@ pub fn set_if<'a, S: Served>(
     let deadline = call.deadline_of(expiry, None, command)?;
     check(call, entries, pairs)?;
     let keys = pairs.pairs().map(|(key, _)| key);
-    let is_there = |seen: Option<EntryMeta>| Ok::<_, Refusal<'a>>(seen.is_some());
+    let is_there = |seen: Option<EntryMeta>| Ok::<_, CommandError<'a>>(seen.is_some());
     let mut acts = true;
     if !matches!(
         (condition, expiry),

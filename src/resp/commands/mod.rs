@@ -30,7 +30,7 @@ use self::served::Served;
 use crate::cache::entries::buffers::{Buffers, with_buffers};
 use crate::pg::session::clock::Timestamp;
 use crate::resp::auth::target::{Rights, Target};
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 pub use self::state::{Admitted, Queue, State};
 pub use self::watched_rows::WatchedRows;
@@ -44,7 +44,7 @@ pub enum Step {
     More(Continuation),
     /// Nothing was done or written: the cache has no place in the tier any more, or is gone. What
     /// was decided of the connection's role and cache is to be decided anew.
-    Undecided,
+    NotPermitted,
     /// It is no command on entries: nothing was done or written.
     NotOurs,
     /// Only the table itself has the answer: nothing was done, and what was written is to be taken back.
@@ -119,8 +119,8 @@ pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> b
         }
         _ => return false,
     };
-    if let Err(refusal) = done {
-        refusal.write(out);
+    if let Err(error) = done {
+        error.write(out);
     }
     true
 }
@@ -140,34 +140,34 @@ pub fn go_on(
         Ok(Piece::Last) => Step::Done,
         Ok(Piece::Work(work)) => Step::More(Continuation(work)),
         Ok(Piece::NotOurs) => Step::NotOurs,
-        Err(Refusal::Gone) => Step::Undecided,
-        Err(Refusal::Table) => Step::Table,
-        Err(refusal) => {
-            refusal.write(out);
+        Err(CommandError::Gone) => Step::NotPermitted,
+        Err(CommandError::Table) => Step::Table,
+        Err(error) => {
+            error.write(out);
             Step::Done
         }
     }
 }
 
-/// The reply where a cache is a table, and the command nothing for a back.
+/// The reply where a cache is a table, and the command nothing for an executor.
 pub fn write_table(out: &mut Writer) {
-    Refusal::Table.write(out);
+    CommandError::Table.write(out);
 }
 
 /// The reply where a decision was made anew and again came to nothing.
 pub fn write_gone(out: &mut Writer) {
-    Refusal::Gone.write(out);
+    CommandError::Gone.write(out);
 }
 
 /// Whether a cache may be cleared by who has these rights on it; else that is replied.
 pub fn may_clear(target: &Target, clock: Timestamp, out: &mut Writer) -> bool {
     let needed = Rights::CLEAR;
     let done = match target.is_table() {
-        true if !target.rights.has(needed) => Err(Refusal::NoRight),
+        true if !target.rights.has(needed) => Err(CommandError::NoRight),
         true => Ok(()),
         false => Call::new(target, clock).needs(needed),
     };
-    done.map_err(|refusal| refusal.write(out)).is_ok()
+    done.map_err(|error| error.write(out)).is_ok()
 }
 
 /// COPY to another database's cache; `replace` as the command's options say.
@@ -181,9 +181,9 @@ pub fn copy_between(
     let (call, other) = (Call::new(target, clock), Call::new(other, clock));
     match with_buffers(|buffers| keys::copy(&call, from, &other, to, replace, buffers, out)) {
         Ok(()) => Step::Done,
-        Err(Refusal::Gone) => Step::Undecided,
-        Err(refusal) => {
-            refusal.write(out);
+        Err(CommandError::Gone) => Step::NotPermitted,
+        Err(error) => {
+            error.write(out);
             Step::Done
         }
     }
@@ -204,7 +204,7 @@ fn piece<'a>(
     out: &mut Writer,
 ) -> Done<'a, Piece> {
     if call.target.is_table() && needs_table(command) {
-        return Err(Refusal::Table);
+        return Err(CommandError::Table);
     }
     match &command.command {
         Command::Get { key } => {

@@ -1,7 +1,7 @@
-//! Channels where there are several fronts: what clients of the others read, and messages to them.
+//! Channels where there are several network processes: what clients of the others read, and messages to them.
 //!
-//! A message goes to the fronts whose clients read it, by the ring that messages of SQL go by: a front
-//! that reads none of it hears nothing. Who has got the reply to SUBSCRIBE is in the table of its front, so
+//! A message goes to the network processes whose clients read it, by the ring that messages of SQL go by: a network process
+//! that reads none of it hears nothing. Who has got the reply to SUBSCRIBE is in the table of its network process, so
 //! whatever is published after that reaches it, and is counted.
 
 use std::cell::Cell;
@@ -9,9 +9,9 @@ use std::collections::BTreeSet;
 
 use pgcache_resp::matches_within;
 
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::messages::{self, Messages};
-use crate::pg::resp::multi_process::Several;
+use crate::pg::resp::multi_process::MultiProcess;
 use crate::pg::resp::readers::Readers;
 use crate::pg::worker::background;
 
@@ -22,12 +22,12 @@ pub enum Sort {
     Pattern,
 }
 
-/// What a front knows of the others.
+/// What a network process knows of the others.
 #[derive(Clone, Copy)]
 struct Elsewhere {
     own: usize,
-    several: Several,
-    board: Board,
+    peers: MultiProcess,
+    registry: ClientRegistry,
     messages: Messages,
 }
 
@@ -35,32 +35,32 @@ thread_local! {
     static ELSEWHERE: Cell<Option<Elsewhere>> = const { Cell::new(None) };
 }
 
-/// Who of the other fronts reads a channel.
+/// Who of the other network processes reads a channel.
 #[derive(Default)]
 pub struct Heard {
     pub readers: usize,
-    /// Their fronts, and those of which it is not known.
-    fronts: Vec<usize>,
+    /// Their network processes, and those of which it is not known.
+    networks: Vec<usize>,
 }
 
-/// This process is the front of this number, and nobody reads anything in it.
-pub fn begin(own: usize, board: Board, several: Option<Several>) {
-    let Some((several, messages)) = several.zip(Messages::of_server()) else {
+/// This process is the network process of this number, and nobody reads anything in it.
+pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) {
+    let Some((peers, messages)) = peers.zip(Messages::of_server()) else {
         return;
     };
-    if let Some(readers) = several.readers.get(own) {
+    if let Some(readers) = peers.readers.get(own) {
         readers.channels.clear();
         readers.patterns.clear();
     }
     ELSEWHERE.set(Some(Elsewhere {
         own,
-        several,
-        board,
+        peers,
+        registry,
         messages,
     }));
 }
 
-/// Says that so many clients of this front read a name; `all` gives all names.
+/// Says that so many clients of this network process read a name; `all` gives all names.
 pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
     sort: Sort,
     name: &[u8],
@@ -70,7 +70,7 @@ pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
     let Some(elsewhere) = ELSEWHERE.get() else {
         return;
     };
-    if let Some(readers) = elsewhere.several.readers.get(elsewhere.own) {
+    if let Some(readers) = elsewhere.peers.readers.get(elsewhere.own) {
         match sort {
             Sort::Channel => readers.channels.set(name, count, all),
             Sort::Pattern => readers.patterns.set(name, count, all),
@@ -79,15 +79,15 @@ pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
 }
 
 impl Elsewhere {
-    /// The other fronts that are there, and what is read in them.
+    /// The other network processes that are there, and what is read in them.
     fn others(&self) -> impl Iterator<Item = (usize, &'static Readers)> {
-        let (own, board) = (self.own, self.board);
-        let all = self.several.readers.iter().enumerate();
-        all.filter(move |(number, _)| *number != own && board.pid(*number) != 0)
+        let (own, registry) = (self.own, self.registry);
+        let all = self.peers.readers.iter().enumerate();
+        all.filter(move |(number, _)| *number != own && registry.pid(*number) != 0)
     }
 }
 
-/// Finds the readers of a channel in the other fronts. None: `looks` does not suffice for all patterns.
+/// Finds the readers of a channel in the other network processes. None: `looks` does not suffice for all patterns.
 pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
     let mut heard = Heard::default();
     let Some(elsewhere) = ELSEWHERE.get() else {
@@ -104,7 +104,7 @@ pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
         }
         heard.readers += count;
         if count > 0 || direct.is_none() || !is_complete {
-            heard.fronts.push(number);
+            heard.networks.push(number);
         }
     }
     Some(heard)
@@ -113,22 +113,22 @@ pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
 impl Heard {
     /// Whether a message is too long for the ring that it would have to go by.
     pub fn is_too_long(&self, channel: &[u8], text: &[u8]) -> bool {
-        !self.fronts.is_empty() && messages::cost(channel.len(), text.len()) > messages::MOST
+        !self.networks.is_empty() && messages::cost(channel.len(), text.len()) > messages::MOST
     }
 
     /// Sends a message to those who read it, if there are any.
     pub fn send(&self, channel: &[u8], text: &[u8]) {
-        let Some(elsewhere) = ELSEWHERE.get().filter(|_| !self.fronts.is_empty()) else {
+        let Some(elsewhere) = ELSEWHERE.get().filter(|_| !self.networks.is_empty()) else {
             return;
         };
         elsewhere.messages.send_from(elsewhere.own, channel, text);
-        for number in &self.fronts {
-            background::wake(elsewhere.board.pid(*number));
+        for number in &self.networks {
+            background::wake(elsewhere.registry.pid(*number));
         }
     }
 }
 
-/// How many clients of other fronts have subscribed to a channel.
+/// How many clients of other network processes have subscribed to a channel.
 pub fn subscribers(channel: &[u8]) -> usize {
     let count = |elsewhere: Elsewhere| {
         let others = elsewhere.others();
@@ -139,7 +139,7 @@ pub fn subscribers(channel: &[u8]) -> usize {
     ELSEWHERE.get().map_or(0, count)
 }
 
-/// Adds the names that clients of other fronts read.
+/// Adds the names that clients of other network processes read.
 pub fn add_names(sort: Sort, names: &mut BTreeSet<Box<[u8]>>) {
     let Some(elsewhere) = ELSEWHERE.get() else {
         return;

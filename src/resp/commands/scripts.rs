@@ -16,7 +16,7 @@ use super::strings::{self, number};
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, EntryMeta, If, NewEntry, Present, Value, is_same_key};
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 fn find(digest: &[u8]) -> Option<&'static Script> {
     TABLE
@@ -36,7 +36,7 @@ pub fn eval<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a> {
     let given = Given::read(args)?;
-    let script = of_text(args.get(1).unwrap_or_default()).ok_or(Refusal::UnknownScript)?;
+    let script = of_text(args.get(1).unwrap_or_default()).ok_or(CommandError::UnknownScript)?;
     given.run(script.native, call, buffers, out)
 }
 
@@ -54,7 +54,7 @@ pub fn eval_sha<'a, S: Served>(
 
 /// SCRIPT LOAD.
 pub fn load<'a>(text: &[u8], out: &mut Writer) -> Done<'a> {
-    let script = of_text(text).ok_or(Refusal::UnknownScript)?;
+    let script = of_text(text).ok_or(CommandError::UnknownScript)?;
     out.bulk(script.digest.as_bytes());
     Ok(())
 }
@@ -73,7 +73,7 @@ pub fn flush<'a>(options: Args<'a>, out: &mut Writer) -> Done<'a> {
         option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
     };
     if options.len() > 1 || !options.iter().all(is_known) {
-        return Err(Refusal::ScriptFlush);
+        return Err(CommandError::ScriptFlush);
     }
     out.simple("OK");
     Ok(())
@@ -89,9 +89,9 @@ impl<'a> Given<'a> {
     fn read(args: Args<'a>) -> Done<'a, Given<'a>> {
         let count = integer(args.get(2).unwrap_or_default()).ok_or(Failure::NotInteger)?;
         let rest = args.from(3);
-        let count = usize::try_from(count).map_err(|_| Refusal::NegativeKeys)?;
+        let count = usize::try_from(count).map_err(|_| CommandError::NegativeKeys)?;
         if count > rest.len() {
-            return Err(Refusal::TooManyKeys);
+            return Err(CommandError::TooManyKeys);
         }
         Ok(Given {
             keys: rest.first(count),
@@ -101,13 +101,13 @@ impl<'a> Given<'a> {
 
     /// An argument that the script needs.
     fn arg(&self, index: usize) -> Done<'a, &'a [u8]> {
-        self.args.get(index).ok_or(Refusal::ScriptArguments)
+        self.args.get(index).ok_or(CommandError::ScriptArguments)
     }
 
     fn key(&self) -> Done<'a, &'a [u8]> {
         match self.keys.len() {
             1 => Ok(self.keys.get(0).unwrap_or_default()),
-            _ => Err(Refusal::ScriptArguments),
+            _ => Err(CommandError::ScriptArguments),
         }
     }
 
@@ -282,7 +282,7 @@ impl<'a> Given<'a> {
             call.check_key(key)?;
         }
         if entries.look_each(self.keys.iter(), |seen| {
-            Ok::<_, Refusal<'a>>(seen.is_some())
+            Ok::<_, CommandError<'a>>(seen.is_some())
         })? > 0
         {
             out.integer(0);

@@ -5,7 +5,7 @@ use crate::cache::entries::store::Store;
 use crate::cache::memory::raw::Entries;
 use crate::pg::value::datum::ValueType;
 use crate::resp::auth::target::{Rights, Target};
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// Entries that commands work on.
 pub trait Served: Store {
@@ -32,16 +32,16 @@ impl Served for Entries<'_> {
         let (is_table, changes) = (target.is_table(), rights != Rights::READ);
         if cache.value_type == ValueType::Json {
             return Err(if is_table {
-                Refusal::Table
+                CommandError::Table
             } else {
-                Refusal::Json
+                CommandError::Json
             });
         }
         if changes && is_table {
-            return Err(Refusal::Table);
+            return Err(CommandError::Table);
         }
         if changes && cache.settings.watch.is_some() {
-            return Err(Refusal::Watched);
+            return Err(CommandError::Watched);
         }
         Ok(())
     }

@@ -26,7 +26,7 @@ use crate::cache::model::key;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// Keys that a connection may watch.
 const MOST_WATCHED: usize = 4096;
@@ -131,8 +131,8 @@ impl State {
             collected.add(args, limit)
         });
         match added {
-            Some(Err(refusal)) => {
-                refusal.write(out);
+            Some(Err(error)) => {
+                error.write(out);
                 self.refuse();
             }
             _ => out.simple("QUEUED"),
@@ -213,7 +213,7 @@ impl State {
         if kept.watched.len() + keys.len() > MOST_WATCHED
             || kept.watched.try_reserve(keys.len()).is_err()
         {
-            return Err(Refusal::TooManyWatched);
+            return Err(CommandError::TooManyWatched);
         }
         if kept.watching.is_none() {
             kept.watching = Watching::begin(); // before the first look at a key
@@ -240,7 +240,7 @@ impl State {
         }
         let kept = self.kept();
         if kept.rows.len() + rows.len() > MOST_WATCHED {
-            return Refusal::TooManyWatched.write(out);
+            return CommandError::TooManyWatched.write(out);
         }
         match kept.rows.add(rows) {
             true => out.simple("OK"),
@@ -363,11 +363,11 @@ impl Collected {
                 .map(|argument| argument.len() + 24)
                 .sum::<usize>();
         if self.bytes.len().saturating_add(size) > limit {
-            return Err(Refusal::TooMuchKept);
+            return Err(CommandError::TooMuchKept);
         }
         self.bytes
             .try_reserve(size)
-            .map_err(|_| Refusal::OutOfMemory)?;
+            .map_err(|_| CommandError::OutOfMemory)?;
         header(b'*', args.len(), &mut self.bytes);
         for argument in args.iter() {
             header(b'$', argument.len(), &mut self.bytes);

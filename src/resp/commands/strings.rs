@@ -11,7 +11,7 @@ use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, Copied, EntryMeta, If, NewEntry, Value};
 use crate::cache::memory::raw::has_deadline;
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// GET.
 #[inline]
@@ -50,7 +50,7 @@ pub fn set<'a, S: Served>(
     let new = NewEntry::spelled(set.value, deadline);
     match (entries.put_or_remove(&key, new, condition)?, condition) {
         (true, _) => out.simple("OK"),
-        (false, If::Always) => return Err(Refusal::NotCarriedOut),
+        (false, If::Always) => return Err(CommandError::NotCarriedOut),
         (false, _) => out.null(),
     }
     Ok(())
@@ -104,7 +104,7 @@ fn set_by_old<'a, S: Served>(
             return Ok((Change::Keep, (false, old)));
         }
         made.try_reserve(set.value.len())
-            .map_err(|_| Refusal::OutOfMemory)?;
+            .map_err(|_| CommandError::OutOfMemory)?;
         made.extend_from_slice(set.value);
         let deadline = call.deadline_of(&set.expiry, old.as_ref(), set.command)?;
         Ok((Change::Put(deadline), (true, old)))
@@ -308,7 +308,8 @@ fn make_room<'a, S: Served>(
         return Err(Failure::TooLong.into());
     }
     entries.check_length(key, length)?;
-    made.try_reserve(length).map_err(|_| Refusal::OutOfMemory)
+    made.try_reserve(length)
+        .map_err(|_| CommandError::OutOfMemory)
 }
 
 /// SETRANGE.

@@ -120,7 +120,7 @@ impl Subscriptions {
     }
 }
 
-/// Tells the other fronts how many clients read a name.
+/// Tells the other network processes how many clients read a name.
 fn tell_others(sort: Sort, name: &[u8], readers: &Readers) {
     let count = readers.get(name).map_or(0, Vec::len);
     let all = || {

@@ -11,7 +11,7 @@ use super::call::Call;
 use crate::cache::memory::raw::Entries;
 use crate::pg::session::random;
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;
@@ -34,7 +34,7 @@ impl Keys {
     fn reserve<'a>(&mut self) -> Done<'a> {
         self.copied
             .try_reserve(ROOM)
-            .map_err(|_| Refusal::OutOfMemory)
+            .map_err(|_| CommandError::OutOfMemory)
     }
 
     /// Takes a key; whether there is room for another one.

@@ -1,12 +1,12 @@
 //! The keys of a table that a connection watches, and what was there when it began to: a number for each,
-//! which a back makes and compares (`tables::fingerprint`).
+//! which an executor makes and compares (`tables::fingerprint`).
 
 use std::collections::HashSet;
 
 use pgcache_resp::Args;
 use pgrx::pg_sys::Oid;
 
-/// What a back's numbers begin with, and no reply.
+/// What an executor's numbers begin with, and no reply.
 pub const NUMBERS: u8 = 0;
 /// The number of a key without an entry.
 pub const ABSENT: u64 = 0;
@@ -41,7 +41,7 @@ impl WatchedRows {
         self.relation.is_none_or(|own| own == relation)
     }
 
-    /// Takes what a back says: eight bytes for each key. False where it says something else.
+    /// Takes what an executor says: eight bytes for each key. False where it says something else.
     pub fn learn(&mut self, numbers: &[u8]) -> bool {
         let Some(numbers) = numbers.strip_prefix(&[NUMBERS]) else {
             return false;

@@ -1,5 +1,5 @@
 //! FLUSHALL of several databases: of none, where the role may not clear one of them. Tables come first, in one
-//! transaction of a back, since that may fail; the request stays where it is meanwhile. From the first piece
+//! transaction of an executor, since that may fail; the request stays where it is meanwhile. From the first piece
 //! on nobody finds an entry of any memory cache; the memory is given back in pieces between which others
 //! have their turn.
 
@@ -11,9 +11,9 @@ use pgrx::pg_sys::Oid;
 
 use crate::pg::resp::work_queue::{Handed, Lane, Work};
 use crate::pg::session::clock;
-use crate::resp::auth::DecideFailure;
+use crate::resp::auth::PermissionError;
 use crate::resp::commands;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::{Flushing, Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication::{self, Step};
@@ -30,7 +30,7 @@ pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
         }
     );
     let begun = !session.to_clear.is_empty() || !matches!(session.flushing, Flushing::No);
-    of_all && (core.decisions.databases() > 1 || begun)
+    of_all && (core.permissions.databases() > 1 || begun)
 }
 
 /// Begins it, or does the next piece.
@@ -41,19 +41,19 @@ pub fn run(
     replies: &mut Writer,
 ) -> Step {
     let before = replies.as_bytes().len();
-    let Some((continuation, decided)) = session.continued.take() else {
+    let Some((continuation, permission)) = session.continued.take() else {
         let step = begin(core, session, command, replies);
         if !matches!(step, Step::Wait | Step::Starve | Step::More) {
             session.flushing = Flushing::No; // however it ended: the next one asks anew
         }
         return step;
     };
-    let (target, state) = (&decided.target, &mut session.state);
+    let (target, state) = (&permission.target, &mut session.state);
     match commands::go_on(continuation, command, target, state, core.now, replies) {
-        commands::Step::More(continuation) => session.continued = Some((continuation, decided)),
+        commands::Step::More(continuation) => session.continued = Some((continuation, permission)),
         commands::Step::Done if session.to_clear.is_empty() => return Step::Done,
         commands::Step::Done => session.continued = session.to_clear.pop(),
-        commands::Step::Undecided | commands::Step::NotOurs | commands::Step::Table => {
+        commands::Step::NotPermitted | commands::Step::NotOurs | commands::Step::Table => {
             session.to_clear.clear();
             commands::write_gone(replies);
             return Step::Done;
@@ -70,25 +70,25 @@ fn begin(
     replies: &mut Writer,
 ) -> Step {
     let mut all = Vec::new();
-    for database in 0..core.decisions.databases() as u32 {
+    for database in 0..core.permissions.databases() as u32 {
         let before = replies.as_bytes().len();
         let role = session.role;
         let is_distributed =
-            |core: &Core| role.is_some_and(|role| core.decisions.is_distributed(role, database));
-        match authentication::decided_in(core, session, database, replies) {
-            Ok(decided) => all.push(decided),
+            |core: &Core| role.is_some_and(|role| core.permissions.is_distributed(role, database));
+        match authentication::permission_in(core, session, database, replies) {
+            Ok(permission) => all.push(permission),
             // The protocol serves none of its entries.
             Err(Step::Done) if is_distributed(core) => replies.rewind(before),
             Err(step) => return step,
         }
     }
     if all.is_empty() {
-        replies.error(&[DecideFailure::Distributed.words().as_bytes()]);
+        replies.error(&[PermissionError::Distributed.words().as_bytes()]);
         return Step::Done;
     }
     if !all
         .iter()
-        .all(|decided| commands::may_clear(&decided.target, core.now, replies))
+        .all(|permission| commands::may_clear(&permission.target, core.now, replies))
     {
         return Step::Done;
     }
@@ -100,9 +100,10 @@ fn begin(
             return Step::Done;
         }
     };
-    // The list of caches may have changed while a back was at work, so it is what counts, not that there was an answer.
-    let is_left =
-        |decided: &&Rc<Decided>| decided.target.is_table() && !emptied.contains(&number(decided));
+    // The list of caches may have changed while an executor was at work, so it is what counts, not that there was an answer.
+    let is_left = |permission: &&Rc<Permission>| {
+        permission.target.is_table() && !emptied.contains(&number(permission))
+    };
     let left: Vec<_> = all.iter().filter(is_left).collect();
     if !left.is_empty() {
         if session.in_exec {
@@ -111,18 +112,18 @@ fn begin(
         }
         return ask(core, session, &left, emptied);
     }
-    all.retain(|decided| !decided.target.is_table());
+    all.retain(|permission| !permission.target.is_table());
     if all.is_empty() {
         replies.simple("OK");
     }
     let before = replies.as_bytes().len();
-    for decided in all {
+    for permission in all {
         replies.rewind(before);
-        let (target, state) = (&decided.target, &mut session.state);
+        let (target, state) = (&permission.target, &mut session.state);
         match commands::run(command, target, state, core.now, replies) {
-            commands::Step::More(continuation) => session.to_clear.push((continuation, decided)),
+            commands::Step::More(continuation) => session.to_clear.push((continuation, permission)),
             commands::Step::Done => {}
-            commands::Step::Undecided | commands::Step::NotOurs | commands::Step::Table => {
+            commands::Step::NotPermitted | commands::Step::NotOurs | commands::Step::Table => {
                 session.to_clear.clear();
                 commands::write_gone(replies);
                 return Step::Done;
@@ -139,18 +140,18 @@ fn begin(
     }
 }
 
-fn number(decided: &Decided) -> u32 {
-    decided.target.cache.relation.to_u32()
+fn number(permission: &Permission) -> u32 {
+    permission.target.cache.relation.to_u32()
 }
 
-/// Asks a back to empty these tables, too.
+/// Asks an executor to empty these tables, too.
 fn ask(
     core: &mut Core,
     session: &mut Session,
-    tables: &[&Rc<Decided>],
+    tables: &[&Rc<Permission>],
     mut emptied: Vec<u32>,
 ) -> Step {
-    let mut relations: Vec<u32> = tables.iter().map(|decided| number(decided)).collect();
+    let mut relations: Vec<u32> = tables.iter().map(|permission| number(permission)).collect();
     // In one order, so that two of these never wait for each other in a circle.
     relations.sort_unstable();
     relations.dedup();
@@ -160,19 +161,19 @@ fn ask(
     let numbers = relations.iter().map(u32::to_string).collect::<Vec<_>>();
     let request = format!("FLUSHALL {}\r\n", numbers.join(" "));
     let handed = Handed {
-        front: core.number,
+        network: core.number,
         ticket: session.id,
         role,
         relation: Oid::from_u32(*first),
         is_logged: true,
         copied_to: None,
-        alone: tables.iter().any(|decided| decided.runs_others_code),
+        alone: tables.iter().any(|permission| permission.runs_user_code),
         work: Work::Clear,
         commands: 1,
         three: session.protocol == Protocol::Resp3,
         since: clock::now(),
     };
-    let Some(place) = core.counter.hand(handed, Lane::Slow, request.as_bytes()) else {
+    let Some(place) = core.submitter.hand(handed, Lane::Slow, request.as_bytes()) else {
         session.flushing = Flushing::Done(emptied);
         return Step::Starve;
     };
@@ -184,7 +185,7 @@ fn ask(
     Step::Wait
 }
 
-/// The back's answer has come; the request is looked at again.
+/// The executor's answer has come; the request is looked at again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     let Flushing::Asked(tables) = std::mem::take(&mut session.flushing) else {
         return;

@@ -18,7 +18,7 @@ use super::session::{Session, Waits};
 use crate::guc;
 use crate::pg::worker::background;
 use crate::resp::commands::error::Done;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::server::{self, errors};
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication::{self, Step};
@@ -59,7 +59,7 @@ pub fn command(
             let step = execute(core, session, &command, replies);
             match step {
                 Step::Done => tracking::command_done(session, &command),
-                Step::HandOver => tracking::command_handed(session, &command),
+                Step::Offload => tracking::command_handed(session, &command),
                 _ => {}
             }
             step
@@ -78,8 +78,8 @@ fn execute(
     command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
-    let several = core.several.filter(|_| command.entry.has(rule::ATOMIC));
-    let alone = several.map(|several| several.gate.alone());
+    let peers = core.peers.filter(|_| command.entry.has(rule::ATOMIC));
+    let alone = peers.map(|peers| peers.gate.alone());
     let step = execute_here(core, session, command, replies);
     drop(alone);
     step
@@ -148,16 +148,16 @@ fn on_entries(
     let anew = match session.continued.take() {
         Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
         // A piece of it was done: the rest goes by what was decided then.
-        Some((continuation, decided)) => {
+        Some((continuation, permission)) => {
             tracking::reads_on(session);
-            let (target, state) = (&decided.target, &mut session.state);
+            let (target, state) = (&permission.target, &mut session.state);
             let step = commands::go_on(continuation, command, target, state, core.now, replies);
-            return came(core, session, decided, command, step, replies);
+            return came(core, session, permission, command, step, replies);
         }
         None => None,
     };
     if let Command::Copy { from, to, options } = command.command {
-        match options.read(core.decisions.databases()) {
+        match options.read(core.permissions.databases()) {
             Ok((Some(other), replace)) if other != session.database as usize => {
                 return copy_to(core, session, (from, to), other as u32, replace, replies);
             }
@@ -168,21 +168,21 @@ fn on_entries(
             }
         }
     }
-    match authentication::decided(core, session, replies) {
-        Ok(decided) => {
-            tracking::note_reads(core, session, &decided, command);
-            if decided.target.is_table()
-                && !decided.may_be_hot
+    match authentication::permission(core, session, replies) {
+        Ok(permission) => {
+            tracking::note_reads(core, session, &permission, command);
+            if permission.target.is_table()
+                && !permission.may_be_hot
                 && command.entry.kind != Kind::NoEntries
             {
-                return to_table(core, session, decided, command, replies);
+                return to_table(core, session, permission, command, replies);
             }
-            let (target, state) = (&decided.target, &mut session.state);
+            let (target, state) = (&permission.target, &mut session.state);
             let step = match anew {
                 None => commands::run(command, target, state, core.now, replies),
                 Some(begun) => commands::go_on(begun, command, target, state, core.now, replies),
             };
-            came(core, session, decided, command, step, replies)
+            came(core, session, permission, command, step, replies)
         }
         Err(step) => step,
     }
@@ -197,11 +197,11 @@ fn copy_to(
     replace: bool,
     replies: &mut Writer,
 ) -> Step {
-    let from = match authentication::decided(core, session, replies) {
+    let from = match authentication::permission(core, session, replies) {
         Ok(from) => from,
         Err(step) => return step,
     };
-    let to = match authentication::decided_in(core, session, database, replies) {
+    let to = match authentication::permission_in(core, session, database, replies) {
         Ok(to) => to,
         Err(step) => return step,
     };
@@ -211,7 +211,7 @@ fn copy_to(
     }
     let targets = (&from.target, &to.target);
     match commands::copy_between(keys, targets, replace, core.now, replies) {
-        commands::Step::Undecided => commands::write_gone(replies),
+        commands::Step::NotPermitted => commands::write_gone(replies),
         commands::Step::Table => commands::write_table(replies),
         commands::Step::NotOurs | commands::Step::More(_) | commands::Step::Done => {}
     }
@@ -222,13 +222,13 @@ fn copy_to(
 fn to_table(
     core: &mut Core,
     session: &mut Session,
-    decided: Rc<Decided>,
+    permission: Rc<Permission>,
     command: &Parsed<'_>,
     replies: &mut Writer,
 ) -> Step {
     match command.command {
-        Command::Watch { keys } => table_exec::watch(core, session, decided, keys, replies),
-        _ => offload::begin(core, session, decided, command, replies),
+        Command::Watch { keys } => table_exec::watch(core, session, permission, keys, replies),
+        _ => offload::begin(core, session, permission, command, replies),
     }
 }
 
@@ -236,7 +236,7 @@ fn to_table(
 fn came(
     core: &mut Core,
     session: &mut Session,
-    decided: Rc<Decided>,
+    permission: Rc<Permission>,
     command: &Parsed<'_>,
     step: commands::Step,
     replies: &mut Writer,
@@ -248,24 +248,24 @@ fn came(
             Step::Done
         }
         commands::Step::More(continuation) => {
-            session.continued = Some((continuation, decided));
+            session.continued = Some((continuation, permission));
             Step::More
         }
-        commands::Step::Undecided if session.gone => {
+        commands::Step::NotPermitted if session.gone => {
             session.gone = false;
             commands::write_gone(replies);
             Step::Done
         }
-        // A back gives the cache its place again, or says that it is gone.
-        commands::Step::Undecided => {
-            decided.forget();
+        // an executor gives the cache its place again, or says that it is gone.
+        commands::Step::NotPermitted => {
+            permission.forget();
             session.gone = true;
-            match authentication::decided(core, session, replies) {
+            match authentication::permission(core, session, replies) {
                 Ok(_) => Step::More,
                 Err(step) => step,
             }
         }
-        commands::Step::Table => to_table(core, session, decided, command, replies),
+        commands::Step::Table => to_table(core, session, permission, command, replies),
         commands::Step::NotOurs => {
             errors::unsupported(command.entry.name, replies);
             Step::Done
@@ -277,9 +277,9 @@ fn came(
 /// with the caches that they name was asked for when they were collected, or is not known.
 fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
     if session.state.in_transaction() {
-        match authentication::decided(core, session, replies) {
-            Ok(decided) if decided.target.is_table() => {
-                return table_exec::exec(core, session, decided, replies);
+        match authentication::permission(core, session, replies) {
+            Ok(permission) if permission.target.is_table() => {
+                return table_exec::exec(core, session, permission, replies);
             }
             Ok(_) => {}
             // Its commands tell, each for itself.
@@ -291,9 +291,9 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
     let Some(mut queue) = session.state.exec(core.now, replies) else {
         return Step::Done;
     };
-    if let Err(refusal) = within_budget(core, session, &mut queue) {
+    if let Err(error) = within_budget(core, session, &mut queue) {
         replies.rewind(before);
-        refusal.write(replies);
+        error.write(replies);
         return Step::Done;
     }
     // Each command may change what CLIENT REPLY says of the rest.
@@ -329,8 +329,8 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
                     closes = true;
                     break;
                 }
-                Step::HandOver => {
-                    core.bundle = None;
+                Step::Offload => {
+                    core.pending = None;
                     replies.rewind(before);
                     replies
                         .error(&[b"ERR one EXEC cannot use both a table cache and a memory cache"]);
@@ -357,13 +357,13 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
 /// An error where the commands of a transaction would cost too much: before the first of them.
 fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) -> Done<'a> {
     let databases = databases_of(core, session, queue);
-    let decided: Vec<_> = databases
+    let permission: Vec<_> = databases
         .into_iter()
         .filter_map(|database| Some((database, known(core, session, database)?)))
         .collect();
     let mut calls = Vec::new();
-    for (database, decided) in &decided {
-        calls.push((*database, Call::new(&decided.target, core.now)));
+    for (database, permission) in &permission {
+        calls.push((*database, Call::new(&permission.target, core.now)));
     }
     let mut budget = Budget::new(&calls, session.database, guc::hot_max_value());
     queue.again();
@@ -383,23 +383,23 @@ fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u
         match Command::read(args) {
             Ok(Command::Select { database }) => databases.extend(u32::try_from(database)),
             Ok(Command::Copy { options, .. }) => {
-                let read = options.read(core.decisions.databases());
+                let read = options.read(core.permissions.databases());
                 databases.extend(read.ok().and_then(|(to, _)| to).map(|to| to as u32));
             }
             _ => {}
         }
     }
-    databases.retain(|database| (*database as usize) < core.decisions.databases());
+    databases.retain(|database| (*database as usize) < core.permissions.databases());
     databases
 }
 
 /// Returns the rights of the client in a database, if they are known. A command there is refused otherwise, because it
 /// would have to wait.
-fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Decided>> {
+fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Permission>> {
     let mut nowhere = Writer::new(session.protocol, 0);
-    let decided = authentication::decided_in(core, session, database, &mut nowhere);
+    let permission = authentication::permission_in(core, session, database, &mut nowhere);
     session.waits = Waits::Nothing;
-    decided.ok()
+    permission.ok()
 }
 
 /// Whether a command changes nothing.

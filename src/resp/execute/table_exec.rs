@@ -1,4 +1,4 @@
-//! MULTI and WATCH on a table: an EXEC is one transaction of a back, which locks the watched keys first and
+//! MULTI and WATCH on a table: an EXEC is one transaction of an executor, which locks the watched keys first and
 //! compares them.
 
 use std::rc::Rc;
@@ -9,8 +9,8 @@ use crate::pg::resp::work_queue::{Lane, Work};
 use crate::resp::commands::{WatchedRows, channels, watched_rows};
 use crate::resp::execute::flush_all;
 use crate::resp::execute::offload::{is_logged, lane, writes_log};
-use crate::resp::ipc::pending_batch::Bundle;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::pending_batch::PendingBatch;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::Session;
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication::Step;
@@ -18,20 +18,20 @@ use crate::resp::shared::tracking;
 
 const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because one of its commands is not supported inside EXEC on a table cache: see docs/door.md";
 
-/// EXEC of commands on a table: all of them in one transaction of a back.
+/// EXEC of commands on a table: all of them in one transaction of an executor.
 pub fn exec(
     core: &mut Core,
     session: &mut Session,
-    decided: Rc<Decided>,
+    permission: Rc<Permission>,
     replies: &mut Writer,
 ) -> Step {
-    if !core.counter.has_room() {
+    if !core.submitter.has_room() {
         return Step::Starve;
     }
     let before = replies.as_bytes().len();
     let watched = session
         .state
-        .take_watched_rows(decided.target.cache.relation);
+        .take_watched_rows(permission.target.cache.relation);
     let Some(mut queue) = session.state.exec(core.now, replies) else {
         return Step::Done;
     };
@@ -49,13 +49,13 @@ pub fn exec(
                 readers.push(channels::count_readers(channel));
             }
             is_long |= command.kind() == Kind::Long;
-            logs |= is_logged(&decided, &command);
-            tracking::note_reads(core, session, &decided, &command);
+            logs |= is_logged(&permission, &command);
+            tracking::note_reads(core, session, &permission, &command);
         }
         commands += 1;
     }
     // The lock on the row of a watched key does, too.
-    logs |= !watched.are_absent() && writes_log(&decided);
+    logs |= !watched.are_absent() && writes_log(&permission);
     if commands == 0 && watched.is_empty() {
         return Step::Done;
     }
@@ -64,20 +64,20 @@ pub fn exec(
         true => Kind::Long,
         false => Kind::Write,
     };
-    let mut collected = watched_rows::head(core.decisions.databases(), &watched, &readers);
+    let mut collected = watched_rows::head(core.permissions.databases(), &watched, &readers);
     collected.extend_from_slice(&queue.into_requests());
-    core.bundle = Some(Bundle {
+    core.pending = Some(PendingBatch {
         work: Work::Exec,
-        lane: lane(&decided, kind),
+        lane: lane(&permission, kind),
         from: 0,
         commands,
         is_logged: logs,
         is_full: true,
         collected: Some(collected),
         copied_to: None,
-        decided,
+        permission,
     });
-    Step::HandOver
+    Step::Offload
 }
 
 /// Whether an EXEC on one table may contain a command.
@@ -93,15 +93,15 @@ fn is_for_table(core: &Core, session: &Session, command: &Parsed<'_>) -> bool {
 
 /// Whether a COPY is to another cache.
 fn leaves(core: &Core, session: &Session, options: CopyOptions<'_>) -> bool {
-    let read = options.read(core.decisions.databases());
+    let read = options.read(core.permissions.databases());
     matches!(read, Ok((Some(other), _)) if other != session.database as usize)
 }
 
-/// WATCH: the back says what is there now.
+/// WATCH: the executor says what is there now.
 pub fn watch(
     core: &mut Core,
     session: &mut Session,
-    decided: Rc<Decided>,
+    permission: Rc<Permission>,
     keys: Args<'_>,
     replies: &mut Writer,
 ) -> Step {
@@ -109,16 +109,16 @@ pub fn watch(
         Failure::WatchInsideMulti.write(replies);
         return Step::Done;
     }
-    if !core.counter.has_room() {
+    if !core.submitter.has_room() {
         return Step::Starve;
     }
     session.watching = Some(Box::new(WatchedRows::of(
-        decided.target.cache.relation,
+        permission.target.cache.relation,
         keys,
     )));
-    core.bundle = Some(Bundle {
+    core.pending = Some(PendingBatch {
         work: Work::Watch,
-        lane: match decided.runs_others_code {
+        lane: match permission.runs_user_code {
             true => Lane::Slow,
             false => Lane::Quick,
         },
@@ -128,7 +128,7 @@ pub fn watch(
         is_full: true,
         collected: None,
         copied_to: None,
-        decided,
+        permission,
     });
-    Step::HandOver
+    Step::Offload
 }

@@ -1,4 +1,4 @@
-//! A back process: does what can wait, for the fronts. It answers questions, each in a transaction of its
+//! an executor process: does what can wait, for the network processes. It answers questions, each in a transaction of its
 //! own, and works on tables. One has the quick lane: that of number 0, until it is kept from it and another one
 //! takes it.
 
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use crate::cache::table::entry_count;
 use crate::guc;
-use crate::pg::resp::catalog_requests::{Asked, Kind, Queue, Takes};
+use crate::pg::resp::catalog_requests::{Asked, Kind, RequestQueue, Takes};
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::Desk;
+use crate::pg::resp::work_queue::WorkQueue;
 use crate::pg::session::failure::Failure;
 use crate::pg::worker::{as_role, background, connect};
-use crate::resp::auth::{self, DecideFailure};
-use crate::resp::executor::work::Bench;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::auth::{self, PermissionError};
+use crate::resp::executor::work::WorkRunner;
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// How long the quick lane waits for a lock of a catalog.
 const QUICK: Duration = Duration::from_millis(10);
@@ -25,41 +25,44 @@ const REST_OF_HASH: u32 = 3;
 /// After so long without work what was done is reported.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// The life of a back.
+/// The life of an executor.
 pub fn run(number: usize) {
-    let (Some(queue), Some(desk)) = (Queue::of_server(), Desk::of_server()) else {
+    let (Some(queue), Some(work_queue)) = (RequestQueue::of_server(), WorkQueue::of_server())
+    else {
         background::end(0);
     };
-    let search_path = connect::as_server(queue.database(), c"pgcache resp back");
+    let search_path = connect::as_server(queue.database(), c"pgcache resp executor");
     reload();
-    let mut back = Back {
+    let mut executor = Executor {
         number,
-        bench: Bench::new(number, desk, search_path),
+        runner: WorkRunner::new(number, work_queue, search_path),
         next_slow: Instant::now(),
         queue,
     };
-    standby_waits::begin_back(number);
-    back.queue.begin_back(number, Answer::Failed);
-    back.bench.answer_lost(&back.queue);
+    standby_waits::begin_executor(number);
+    executor
+        .queue
+        .begin_executor(number, CatalogResponse::Failed);
+    executor.runner.answer_lost(&executor.queue);
     while !background::asked_to_end() {
         if background::reload_if_asked() {
             reload();
         }
-        back.turn();
+        executor.turn();
     }
-    back.queue.end(Kind::Back, number);
+    executor.queue.end(Kind::Executor, number);
     background::end(0);
 }
 
-struct Back {
+struct Executor {
     number: usize,
     /// The quick one takes no question before that may take long.
     next_slow: Instant,
-    queue: Queue<Question, Answer>,
-    bench: Bench,
+    queue: RequestQueue<CatalogRequest, CatalogResponse>,
+    runner: WorkRunner,
 }
 
-impl Back {
+impl Executor {
     /// Works until there is nothing to do, and sleeps.
     fn turn(&mut self) {
         self.queue.set_busy(self.number, true);
@@ -80,66 +83,69 @@ impl Back {
         }
         background::show(None);
         let _ = background::obey_interrupts();
-        match (self.bench.unreported, self.until_slow()) {
+        match (self.runner.unreported, self.until_slow()) {
             (_, Some(pause)) => _ = background::rest_for(pause),
             (false, None) => background::rest(),
             (true, None) if background::rest_for(REPORT) => {}
             (true, None) => {
                 background::report_statistics(true);
-                self.bench.unreported = false;
+                self.runner.unreported = false;
             }
         }
     }
 
     /// One batch, one question, one job; whether there was any.
     fn work(&mut self) -> bool {
-        self.bench.bring_back(&self.queue);
-        let mut worked = self.has_quick() && self.bench.quick(&self.queue);
+        self.runner.bring_back(&self.queue);
+        let mut worked = self.has_quick() && self.runner.quick(&self.queue);
         if self.may_answer()
             && let Some(asked) = self.queue.next(self.number, self.takes())
         {
             self.answer(asked);
             worked = true;
         }
-        if self.has_slow() && self.bench.has_slow() {
+        if self.has_slow() && self.runner.has_slow() {
             // It may take long: who comes in or asks meanwhile does not wait for it.
             if !self.has_quick() && self.queue.is_asked(Takes::ALL) {
                 self.queue.wake_quick();
             }
-            worked |= self.bench.slow(&self.queue);
+            worked |= self.runner.slow(&self.queue);
         }
         worked
     }
 
-    fn answer(&mut self, asked: Asked<Question>) {
+    fn answer(&mut self, asked: Asked<CatalogRequest>) {
         let since = Instant::now();
         let has_slow = self.has_slow();
         // A tally is not worth waiting for a lock.
-        let is_tally = matches!(asked.question, Question::Tally { .. });
+        let is_tally = matches!(asked.question, CatalogRequest::Tally { .. });
         let patience = (!has_slow || is_tally).then_some(QUICK);
         let answered = match (answer(&asked.question, patience), &asked.question) {
             (Ok(answered), _) => answered,
-            (Err(failure), Question::Decide { .. }) if failure.locked => {
-                Answer::Decided(Err(DecideFailure::Locked))
+            (Err(failure), CatalogRequest::Decide { .. }) if failure.locked => {
+                CatalogResponse::Permission(Err(PermissionError::Locked))
             }
-            (Err(failure), _) if failure.locked && is_tally => Answer::Failed,
+            (Err(failure), _) if failure.locked && is_tally => CatalogResponse::Failed,
             (Err(failure), _) if failure.locked && !has_slow => {
                 return self.queue.put_back(asked);
             }
             (Err(failure), question) => {
                 // Of an authentication nothing is logged: a password may stand where a name should.
-                if matches!(question, Question::Decide { .. } | Question::Powers { .. }) {
+                if matches!(
+                    question,
+                    CatalogRequest::Decide { .. } | CatalogRequest::ServerPrivileges { .. }
+                ) {
                     failure.warn(
                         "could not determine the privileges of a client of the Redis protocol"
                             .into(),
                         "Check pgcache.resp_caches.",
                     );
                 }
-                Answer::Failed
+                CatalogResponse::Failed
             }
         };
         self.queue.answer(asked.place, answered);
-        self.bench.unreported |= is_tally;
+        self.runner.unreported |= is_tally;
         if asked.slow {
             self.next_slow = since + since.elapsed() * (1 + REST_OF_HASH);
         }
@@ -151,11 +157,11 @@ impl Back {
 
     /// Whether it takes what may wait: the quick one only where nobody else can.
     fn has_slow(&self) -> bool {
-        !self.has_quick() || standby_waits::all_others_wait(guc::resp::backs(), self.number)
+        !self.has_quick() || standby_waits::all_others_wait(guc::resp::executors(), self.number)
     }
 
     fn has_work(&self) -> bool {
-        self.bench.has_work(self.has_quick(), self.has_slow())
+        self.runner.has_work(self.has_quick(), self.has_slow())
             || self.may_answer() && self.queue.is_asked(self.takes())
     }
 
@@ -197,28 +203,35 @@ fn reload() {
 }
 
 /// An error ends the transaction, not the process.
-fn answer(question: &Question, patience: Option<Duration>) -> Result<Answer, Failure> {
+fn answer(
+    question: &CatalogRequest,
+    patience: Option<Duration>,
+) -> Result<CatalogResponse, Failure> {
     let work = || match question {
-        Question::Authenticate {
+        CatalogRequest::Authenticate {
             user,
             password,
             peer,
             certificate,
         } => {
             let password = password.as_ref().map(|password| password.as_bytes());
-            Answer::Authenticated(auth::authenticate(
+            CatalogResponse::Authenticated(auth::authenticate(
                 user.as_bytes(),
                 password,
                 peer,
                 certificate.as_ref(),
             ))
         }
-        Question::Decide { role, cache } => Answer::Decided(auth::decide(*role, cache.as_bytes())),
-        Question::Powers { role } => Answer::Powers(auth::powers(*role)),
-        Question::IsRole { name } => Answer::IsRole(auth::is_role(name.as_bytes())),
-        Question::Tally { relation } => match entry_count::of(*relation) {
-            Some(tally) => Answer::Tallied(tally),
-            None => Answer::Failed,
+        CatalogRequest::Decide { role, cache } => {
+            CatalogResponse::Permission(auth::decide(*role, cache.as_bytes()))
+        }
+        CatalogRequest::ServerPrivileges { role } => {
+            CatalogResponse::ServerPrivileges(auth::privileges(*role))
+        }
+        CatalogRequest::IsRole { name } => CatalogResponse::IsRole(auth::is_role(name.as_bytes())),
+        CatalogRequest::Tally { relation } => match entry_count::of(*relation) {
+            Some(tally) => CatalogResponse::Tallied(tally),
+            None => CatalogResponse::Failed,
         },
     };
     let ask = || match patience {

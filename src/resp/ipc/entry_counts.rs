@@ -1,6 +1,6 @@
-//! The tallies of tables that a front keeps for INFO.
+//! The tallies of tables that a network process keeps for INFO.
 //!
-//! Guards that a table is read at most once per [`FRESH`] for a front, however often clients send INFO.
+//! Guards that a table is read at most once per [`FRESH`] for a network process, however often clients send INFO.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use crate::cache::table::entry_count::Tally;
-use crate::pg::resp::catalog_requests::Queue;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::pg::resp::catalog_requests::RequestQueue;
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// How long a tally counts.
 const FRESH: Duration = Duration::from_secs(1);
@@ -25,20 +25,20 @@ struct Known {
     waiting: Option<Vec<u64>>,
 }
 
-/// The tallies that a front keeps, by table.
+/// The tallies that a network process keeps, by table.
 #[derive(Default)]
 pub struct Tallies(HashMap<u32, Known>);
 
 impl Tallies {
     /// Takes an answer; returns the clients that wait for it. None: the ticket is of another question.
-    pub fn answered(&mut self, ticket: u64, answer: &Answer) -> Option<Vec<u64>> {
+    pub fn answered(&mut self, ticket: u64, answer: &CatalogResponse) -> Option<Vec<u64>> {
         if ticket & !u64::from(u32::MAX) != TICKET {
             return None;
         }
         let Some(known) = self.0.get_mut(&(ticket as u32)) else {
             return Some(Vec::new());
         };
-        if let Answer::Tallied(tally) = answer {
+        if let CatalogResponse::Tallied(tally) = answer {
             known.tally = Some(*tally);
         }
         Some(known.waiting.take().unwrap_or_default())
@@ -47,8 +47,8 @@ impl Tallies {
     /// Asks for the tally of a table if the last one is too old; returns whether the client is to wait for it.
     pub fn refresh(
         &mut self,
-        queue: &Queue<Question, Answer>,
-        front: usize,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        network: usize,
         relation: Oid,
         client: u64,
     ) -> bool {
@@ -67,9 +67,9 @@ impl Tallies {
             }
             return true;
         }
-        let question = Question::Tally { relation };
+        let question = CatalogRequest::Tally { relation };
         let ticket = TICKET | u64::from(number);
-        if !old(known) || !queue.ask(front, ticket, question.is_slow(), question) {
+        if !old(known) || !queue.ask(network, ticket, question.is_slow(), question) {
             return false;
         }
         known.since = Some(now);

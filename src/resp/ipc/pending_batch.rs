@@ -1,24 +1,24 @@
-//! What a front keeps of the commands that it hands over to backs.
+//! What a network process keeps of the commands that it hands over to executors.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::pg::resp::catalog_requests::Queue;
+use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::{Answered, Desk, Free, Handed, Lane, Work};
-use crate::resp::ipc::permission_cache::Decided;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::pg::resp::work_queue::{Answered, Free, Handed, Lane, Work, WorkQueue};
+use crate::resp::ipc::permission_cache::Permission;
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// Backs that have taken nothing from a lane for so long do not come to it.
+/// Executors that have taken nothing from a lane for so long do not come to it.
 const STALLED: Duration = Duration::from_millis(20);
 
 /// Commands of one client's pipeline that are handed over together.
-pub struct Bundle {
-    pub decided: Rc<Decided>,
+pub struct PendingBatch {
+    pub permission: Rc<Permission>,
     /// It writes to the log of the server.
     pub is_logged: bool,
     /// It is a COPY to this cache.
-    pub copied_to: Option<Rc<Decided>>,
+    pub copied_to: Option<Rc<Permission>>,
     pub work: Work,
     pub lane: Lane,
     /// Where its first request begins in the client's input.
@@ -30,35 +30,35 @@ pub struct Bundle {
     pub collected: Option<Vec<u8>>,
 }
 
-/// A front's side of the desk.
-pub struct Counter {
-    pub desk: Desk,
+/// A network process's side of the work queue.
+pub struct WorkSubmitter {
+    pub work_queue: WorkQueue,
     free: Vec<Free>,
     quick: Watched,
     slow: Watched,
-    /// What was handed over since backs were last told: to the quick lane, to the slow one.
+    /// What was handed over since executors were last told: to the quick lane, to the slow one.
     pub untold: (bool, bool),
 }
 
-impl Counter {
-    pub fn new(desk: Desk, front: usize) -> Counter {
-        Counter {
-            desk,
-            free: desk.begin_front(front),
+impl WorkSubmitter {
+    pub fn new(work_queue: WorkQueue, network: usize) -> WorkSubmitter {
+        WorkSubmitter {
+            work_queue,
+            free: work_queue.begin_network(network),
             quick: Watched::new(Lane::Quick),
             slow: Watched::new(Lane::Slow),
             untold: (false, false),
         }
     }
 
-    /// Looks whether backs come to what waits in the lanes. Where that of the quick lane does not (a standby or
+    /// Looks whether executors come to what waits in the lanes. Where that of the quick lane does not (a standby or
     /// a disk holds it) another one takes its lane; and one that sleeps takes over from those that wait for
     /// a standby.
-    pub fn look_at_lanes(&mut self, queue: &Queue<Question, Answer>) {
-        if self.quick.is_stalled(&self.desk) {
+    pub fn look_at_lanes(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+        if self.quick.is_stalled(&self.work_queue) {
             queue.free_quick();
         }
-        if self.slow.is_stalled(&self.desk) && standby_waits::somebody_waits() {
+        if self.slow.is_stalled(&self.work_queue) && standby_waits::somebody_waits() {
             queue.wake_slow();
         }
     }
@@ -80,12 +80,12 @@ impl Counter {
     /// Hands over; the number of the place. None: there is no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
         let place = self.free.pop()?;
-        if !self.desk.write(&place, handed, requests) {
+        if !self.work_queue.write(&place, handed, requests) {
             self.free.push(place);
             return None;
         }
-        let number = Desk::number(&place);
-        self.desk.hand(place, lane);
+        let number = WorkQueue::number(&place);
+        self.work_queue.hand(place, lane);
         match lane {
             Lane::Quick => self.untold.0 = true,
             Lane::Slow => self.untold.1 = true,
@@ -95,7 +95,7 @@ impl Counter {
 
     /// A reply was sent, or nobody wants it.
     pub fn give_back(&mut self, place: Answered) {
-        self.free.push(self.desk.free(place));
+        self.free.push(self.work_queue.free(place));
     }
 }
 
@@ -112,12 +112,12 @@ impl Watched {
     }
 
     /// Whether nothing was taken for long; said again after as long.
-    fn is_stalled(&mut self, desk: &Desk) -> bool {
-        if desk.waiting(self.lane) == 0 {
+    fn is_stalled(&mut self, work_queue: &WorkQueue) -> bool {
+        if work_queue.waiting(self.lane) == 0 {
             self.since = None;
             return false;
         }
-        let (now, taken) = (Instant::now(), desk.taken_from(self.lane));
+        let (now, taken) = (Instant::now(), work_queue.taken_from(self.lane));
         let same = self.since.filter(|(_, former)| *former == taken);
         let stalled = same.is_some_and(|(since, _)| now >= since + STALLED);
         if stalled || same.is_none() {

@@ -1,8 +1,8 @@
-//! What a front knows of who may do what: a cache and a role's rights on it, as a back has found them.
+//! What a network process knows of who may do what: a cache and a role's rights on it, as an executor has found them.
 //!
 //! Guards that nothing counts which a message has made doubtful: a changed relation or schema, or a
 //! changed role, voids what was decided on, and it is asked for again. Messages are taken in where a
-//! turn begins (`front`), so a REVOKE acts on what a client sends after it.
+//! turn begins (`network process`), so a REVOKE acts on what a client sends after it.
 //!
 //! An answer is late: what it was made from may have changed on its way. So it counts only if no
 //! message came meanwhile, or if none came for its relation and for roles, which is watched from the
@@ -16,12 +16,12 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::pg::catalog::invalidation::{Everything, Roles};
-use crate::pg::resp::catalog_requests::Queue;
+use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::auth::target::Target;
-use crate::resp::auth::{DecideFailure, Decision};
-use crate::resp::ipc::request::{Answer, CacheName, Question};
+use crate::resp::auth::{FoundPermission, PermissionError};
+use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse};
 
 /// After so many answers that were doubtful when they came, an error is the answer: the catalogs
 /// change faster than anybody can look.
@@ -32,24 +32,27 @@ const TICKET: u64 = 1 << 63;
 const MOST: usize = 10_000;
 
 /// Whether there is no decision because somebody has the cache locked.
-pub fn is_locked(answer: &Answer) -> bool {
-    matches!(answer, Answer::Decided(Err(DecideFailure::Locked)))
+pub fn is_locked(answer: &CatalogResponse) -> bool {
+    matches!(
+        answer,
+        CatalogResponse::Permission(Err(PermissionError::Locked))
+    )
 }
 
 /// What a role may do with a cache.
-pub struct Decided {
+pub struct Permission {
     pub target: Target,
-    /// Of a table: a front may look for copies of its entries.
+    /// Of a table: a network process may look for copies of its entries.
     pub may_be_hot: bool,
     /// Of a table: a command on it may run code that is not ours.
-    pub runs_others_code: bool,
+    pub runs_user_code: bool,
     roles: Roles,
     /// Until when the role's password counts.
     valid_until: Option<Timestamp>,
     void: Cell<bool>,
 }
 
-impl Decided {
+impl Permission {
     /// Whether a client may be told of keys that it has not read, and knows them by what it is told: of a
     /// table neither where policies hide rows nor where one key can be written in several ways.
     pub fn tells_keys(&self) -> bool {
@@ -67,7 +70,7 @@ impl Decided {
         self.void.set(true);
     }
 
-    /// Whether nothing has come that makes it doubtful: a promotion, too, after which a back opens the cache.
+    /// Whether nothing has come that makes it doubtful: a promotion, too, after which an executor opens the cache.
     #[inline]
     pub fn holds(&self) -> bool {
         let is_void = self.void.get() || self.target.cache.is_stale() || self.roles != Roles::now();
@@ -77,13 +80,13 @@ impl Decided {
 
 /// Why there is no decision.
 #[derive(Clone, Copy)]
-pub enum Undecided {
+pub enum NotPermitted {
     /// It was asked for; who asked will be told.
     Asked,
     /// It could not be asked for; who asked tries again.
     NoPlace,
-    Refused(DecideFailure),
-    /// The back has failed.
+    Refused(PermissionError),
+    /// The executor has failed.
     Failed,
 }
 
@@ -92,8 +95,8 @@ type Place = (u32, u32);
 
 enum Entry {
     Asked(Asking),
-    Known(Rc<Decided>),
-    Refused(Undecided, Everything),
+    Known(Rc<Permission>),
+    Refused(NotPermitted, Everything),
 }
 
 struct Asking {
@@ -107,9 +110,9 @@ struct Asking {
     waiting: Vec<u64>,
 }
 
-/// All decisions of a front.
-pub struct Decisions {
-    front: usize,
+/// All decisions of a network process.
+pub struct PermissionCache {
+    network: usize,
     entries: HashMap<Place, Entry>,
     tickets: HashMap<u64, Place>,
     names: Vec<CacheName>,
@@ -122,10 +125,10 @@ pub struct Decisions {
     next: u64,
 }
 
-impl Decisions {
-    pub fn new(front: usize) -> Decisions {
-        Decisions {
-            front,
+impl PermissionCache {
+    pub fn new(network: usize) -> PermissionCache {
+        PermissionCache {
+            network,
             entries: HashMap::new(),
             tickets: HashMap::new(),
             names: Vec::new(),
@@ -161,13 +164,13 @@ impl Decisions {
     }
 
     /// Voids what is known and fits. Who waits for an answer is not forgotten.
-    fn void_if(&mut self, fits: impl Fn(&Decided) -> bool) {
+    fn void_if(&mut self, fits: impl Fn(&Permission) -> bool) {
         self.entries.retain(|_, entry| match entry {
             Entry::Asked(_) => true,
             Entry::Refused(..) => false,
-            Entry::Known(decided) => {
-                let goes = fits(decided);
-                decided.void.set(decided.void.get() || goes);
+            Entry::Known(permission) => {
+                let goes = fits(permission);
+                permission.void.set(permission.void.get() || goes);
                 !goes
             }
         });
@@ -176,28 +179,30 @@ impl Decisions {
     /// What this role may do with the cache of this number. `client` is told when the answer comes.
     pub fn look_up(
         &mut self,
-        queue: &Queue<Question, Answer>,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
         role: Oid,
         database: u32,
         client: u64,
-    ) -> Result<Rc<Decided>, Undecided> {
+    ) -> Result<Rc<Permission>, NotPermitted> {
         let place = (role.to_u32(), database);
         match self.names.get(database as usize) {
             None if self.names.is_empty() => {
-                return Err(Undecided::Refused(DecideFailure::NoCaches));
+                return Err(NotPermitted::Refused(PermissionError::NoCaches));
             }
-            None => return Err(Undecided::Refused(DecideFailure::NoDatabase)),
+            None => return Err(NotPermitted::Refused(PermissionError::NoDatabase)),
             Some(name) if name.as_bytes().is_empty() => {
-                return Err(Undecided::Refused(DecideFailure::NoName));
+                return Err(NotPermitted::Refused(PermissionError::NoName));
             }
             Some(_) => {}
         }
         match self.entries.get_mut(&place) {
-            Some(Entry::Known(decided)) if decided.holds() => return Ok(Rc::clone(decided)),
+            Some(Entry::Known(permission)) if permission.holds() => {
+                return Ok(Rc::clone(permission));
+            }
             Some(Entry::Refused(why, since)) if *since == Everything::now() => {
                 let why = *why;
                 // A failure is told once: the next command asks again.
-                if matches!(why, Undecided::Failed) {
+                if matches!(why, NotPermitted::Failed) {
                     self.entries.remove(&place);
                 }
                 return Err(why);
@@ -206,7 +211,7 @@ impl Decisions {
                 if !asking.waiting.contains(&client) {
                     asking.waiting.push(client);
                 }
-                return Err(Undecided::Asked);
+                return Err(NotPermitted::Asked);
             }
             _ => {}
         }
@@ -214,8 +219,8 @@ impl Decisions {
             self.void_if(|_| true);
         }
         match self.ask(queue, place, None, 0, vec![client]) {
-            true => Err(Undecided::Asked),
-            false => Err(Undecided::NoPlace),
+            true => Err(NotPermitted::Asked),
+            false => Err(NotPermitted::NoPlace),
         }
     }
 
@@ -223,14 +228,14 @@ impl Decisions {
     pub fn is_distributed(&self, role: Oid, database: u32) -> bool {
         matches!(
             self.entries.get(&(role.to_u32(), database)),
-            Some(Entry::Refused(Undecided::Refused(DecideFailure::Distributed), since))
+            Some(Entry::Refused(NotPermitted::Refused(PermissionError::Distributed), since))
                 if *since == Everything::now()
         )
     }
 
     fn ask(
         &mut self,
-        queue: &Queue<Question, Answer>,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
         place: Place,
         watched: Option<Rc<Cache>>,
         tries: u32,
@@ -242,8 +247,8 @@ impl Decisions {
         let ticket = TICKET | self.next;
         let role = Oid::from_u32(place.0);
         let (since, roles) = (Everything::now(), Roles::now());
-        let question = Question::Decide { role, cache };
-        if !queue.ask(self.front, ticket, question.is_slow(), question) {
+        let question = CatalogRequest::Decide { role, cache };
+        if !queue.ask(self.network, ticket, question.is_slow(), question) {
             return false;
         }
         self.next += 1;
@@ -264,9 +269,9 @@ impl Decisions {
     /// Takes an answer; who is to go on. None: the ticket is of no decision.
     pub fn answered(
         &mut self,
-        queue: &Queue<Question, Answer>,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
         ticket: u64,
-        answer: &Answer,
+        answer: &CatalogResponse,
     ) -> Option<Vec<u64>> {
         if ticket & TICKET == 0 {
             return None;
@@ -289,12 +294,12 @@ impl Decisions {
         }
         let quiet = asking.since == Everything::now();
         let result = match *answer {
-            Answer::Decided(result) => result.map_err(Undecided::Refused),
-            Answer::Authenticated(_)
-            | Answer::Powers(_)
-            | Answer::IsRole(_)
-            | Answer::Tallied(_)
-            | Answer::Failed => Err(Undecided::Failed),
+            CatalogResponse::Permission(result) => result.map_err(NotPermitted::Refused),
+            CatalogResponse::Authenticated(_)
+            | CatalogResponse::ServerPrivileges(_)
+            | CatalogResponse::IsRole(_)
+            | CatalogResponse::Tallied(_)
+            | CatalogResponse::Failed => Err(NotPermitted::Failed),
         };
         let entry = match result {
             Ok(decision) => {
@@ -319,18 +324,18 @@ impl Decisions {
                     self.moved |= former.is_some_and(|former| former != decision.relation);
                 }
                 match counts {
-                    true => Entry::Known(Rc::new(Decided {
+                    true => Entry::Known(Rc::new(Permission {
                         target: Target {
                             cache,
                             rights: decision.rights,
                         },
                         may_be_hot: decision.may_be_hot,
-                        runs_others_code: decision.runs_others_code,
+                        runs_user_code: decision.runs_user_code,
                         roles: Roles::now(),
                         valid_until: decision.valid_until,
                         void: Cell::new(false),
                     })),
-                    false => Entry::Refused(Undecided::Failed, Everything::now()),
+                    false => Entry::Refused(NotPermitted::Failed, Everything::now()),
                 }
             }
             Err(_) if !quiet && asking.tries < MOST_TRIES => {
@@ -348,15 +353,15 @@ impl Decisions {
 
     /// The cache of a decision. Only one is watched for each relation: what was decided with another
     /// would hear of nothing any more.
-    fn adopt(&mut self, decision: &Decision) -> Rc<Cache> {
+    fn adopt(&mut self, decision: &FoundPermission) -> Rc<Cache> {
         let cache = registry::adopt(
             decision.relation,
             decision.settings,
             decision.value_type,
             decision.storage,
         );
-        self.void_if(|decided| {
-            let other = &decided.target.cache;
+        self.void_if(|permission| {
+            let other = &permission.target.cache;
             other.relation == cache.relation && !Rc::ptr_eq(other, &cache)
         });
         cache

@@ -1,9 +1,11 @@
-//! What a front asks a back, and what it is answered: plain data that goes through shared memory.
+//! What a network process asks an executor, and what it is answered: plain data that goes through shared memory.
 
 use pgrx::pg_sys::Oid;
 
 use crate::cache::table::entry_count::Tally;
-use crate::resp::auth::{AuthFailure, Authenticated, DecideFailure, Decision, Peer, Powers};
+use crate::resp::auth::{
+    AuthFailure, Authenticated, FoundPermission, Peer, PermissionError, ServerPrivileges,
+};
 use crate::resp::net::bounded_text::Short;
 use crate::resp::net::certificate::Certificate;
 
@@ -20,7 +22,7 @@ pub type Password = Short<4096>;
     clippy::large_enum_variant,
     reason = "it lies in a place of shared memory, which has room for the largest"
 )]
-pub enum Question {
+pub enum CatalogRequest {
     /// Whether a client is this role: with its password, or by what pg_hba.conf says without one.
     Authenticate {
         user: RoleName,
@@ -31,28 +33,31 @@ pub enum Question {
     /// What a role may do with a cache.
     Decide { role: Oid, cache: CacheName },
     /// What a role may do besides.
-    Powers { role: Oid },
+    ServerPrivileges { role: Oid },
     /// Whether a role has this name.
     IsRole { name: RoleName },
     /// How many entries a table has.
     Tally { relation: Oid },
 }
 
-impl Question {
+impl CatalogRequest {
     /// Whether it may take milliseconds: a password is hashed thousands of times, blocks are read from the disk.
     pub fn is_slow(&self) -> bool {
-        matches!(self, Question::Authenticate { .. } | Question::Tally { .. })
+        matches!(
+            self,
+            CatalogRequest::Authenticate { .. } | CatalogRequest::Tally { .. }
+        )
     }
 }
 
-/// What the back says.
+/// What the executor says.
 #[derive(Clone, Copy)]
-pub enum Answer {
+pub enum CatalogResponse {
     Authenticated(Result<Authenticated, AuthFailure>),
-    Decided(Result<Decision, DecideFailure>),
-    Powers(Powers),
+    Permission(Result<FoundPermission, PermissionError>),
+    ServerPrivileges(ServerPrivileges),
     IsRole(bool),
     Tallied(Tally),
-    /// An error came in between, or the back ended: nothing is known.
+    /// An error came in between, or the executor ended: nothing is known.
     Failed,
 }

@@ -1,11 +1,11 @@
-//! Which names are roles, for CLIENT KILL USER: an executor knows, and a front keeps the answer until roles change.
+//! Which names are roles, for CLIENT KILL USER: an executor knows, and a network process keeps the answer until roles change.
 
 use std::collections::HashMap;
 
 use crate::pg::catalog::invalidation::Roles;
-use crate::pg::resp::catalog_requests::Queue;
-use crate::resp::ipc::permission_cache::Undecided;
-use crate::resp::ipc::request::{Answer, Question, RoleName};
+use crate::pg::resp::catalog_requests::RequestQueue;
+use crate::resp::ipc::permission_cache::NotPermitted;
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, RoleName};
 
 /// Tickets of these questions have this bit and none of those of decisions, powers and tallies.
 const TICKET: u64 = 1 << 60;
@@ -30,7 +30,7 @@ pub struct RoleNames {
 
 impl RoleNames {
     /// Takes an answer; returns the clients that wait for it. None: the ticket is of another question.
-    pub fn answered(&mut self, of: u64, answer: &Answer) -> Option<Vec<u64>> {
+    pub fn answered(&mut self, of: u64, answer: &CatalogResponse) -> Option<Vec<u64>> {
         if of & !u64::from(u32::MAX) != TICKET {
             return None;
         }
@@ -43,7 +43,7 @@ impl RoleNames {
             return Some(Vec::new());
         };
         // After a failure, and after a change of roles meanwhile, those who wait ask again.
-        if let Answer::IsRole(is_role) = answer {
+        if let CatalogResponse::IsRole(is_role) = answer {
             self.names.insert(name, Known::Said(since, *is_role));
         }
         Some(waiting)
@@ -52,11 +52,11 @@ impl RoleNames {
     /// Returns whether a role has this name; otherwise the client is called when that is known.
     pub fn look_up(
         &mut self,
-        queue: &Queue<Question, Answer>,
-        front: usize,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        network: usize,
         name: RoleName,
         client: u64,
-    ) -> Result<bool, Undecided> {
+    ) -> Result<bool, NotPermitted> {
         let now = Roles::now();
         match self.names.get_mut(name.as_bytes()) {
             Some(Known::Said(since, is_role)) if *since == now => return Ok(*is_role),
@@ -64,14 +64,14 @@ impl RoleNames {
                 if !waiting.contains(&client) {
                     waiting.push(client);
                 }
-                return Err(Undecided::Asked);
+                return Err(NotPermitted::Asked);
             }
             _ => {}
         }
         let ticket = TICKET | u64::from(self.next);
-        let question = Question::IsRole { name };
-        if !queue.ask(front, ticket, question.is_slow(), question) {
-            return Err(Undecided::NoPlace);
+        let question = CatalogRequest::IsRole { name };
+        if !queue.ask(network, ticket, question.is_slow(), question) {
+            return Err(NotPermitted::NoPlace);
         }
         self.next = self.next.wrapping_add(1);
         if self.names.len() >= MOST {
@@ -84,6 +84,6 @@ impl RoleNames {
             waiting: vec![client],
         };
         self.names.insert(name.as_bytes().into(), asked);
-        Err(Undecided::Asked)
+        Err(NotPermitted::Asked)
     }
 }

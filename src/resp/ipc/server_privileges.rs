@@ -1,5 +1,5 @@
 //! What a client's role may do besides its commands on entries: see all clients, end those of others,
-//! set the figures back. A back knows; a front keeps what it has said for as long as no message about
+//! set the figures back. an executor knows; a network process keeps what it has said for as long as no message about
 //! roles comes.
 
 use std::collections::HashMap;
@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use pgrx::pg_sys::Oid;
 
 use crate::pg::catalog::invalidation::Roles;
-use crate::pg::resp::catalog_requests::Queue;
-use crate::resp::auth::Powers;
-use crate::resp::ipc::permission_cache::Undecided;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::pg::resp::catalog_requests::RequestQueue;
+use crate::resp::auth::ServerPrivileges;
+use crate::resp::ipc::permission_cache::NotPermitted;
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// Tickets of these questions have this bit; those of clients and of decisions have not.
 pub const TICKET: u64 = 1 << 62;
@@ -18,18 +18,18 @@ pub const TICKET: u64 = 1 << 62;
 enum Known {
     /// Asked for; who waits.
     Asked(Roles, Vec<u64>),
-    Said(Roles, Powers),
-    /// The back has failed: said once.
+    Said(Roles, ServerPrivileges),
+    /// The executor has failed: said once.
     Failed,
 }
 
-/// What a front knows, by role.
+/// What a network process knows, by role.
 #[derive(Default)]
-pub struct AllPowers(HashMap<u32, Known>);
+pub struct ServerPrivilegeCache(HashMap<u32, Known>);
 
-impl AllPowers {
+impl ServerPrivilegeCache {
     /// Takes an answer; who is to go on. None: the ticket is of another question.
-    pub fn answered(&mut self, ticket: u64, answer: &Answer) -> Option<Vec<u64>> {
+    pub fn answered(&mut self, ticket: u64, answer: &CatalogResponse) -> Option<Vec<u64>> {
         if ticket & !u64::from(u32::MAX) != TICKET {
             return None;
         }
@@ -39,9 +39,9 @@ impl AllPowers {
         };
         match answer {
             // What was said before a change counts no more: those who wait ask again.
-            Answer::Powers(_) if since != Roles::now() => {}
-            Answer::Powers(powers) => {
-                self.0.insert(role, Known::Said(since, *powers));
+            CatalogResponse::ServerPrivileges(_) if since != Roles::now() => {}
+            CatalogResponse::ServerPrivileges(privileges) => {
+                self.0.insert(role, Known::Said(since, *privileges));
             }
             _ => {
                 self.0.insert(role, Known::Failed);
@@ -51,40 +51,42 @@ impl AllPowers {
     }
 }
 
-impl AllPowers {
+impl ServerPrivilegeCache {
     /// The powers of a role; otherwise the client is told when they are known.
     pub fn look_up(
         &mut self,
-        queue: &Queue<Question, Answer>,
-        front: usize,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        network: usize,
         role: Oid,
         client: u64,
-    ) -> Result<Powers, Undecided> {
+    ) -> Result<ServerPrivileges, NotPermitted> {
         let number = role.to_u32();
         match self.0.get_mut(&number) {
-            Some(Known::Said(since, powers)) if *since == Roles::now() => return Ok(*powers),
+            Some(Known::Said(since, privileges)) if *since == Roles::now() => {
+                return Ok(*privileges);
+            }
             Some(Known::Asked(_, waiting)) => {
                 if !waiting.contains(&client) {
                     waiting.push(client);
                 }
-                return Err(Undecided::Asked);
+                return Err(NotPermitted::Asked);
             }
             Some(Known::Failed) => {
                 self.0.remove(&number);
-                return Ok(Powers::default());
+                return Ok(ServerPrivileges::default());
             }
             _ => {}
         }
-        let question = Question::Powers { role };
+        let question = CatalogRequest::ServerPrivileges { role };
         let ticket = TICKET | u64::from(number);
-        if !queue.ask(front, ticket, question.is_slow(), question) {
-            return Err(Undecided::NoPlace);
+        if !queue.ask(network, ticket, question.is_slow(), question) {
+            return Err(NotPermitted::NoPlace);
         }
         // Roles that are gone are forgotten together with the others that are no longer true.
         let now = Roles::now();
         let keep = |known: &mut Known| !matches!(known, Known::Said(since, _) if *since != now);
         self.0.retain(|_, known| keep(known));
         self.0.insert(number, Known::Asked(now, vec![client]));
-        Err(Undecided::Asked)
+        Err(NotPermitted::Asked)
     }
 }

@@ -1,4 +1,4 @@
-//! What a front is told of a client's socket: that something came, always; that it takes bytes again,
+//! What a network process is told of a client's socket: that something came, always; that it takes bytes again,
 //! only while some wait for it.
 //!
 //! A unix socket tells of room whenever the other side has read something. Who asks for that without
@@ -12,14 +12,14 @@ use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use socket2::Socket;
 
-/// A socket in the epoll set of its front.
+/// A socket in the epoll set of its network process.
 pub struct Registration {
     registry: Rc<Registry>,
     token: Token,
 }
 
 impl Registration {
-    /// From now on the front is told what comes of this socket.
+    /// From now on the network process is told what comes of this socket.
     pub fn begin(
         registry: &Rc<Registry>,
         token: Token,

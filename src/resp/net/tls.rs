@@ -1,7 +1,7 @@
 //! TLS: the server's certificate, key, CA and revocation list, and one connection's encryption.
 //!
 //! The files and the settings are Postgres' own. What they ask for and rustls cannot do is refused by
-//! name, never left out: who reads postgresql.conf may rely on it. They are read when a front begins,
+//! name, never left out: who reads postgresql.conf may rely on it. They are read when a network process begins,
 //! and at SIGHUP; what is wrong then changes nothing for those who connect later.
 //!
 //! No session is resumed: a resumed one would bring a certificate that was judged by older files.

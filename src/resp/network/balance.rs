@@ -1,8 +1,8 @@
-//! Where a connection goes: the first front takes all, and hands each to the front that has the fewest
+//! Where a connection goes: the first network process takes all, and hands each to the network process that has the fewest
 //! clients, itself among them, before a byte of it is read.
 //!
-//! A place on the board is claimed for the connection before it is handed on. So the first front knows how
-//! many clients each has, those on their way among them, and the limit holds for all together. A front that
+//! A place on the client registry is claimed for the connection before it is handed on. So the first network process knows how
+//! many clients each has, those on their way among them, and the limit holds for all together. A network process that
 //! ends loses those on their way to it: its successor gives their places back.
 
 use std::io;
@@ -15,15 +15,15 @@ use pgrx::PgSqlErrorCode;
 use socket2::Socket;
 
 use crate::guc::resp as settings;
-use crate::pg::resp::client_registry::{Board, Claimed};
+use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
 use crate::pg::resp::fd_passing::{Inbox, Outbox};
 use crate::pg::session::failure;
 
 /// How often it is tried to open an inbox where that failed.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
-/// How a front hands on connections, or gets them.
-pub struct Fronts {
+/// How a network process hands on connections, or gets them.
+pub struct Balancer {
     number: usize,
     all: usize,
     outbox: Option<Outbox>,
@@ -34,9 +34,9 @@ pub struct Fronts {
     pub ready: bool,
 }
 
-impl Fronts {
-    pub fn new(number: usize) -> Fronts {
-        Fronts {
+impl Balancer {
+    pub fn new(number: usize) -> Balancer {
+        Balancer {
             number,
             all: settings::workers(),
             outbox: None,
@@ -47,7 +47,7 @@ impl Fronts {
         }
     }
 
-    /// Whether this front listens; the others get their connections from it.
+    /// Whether this network process listens; the others get their connections from it.
     pub fn is_first(&self) -> bool {
         self.number == 0
     }
@@ -89,22 +89,22 @@ impl Fronts {
         Ok(())
     }
 
-    /// Whether connections can come to this front.
+    /// Whether connections can come to this network process.
     pub fn takes_clients(&self) -> bool {
         self.is_first() || self.inbox.is_some()
     }
 
     /// Those that take a client now, the one with the fewest first.
-    pub fn by_load(&self, board: &Board) -> Vec<usize> {
+    pub fn by_load(&self, registry: &ClientRegistry) -> Vec<usize> {
         let all = 0..if self.outbox.is_some() { self.all } else { 1 };
         let mut open: Vec<(u64, usize)> = all
-            .filter_map(|number| Some((board.load(number)?, number)))
+            .filter_map(|number| Some((registry.load(number)?, number)))
             .collect();
         open.sort_unstable();
         open.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Hands a connection to another front, for which its place was claimed.
+    /// Hands a connection to another network process, for which its place was claimed.
     pub fn hand(&self, number: usize, place: u64, socket: &Socket) -> io::Result<()> {
         match &self.outbox {
             Some(outbox) => outbox.send(number, place, socket.as_fd()),
@@ -112,8 +112,8 @@ impl Fronts {
         }
     }
 
-    /// The next connection from the first front, and its place; None: there is none.
-    pub fn take(&mut self, board: &Board) -> Option<(Socket, Claimed)> {
+    /// The next connection from the first network process, and its place; None: there is none.
+    pub fn take(&mut self, registry: &ClientRegistry) -> Option<(Socket, Claimed)> {
         loop {
             let handed = match self.inbox.as_ref()?.take() {
                 Ok(Some(handed)) => handed,
@@ -123,13 +123,13 @@ impl Fronts {
                     return None;
                 }
             };
-            let Some(claimed) = board.take_over(self.number, handed.number) else {
+            let Some(claimed) = registry.take_over(self.number, handed.number) else {
                 continue;
             };
             match handed.socket {
                 Some(socket) => return Some((Socket::from(socket), claimed)),
                 // The system closed it, as there was no descriptor for it.
-                None => board.give_back(&claimed),
+                None => registry.give_back(&claimed),
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A front process: owns connections, the first one listeners, too, and answers what can never wait.
+//! A network process process: owns connections, the first one listeners, too, and answers what can never wait.
 //!
 //! A turn takes in what others have told, by a transaction that looks at no table; serves those
 //! clients that have sent something, each within bounds; and sleeps if there was nothing to do.
@@ -15,18 +15,18 @@ use pgrx::PgSqlErrorCode;
 use socket2::Socket;
 
 use crate::cache::lease::undo_marks;
-use crate::pg::resp::catalog_requests::{Kind, Queue};
-use crate::pg::resp::client_registry::{Board, Claimed};
+use crate::pg::resp::catalog_requests::{Kind, RequestQueue};
+use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
 use crate::pg::resp::sleep::{self, Sleeper};
 use crate::pg::resp::system;
-use crate::pg::resp::work_queue::Desk;
+use crate::pg::resp::work_queue::WorkQueue;
 use crate::pg::session::failure;
 use crate::pg::worker::{background, connect};
 use crate::resp::auth::PeerAddress;
 use crate::resp::execute::offload;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 use crate::resp::net::registration::Registration;
-use crate::resp::network::balance::Fronts;
+use crate::resp::network::balance::Balancer;
 use crate::resp::network::listen::{self, Arrived, Endpoint, Listener};
 use crate::resp::network::serve;
 use crate::resp::session::connection::{After, Connection, Wire};
@@ -47,7 +47,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 /// How long no connection is taken after there was no descriptor for one.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How long a client may wait for a back, or for its last replies to be taken.
+/// How long a client may wait for an executor, or for its last replies to be taken.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Descriptors of the process that are no clients'.
 const OWN_DESCRIPTORS: usize = 64;
@@ -58,14 +58,14 @@ const LISTENERS: usize = usize::MAX / 2;
 const INBOX: usize = LISTENERS - 1;
 const SIGNALS: usize = LISTENERS - 2;
 
-struct Front {
+struct NetworkProcess {
     core: Core,
     poll: Poll,
     /// The same set, for those who change what it is asked of their sockets.
     registry: Rc<Registry>,
     events: Events,
     sleeper: Sleeper,
-    fronts: Fronts,
+    networks: Balancer,
     listeners: Vec<Listener>,
     /// Where it could not listen yet, and the error that the log knows of.
     unopened: Vec<(Endpoint, Option<io::ErrorKind>)>,
@@ -79,28 +79,28 @@ struct Front {
     said_full: bool,
 }
 
-/// The life of a front.
+/// The life of a network process.
 pub fn run(number: usize) {
-    let Some(queue) = Queue::<Question, Answer>::of_server() else {
+    let Some(queue) = RequestQueue::<CatalogRequest, CatalogResponse>::of_server() else {
         background::end(0);
     };
-    let Some(board) = Board::of_server() else {
+    let Some(registry) = ClientRegistry::of_server() else {
         background::end(0);
     };
-    connect::as_server(queue.database(), c"pgcache resp front");
-    queue.begin_front(number);
-    let Some(desk) = Desk::of_server() else {
+    connect::as_server(queue.database(), c"pgcache resp network");
+    queue.begin_network(number);
+    let Some(work_queue) = WorkQueue::of_server() else {
         background::end(0);
     };
-    let core = Core::new(number, queue, board, desk);
-    match Front::new(core) {
-        Ok(mut front) => {
+    let core = Core::new(number, queue, registry, work_queue);
+    match NetworkProcess::new(core) {
+        Ok(mut network) => {
             while !background::asked_to_end() {
-                front.turn();
+                network.turn();
             }
-            front.core.queue.end(Kind::Front, number);
-            front.core.board.end_front(number);
-            drop(front);
+            network.core.queue.end(Kind::Network, number);
+            network.core.registry.end_network(number);
+            drop(network);
         }
         Err(error) => failure::warn(
             PgSqlErrorCode::ERRCODE_SYSTEM_ERROR,
@@ -112,8 +112,8 @@ pub fn run(number: usize) {
     background::end(0);
 }
 
-impl Front {
-    fn new(core: Core) -> io::Result<Front> {
+impl NetworkProcess {
+    fn new(core: Core) -> io::Result<NetworkProcess> {
         let poll = Poll::new()?;
         let registry = Rc::new(poll.registry().try_clone()?);
         let sleeper = Sleeper::new()?;
@@ -126,14 +126,14 @@ impl Front {
             )?;
         }
         let now = Instant::now();
-        let fronts = Fronts::new(core.number);
-        let endpoints = match fronts.is_first() {
+        let networks = Balancer::new(core.number);
+        let endpoints = match networks.is_first() {
             true => listen::endpoints(),
             false => Vec::new(),
         };
-        let mut front = Front {
+        let mut network = NetworkProcess {
             core,
-            fronts,
+            networks,
             poll,
             registry,
             events: Events::with_capacity(EVENTS),
@@ -150,8 +150,8 @@ impl Front {
             short_of_descriptors: false,
             said_full: false,
         };
-        front.count_descriptors();
-        Ok(front)
+        network.count_descriptors();
+        Ok(network)
     }
 
     /// Asks for a descriptor for each client that there may be; says so where there are fewer.
@@ -173,8 +173,10 @@ impl Front {
             );
         }
         self.short_of_descriptors = short;
-        if self.fronts.takes_clients() {
-            self.core.board.set_room(self.core.number, self.descriptors);
+        if self.networks.takes_clients() {
+            self.core
+                .registry
+                .set_room(self.core.number, self.descriptors);
         }
     }
 
@@ -206,25 +208,29 @@ impl Front {
             self.next_open = now + LISTEN_AGAIN;
             self.open();
         }
-        if self.fronts.next_open().is_some_and(|moment| now >= moment) {
-            self.fronts.open(self.poll.registry(), Token(INBOX));
+        if self
+            .networks
+            .next_open()
+            .is_some_and(|moment| now >= moment)
+        {
+            self.networks.open(self.poll.registry(), Token(INBOX));
             self.count_descriptors();
         }
         self.accept(now);
         self.take_handed();
         self.serve();
-        offload::tell_backs(&mut self.core);
+        offload::wake_executors(&mut self.core);
         self.core.show_figures();
     }
 
     fn has_work(&self) -> bool {
         !self.core.ready.is_empty()
-            || self.core.ahead.waits()
+            || self.core.read_batch.waits()
             || self.core.has_published()
-            || self.core.counter.desk.is_answered(self.core.number)
+            || self.core.submitter.work_queue.is_answered(self.core.number)
             || self.core.tracking.has_news()
             || self.may_accept()
-            || self.fronts.ready
+            || self.networks.ready
     }
 
     /// Waits at most so long, None: without an end, and notes what the sockets have to say.
@@ -250,7 +256,7 @@ impl Front {
                 continue;
             }
             if token == INBOX {
-                self.fronts.ready = true;
+                self.networks.ready = true;
                 continue;
             }
             if let Some(listener) = token.checked_sub(LISTENERS) {
@@ -287,9 +293,9 @@ impl Front {
         let opens = (!self.unopened.is_empty()).then_some(self.next_open);
         let held = self.core.release_held(now);
         let starved = self.core.has_starved().then(|| now + ACCEPT_AGAIN);
-        let inbox = self.fronts.next_open();
+        let inbox = self.networks.next_open();
         let accepts = self.next_accept;
-        let lane = self.core.counter.next_look();
+        let lane = self.core.submitter.next_look();
         [
             lane, looks, opens, inbox, held, starved, accepts, pause_ends,
         ]
@@ -408,33 +414,33 @@ impl Front {
         }
     }
 
-    /// Finds a front for a connection. The board is as large as the setting was when the server started.
+    /// Finds a network process for a connection. The client registry is as large as the setting was when the server started.
     fn place(&mut self, socket: Socket) {
-        if self.core.board.claimed() < self.core.limits.clients as u64 {
-            for number in self.fronts.by_load(&self.core.board) {
+        if self.core.registry.claimed() < self.core.limits.clients as u64 {
+            for number in self.networks.by_load(&self.core.registry) {
                 let Some(claimed) = self.core.claim_for(number) else {
                     break;
                 };
                 if number == self.core.number {
                     return self.welcome(socket, claimed);
                 }
-                let place = self.core.board.number_of(&claimed);
-                if self.fronts.hand(number, place, &socket).is_ok() {
+                let place = self.core.registry.number_of(&claimed);
+                if self.networks.hand(number, place, &socket).is_ok() {
                     return;
                 }
-                self.core.board.give_back(&claimed);
+                self.core.registry.give_back(&claimed);
             }
         }
         self.core.turn_away(&socket);
     }
 
-    /// Takes connections from the first front, a bounded number.
+    /// Takes connections from the first network process, a bounded number.
     fn take_handed(&mut self) {
         for _ in 0..ACCEPTED {
-            if !self.fronts.ready {
+            if !self.networks.ready {
                 break;
             }
-            if let Some((socket, claimed)) = self.fronts.take(&self.core.board) {
+            if let Some((socket, claimed)) = self.networks.take(&self.core.registry) {
                 self.welcome(socket, claimed);
             }
         }
@@ -451,8 +457,8 @@ impl Front {
         let Ok((arrived, registration)) = arrived else {
             return self.core.unshow(Some(claimed));
         };
-        let id = self.core.board.new_id();
-        self.core.figures.connections += 1;
+        let id = self.core.registry.new_id();
+        self.core.counters.connections += 1;
         let wire = match arrived.peer.address {
             PeerAddress::Tcp(_) if self.core.tls.is_possible() => Wire::Unknown,
             _ => Wire::Plain,
@@ -469,7 +475,7 @@ impl Front {
     fn serve(&mut self) {
         self.tell_changes();
         let mut left = self.core.ready.len();
-        while left > 0 || self.core.ahead.waits() {
+        while left > 0 || self.core.read_batch.waits() {
             left -= self.core.read_ahead(left);
             let core = &mut self.core;
             let serving = Cell::new(None);
@@ -477,7 +483,7 @@ impl Front {
                 let mut now = Instant::now();
                 let until = now + LONGEST_ROUND;
                 while now < until
-                    && let Some((place, id, read)) = core.ahead.take()
+                    && let Some((place, id, read)) = core.read_batch.take()
                 {
                     serving.set(Some((place, id)));
                     serve_one(core, place, read, now);
@@ -494,7 +500,7 @@ impl Front {
                     self.core.unshow_lost(id);
                     self.core.count_roles();
                 }
-                self.core.figures.cut_off += 1;
+                self.core.counters.cut_off += 1;
                 error.warn(
                     "a command of the Redis protocol failed, and its client was disconnected"
                         .into(),
@@ -575,13 +581,13 @@ impl Front {
 fn serve_one(core: &mut Core, place: usize, mut read: Read, now: Instant) {
     // It may have ended since it was read.
     let Some(mut client) = core.clients.take_if(place, read.id()) else {
-        core.ahead.give_back(read);
+        core.read_batch.give_back(read);
         return;
     };
     client.queued = false;
     let id = client.session.id;
     let after = serve::serve(core, &mut client, &mut read, now);
-    core.ahead.give_back(read);
+    core.read_batch.give_back(read);
     core.show(&mut client);
     core.count_memory(&mut client);
     match after {

@@ -2,7 +2,7 @@
 //! step by step.
 //!
 //! A step may take a millisecond, for one with a long key of RSA. So between two of them others have
-//! as much time as the last one took: handshakes take half of the front at most.
+//! as much time as the last one took: handshakes take half of the network process at most.
 
 use std::io::{ErrorKind, Read};
 use std::time::Instant;
@@ -90,7 +90,7 @@ fn shake(core: &mut Core, client: &mut Connection) -> Option<After> {
             Some(After::Rest)
         }
         Err(_) => {
-            core.figures.failed_handshakes += 1;
+            core.counters.failed_handshakes += 1;
             Some(After::End)
         }
     }

@@ -1,4 +1,4 @@
-//! Listeners: TCP addresses and the unix socket. Opened in the front, not in the postmaster: all other
+//! Listeners: TCP addresses and the unix socket. Opened in the network process, not in the postmaster: all other
 //! processes of the server would inherit them, and keep the port.
 
 use std::fs;
@@ -170,7 +170,7 @@ impl Listener {
 }
 
 impl Arrived {
-    /// Prepares a connection in the front that serves it.
+    /// Prepares a connection in the network process that serves it.
     pub fn prepare(socket: Socket) -> io::Result<Arrived> {
         let address = socket.peer_addr()?;
         socket.set_nonblocking(true)?;

@@ -57,7 +57,7 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
         return after;
     }
     if client.unsent() > core.limits.output {
-        core.figures.cut_off += 1;
+        core.counters.cut_off += 1;
         return After::End;
     }
     if client.session.waits != Waits::Nothing {
@@ -75,21 +75,21 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     let mut replies = core.take_replies(client.session.protocol, room);
     let amid_reply = client.is_amid_reply();
     tracking::set_author(core, client.session.id);
-    let before = core.figures.commands;
+    let before = core.counters.commands;
     pause::at(Window::DrainToRead);
-    let inside = core.several.map(|several| several.gate.enter());
+    let inside = core.peers.map(|peers| peers.gate.enter());
     let after = run(core, client, read, now, &mut replies);
     drop(inside);
     tracking::set_no_author(core);
-    let batch = core.figures.commands - before;
-    core.figures.batches += u64::from(batch > 0);
-    core.figures.largest_batch = core.figures.largest_batch.max(batch);
-    core.figures.output += replies.as_bytes().len() as u64;
+    let batch = core.counters.commands - before;
+    core.counters.batches += u64::from(batch > 0);
+    core.counters.largest_batch = core.counters.largest_batch.max(batch);
+    core.counters.output += replies.as_bytes().len() as u64;
     let overflowed = replies.overflowed();
     let sent = send(core, client, &mut replies, amid_reply);
     core.give_replies(replies);
     if overflowed || sent.is_err() || client.killed {
-        core.figures.cut_off += u64::from(overflowed);
+        core.counters.cut_off += u64::from(overflowed);
         return After::End;
     }
     match after {
@@ -123,7 +123,7 @@ fn send(
     }
     let pushed = client.take_pushed();
     let again = tracking::again(&mut client.session, &pushed, !replies.as_bytes().is_empty());
-    core.figures.output += pushed.len() as u64;
+    core.counters.output += pushed.len() as u64;
     if !amid_reply {
         client.send(&pushed)?;
     }
@@ -171,7 +171,7 @@ fn run(
         Came::Nothing if client.hungry => return After::Rest,
         Came::Nothing => run_input(core, client, read, &mut turn, replies),
         Came::Bytes(count) => {
-            core.figures.input += count as u64;
+            core.counters.input += count as u64;
             client.session.last_heard = began;
             run_read(core, client, read, &mut turn, replies)
         }
@@ -253,7 +253,7 @@ impl Turn {
     }
 }
 
-/// Runs the commands in a buffer; how many bytes of it they were. What a back is to run is handed over.
+/// Runs the commands in a buffer; how many bytes of it they were. What an executor is to run is handed over.
 fn commands(
     core: &mut Core,
     client: &mut Connection,
@@ -263,7 +263,7 @@ fn commands(
     replies: &mut Writer,
 ) -> (usize, Ended) {
     // An error of another client's turn may have left its own.
-    core.bundle = None;
+    core.pending = None;
     // What it is owed for a reply that has come goes after that.
     let settled = match replies.as_bytes().is_empty() {
         true => tracking::settle_before(core, client),
@@ -275,17 +275,17 @@ fn commands(
         Err(_) => return (0, Ended::Wait),
     }
     let (at, ended) = requests(core, client, batch, buffer, turn, replies);
-    let Some(mut bundle) = core.bundle.take() else {
+    let Some(mut pending) = core.pending.take() else {
         return (at, ended);
     };
-    let collected = bundle.collected.take();
-    let sent = buffer.get(bundle.from..at).unwrap_or_default();
+    let collected = pending.collected.take();
+    let sent = buffer.get(pending.from..at).unwrap_or_default();
     let requests = collected.as_deref().unwrap_or(sent);
-    if requests.len() > core.counter.desk.longest() {
+    if requests.len() > core.submitter.work_queue.longest() {
         replies.error(&[b"ERR the commands are too long for a table cache: raise pgcache.resp_max_request and restart the server"]);
         return (at, Ended::Bound);
     }
-    if offload::submit(core, &mut client.session, &bundle, requests) {
+    if offload::submit(core, &mut client.session, &pending, requests) {
         return (at, Ended::Wait);
     }
     if collected.is_some() {
@@ -297,7 +297,7 @@ fn commands(
     // They are cut once more when there may be room.
     batch.clear();
     client.parser = Parser::new(Limits::new(core.limits.request));
-    (bundle.from, Ended::Starve)
+    (pending.from, Ended::Starve)
 }
 
 /// Runs the commands in a buffer, up to one that is not to be run now. The first may have been cut already.
@@ -311,7 +311,7 @@ fn requests(
 ) -> (usize, Ended) {
     let (session, parser) = (&mut client.session, &mut client.parser);
     core.now = clock::now();
-    // Another front may have begun a pause since the turn began.
+    // Another network process may have begun a pause since the turn began.
     core.look_at_pause();
     // Where the batch begins.
     let mut from = 0;
@@ -354,7 +354,7 @@ fn requests(
                 return (at, ended);
             }
             // What came before it is dealt with first.
-            Err(_) if core.bundle.is_some() => {
+            Err(_) if core.pending.is_some() => {
                 *parser = Parser::new(limits);
                 return (at, Ended::Hungry);
             }
@@ -368,7 +368,7 @@ fn requests(
             at += used;
             continue;
         }
-        if core.bundle.is_some() {
+        if core.pending.is_some() {
             if !offload::joins(core, session, request.args, at + used) {
                 match in_batch {
                     true => batch.again(),
@@ -384,16 +384,16 @@ fn requests(
         }
         let before = replies.as_bytes().len();
         let step = execute::command(core, session, request.args, replies);
-        if matches!(step, Step::HandOver) {
+        if matches!(step, Step::Offload) {
             replies.rewind(before);
             let from = at;
             at += used;
-            match &mut core.bundle {
-                Some(bundle) if bundle.is_full => {
-                    bundle.from = from;
+            match &mut core.pending {
+                Some(pending) if pending.is_full => {
+                    pending.from = from;
                     return (at, Ended::Bound);
                 }
-                Some(bundle) => bundle.from = from,
+                Some(pending) => pending.from = from,
                 None => {}
             }
             continue;
@@ -419,7 +419,7 @@ fn requests(
         let written = replies.as_bytes().len().saturating_sub(before);
         turn.looked = slow_log::done(core, session, used + written, turn.looked);
         at += used;
-        core.figures.commands += 1;
+        core.counters.commands += 1;
         session.commands += 1;
         let is_loud = std::mem::take(&mut session.is_loud);
         match session.replies {

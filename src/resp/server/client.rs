@@ -4,7 +4,7 @@ use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
 use crate::pg::resp::client_registry::Shown;
 use crate::pg::session::clock::{self, Timestamp};
-use crate::resp::auth::Powers;
+use crate::resp::auth::ServerPrivileges;
 use crate::resp::server::errors;
 use crate::resp::server::tracking;
 use crate::resp::session::pauses;
@@ -41,7 +41,7 @@ pub fn run(
         "info" => {
             core.show_session(session, 0, 0);
             let own = |(_, other): &(u32, Shown)| other.id == session.id;
-            let own = core.board.clients().find(own);
+            let own = core.registry.clients().find(own);
             let line = own.map_or_else(String::new, |(_, own)| {
                 client_list::line(&own, clock::now())
             });
@@ -50,14 +50,14 @@ pub fn run(
         "list" => return list(core, session, args.from(2), replies),
         "kill" => return kill(core, session, args.from(2), replies),
         "pause" | "unpause" => {
-            match authentication::powers(core, session) {
-                Ok(powers) if !(powers.signals || powers.owns) => {
+            match authentication::privileges(core, session) {
+                Ok(privileges) if !(privileges.signals || privileges.owns) => {
                     errors::no_power(entry.name, &session.user, replies);
                 }
                 Ok(_) if entry.last_name() == "pause" => {
-                    pauses::begin(&core.board, args.from(2), replies);
+                    pauses::begin(&core.registry, args.from(2), replies);
                 }
-                Ok(_) => pauses::end(&core.board, replies),
+                Ok(_) => pauses::end(&core.registry, replies),
                 Err(step) => return step,
             }
             // Who waits goes on in this turn, and what comes behind this command is held back.
@@ -121,8 +121,8 @@ fn set_info(session: &mut Session, attribute: &[u8], value: &[u8], replies: &mut
 
 /// The clients of the same role; of all roles for a member of pg_monitor.
 fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut Writer) -> Step {
-    let powers = match authentication::powers(core, session) {
-        Ok(powers) => powers,
+    let privileges = match authentication::privileges(core, session) {
+        Ok(privileges) => privileges,
         Err(step) => return step,
     };
     let is = |at: usize, word: &str| {
@@ -171,13 +171,13 @@ fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
     core.show_session(session, 0, 0);
     let listed = |shown: &Shown| {
         let id = i64::try_from(shown.id).unwrap_or(i64::MAX);
-        (powers.monitors || is_own(session, shown))
+        (privileges.monitors || is_own(session, shown))
             && shows(shown)
             && ids
                 .as_ref()
                 .is_none_or(|ids| ids.binary_search(&id).is_ok())
     };
-    let clients = core.board.clients().map(|(_, shown)| shown);
+    let clients = core.registry.clients().map(|(_, shown)| shown);
     let mut clients: Vec<Shown> = clients.filter(listed).collect();
     clients.sort_unstable_by_key(|shown| shown.id);
     let now = clock::now();
@@ -315,15 +315,15 @@ impl<'a> Filter<'a> {
 }
 
 /// Whether a client may end another one: as a session may end one of Postgres.
-fn may_end(session: &Session, powers: Powers, shown: &Shown) -> bool {
-    powers.is_superuser
-        || !shown.is_superuser && powers.signals
+fn may_end(session: &Session, privileges: ServerPrivileges, shown: &Shown) -> bool {
+    privileges.is_superuser
+        || !shown.is_superuser && privileges.signals
         || shown.role != 0 && is_own(session, shown)
 }
 
 /// Whether CLIENT KILL takes a name for that of a user: a role, or `default`.
 fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Step> {
-    let mut clients = core.board.clients();
+    let mut clients = core.registry.clients();
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
         return Ok(true);
     }
@@ -332,8 +332,8 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
 
 /// Ends clients of the same role; of all roles for a member of pg_signal_backend.
 fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut Writer) -> Step {
-    let powers = match authentication::powers(core, session) {
-        Ok(powers) => powers,
+    let privileges = match authentication::privileges(core, session) {
+        Ok(privileges) => privileges,
         Err(step) => return step,
     };
     let old = options.len() == 1;
@@ -358,13 +358,13 @@ fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
         filter.user = Some(default.as_bytes());
     }
     let now = clock::now();
-    let meant = |shown: &Shown| filter.means(shown, now) && may_end(session, powers, shown);
-    let clients = core.board.clients().map(|(_, shown)| shown);
+    let meant = |shown: &Shown| filter.means(shown, now) && may_end(session, privileges, shown);
+    let clients = core.registry.clients().map(|(_, shown)| shown);
     let (own, others): (Vec<Shown>, Vec<Shown>) = clients
         .filter(meant)
         .partition(|shown| shown.id == session.id);
     let own = filter.includes_self && !own.is_empty();
-    let ended = others.iter().filter(|shown| core.board.end(shown.id));
+    let ended = others.iter().filter(|shown| core.registry.end(shown.id));
     let killed = ended.count() + usize::from(own);
     core.end_asked();
     match (old, killed) {

@@ -11,12 +11,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::table::entry_count::Tally;
 use crate::guc::resp as settings;
-use crate::pg::resp::client_registry::Figure;
+use crate::pg::resp::client_registry::Counter;
 use crate::pg::resp::{catalog_requests, work_queue};
 use crate::pg::session::clock;
 use crate::pg::shmem::slot::{self, Slot};
 use crate::pg::shmem::tier::tier;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication::{self, Step};
@@ -45,17 +45,19 @@ pub fn run(core: &mut Core, session: &mut Session, asked: Args<'_>, replies: &mu
 }
 
 /// The databases whose entries the role may read.
-type Caches = Vec<(u32, Rc<Decided>)>;
+type Caches = Vec<(u32, Rc<Permission>)>;
 
 /// Inside of EXEC, and after a while, what is not known is left out: a cache may be locked for long.
 fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Step> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.under_way.is_some_and(waited);
     let mut caches = Vec::new();
-    for database in 0..core.decisions.databases() as u32 {
+    for database in 0..core.permissions.databases() as u32 {
         let mut nowhere = Writer::new(session.protocol, 0);
-        match authentication::decided_in(core, session, database, &mut nowhere) {
-            Ok(decided) if decided.target.rights.select => caches.push((database, decided)),
+        match authentication::permission_in(core, session, database, &mut nowhere) {
+            Ok(permission) if permission.target.rights.select => {
+                caches.push((database, permission))
+            }
             Err(step @ (Step::Wait | Step::Starve)) if waits => return Err(step),
             _ => {}
         }
@@ -70,17 +72,17 @@ fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), 
     let waits = !session.in_exec && !session.under_way.is_some_and(waited);
     let tables = caches
         .iter()
-        .filter(|(_, decided)| decided.target.is_table());
+        .filter(|(_, permission)| permission.target.is_table());
     let mut is_asked = false;
-    for (_, decided) in tables {
-        let relation = decided.target.cache.relation;
+    for (_, permission) in tables {
+        let relation = permission.target.cache.relation;
         is_asked |= core
             .tallies
             .refresh(&core.queue, core.number, relation, session.id);
     }
     match is_asked && waits {
         true => {
-            session.waits = Waits::Decision;
+            session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
             Err(Step::Wait)
         }
@@ -137,9 +139,9 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
     let uptime = Instant::now()
         .saturating_duration_since(core.began)
         .as_secs();
-    let figures = core.board.figures();
-    let counted = |figure: Figure| figures.get(figure as usize).copied().unwrap_or(0);
-    let told = |figure: Figure| counted(figure).to_string();
+    let counters = core.registry.counters();
+    let counted = |counter: Counter| counters.get(counter as usize).copied().unwrap_or(0);
+    let told = |counter: Counter| counted(counter).to_string();
     let lines: Vec<(&str, String)> = match section {
         "server" => vec![
             ("redis_version", VERSION.into()),
@@ -155,17 +157,17 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
         ],
         "clients" => vec![
             // The client that asks is taken out while it is served, and still counted.
-            ("connected_clients", core.board.now().clients.to_string()),
+            ("connected_clients", core.registry.now().clients.to_string()),
             ("maxclients", core.limits.clients.to_string()),
-            ("blocked_clients", core.board.now().blocked.to_string()),
+            ("blocked_clients", core.registry.now().blocked.to_string()),
             (
                 "mem_clients_normal",
-                core.board.clients_memory().to_string(),
+                core.registry.clients_memory().to_string(),
             ),
-            ("tracking_clients", core.board.now().tracking.to_string()),
+            ("tracking_clients", core.registry.now().tracking.to_string()),
             (
                 "total_tracking_keys",
-                core.board.now().tracked_keys.to_string(),
+                core.registry.now().tracked_keys.to_string(),
             ),
         ],
         "memory" => vec![
@@ -180,25 +182,25 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ("aof_enabled", "0".into()),
         ],
         "stats" => vec![
-            ("total_connections_received", told(Figure::Connections)),
-            ("total_commands_processed", told(Figure::Commands)),
+            ("total_connections_received", told(Counter::Connections)),
+            ("total_commands_processed", told(Counter::Commands)),
             (
                 "instantaneous_ops_per_sec",
                 core.rate
-                    .per_second(Instant::now(), counted(Figure::Commands))
+                    .per_second(Instant::now(), counted(Counter::Commands))
                     .to_string(),
             ),
-            ("total_net_input_bytes", told(Figure::Input)),
-            ("total_net_output_bytes", told(Figure::Output)),
-            ("rejected_connections", told(Figure::Rejected)),
+            ("total_net_input_bytes", told(Counter::Input)),
+            ("total_net_output_bytes", told(Counter::Output)),
+            ("rejected_connections", told(Counter::Rejected)),
             ("expired_keys", sum(caches, expired).to_string()),
             ("evicted_keys", sum(caches, evicted).to_string()),
-            ("keyspace_hits", told(Figure::Hits)),
-            ("keyspace_misses", told(Figure::Misses)),
-            ("evicted_clients", told(Figure::Evicted)),
+            ("keyspace_hits", told(Counter::Hits)),
+            ("keyspace_misses", told(Counter::Misses)),
+            ("evicted_clients", told(Counter::Evicted)),
             (
                 "client_output_buffer_limit_disconnections",
-                told(Figure::CutOff),
+                told(Counter::CutOff),
             ),
             (
                 "pgcache_queue_depth",
@@ -206,15 +208,15 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ),
             (
                 "acl_access_denied_auth",
-                told(Figure::FailedAuthentications),
+                told(Counter::FailedAuthentications),
             ),
         ],
         "replication" => vec![("role", "master".into()), ("connected_slaves", "0".into())],
         "cpu" => {
-            let seconds = |figure| format!("{:.6}", counted(figure) as f64 / 1e6);
+            let seconds = |counter| format!("{:.6}", counted(counter) as f64 / 1e6);
             vec![
-                ("used_cpu_sys", seconds(Figure::CpuSystem)),
-                ("used_cpu_user", seconds(Figure::CpuUser)),
+                ("used_cpu_sys", seconds(Counter::CpuSystem)),
+                ("used_cpu_user", seconds(Counter::CpuUser)),
             ]
         }
         "cluster" => vec![("cluster_enabled", "0".into())],
@@ -234,10 +236,10 @@ fn used() -> usize {
 
 /// The caches that have entries.
 fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
-    let line = |(database, decided): &(u32, Rc<Decided>)| {
-        let tally = match decided.target.is_table() {
-            true => core.tallies.last(decided.target.cache.relation)?,
-            false => counted(slot_of(&decided.target.cache)?),
+    let line = |(database, permission): &(u32, Rc<Permission>)| {
+        let tally = match permission.target.is_table() {
+            true => core.tallies.last(permission.target.cache.relation)?,
+            false => counted(slot_of(&permission.target.cache)?),
         };
         let Tally {
             entries,
@@ -266,28 +268,28 @@ fn slot_of(cache: &Cache) -> Option<&'static Slot> {
     Some(tier.slot(cache.slot(tier)?))
 }
 
-fn expired(_: &Decided, slot: &Slot) -> u64 {
-    slot.figure(slot::Figure::Expired)
+fn expired(_: &Permission, slot: &Slot) -> u64 {
+    slot.counter(slot::Counter::Expired)
 }
 
 /// A copy of a row that is evicted is no loss.
-fn evicted(decided: &Decided, slot: &Slot) -> u64 {
-    match decided.target.is_table() {
+fn evicted(permission: &Permission, slot: &Slot) -> u64 {
+    match permission.target.is_table() {
         true => 0,
         false => slot.evicted(),
     }
 }
 
 /// A sum over the caches, each once.
-fn sum(caches: &Caches, figure: impl Fn(&Decided, &Slot) -> u64) -> u64 {
+fn sum(caches: &Caches, counter: impl Fn(&Permission, &Slot) -> u64) -> u64 {
     let mut known = HashSet::new();
     let distinct = caches
         .iter()
-        .filter(|(_, decided)| known.insert(decided.target.cache.id));
-    let figures = distinct.filter_map(|(_, decided)| {
-        slot_of(&decided.target.cache).map(|slot| figure(decided, slot))
+        .filter(|(_, permission)| known.insert(permission.target.cache.id));
+    let counters = distinct.filter_map(|(_, permission)| {
+        slot_of(&permission.target.cache).map(|slot| counter(permission, slot))
     });
-    figures.sum()
+    counters.sum()
 }
 
 /// A number for this life of the server, in 40 digits.

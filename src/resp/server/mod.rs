@@ -112,10 +112,10 @@ fn greet(core: &mut Core, session: &mut Session, hello: &Hello<'_>, replies: &mu
 
 fn select(core: &Core, session: &mut Session, database: i32, replies: &mut Writer) {
     match u32::try_from(database) {
-        Ok(database) if (database as usize) < core.decisions.databases() => {
+        Ok(database) if (database as usize) < core.permissions.databases() => {
             if session.database != database {
                 session.database = database;
-                session.decided = None;
+                session.permission = None;
             }
             replies.simple("OK");
         }
@@ -146,10 +146,10 @@ fn other(
         "command|list" => list_commands(args.from(2), replies),
         "command|getkeys" => keys_of(args.from(2), replies),
         "config|get" => get_settings(core, args.from(2), replies),
-        "config|resetstat" => match authentication::powers(core, session) {
-            Ok(powers) if powers.signals || powers.owns => {
+        "config|resetstat" => match authentication::privileges(core, session) {
+            Ok(privileges) if privileges.signals || privileges.owns => {
                 core.show_figures();
-                core.board.reset();
+                core.registry.reset();
                 replies.simple("OK");
             }
             Ok(_) => errors::no_power(entry.name, &session.user, replies),
@@ -302,7 +302,7 @@ fn config(core: &Core) -> Vec<(&'static str, String)> {
     let hot_size = crate::guc::hot_size();
     vec![
         ("appendonly", "no".into()),
-        ("databases", core.decisions.databases().to_string()),
+        ("databases", core.permissions.databases().to_string()),
         ("maxclients", core.limits.clients.to_string()),
         ("maxmemory", hot_size.to_string()),
         (

@@ -68,15 +68,15 @@ pub fn log(
     if !matches!(entry.name, "slowlog|get" | "slowlog|len" | "slowlog|reset") {
         return None;
     }
-    let powers = match authentication::powers(core, session) {
-        Ok(powers) => powers,
+    let privileges = match authentication::privileges(core, session) {
+        Ok(privileges) => privileges,
         Err(step) => return Some(step),
     };
     let role = session.role.map_or(0, |role| role.to_u32());
-    let seen = |slow: &Slow<Vec<u8>>| powers.monitors || slow.role == role;
+    let seen = |slow: &Slow<Vec<u8>>| privileges.monitors || slow.role == role;
     let entries = || slow_log::entries().filter(|(_, slow)| seen(slow));
     match entry.last_name() {
-        "reset" if powers.signals || powers.owns => {
+        "reset" if privileges.signals || privileges.owns => {
             slow_log::reset();
             replies.simple("OK");
         }

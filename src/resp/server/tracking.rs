@@ -73,16 +73,16 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
     }
     if tracked.mode == Mode::Broadcast {
         // Who is told of keys that it has not read must be allowed to read them.
-        let slot = match authentication::decided(core, session, replies) {
-            Ok(decided) if !decided.target.rights.has(Rights::READ) => {
+        let slot = match authentication::permission(core, session, replies) {
+            Ok(permission) if !permission.target.rights.has(Rights::READ) => {
                 replies.error(&[b"NOPERM No permissions to access a key"]);
                 return Step::Done;
             }
-            Ok(decided) if !decided.tells_keys() => {
+            Ok(permission) if !permission.tells_keys() => {
                 replies.error(&[b"ERR CLIENT TRACKING with BCAST is not supported on a table cache with row-level security or with keys that are not text: see docs/door.md"]);
                 return Step::Done;
             }
-            Ok(decided) => tier::tier().and_then(|tier| decided.target.cache.slot(tier)),
+            Ok(permission) => tier::tier().and_then(|tier| permission.target.cache.slot(tier)),
             Err(step) => return step,
         };
         if !begin(core, session.id, tracked.redirect, replies) {
@@ -104,12 +104,12 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
     Step::Done
 }
 
-/// Why a client that is none of this front's and this role's cannot be told.
+/// Why a client that is none of this network process' and this role's cannot be told.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let role = session.role.map(|role| role.to_u32());
     let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;
-    let mut clients = core.board.clients().map(|(_, shown)| shown);
-    match core.several.is_some() && clients.any(|shown| is_it(&shown)) {
+    let mut clients = core.registry.clients().map(|(_, shown)| shown);
+    match core.peers.is_some() && clients.any(|shown| is_it(&shown)) {
         true => {
             "the client to redirect to is served by another process; use version 3 of the protocol, which needs no REDIRECT: see docs/door.md"
         }
@@ -127,8 +127,8 @@ fn refuse_on_standby(
         return Ok(());
     }
     let before = replies.as_bytes().len();
-    match authentication::decided(core, session, replies) {
-        Ok(decided) if decided.target.is_table() => {
+    match authentication::permission(core, session, replies) {
+        Ok(permission) if permission.target.is_table() => {
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Step::Done)
         }
@@ -212,7 +212,7 @@ fn info(session: &Session, replies: &mut Writer) {
     prefixes.iter().for_each(|prefix| replies.bulk(prefix));
 }
 
-/// The log hears once in a front's life that nobody can track here.
+/// The log hears once in a network process' life that nobody can track here.
 fn say_no_ring() {
     failure::warn(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

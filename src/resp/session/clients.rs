@@ -1,4 +1,4 @@
-//! All clients of a front, by place and by number. The one that is being served is taken out.
+//! All clients of a network process, by place and by number. The one that is being served is taken out.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ impl Clients {
         client.take_if(|client| client.session.id == id)
     }
 
-    /// Puts one back that was taken out.
+    /// Puts one executor that was taken out.
     pub fn put_back(&mut self, place: usize, client: Box<Connection>) {
         if let Some(empty) = self.places.get_mut(place) {
             *empty = Some(client);

@@ -44,7 +44,7 @@ pub struct Connection {
     sent: usize,
     /// Messages that wait for the end of a reply that has begun, or for their client's turn.
     pushed: Vec<u8>,
-    /// The socket may have bytes for us, may take some; where it takes none, its front is told when it does.
+    /// The socket may have bytes for us, may take some; where it takes none, its network process is told when it does.
     pub readable: bool,
     writable: bool,
     /// What has come is no whole request.
@@ -115,7 +115,7 @@ impl Connection {
         }
     }
 
-    /// Notes what its front was told of its socket.
+    /// Notes what its network process was told of its socket.
     pub fn note(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_error();
         self.half_closed |= event.is_read_closed() || event.is_error();

@@ -1,8 +1,8 @@
 //! The memory that clients take, and its bound for all clients of the server together
 //! (`pgcache.resp_max_clients_memory`): the client that takes most is disconnected first.
 //!
-//! Each front counts its own clients after each of their turns, and wherever a message is kept for one of
-//! them. It tells the others its sum and its largest client, so that the front that has the largest one
+//! Each network process counts its own clients after each of their turns, and wherever a message is kept for one of
+//! them. It tells the others its sum and its largest client, so that the network process that has the largest one
 //! disconnects it.
 
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pgrx::PgSqlErrorCode;
 
 use crate::guc::resp as settings;
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::session::failure;
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::session::clients::Clients;
@@ -19,15 +19,15 @@ use crate::resp::session::connection::Connection;
 /// At most one line of the log in this time.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
-/// The memory of a front's clients.
+/// The memory of a network process' clients.
 pub struct Memory {
     number: usize,
-    board: Board,
-    /// None: there are no other fronts.
+    registry: ClientRegistry,
+    /// None: there are no other network processes.
     others: bool,
     /// Bytes that all clients of the server may take; None: any.
     most: Option<usize>,
-    /// Bytes that those of this front take.
+    /// Bytes that those of this network process take.
     own: usize,
     largest: usize,
     /// Clients that were disconnected.
@@ -38,10 +38,10 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn new(number: usize, board: Board, others: bool, evicted: u64) -> Memory {
+    pub fn new(number: usize, registry: ClientRegistry, others: bool, evicted: u64) -> Memory {
         Memory {
             number,
-            board,
+            registry,
             others,
             most: settings::max_clients_memory(),
             own: 0,
@@ -65,20 +65,23 @@ impl Memory {
         if before != now {
             self.own = (self.own + now).saturating_sub(before);
             self.largest = self.largest.max(now);
-            self.board.set_memory(self.number, self.own, self.largest);
+            self.registry
+                .set_memory(self.number, self.own, self.largest);
         }
     }
 
     /// A client is gone.
     pub fn forget(&mut self, client: &Connection) {
         self.own = self.own.saturating_sub(client.counted);
-        self.board.set_memory(self.number, self.own, self.largest);
+        self.registry
+            .set_memory(self.number, self.own, self.largest);
     }
 
     /// Counts all clients anew: one was lost in the middle of its turn.
     pub fn count_anew(&mut self, clients: &Clients) {
         self.own = clients.iter().map(|client| client.counted).sum();
-        self.board.set_memory(self.number, self.own, self.largest);
+        self.registry
+            .set_memory(self.number, self.own, self.largest);
     }
 
     /// Bytes beyond the bound.
@@ -88,7 +91,7 @@ impl Memory {
             return 0;
         };
         let all = match self.others {
-            true => self.board.clients_memory(),
+            true => self.registry.clients_memory(),
             false => self.own,
         };
         all.saturating_sub(most)
@@ -114,13 +117,14 @@ impl Memory {
             .collect();
         largest.sort_unstable();
         self.largest = largest.last().map_or(0, |(size, _)| *size);
-        self.board.set_memory(self.number, self.own, self.largest);
+        self.registry
+            .set_memory(self.number, self.own, self.largest);
         let mut ended = Vec::new();
         while self.excess() > 0
             && let Some((size, place)) = largest.pop()
         {
-            if let Some(front) = self.board.larger_front(self.number, size) {
-                self.board.wake_front(front);
+            if let Some(network) = self.registry.network_with_larger_client(self.number, size) {
+                self.registry.wake_network(network);
                 break;
             }
             if let Some(client) = clients.get_mut(place) {
@@ -132,7 +136,8 @@ impl Memory {
                 ended.push(place);
             }
             self.largest = largest.last().map_or(0, |(size, _)| *size);
-            self.board.set_memory(self.number, self.own, self.largest);
+            self.registry
+                .set_memory(self.number, self.own, self.largest);
         }
         ended
     }

@@ -17,7 +17,7 @@ use super::auth::{AuthFailure, Authenticated, Peer};
 use super::commands;
 use crate::pg::resp::client_registry::Claimed;
 use crate::pg::resp::work_queue::Answered;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::net::certificate::Certificate;
 use crate::resp::session::tracked::Tracked;
 
@@ -30,10 +30,10 @@ pub enum Waits {
     /// The answer to an AUTH, or to a HELLO with one.
     Authentication,
     /// What it may do.
-    Decision,
+    FoundPermission,
     /// The end of CLIENT PAUSE.
     Pause,
-    /// What a back does with a table.
+    /// What an executor does with a table.
     Table,
 }
 
@@ -69,7 +69,7 @@ pub fn printable(bytes: &[u8]) -> String {
 pub enum Flushing {
     #[default]
     No,
-    /// A back empties the last of these.
+    /// an executor empties the last of these.
     Asked(Vec<u32>),
     /// These are empty.
     Done(Vec<u32>),
@@ -110,14 +110,14 @@ pub struct Session {
     pub by_password: bool,
     pub protocol: Protocol,
     pub database: u32,
-    pub decided: Option<Rc<Decided>>,
+    pub permission: Option<Rc<Permission>>,
     /// A long command that has been begun, and what was decided for it.
-    pub continued: Option<(commands::Continuation, Rc<Decided>)>,
+    pub continued: Option<(commands::Continuation, Rc<Permission>)>,
     /// What is left of a FLUSHALL that has been begun, beside that.
-    pub to_clear: Vec<(commands::Continuation, Rc<Decided>)>,
+    pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
     /// It runs the commands of an EXEC.
     pub in_exec: bool,
-    /// What a back has made of the tables among them.
+    /// What an executor has made of the tables among them.
     pub flushing: Flushing,
     /// The cache was found to be gone, and was asked for anew.
     pub gone: bool,
@@ -139,7 +139,7 @@ pub struct Session {
     /// Bytes that it has sent and received.
     pub net_in: u64,
     pub net_out: u64,
-    /// Where its commands are that a back has.
+    /// Where its commands are that an executor has.
     pub handed: Option<u32>,
     /// The reply to them has come.
     pub answered: Option<Answered>,
@@ -179,7 +179,7 @@ impl Session {
             by_password: false,
             protocol: Protocol::Resp2,
             database: 0,
-            decided: None,
+            permission: None,
             continued: None,
             to_clear: Vec::new(),
             in_exec: false,
@@ -265,7 +265,7 @@ impl Session {
         self.by_password = false;
         self.protocol = Protocol::Resp2;
         self.database = 0;
-        self.decided = None;
+        self.permission = None;
         self.name = Box::default();
         self.replies = Replies::On;
         self.no_evict = false;

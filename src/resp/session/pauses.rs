@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use pgcache_resp::{Args, Command, Failure, Writer, integer, rule};
 
-use crate::pg::resp::client_registry::{Board, Pause};
+use crate::pg::resp::client_registry::{ClientRegistry, Pause};
 use crate::pg::session::clock;
 use crate::resp::session::{Session, Waits};
 
 /// Redis' longest time, some centuries.
 const LONGEST: i64 = i64::MAX / 4000;
 
-/// What a front knows of it.
+/// What a network process knows of it.
 #[derive(Default)]
 pub struct Pauses {
     now: Option<Pause>,
@@ -22,8 +22,8 @@ pub struct Pauses {
 
 impl Pauses {
     /// Takes in what others have said of it, once a turn: who goes on, and when to look again.
-    pub fn look(&mut self, board: &Board) -> (Vec<u64>, Option<Instant>) {
-        let said = board.pause();
+    pub fn look(&mut self, registry: &ClientRegistry) -> (Vec<u64>, Option<Instant>) {
+        let said = registry.pause();
         if said.is_none() && self.now.is_none() {
             return (Vec::new(), None);
         }
@@ -89,7 +89,7 @@ impl Pauses {
 }
 
 /// CLIENT PAUSE, of who may.
-pub fn begin(board: &Board, options: Args<'_>, replies: &mut Writer) {
+pub fn begin(registry: &ClientRegistry, options: Args<'_>, replies: &mut Writer) {
     let mode = options.get(1);
     let all = match mode {
         None => true,
@@ -104,7 +104,7 @@ pub fn begin(board: &Board, options: Args<'_>, replies: &mut Writer) {
         Some(time) if time < 0 => replies.error(&[b"ERR timeout is negative"]),
         Some(time) if time <= LONGEST => {
             let until = clock::now().saturating_add(time.saturating_mul(1000));
-            board.begin_pause(until.min(i64::MAX / 4), all);
+            registry.begin_pause(until.min(i64::MAX / 4), all);
             replies.simple("OK");
         }
         _ => replies.error(&[b"ERR timeout is not an integer or out of range"]),
@@ -112,7 +112,7 @@ pub fn begin(board: &Board, options: Args<'_>, replies: &mut Writer) {
 }
 
 /// CLIENT UNPAUSE, of who may.
-pub fn end(board: &Board, replies: &mut Writer) {
-    board.end_pause();
+pub fn end(registry: &ClientRegistry, replies: &mut Writer) {
+    registry.end_pause();
     replies.simple("OK");
 }

@@ -51,14 +51,14 @@ impl Read {
 
 /// What was read and is not served.
 #[derive(Default)]
-pub struct Ahead {
+pub struct ReadBatch {
     reads: Vec<Read>,
     /// Of these so many are filled, and of those so many served.
     filled: usize,
     served: usize,
 }
 
-impl Ahead {
+impl ReadBatch {
     /// Whether something was read that is to be served.
     pub fn waits(&self) -> bool {
         self.served < self.filled
@@ -148,8 +148,10 @@ fn read_one(client: &mut Connection, read: &mut Read, requests: &Limits) {
 fn ask_index(client: &Connection, read: &mut Read) {
     let mut hashes = std::mem::take(&mut read.hashes);
     hashes.clear();
-    let decided = client.session.decided.as_ref();
-    if let Some(entries) = decided.and_then(|decided| Entries::of(&decided.target.cache, 0)) {
+    let permission = client.session.permission.as_ref();
+    if let Some(entries) =
+        permission.and_then(|permission| Entries::of(&permission.target.cache, 0))
+    {
         let keys = read.batch.keys(read.bytes());
         hashes.extend(keys.map(|key| entries.prefetch_index(key)));
     }
@@ -161,8 +163,10 @@ pub fn ask(client: &Session, batch: &Batch, buffer: &[u8]) {
     if batch.len() < 2 {
         return;
     }
-    let decided = client.decided.as_ref();
-    if let Some(entries) = decided.and_then(|decided| Entries::of(&decided.target.cache, 0)) {
+    let permission = client.permission.as_ref();
+    if let Some(entries) =
+        permission.and_then(|permission| Entries::of(&permission.target.cache, 0))
+    {
         entries.prefetch(batch.keys(buffer));
     }
 }

@@ -168,7 +168,7 @@ impl<'a> Options<'a> {
     /// What a client is that was `former` and gives these; None: it has replied why it may not.
     pub fn apply(&self, former: Option<&Tracked>, replies: &mut Writer) -> Option<Tracked> {
         let had = |mode| former.is_some_and(|former| former.mode == mode);
-        let refusal = if !self.broadcast && !self.prefixes.is_empty() {
+        let misfit = if !self.broadcast && !self.prefixes.is_empty() {
             Some("PREFIX option requires BCAST mode to be enabled")
         } else if former.is_some() && had(Mode::Broadcast) != self.broadcast {
             Some(
@@ -187,7 +187,7 @@ impl<'a> Options<'a> {
         } else {
             None
         };
-        if let Some(words) = refusal {
+        if let Some(words) = misfit {
             error(words, replies);
             return None;
         }

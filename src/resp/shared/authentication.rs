@@ -1,4 +1,4 @@
-//! Who a client is, and what it may do: asked of a back where the front does not know it. The request
+//! Who a client is, and what it may do: asked of an executor where the network process does not know it. The request
 //! stays where it is until the answer comes, and is then looked at again.
 
 use std::rc::Rc;
@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use pgcache_resp::{Args, Command, Failure, Writer, flag, rule};
 
-use crate::resp::auth::{AuthFailure, Powers};
-use crate::resp::ipc::permission_cache::{Decided, Undecided};
-use crate::resp::ipc::request::{Password, Question, RoleName};
+use crate::resp::auth::{AuthFailure, ServerPrivileges};
+use crate::resp::ipc::permission_cache::{NotPermitted, Permission};
+use crate::resp::ipc::request::{CatalogRequest, Password, RoleName};
 use crate::resp::session::{Implicit, Session, Waits};
 use crate::resp::shared::Core;
 
@@ -17,12 +17,12 @@ pub enum Step {
     Done,
     /// A long one goes on in the next turn: its request stays.
     More,
-    /// It goes on when a back has answered: its request stays.
+    /// It goes on when an executor has answered: its request stays.
     Wait,
-    /// It could not ask the back: its request stays.
+    /// It could not ask the executor: its request stays.
     Starve,
-    /// A back runs it: what is to be handed over was begun (`Core::bundle`).
-    HandOver,
+    /// an executor runs it: what is to be handed over was begun (`Step::Offload`).
+    Offload,
     /// The connection ends after this reply.
     Close,
 }
@@ -62,7 +62,7 @@ pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Step {
     }
 }
 
-/// Asks a back who the client is.
+/// Asks an executor who the client is.
 fn ask(
     core: &mut Core,
     session: &mut Session,
@@ -70,7 +70,7 @@ fn ask(
     user: RoleName,
     password: Option<Password>,
 ) -> Step {
-    let question = Question::Authenticate {
+    let question = CatalogRequest::Authenticate {
         user,
         password,
         peer: session.peer,
@@ -89,7 +89,7 @@ fn ask(
     Step::Wait
 }
 
-/// What came of a name and a password. The first time they are given to a back.
+/// What came of a name and a password. The first time they are given to an executor.
 pub fn authenticate(
     core: &mut Core,
     session: &mut Session,
@@ -148,54 +148,54 @@ fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
 
 /// What the client's role may do with the cache of its database.
 #[inline]
-pub fn decided(
+pub fn permission(
     core: &mut Core,
     session: &mut Session,
     replies: &mut Writer,
-) -> Result<Rc<Decided>, Step> {
-    if let Some(decided) = &session.decided
-        && decided.holds()
-        && !decided.is_past(session.by_password)
+) -> Result<Rc<Permission>, Step> {
+    if let Some(permission) = &session.permission
+        && permission.holds()
+        && !permission.is_past(session.by_password)
     {
-        return Ok(Rc::clone(decided));
+        return Ok(Rc::clone(permission));
     }
-    session.decided = None;
-    let decided = decided_in(core, session, session.database, replies)?;
-    session.decided = Some(Rc::clone(&decided));
-    Ok(decided)
+    session.permission = None;
+    let permission = permission_in(core, session, session.database, replies)?;
+    session.permission = Some(Rc::clone(&permission));
+    Ok(permission)
 }
 
 /// The same for another of the databases.
-pub fn decided_in(
+pub fn permission_in(
     core: &mut Core,
     session: &mut Session,
     database: u32,
     replies: &mut Writer,
-) -> Result<Rc<Decided>, Step> {
+) -> Result<Rc<Permission>, Step> {
     let Some(role) = session.role else {
         Failure::NotAuthenticated.write(replies);
         return Err(Step::Done);
     };
     let looked_up = core
-        .decisions
+        .permissions
         .look_up(&core.queue, role, database, session.id);
     match looked_up {
-        Ok(decided) if decided.is_past(session.by_password) => {
+        Ok(permission) if permission.is_past(session.by_password) => {
             replies.error(&[b"NOAUTH the role's password has expired"]);
             Err(Step::Done)
         }
-        Ok(decided) => Ok(decided),
-        Err(Undecided::Asked) => {
-            session.waits = Waits::Decision;
+        Ok(permission) => Ok(permission),
+        Err(NotPermitted::Asked) => {
+            session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
             Err(Step::Wait)
         }
-        Err(Undecided::NoPlace) => Err(Step::Starve),
-        Err(Undecided::Refused(why)) => {
+        Err(NotPermitted::NoPlace) => Err(Step::Starve),
+        Err(NotPermitted::Refused(why)) => {
             write_words(why.words(), replies);
             Err(Step::Done)
         }
-        Err(Undecided::Failed) => {
+        Err(NotPermitted::Failed) => {
             replies.error(&[
                 b"ERR could not determine the privileges of the role: see the server's log",
             ]);
@@ -214,8 +214,8 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
         .look_up(&core.queue, core.number, name, session.id)
     {
         Ok(is_role) => Ok(is_role),
-        Err(Undecided::Asked) => {
-            session.waits = Waits::Decision;
+        Err(NotPermitted::Asked) => {
+            session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
             Err(Step::Wait)
         }
@@ -224,17 +224,17 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
 }
 
 /// What the client's role may do besides its commands on entries.
-pub fn powers(core: &mut Core, session: &mut Session) -> Result<Powers, Step> {
+pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivileges, Step> {
     let Some(role) = session.role else {
-        return Ok(Powers::default());
+        return Ok(ServerPrivileges::default());
     };
     match core
-        .powers
+        .privileges
         .look_up(&core.queue, core.number, role, session.id)
     {
-        Ok(powers) => Ok(powers),
-        Err(Undecided::Asked) => {
-            session.waits = Waits::Decision;
+        Ok(privileges) => Ok(privileges),
+        Err(NotPermitted::Asked) => {
+            session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
             Err(Step::Wait)
         }

@@ -1,4 +1,4 @@
-//! What others see of a client: its place on the board, from which SQL's view and CLIENT LIST read.
+//! What others see of a client: its place on the client registry, from which SQL's view and CLIENT LIST read.
 
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ impl Core {
             address: session.address.as_bytes(),
             local_address: session.local_address.as_bytes(),
         };
-        self.board.show(place, &shown, session.changed);
+        self.registry.show(place, &shown, session.changed);
         session.changed = false;
     }
 }

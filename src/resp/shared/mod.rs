@@ -1,4 +1,4 @@
-//! What a front's clients share: the clients themselves, decisions, the queue, limits, figures.
+//! What a network process' clients share: the clients themselves, decisions, the queue, limits, figures.
 
 pub mod authentication;
 pub mod client_list;
@@ -14,30 +14,30 @@ use socket2::Socket;
 
 use crate::cache::memory::raw;
 use crate::guc::resp as settings;
-use crate::pg::resp::catalog_requests::Queue;
-use crate::pg::resp::client_registry::{self, Board, Claimed, Figure, LoggedIn, Now};
+use crate::pg::resp::catalog_requests::RequestQueue;
+use crate::pg::resp::client_registry::{self, Claimed, ClientRegistry, Counter, LoggedIn, Now};
 use crate::pg::resp::messages::{Found, Message, Messages, Reader};
-use crate::pg::resp::multi_process::{self, Several};
+use crate::pg::resp::multi_process::{self, MultiProcess};
 use crate::pg::resp::system;
-use crate::pg::resp::work_queue::Desk;
+use crate::pg::resp::work_queue::WorkQueue;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure;
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::auth::{Authenticated, Powers};
+use crate::resp::auth::{Authenticated, ServerPrivileges};
 use crate::resp::commands::channels::{self, Hub};
 use crate::resp::commands::remote_subscribers;
 use crate::resp::ipc::entry_counts::Tallies;
-use crate::resp::ipc::pending_batch::{Bundle, Counter};
-use crate::resp::ipc::permission_cache::{Decisions, Undecided, is_locked};
-use crate::resp::ipc::request::{Answer, CacheName, Question, RoleName};
+use crate::resp::ipc::pending_batch::{PendingBatch, WorkSubmitter};
+use crate::resp::ipc::permission_cache::{NotPermitted, PermissionCache, is_locked};
+use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, RoleName};
 use crate::resp::ipc::role_names::RoleNames;
-use crate::resp::ipc::server_privileges::AllPowers;
+use crate::resp::ipc::server_privileges::ServerPrivilegeCache;
 use crate::resp::net::tls::{Pace, Tls};
 use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::pauses::Pauses;
-use crate::resp::session::read_batch::Ahead;
+use crate::resp::session::read_batch::ReadBatch;
 use crate::resp::session::{Flushing, Implicit, Session, Waits};
 use crate::resp::shared::rate::Rate;
 use crate::resp::tracking::state::Tracking;
@@ -54,10 +54,10 @@ const PENALTY: Duration = Duration::from_secs(1);
 /// After how long a cache is asked for again that somebody has locked.
 const LOCKED: Duration = Duration::from_millis(20);
 
-/// What is counted. It goes on from what the front's predecessor had counted; the board has the same
-/// for all fronts.
+/// What is counted. It goes on from what the network process' predecessor had counted; the client registry has the same
+/// for all network processes.
 #[derive(Default)]
-pub struct Figures {
+pub struct Counters {
     pub connections: u64,
     pub rejected: u64,
     pub commands: u64,
@@ -81,28 +81,28 @@ pub struct Figures {
     cpu: (u64, u64),
 }
 
-impl Figures {
-    fn going_on_from(former: &client_registry::Figures) -> Figures {
-        let was = |figure: Figure| former.get(figure as usize).copied().unwrap_or(0);
-        Figures {
-            connections: was(Figure::Connections),
-            rejected: was(Figure::Rejected),
-            commands: was(Figure::Commands),
-            batches: was(Figure::Batches),
+impl Counters {
+    fn going_on_from(former: &client_registry::Counters) -> Counters {
+        let was = |counter: Counter| former.get(counter as usize).copied().unwrap_or(0);
+        Counters {
+            connections: was(Counter::Connections),
+            rejected: was(Counter::Rejected),
+            commands: was(Counter::Commands),
+            batches: was(Counter::Batches),
             largest_batch: 0,
-            input: was(Figure::Input),
-            output: was(Figure::Output),
-            failed_authentications: was(Figure::FailedAuthentications),
-            cut_off: was(Figure::CutOff),
-            killed: was(Figure::Killed),
-            questions: was(Figure::Questions),
-            queue_full: was(Figure::QueueFull),
-            messages: was(Figure::Messages),
-            overflows: was(Figure::Overflows),
-            failed_handshakes: was(Figure::FailedHandshakes),
-            former_reads: (was(Figure::Hits), was(Figure::Misses)),
-            former_cpu: (was(Figure::CpuUser), was(Figure::CpuSystem)),
-            cpu: (was(Figure::CpuUser), was(Figure::CpuSystem)),
+            input: was(Counter::Input),
+            output: was(Counter::Output),
+            failed_authentications: was(Counter::FailedAuthentications),
+            cut_off: was(Counter::CutOff),
+            killed: was(Counter::Killed),
+            questions: was(Counter::Questions),
+            queue_full: was(Counter::QueueFull),
+            messages: was(Counter::Messages),
+            overflows: was(Counter::Overflows),
+            failed_handshakes: was(Counter::FailedHandshakes),
+            former_reads: (was(Counter::Hits), was(Counter::Misses)),
+            former_cpu: (was(Counter::CpuUser), was(Counter::CpuSystem)),
+            cpu: (was(Counter::CpuUser), was(Counter::CpuSystem)),
         }
     }
 
@@ -112,8 +112,8 @@ impl Figures {
         self.cpu = (self.former_cpu.0 + user, self.former_cpu.1 + system);
     }
 
-    /// In the order of [`Figure`].
-    fn for_board(&self, evicted: u64) -> client_registry::Figures {
+    /// In the order of [`Counter`].
+    fn for_board(&self, evicted: u64) -> client_registry::Counters {
         let (hits, misses) = raw::reads();
         [
             self.connections,
@@ -172,13 +172,13 @@ impl Limits {
 /// What is shared.
 pub struct Core {
     pub number: usize,
-    pub queue: Queue<Question, Answer>,
-    pub board: Board,
-    /// None: this is the only front.
-    pub several: Option<Several>,
+    pub queue: RequestQueue<CatalogRequest, CatalogResponse>,
+    pub registry: ClientRegistry,
+    /// None: this is the only network process.
+    pub peers: Option<MultiProcess>,
     pub clients: Clients,
-    pub decisions: Decisions,
-    pub powers: AllPowers,
+    pub permissions: PermissionCache,
+    pub privileges: ServerPrivilegeCache,
     pub tallies: Tallies,
     pub role_names: RoleNames,
     pub pauses: Pauses,
@@ -186,7 +186,7 @@ pub struct Core {
     pub tls: Tls,
     pub handshakes: Pace,
     pub memory: Memory,
-    pub figures: Figures,
+    pub counters: Counters,
     pub tracking: Tracking,
     /// Commands per second.
     pub rate: Rate,
@@ -197,18 +197,18 @@ pub struct Core {
     /// Clients that are held back, until when, and as what they wait for.
     held: Vec<(Instant, u64, Waits)>,
     /// Where commands are handed over.
-    pub counter: Counter,
+    pub submitter: WorkSubmitter,
     /// What the client that is being served hands over.
-    pub bundle: Option<Bundle>,
+    pub pending: Option<PendingBatch>,
     /// Clients that found no place in the queue.
     starved: Vec<u64>,
     /// How many clients each role has.
     roles: HashMap<u32, usize>,
     /// What was read of clients that are to be served.
-    pub ahead: Ahead,
+    pub read_batch: ReadBatch,
     /// The moment at which the commands of a client act: the clock is asked once for all that it has sent.
     pub now: Timestamp,
-    /// Places on the board that were given back.
+    /// Places on the client registry that were given back.
     freed: Vec<Claimed>,
     /// What sessions have published.
     published: Option<Reader>,
@@ -218,27 +218,32 @@ pub struct Core {
 }
 
 impl Core {
-    pub fn new(number: usize, queue: Queue<Question, Answer>, board: Board, desk: Desk) -> Core {
-        let several = multi_process::begin(number, settings::workers());
-        remote_subscribers::begin(number, board, several);
-        let former = board.begin_front(number);
-        let evicted = former[Figure::Evicted as usize];
+    pub fn new(
+        number: usize,
+        queue: RequestQueue<CatalogRequest, CatalogResponse>,
+        registry: ClientRegistry,
+        work_queue: WorkQueue,
+    ) -> Core {
+        let peers = multi_process::begin(number, settings::workers());
+        remote_subscribers::begin(number, registry, peers);
+        let former = registry.begin_network(number);
+        let evicted = former[Counter::Evicted as usize];
         let mut core = Core {
             number,
             queue,
-            board,
-            several,
+            registry,
+            peers,
             clients: Clients::default(),
-            decisions: Decisions::new(number),
-            powers: AllPowers::default(),
+            permissions: PermissionCache::new(number),
+            privileges: ServerPrivilegeCache::default(),
             tallies: Tallies::default(),
             role_names: RoleNames::default(),
             pauses: Pauses::default(),
             limits: Limits::read(),
             tls: Tls::new(),
             handshakes: Pace::new(),
-            memory: Memory::new(number, board, several.is_some(), evicted),
-            figures: Figures::going_on_from(&former),
+            memory: Memory::new(number, registry, peers.is_some(), evicted),
+            counters: Counters::going_on_from(&former),
             tracking: Tracking::new(number),
             rate: Rate::default(),
             began: Instant::now(),
@@ -246,10 +251,10 @@ impl Core {
             ready: VecDeque::new(),
             held: Vec::new(),
             starved: Vec::new(),
-            counter: Counter::new(desk, number),
-            bundle: None,
+            submitter: WorkSubmitter::new(work_queue, number),
+            pending: None,
             roles: HashMap::new(),
-            ahead: Ahead::default(),
+            read_batch: ReadBatch::default(),
             now: clock::now(),
             freed: Vec::new(),
             published: Messages::of_server().map(|messages| messages.reader(number)),
@@ -270,20 +275,20 @@ impl Core {
             // A name that is too long is that of no cache.
             CacheName::new(name.as_bytes()).or_else(|| CacheName::new(b""))
         });
-        self.decisions.set_names(names.flatten().collect());
-        if self.decisions.take_moved() {
+        self.permissions.set_names(names.flatten().collect());
+        if self.permissions.take_moved() {
             self.owe_all();
         }
     }
 
-    /// A place for the next client, for this front; None: the board is full.
-    pub fn claim_for(&mut self, front: usize) -> Option<Claimed> {
-        self.board.claim(front, &mut self.freed)
+    /// A place for the next client, for this network process; None: the client registry is full.
+    pub fn claim_for(&mut self, network: usize) -> Option<Claimed> {
+        self.registry.claim(network, &mut self.freed)
     }
 
     /// Tells a connection that there are too many. What it does not take it never reads.
     pub fn turn_away(&mut self, socket: &Socket) {
-        self.figures.rejected += 1;
+        self.counters.rejected += 1;
         let _ = socket.send(b"-ERR max number of clients reached\r\n");
     }
 
@@ -292,26 +297,26 @@ impl Core {
         let moment = Instant::now();
         let is_due = self.rate.is_due(moment);
         if is_due {
-            self.figures.read_cpu();
+            self.counters.read_cpu();
         }
-        let figures = self.figures.for_board(self.memory.evicted);
+        let counters = self.counters.for_board(self.memory.evicted);
         let now = Now {
             clients: self.clients.len() as u64,
             tracking: self.tracking.clients() as u64,
             tracked_keys: self.tracking.keys() as u64,
             blocked: self.pauses.holds() as u64,
-            largest_batch: std::mem::take(&mut self.figures.largest_batch),
+            largest_batch: std::mem::take(&mut self.counters.largest_batch),
         };
-        self.board.set_figures(self.number, &figures, &now);
+        self.registry.set_figures(self.number, &counters, &now);
         if is_due {
-            let commands = self.board.figures()[Figure::Commands as usize];
+            let commands = self.registry.counters()[Counter::Commands as usize];
             self.rate.add(moment, commands);
         }
     }
 
     /// Takes in what others have said of CLIENT PAUSE; when to look again.
     pub fn look_at_pause(&mut self) -> Option<Instant> {
-        let (goes_on, ends) = self.pauses.look(&self.board);
+        let (goes_on, ends) = self.pauses.look(&self.registry);
         goes_on
             .into_iter()
             .for_each(|id| self.wake(id, Waits::Pause));
@@ -334,19 +339,19 @@ impl Core {
 
     /// Ends those clients that others want to be ended.
     pub fn end_asked(&mut self) {
-        if !self.board.has_ends(self.number) {
+        if !self.registry.has_ends(self.number) {
             return;
         }
         let mut places = Vec::new();
         for (place, client) in self.clients.iter_mut() {
             let session = &client.session;
             let claimed = session.place.as_ref();
-            if claimed.is_some_and(|claimed| self.board.is_to_end(claimed, session.id)) {
+            if claimed.is_some_and(|claimed| self.registry.is_to_end(claimed, session.id)) {
                 client.killed = true;
                 places.push(place);
             }
         }
-        self.figures.killed += places.len() as u64;
+        self.counters.killed += places.len() as u64;
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
@@ -355,16 +360,19 @@ impl Core {
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;
-        let mut ends: Vec<(u32, Powers)> = Vec::new();
+        let mut ends: Vec<(u32, ServerPrivileges)> = Vec::new();
         for role in self.roles.keys() {
             let of_role = Oid::from_u32(*role);
-            match self.powers.look_up(&self.queue, self.number, of_role, 0) {
-                Ok(powers) if powers.is_locked_out => ends.push((*role, powers)),
-                Ok(powers) if powers.valid_until.is_some_and(|until| until < now) => {
-                    ends.push((*role, powers));
+            match self
+                .privileges
+                .look_up(&self.queue, self.number, of_role, 0)
+            {
+                Ok(privileges) if privileges.is_locked_out => ends.push((*role, privileges)),
+                Ok(privileges) if privileges.valid_until.is_some_and(|until| until < now) => {
+                    ends.push((*role, privileges));
                 }
                 Ok(_) => {}
-                Err(Undecided::Asked) if asked < ASKED_AT_ONCE => asked += 1,
+                Err(NotPermitted::Asked) if asked < ASKED_AT_ONCE => asked += 1,
                 Err(_) => break,
             }
         }
@@ -375,8 +383,8 @@ impl Core {
         for (place, client) in self.clients.iter_mut() {
             let session = &client.session;
             let role = session.role.map(|role| role.to_u32());
-            let goes = ends.iter().any(|(of, powers)| {
-                Some(*of) == role && (powers.is_locked_out || session.by_password)
+            let goes = ends.iter().any(|(of, privileges)| {
+                Some(*of) == role && (privileges.is_locked_out || session.by_password)
             });
             if goes && !client.killed {
                 client.killed = true;
@@ -384,7 +392,7 @@ impl Core {
             }
         }
         if !places.is_empty() {
-            self.figures.killed += places.len() as u64;
+            self.counters.killed += places.len() as u64;
             failure::log(format!(
                 "disconnected {} clients of the Redis protocol whose roles may no longer log in",
                 places.len()
@@ -411,7 +419,7 @@ impl Core {
     /// Reads some of those who are to be served; how many were taken from the list.
     pub fn read_ahead(&mut self, most: usize) -> usize {
         let requests = pgcache_resp::Limits::new(self.limits.request);
-        self.ahead
+        self.read_batch
             .read(&mut self.clients, &mut self.ready, most, &requests)
     }
 
@@ -427,7 +435,7 @@ impl Core {
 
     /// A client that found no place in the queue asks again when there may be one.
     pub fn starve(&mut self, id: u64) {
-        self.figures.queue_full += 1;
+        self.counters.queue_full += 1;
         self.starved.push(id);
     }
 
@@ -455,35 +463,37 @@ impl Core {
         }
     }
 
-    /// Takes what the backs have answered to questions.
+    /// Takes what the executors have answered to questions.
     pub fn take_answers(&mut self) {
         while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
-            self.figures.questions += 1;
+            self.counters.questions += 1;
             let waiting = self
-                .powers
+                .privileges
                 .answered(ticket, &answer)
                 .or_else(|| self.tallies.answered(ticket, &answer))
                 .or_else(|| self.role_names.answered(ticket, &answer));
             let waiting = match waiting {
-                None => self.decisions.answered(&self.queue, ticket, &answer),
+                None => self.permissions.answered(&self.queue, ticket, &answer),
                 waiting => waiting,
             };
             match waiting {
                 Some(waiting) => {
                     let locked = is_locked(&answer);
-                    waiting.into_iter().for_each(|id| self.decided(id, locked));
+                    waiting
+                        .into_iter()
+                        .for_each(|id| self.permission(id, locked));
                 }
                 None => self.authenticated(ticket, answer),
             }
             self.feed_starved();
         }
-        if self.decisions.take_moved() {
+        if self.permissions.take_moved() {
             self.owe_all();
         }
     }
 
     /// A client goes on that waits for this. It may wait for something else by now: what was asked inside of
-    /// EXEC is answered later, and whose command is at a back must not go on for that.
+    /// EXEC is answered later, and whose command is at an executor must not go on for that.
     pub fn wake(&mut self, id: u64, awaited: Waits) {
         if let Some(place) = self.clients.place_of(id)
             && let Some(client) = self.clients.get_mut(place)
@@ -496,22 +506,22 @@ impl Core {
 
     /// A client goes on that waits for a decision; it may wait for something else by now. Where the
     /// cache is locked it asks again after a while.
-    fn decided(&mut self, id: u64, locked: bool) {
+    fn permission(&mut self, id: u64, locked: bool) {
         let place = self.clients.place_of(id);
         let client = place.and_then(|place| self.clients.get_mut(place));
-        if client.is_some_and(|client| client.session.waits == Waits::Decision) {
+        if client.is_some_and(|client| client.session.waits == Waits::FoundPermission) {
             match locked {
                 true => self
                     .held
-                    .push((Instant::now() + LOCKED, id, Waits::Decision)),
-                false => self.wake(id, Waits::Decision),
+                    .push((Instant::now() + LOCKED, id, Waits::FoundPermission)),
+                false => self.wake(id, Waits::FoundPermission),
             }
         }
     }
 
     /// The answer to its last question counts. One that it did not wait for, because it was asked inside
     /// of EXEC, must not be taken for the answer to another name and password.
-    fn authenticated(&mut self, ticket: u64, answer: Answer) {
+    fn authenticated(&mut self, ticket: u64, answer: CatalogResponse) {
         let id = Session::id_of(ticket);
         let Some(place) = self.clients.place_of(id) else {
             return;
@@ -532,7 +542,7 @@ impl Core {
                 self.held.push((Instant::now() + PENALTY, id, awaited));
             }
             Waits::Implicit | Waits::Authentication => self.wake(id, awaited),
-            Waits::Nothing | Waits::Decision | Waits::Pause | Waits::Table => {}
+            Waits::Nothing | Waits::FoundPermission | Waits::Pause | Waits::Table => {}
         }
     }
 
@@ -540,16 +550,16 @@ impl Core {
     fn note_authentication(
         &mut self,
         session: &mut Session,
-        answer: Answer,
+        answer: CatalogResponse,
         default_role: Option<RoleName>,
     ) -> bool {
         let result = match answer {
-            Answer::Authenticated(result) => Some(result),
-            Answer::Decided(_)
-            | Answer::Powers(_)
-            | Answer::IsRole(_)
-            | Answer::Tallied(_)
-            | Answer::Failed => None,
+            CatalogResponse::Authenticated(result) => Some(result),
+            CatalogResponse::Permission(_)
+            | CatalogResponse::ServerPrivileges(_)
+            | CatalogResponse::IsRole(_)
+            | CatalogResponse::Tallied(_)
+            | CatalogResponse::Failed => None,
         };
         match (session.waits, result) {
             (Waits::Implicit, Some(Ok(authenticated))) => {
@@ -566,7 +576,7 @@ impl Core {
             (Waits::Authentication, result) => {
                 session.authentication = Some(result.ok_or(()));
                 let failed = !matches!(result, Some(Ok(_)));
-                self.figures.failed_authentications += u64::from(failed);
+                self.counters.failed_authentications += u64::from(failed);
                 failed
             }
             _ => false,
@@ -589,7 +599,7 @@ impl Core {
             // Who is refused stays who it is.
             if let Some(place) = &session.place {
                 let role = session.role.map_or(0, |role| role.to_u32());
-                self.board.set_role(place, role);
+                self.registry.set_role(place, role);
             }
             return false;
         }
@@ -600,7 +610,7 @@ impl Core {
         session.changed = true;
         session.user = user.into();
         session.by_password = authenticated.by_password;
-        session.decided = None;
+        session.permission = None;
         true
     }
 
@@ -608,11 +618,11 @@ impl Core {
     /// then.
     fn others(&self, session: &Session, authenticated: &Authenticated) -> LoggedIn {
         let role = authenticated.role.to_u32();
-        if let (Some(_), Some(place)) = (self.several, &session.place) {
-            self.board.set_role(place, role);
+        if let (Some(_), Some(place)) = (self.peers, &session.place) {
+            self.registry.set_role(place, role);
             return match (authenticated.room_of_role, authenticated.room_of_database) {
                 (None, None) => LoggedIn::default(),
-                _ => self.board.logged_in(place, role),
+                _ => self.registry.logged_in(place, role),
             };
         }
         let of_role = self.roles.get(&role).copied().unwrap_or(0);
@@ -627,7 +637,7 @@ impl Core {
         let Some(role) = session.role.take() else {
             return;
         };
-        session.decided = None;
+        session.permission = None;
         session.flushing = Flushing::No;
         session.is_superuser = false;
         session.changed = true;
@@ -654,10 +664,10 @@ impl Core {
             client.end();
             let session = &mut client.session;
             if let Some(place) = session.handed.take() {
-                self.counter.desk.leave(place);
+                self.submitter.work_queue.leave(place);
             }
             if let Some(answered) = session.answered.take() {
-                self.counter.give_back(answered);
+                self.submitter.give_back(answered);
             }
             if client.session.waits == Waits::Pause {
                 self.pauses.forget(client.session.id);
@@ -685,20 +695,20 @@ impl Core {
         owed.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Takes a client that is gone from the board.
+    /// Takes a client that is gone from the client registry.
     pub fn unshow(&mut self, place: Option<Claimed>) {
         if let Some(place) = place {
-            self.board.give_back(&place);
-            // Of several fronts the first one claims.
+            self.registry.give_back(&place);
+            // Of several network processes the first one claims.
             if self.number == 0 {
                 self.freed.push(place);
             }
         }
     }
 
-    /// Takes those from the board that are not among the clients: one was lost in the middle of its turn.
+    /// Takes those from the client registry that are not among the clients: one was lost in the middle of its turn.
     pub fn unshow_lost(&mut self, id: u64) {
-        if let Some(place) = self.board.place_of(self.number, id) {
+        if let Some(place) = self.registry.place_of(self.number, id) {
             self.unshow(Some(place));
         }
     }
@@ -731,11 +741,11 @@ impl Core {
             match published.next() {
                 None => return,
                 Some(Found::Message(message)) => {
-                    self.figures.messages += 1;
+                    self.counters.messages += 1;
                     self.hand_out_one(message, None, &mut looks);
                 }
                 Some(Found::Lost) => {
-                    self.figures.overflows += 1;
+                    self.counters.overflows += 1;
                     for id in channels::readers() {
                         self.cut_off(id);
                     }
@@ -761,7 +771,7 @@ impl Core {
             if let Some(client) = self.clients.get_mut(place) {
                 client.killed = true;
             }
-            self.figures.cut_off += 1;
+            self.counters.cut_off += 1;
             self.enqueue(place);
         }
     }

@@ -1,4 +1,4 @@
-//! What a front does in its turns for clients that track: notes what they read, and tells them.
+//! What a network process does in its turns for clients that track: notes what they read, and tells them.
 
 use pgcache_resp::{Kind, Parsed, Writer};
 
@@ -10,7 +10,7 @@ use crate::pg::session::{self, clock};
 use crate::pg::shmem::ring::{self, Change};
 use crate::pg::shmem::tier::{self, Tier};
 use crate::resp::auth::target::Rights;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::connection::Connection;
 use crate::resp::session::tracked::{Mode, Tracked};
 use crate::resp::session::{Session, Waits};
@@ -32,9 +32,14 @@ fn each_key<'a>(command: &Parsed<'a>, note: impl FnMut(&'a [u8])) {
 
 /// Before a command on entries is run: what it reads is noted, if the client wants to hear of it.
 #[inline]
-pub fn note_reads(core: &mut Core, session: &mut Session, decided: &Decided, command: &Parsed<'_>) {
+pub fn note_reads(
+    core: &mut Core,
+    session: &mut Session,
+    permission: &Permission,
+    command: &Parsed<'_>,
+) {
     if let Some(tracked) = &mut session.tracking {
-        note_reads_of(core, session.id, tracked, decided, command);
+        note_reads_of(core, session.id, tracked, permission, command);
     }
 }
 
@@ -43,17 +48,17 @@ fn note_reads_of(
     core: &mut Core,
     client: u64,
     tracked: &mut Tracked,
-    decided: &Decided,
+    permission: &Permission,
     command: &Parsed<'_>,
 ) {
-    let target = &decided.target;
+    let target = &permission.target;
     if !target.rights.has(Rights::READ) {
         return;
     }
     let is_table = target.is_table();
     let slot = tier::tier().and_then(|tier| target.cache.slot(tier));
     let hears_all = !is_table
-        || decided.may_be_hot && slot.is_some_and(hears_all)
+        || permission.may_be_hot && slot.is_some_and(hears_all)
         || fault::on(Fault::UnheardNotOwed);
     if !tracked.takes_reads() {
         // A client with prefixes keeps what it reads: a change between the read and the reply is sent
@@ -137,7 +142,7 @@ fn note_deadline(core: &mut Core, tracked: &Tracked, deadline: Timestamp) {
     }
 }
 
-/// A back has answered what was handed over: the first entry that it has read ends then.
+/// an executor has answered what was handed over: the first entry that it has read ends then.
 pub fn reply_came(core: &mut Core, session: &mut Session, soonest: Option<Timestamp>) {
     if let Some(tracked) = &mut session.tracking {
         if let Some(deadline) = soonest {
@@ -194,12 +199,12 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Step> {
     let session = &mut client.session;
     let mut slot = None;
     if session.tracking.as_deref().is_some_and(is_broadcast) {
-        let mut refusal = Writer::new(session.protocol, 1 << 10);
-        let may_read = match authentication::decided(core, session, &mut refusal) {
-            Ok(decided) if decided.target.rights.has(Rights::READ) => {
+        let mut error = Writer::new(session.protocol, 1 << 10);
+        let may_read = match authentication::permission(core, session, &mut error) {
+            Ok(permission) if permission.target.rights.has(Rights::READ) => {
                 // Rows that a policy may hide are never reported by key: reads of them are owed.
-                if decided.tells_keys() {
-                    slot = tier::tier().and_then(|tier| decided.target.cache.slot(tier));
+                if permission.tells_keys() {
+                    slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));
                 }
                 true
             }
@@ -300,7 +305,7 @@ pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     }
 }
 
-/// What the front changes from here on is this client's doing.
+/// What the network process changes from here on is this client's doing.
 pub fn set_author(core: &Core, client: u64) {
     if core.tracking.is_on() {
         ring::set_author(client);

@@ -1,4 +1,4 @@
-//! Which clients of a front track what, and telling them.
+//! Which clients of a network process track what, and telling them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -14,14 +14,14 @@ use crate::pg::shmem::ring::Reader;
 use crate::pg::shmem::tier;
 use crate::resp::auth::target::Rights;
 use crate::resp::commands::channels;
-use crate::resp::ipc::permission_cache::Decided;
+use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::Session;
 use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::tracked::Tracked;
 
-/// After it was woken for a change a front does not ask to be woken for so long, and looks itself:
+/// After it was woken for a change a network process does not ask to be woken for so long, and looks itself:
 /// or writers would pay for a signal each time.
 const QUIET: Duration = Duration::from_millis(1);
 /// After so many clients have gone their numbers are looked for and forgotten.
@@ -30,7 +30,7 @@ const GONE: usize = 1000;
 /// Prefixes, and who is told of all keys that begin with them.
 pub type Prefixes = BTreeMap<Box<[u8]>, Vec<u64>>;
 
-/// What a front knows of its clients that track.
+/// What a network process knows of its clients that track.
 #[derive(Default)]
 pub struct Tracking {
     number: usize,
@@ -325,10 +325,13 @@ impl Everybody<'_> {
         };
         let session = &mut client.session;
         match standing(session) {
-            Some(decided) => {
-                let cache = &decided.target.cache;
+            Some(permission) => {
+                let cache = &permission.target.cache;
                 let is_its_own = tier::tier().and_then(|tier| cache.slot(tier)) == Some(slot);
-                if is_its_own && decided.target.rights.has(Rights::READ) && decided.tells_keys() {
+                if is_its_own
+                    && permission.target.rights.has(Rights::READ)
+                    && permission.tells_keys()
+                {
                     self.tell(id, told, author);
                 }
             }
@@ -343,9 +346,9 @@ impl Everybody<'_> {
 }
 
 /// What was decided of a client, if it counts now.
-pub fn standing(session: &Session) -> Option<&Decided> {
-    let decided = session.decided.as_deref()?;
-    (decided.holds() && !decided.is_past(session.by_password)).then_some(decided)
+pub fn standing(session: &Session) -> Option<&Permission> {
+    let permission = session.permission.as_deref()?;
+    (permission.holds() && !permission.is_past(session.by_password)).then_some(permission)
 }
 
 /// Writes a message for a client that REDIRECT has named.

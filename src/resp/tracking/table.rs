@@ -1,4 +1,4 @@
-//! Which clients have read which keys: a front's own table.
+//! Which clients have read which keys: a network process' own table.
 //!
 //! Guards its bound: beyond so many keys, or so many readers of keys, one key that is there goes for each
 //! that comes, and its clients are told.

@@ -13,6 +13,6 @@ mod marker;
 mod single;
 pub mod validate_columns;
 
-pub use validate_columns::{Columns, Misfit, of_cache, of_table};
 pub use marker::{former_default, marked};
 pub use single::{key_column, key_in_partition, key_name, key_type, value_column};
+pub use validate_columns::{Columns, Misfit, of_cache, of_table};

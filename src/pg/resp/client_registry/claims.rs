@@ -1,28 +1,28 @@
-//! Places on the board: who gets one, and gives it back.
+//! Places on the client registry: who gets one, and gives it back.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use crate::pg::resp::client_registry::layout::Board;
+use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::resp::client_registry::place::Place;
 
 /// The place of a client of this process.
 pub struct Claimed(pub(super) usize);
 
-impl Board {
+impl ClientRegistry {
     /// A number for a client, never used again in this life of the server.
     pub fn new_id(&self) -> u64 {
         self.head.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// A place for a client of this front; None: there is none. `former` was given back by this
+    /// A place for a client of this network process; None: there is none. `former` was given back by this
     /// process, and others may have claimed it since.
     pub fn claim(&self, number: usize, former: &mut Vec<Claimed>) -> Option<Claimed> {
         let claims = |at: usize| {
             let place = self.places.get(at)?;
             let own = number as u32 + 1;
-            let claimed = place.front.compare_exchange(0, own, AcqRel, Relaxed);
+            let claimed = place.network.compare_exchange(0, own, AcqRel, Relaxed);
             claimed.ok().map(|_| {
-                self.front(number).claimed.fetch_add(1, Relaxed);
+                self.network(number).claimed.fetch_add(1, Relaxed);
                 Claimed(at)
             })
         };
@@ -49,7 +49,7 @@ impl Board {
     /// A place is nobody's from here on.
     pub(super) fn clear(&self, place: &Place) {
         if let Some(number) = place.clear().checked_sub(1) {
-            self.front(number as usize).claimed.fetch_sub(1, Relaxed);
+            self.network(number as usize).claimed.fetch_sub(1, Relaxed);
         }
     }
 
@@ -60,10 +60,10 @@ impl Board {
         }
     }
 
-    /// The place of a client of this front, where that is lost.
+    /// The place of a client of this network process, where that is lost.
     pub fn place_of(&self, number: usize, id: u64) -> Option<Claimed> {
         let own = number as u32 + 1;
-        let is_it = |place: &Place| place.id() == id && place.front.load(Relaxed) == own;
+        let is_it = |place: &Place| place.id() == id && place.network.load(Relaxed) == own;
         self.used().iter().position(is_it).map(Claimed)
     }
 }

@@ -1,13 +1,13 @@
-//! Clients, for each other and for SQL: each is shown by its front, seen by everybody, and ended by who may.
+//! Clients, for each other and for SQL: each is shown by its network process, seen by everybody, and ended by who may.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use crate::pg::resp::client_registry::claims::Claimed;
-use crate::pg::resp::client_registry::layout::Board;
+use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::resp::client_registry::place::{Place, Shown};
 use crate::pg::worker::background;
 
-impl Board {
+impl ClientRegistry {
     /// Shows a client at its place; `all`: also what seldom changes.
     pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
         if let Some(place) = self.places.get(claimed.0) {
@@ -17,35 +17,35 @@ impl Board {
 
     /// All clients, with the processes that have them.
     pub fn clients(&self) -> impl Iterator<Item = (u32, Shown)> + use<> {
-        let board = *self;
+        let registry = *self;
         let used = self.used();
         used.iter().filter_map(move |place| {
-            let (front, shown) = place.read()?;
-            Some((board.front(front).pid.load(Relaxed), shown))
+            let (network, shown) = place.read()?;
+            Some((registry.network(network).pid.load(Relaxed), shown))
         })
     }
 
     /// Asks that the client of this number is ended; whether it is there.
     pub fn end(&self, id: u64) -> bool {
-        let is_it = |place: &&Place| place.id() == id && place.front.load(Acquire) != 0;
+        let is_it = |place: &&Place| place.id() == id && place.network.load(Acquire) != 0;
         let Some(place) = self.used().iter().find(is_it) else {
             return false;
         };
-        let number = place.front.load(Acquire);
+        let number = place.network.load(Acquire);
         place.end.store(id, SeqCst);
         let Some(number) = number.checked_sub(1) else {
             return false;
         };
-        let front = self.front(number as usize);
-        front.ends.fetch_add(1, SeqCst);
-        background::wake(front.pid.load(Acquire));
+        let network = self.network(number as usize);
+        network.ends.fetch_add(1, SeqCst);
+        background::wake(network.pid.load(Acquire));
         true
     }
 
-    /// Whether somebody wants a client of this front to be ended, since it was last asked.
+    /// Whether somebody wants a client of this network process to be ended, since it was last asked.
     #[inline]
     pub fn has_ends(&self, number: usize) -> bool {
-        let ends = &self.front(number).ends;
+        let ends = &self.network(number).ends;
         ends.load(Relaxed) != 0 && ends.swap(0, SeqCst) != 0
     }
 

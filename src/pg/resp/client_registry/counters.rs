@@ -1,10 +1,12 @@
-//! What fronts have counted, and what there is of them now: said by each, summed up for who asks.
+//! What network processes have counted, and what there is of them now: said by each, summed up for who asks.
 
 use std::array;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::pg::resp::client_registry::layout::{Board, Figure, Figures, Front, Head};
+use crate::pg::resp::client_registry::layout::{
+    ClientRegistry, Counter, Counters, Head, NetworkProcess,
+};
 use crate::pg::session::clock::{self, Timestamp};
 
 /// What is not counted up, but there.
@@ -19,23 +21,23 @@ pub struct Now {
     pub largest_batch: u64,
 }
 
-impl Board {
-    /// Says what a front has counted, and what there is of it now.
-    pub fn set_figures(&self, number: usize, figures: &Figures, now: &Now) {
-        let front = self.front(number);
-        for (place, figure) in front.figures.iter().zip(figures) {
-            place.store(*figure, Relaxed);
+impl ClientRegistry {
+    /// Says what a network process has counted, and what there is of it now.
+    pub fn set_figures(&self, number: usize, counters: &Counters, now: &Now) {
+        let network = self.network(number);
+        for (place, counter) in network.counters.iter().zip(counters) {
+            place.store(*counter, Relaxed);
         }
-        front.clients.store(now.clients, Relaxed);
-        front.tracking.store(now.tracking, Relaxed);
-        front.tracked_keys.store(now.tracked_keys, Relaxed);
-        front.blocked.store(now.blocked, Relaxed);
-        if now.largest_batch > front.largest_batch.load(Relaxed) {
-            front.largest_batch.store(now.largest_batch, Relaxed);
+        network.clients.store(now.clients, Relaxed);
+        network.tracking.store(now.tracking, Relaxed);
+        network.tracked_keys.store(now.tracked_keys, Relaxed);
+        network.blocked.store(now.blocked, Relaxed);
+        if now.largest_batch > network.largest_batch.load(Relaxed) {
+            network.largest_batch.store(now.largest_batch, Relaxed);
         }
     }
 
-    /// Adds hits and misses of commands that a back has run on a table.
+    /// Adds hits and misses of commands that an executor has run on a table.
     pub fn add_reads(&self, reads: [u64; 2]) {
         for (sum, read) in self.head.reads.iter().zip(reads) {
             sum.fetch_add(read, Relaxed);
@@ -43,43 +45,52 @@ impl Board {
     }
 
     /// Returns the sums of all processes since the figures were set back.
-    pub fn figures(&self) -> Figures {
+    pub fn counters(&self) -> Counters {
         let since = |sum: &AtomicU64, base: &AtomicU64| {
             let sum = sum.load(Relaxed);
             sum.saturating_sub(base.load(Relaxed))
         };
-        let mut figures: Figures = array::from_fn(|at| {
-            let of_front = |front: &Front| since(&front.figures[at], &front.base[at]);
-            self.head.fronts.iter().map(of_front).sum()
+        let mut counters: Counters = array::from_fn(|at| {
+            let of_network =
+                |network: &NetworkProcess| since(&network.counters[at], &network.base[at]);
+            self.head.networks.iter().map(of_network).sum()
         });
         let Head {
             reads, reads_base, ..
         } = self.head;
-        figures[Figure::Hits as usize] += since(&reads[0], &reads_base[0]);
-        figures[Figure::Misses as usize] += since(&reads[1], &reads_base[1]);
-        figures
+        counters[Counter::Hits as usize] += since(&reads[0], &reads_base[0]);
+        counters[Counter::Misses as usize] += since(&reads[1], &reads_base[1]);
+        counters
     }
 
-    /// What there is now, of all fronts.
+    /// What there is now, of all network processes.
     pub fn now(&self) -> Now {
-        let fronts = || self.head.fronts.iter();
-        let batch = fronts().map(|front| front.largest_batch.load(Relaxed));
+        let networks = || self.head.networks.iter();
+        let batch = networks().map(|network| network.largest_batch.load(Relaxed));
         Now {
-            clients: fronts().map(|front| front.clients.load(Relaxed)).sum(),
-            tracking: fronts().map(|front| front.tracking.load(Relaxed)).sum(),
-            tracked_keys: fronts().map(|front| front.tracked_keys.load(Relaxed)).sum(),
-            blocked: fronts().map(|front| front.blocked.load(Relaxed)).sum(),
+            clients: networks()
+                .map(|network| network.clients.load(Relaxed))
+                .sum(),
+            tracking: networks()
+                .map(|network| network.tracking.load(Relaxed))
+                .sum(),
+            tracked_keys: networks()
+                .map(|network| network.tracked_keys.load(Relaxed))
+                .sum(),
+            blocked: networks()
+                .map(|network| network.blocked.load(Relaxed))
+                .sum(),
             largest_batch: batch.max().unwrap_or(0),
         }
     }
 
     /// Sets the figures back to 0.
     pub fn reset(&self) {
-        for front in &self.head.fronts {
-            for (base, figure) in front.base.iter().zip(&front.figures) {
-                base.store(figure.load(Relaxed), Relaxed);
+        for network in &self.head.networks {
+            for (base, counter) in network.base.iter().zip(&network.counters) {
+                base.store(counter.load(Relaxed), Relaxed);
             }
-            front.largest_batch.store(0, Relaxed);
+            network.largest_batch.store(0, Relaxed);
         }
         for (base, sum) in self.head.reads_base.iter().zip(&self.head.reads) {
             base.store(sum.load(Relaxed), Relaxed);

@@ -1,4 +1,4 @@
-//! What the board is made of: its head, a place for each client, and what every front counts.
+//! What the client registry is made of: its head, a place for each client, and what every network process counts.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
@@ -7,10 +7,10 @@ use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::resp::client_registry::place::Place;
 use crate::pg::resp::shared_memory;
 
-/// What is counted: one number each for every front. New ones come at the end.
+/// What is counted: one number each for every network process. New ones come at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
-pub enum Figure {
+pub enum Counter {
     /// Connections that were taken, and that were turned away.
     Connections,
     Rejected,
@@ -26,29 +26,29 @@ pub enum Figure {
     CutOff,
     /// Clients that were ended by others.
     Killed,
-    /// Questions to backs, and how often there was no place for one.
+    /// Questions to executors, and how often there was no place for one.
     Questions,
     QueueFull,
-    /// Messages from SQL, and how often the ring went round before the front had read it.
+    /// Messages from SQL, and how often the ring went round before the network process had read it.
     Messages,
     Overflows,
     /// Connections whose TLS did not come about.
     FailedHandshakes,
     /// Clients that were ended as all of them took too much memory.
     Evicted,
-    /// Microseconds of processor time of the fronts.
+    /// Microseconds of processor time of the network processes.
     CpuUser,
     CpuSystem,
 }
 
 /// How many there are.
-pub(super) const FIGURES: usize = Figure::CpuSystem as usize + 1;
+pub(super) const FIGURES: usize = Counter::CpuSystem as usize + 1;
 
-/// What was counted, by [`Figure`].
-pub type Figures = [u64; FIGURES];
+/// What was counted, by [`Counter`].
+pub type Counters = [u64; FIGURES];
 
 #[repr(C, align(64))]
-pub(super) struct Front {
+pub(super) struct NetworkProcess {
     /// 0: there is none.
     pub(super) pid: AtomicU32,
     /// Somebody wants clients of it to be ended.
@@ -67,7 +67,7 @@ pub(super) struct Front {
     pub(super) memory: AtomicU64,
     pub(super) largest_client: AtomicU64,
     pub(super) largest_batch: AtomicU64,
-    pub(super) figures: [AtomicU64; FIGURES],
+    pub(super) counters: [AtomicU64; FIGURES],
     /// What the figures were when they were set back.
     pub(super) base: [AtomicU64; FIGURES],
 }
@@ -85,13 +85,13 @@ pub(super) struct Head {
     pub(super) reset: AtomicI64,
     /// Until when commands are held back, twice, and 1 for all commands; 0: they are not.
     pub(super) pause: AtomicI64,
-    /// Hits and misses that backs have counted, and what they were when they were set back.
+    /// Hits and misses that executors have counted, and what they were when they were set back.
     pub(super) reads: [AtomicU64; 2],
     pub(super) reads_base: [AtomicU64; 2],
-    pub(super) fronts: [Front; MOST_PROCESSES],
+    pub(super) networks: [NetworkProcess; MOST_PROCESSES],
 }
 
-/// Bytes of a board with places for so many clients.
+/// Bytes of a client registry with places for so many clients.
 pub fn bytes(clients: usize) -> usize {
     places_at() + clients * size_of::<Place>()
 }
@@ -100,32 +100,32 @@ fn places_at() -> usize {
     size_of::<Head>().next_multiple_of(64)
 }
 
-/// The board of this server.
+/// The client registry of this server.
 #[derive(Clone, Copy)]
-pub struct Board {
+pub struct ClientRegistry {
     pub(super) head: &'static Head,
     pub(super) places: &'static [Place],
 }
 
-impl Board {
+impl ClientRegistry {
     /// None where nothing listens.
-    pub fn of_server() -> Option<Board> {
+    pub fn of_server() -> Option<ClientRegistry> {
         let area = shared_memory::of_server()?;
         // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as
         // long as the server lives; all that is in them is atomic.
         unsafe {
-            Some(Board {
-                head: area.board.cast().as_ref(),
+            Some(ClientRegistry {
+                head: area.registry.cast().as_ref(),
                 places: std::slice::from_raw_parts(
-                    area.board.add(places_at()).cast().as_ptr(),
+                    area.registry.add(places_at()).cast().as_ptr(),
                     area.clients,
                 ),
             })
         }
     }
 
-    pub(super) fn front(&self, number: usize) -> &'static Front {
-        &self.head.fronts[number % MOST_PROCESSES]
+    pub(super) fn network(&self, number: usize) -> &'static NetworkProcess {
+        &self.head.networks[number % MOST_PROCESSES]
     }
 
     pub(super) fn used(&self) -> &'static [Place] {

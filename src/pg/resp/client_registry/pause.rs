@@ -1,8 +1,8 @@
-//! Commands that are held back for a time (CLIENT PAUSE), by all fronts alike.
+//! Commands that are held back for a time (CLIENT PAUSE), by all network processes alike.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use crate::pg::resp::client_registry::layout::Board;
+use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::session::clock::{self, Timestamp};
 
 /// Which commands are held back, and until when.
@@ -13,7 +13,7 @@ pub struct Pause {
     pub all: bool,
 }
 
-impl Board {
+impl ClientRegistry {
     /// Which commands are held back; None: none.
     #[inline]
     pub fn pause(&self) -> Option<Pause> {
@@ -37,12 +37,12 @@ impl Board {
             Some(until << 1 | i64::from(all))
         };
         self.head.pause.fetch_update(AcqRel, Relaxed, joined).ok();
-        self.wake_fronts();
+        self.wake_networks();
     }
 
     /// Holds nothing back any more.
     pub fn end_pause(&self) {
         self.head.pause.store(0, Release);
-        self.wake_fronts();
+        self.wake_networks();
     }
 }

@@ -1,4 +1,4 @@
-//! What the board shows of one client. Its front alone writes it, without a lock; who reads it while it is written begins
+//! What the client registry shows of one client. Its network process alone writes it, without a lock; who reads it while it is written begins
 //! again.
 
 use std::array;
@@ -59,8 +59,8 @@ const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
 #[repr(C)]
 pub(super) struct Place {
-    /// The number of its front and 1; 0: nobody's.
-    pub(super) front: AtomicU32,
+    /// The number of its network process and 1; 0: nobody's.
+    pub(super) network: AtomicU32,
     /// The client of this number is to end.
     pub(super) end: AtomicU64,
     /// Odd while it is written.
@@ -73,14 +73,14 @@ impl Place {
         self.words[0].load(Relaxed)
     }
 
-    /// Gives the number of the front that had it, and 1.
+    /// Gives the number of the network process that had it, and 1.
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);
         // A writer that has died left it odd.
         self.version
             .store((self.version.load(Relaxed) | 1) + 1, Relaxed);
-        self.front.swap(0, AcqRel)
+        self.network.swap(0, AcqRel)
     }
 
     pub(super) fn write(&self, shown: &Shown<&[u8]>, all: bool) {
@@ -140,7 +140,7 @@ impl Place {
     /// None where nobody is, or where it could not be read because it is written all the time.
     pub(super) fn read(&self) -> Option<(usize, Shown)> {
         for _ in 0..TRIES {
-            let front = self.front.load(Acquire);
+            let network = self.network.load(Acquire);
             let version = self.version.load(Acquire);
             if version & 1 == 1 {
                 std::hint::spin_loop();
@@ -149,7 +149,7 @@ impl Place {
             let words: [u64; WORDS] = array::from_fn(|at| self.words[at].load(Relaxed));
             fence(Acquire);
             if self.version.load(Relaxed) == version {
-                let number = front.checked_sub(1).filter(|_| words[0] != 0)?;
+                let number = network.checked_sub(1).filter(|_| words[0] != 0)?;
                 return Some((number as usize, shown(&words)));
             }
         }

@@ -77,7 +77,7 @@ unsafe fn each_line<R>(
             let lines = pg_list::pointers::<TokenizedAuthLine>(lines);
             let parsed = lines.into_iter().map(|line| {
                 let result = (*line).err_msg.is_null().then(|| parse(line)).flatten();
-                result.ok_or_else(|| refusal(path, &*line))
+                result.ok_or_else(|| error(path, &*line))
             });
             parsed.collect()
         });
@@ -92,7 +92,7 @@ unsafe fn each_line<R>(
 
 /// # Safety
 /// A line that a parser has refused: it has said why.
-unsafe fn refusal(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
+unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
     // SAFETY: a line of the tokenizer's, which outlives this call.
     let file = unsafe { auth_files::file_of(line) }.unwrap_or(path);
     // SAFETY: the message is NULL or a C string in the memory of the lines.

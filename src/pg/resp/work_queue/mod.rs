@@ -1,13 +1,13 @@
-//! The desk of the Redis protocol, in shared memory: where fronts hand commands over to backs, and get the
+//! The work queue of the Redis protocol, in shared memory: where network processes hand commands over to executors, and get the
 //! replies.
 //!
 //! What it is not: it knows neither commands nor replies, only bytes, and for whom they are. Places and
-//! pages are taken at the start of the server. A place belongs to its front until it is handed over, to the
-//! back that takes it until it is answered, then to its front again: who owns it is its state, and a value
+//! pages are taken at the start of the server. A place belongs to its network process until it is handed over, to the
+//! back that takes it until it is answered, then to its network process again: who owns it is its state, and a value
 //! of [`Free`], [`Taken`] or [`Answered`] stands for owning it. Nobody waits for anybody here.
 //!
-//! A back that ends in the middle leaves places that it had taken: its successor finds them by its number
-//! (`begin_back`) and answers each. A front that ends leaves some that are under way: its successor gets
+//! an executor that ends in the middle leaves places that it had taken: its successor finds them by its number
+//! (`begin_back`) and answers each. A network process that ends leaves some that are under way: its successor gets
 //! the answers, for clients that are not there.
 
 mod pages;
@@ -26,7 +26,7 @@ use crate::pg::resp::work_queue::pages::{Half, PAGE, Pages};
 use crate::pg::resp::work_queue::ring::Ring;
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 
-/// Places of a front: so many of its clients can have something at a back.
+/// Places of a network process: so many of its clients can have something at an executor.
 pub const PLACES: usize = 512;
 const MOST_PLACES: usize = PLACES * MOST_PROCESSES;
 /// What is not longer needs no page.
@@ -38,14 +38,14 @@ const FREE: u32 = 0;
 const WAITING: u32 = 1;
 const TAKEN: u32 = 2;
 const ANSWERED: u32 = 3;
-/// Above these bits stands, while a back has it, its number.
+/// Above these bits stands, while an executor has it, its number.
 const STATE_BITS: u32 = 8;
 
-fn taken_by(back: usize) -> u32 {
-    TAKEN | (back as u32) << STATE_BITS
+fn taken_by(executor: usize) -> u32 {
+    TAKEN | (executor as u32) << STATE_BITS
 }
 
-/// Which backs take it.
+/// Which executors take it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Many at once, which wait for nobody.
@@ -71,11 +71,11 @@ pub enum Work {
     Clear,
 }
 
-/// What a front says of what it hands over.
+/// What a network process says of what it hands over.
 #[derive(Clone, Copy)]
 pub struct Handed {
-    pub front: usize,
-    /// What the front knows its client by.
+    pub network: usize,
+    /// What the network process knows its client by.
     pub ticket: u64,
     pub role: Oid,
     pub relation: Oid,
@@ -83,7 +83,7 @@ pub struct Handed {
     pub is_logged: bool,
     /// The command is a COPY to this one.
     pub copied_to: Option<Oid>,
-    /// Others' code may run: each command has a transaction of its own, which is not run twice.
+    /// user-defined code may run: each command has a transaction of its own, which is not run twice.
     pub alone: bool,
     pub work: Work,
     pub commands: u32,
@@ -120,7 +120,7 @@ struct Head {
 /// How large it is.
 #[derive(Clone, Copy)]
 struct Sizes {
-    fronts: usize,
+    networks: usize,
     pages: usize,
 }
 
@@ -130,7 +130,7 @@ impl Sizes {
     }
 
     fn words_at(self) -> usize {
-        Sizes::places_at() + (self.fronts * PLACES * size_of::<Place>()).next_multiple_of(LINE)
+        Sizes::places_at() + (self.networks * PLACES * size_of::<Place>()).next_multiple_of(LINE)
     }
 
     fn pages_at(self) -> usize {
@@ -140,19 +140,19 @@ impl Sizes {
 
 thread_local! {
     // Both set by the postmaster before it forks; every process inherits them.
-    static SIZES: Cell<Sizes> = const { Cell::new(Sizes { fronts: 0, pages: 0 }) };
+    static SIZES: Cell<Sizes> = const { Cell::new(Sizes { networks: 0, pages: 0 }) };
     static MEMORY: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
 }
 
 /// Asks for room at the start of the server; only while preloading, once.
-pub fn register(fronts: usize, longest: usize) {
+pub fn register(networks: usize, longest: usize) {
     let sizes = Sizes {
-        fronts: fronts.min(MOST_PROCESSES),
+        networks: networks.min(MOST_PROCESSES),
         pages: (2 * longest + MORE).div_ceil(PAGE),
     };
     SIZES.set(sizes);
     zeroed::register(Piece {
-        name: c"pgcache resp desk",
+        name: c"pgcache resp work queue",
         bytes: sizes.pages_at(),
         unmade: sizes.pages * PAGE,
         request: || {},
@@ -160,33 +160,33 @@ pub fn register(fronts: usize, longest: usize) {
     });
 }
 
-/// A place that is its front's.
+/// A place that is its network process'.
 pub struct Free(u32);
-/// A place that this back has taken.
+/// A place that this executor has taken.
 pub struct Taken(u32);
-/// A place with a reply, which is its front's.
+/// A place with a reply, which is its network process'.
 pub struct Answered(u32);
 
-/// The desk of this server.
+/// The work queue of this server.
 #[derive(Clone, Copy)]
-pub struct Desk {
+pub struct WorkQueue {
     head: &'static Head,
     places: &'static [Place],
     pages: Pages,
 }
 
-impl Desk {
+impl WorkQueue {
     /// None where nothing listens.
-    pub fn of_server() -> Option<Desk> {
+    pub fn of_server() -> Option<WorkQueue> {
         let memory = MEMORY.get()?;
         let sizes = SIZES.get();
         // SAFETY: as many bytes lie there from an aligned address on, as `register` has asked for. Zeroed
         // rings are empty, zeroed places free; what is in the cells of a place only its owner touches.
         unsafe {
             let places = memory.add(Sizes::places_at()).cast().as_ptr();
-            Some(Desk {
+            Some(WorkQueue {
                 head: memory.cast().as_ref(),
-                places: std::slice::from_raw_parts(places, sizes.fronts * PLACES),
+                places: std::slice::from_raw_parts(places, sizes.networks * PLACES),
                 pages: Pages::over(
                     memory.add(sizes.words_at()),
                     memory.add(sizes.pages_at()),
@@ -205,9 +205,9 @@ impl Desk {
         self.places.get(number as usize)
     }
 
-    /// This process is the front of this number: the places that it may fill now. More come as what its
+    /// This process is the network process of this number: the places that it may fill now. More come as what its
     /// predecessor has handed over is answered.
-    pub fn begin_front(&self, number: usize) -> Vec<Free> {
+    pub fn begin_network(&self, number: usize) -> Vec<Free> {
         let places = self.places.iter().enumerate();
         let own = places.skip(number * PLACES).take(PLACES);
         own.filter(|(_, place)| place.state.load(Acquire) == FREE)
@@ -220,7 +220,7 @@ impl Desk {
         let Some(place) = self.place(place.0) else {
             return false;
         };
-        // SAFETY: the place is this front's alone until it is handed over.
+        // SAFETY: the place is this network process' alone until it is handed over.
         unsafe { (*place.handed.get()).write(handed) };
         place.soonest.store(i64::MAX, Relaxed);
         place.gone.store(false, Relaxed);
@@ -278,7 +278,7 @@ impl Desk {
         };
     }
 
-    /// The client that a place was handed over for is gone. The place is this front's, by its number.
+    /// The client that a place was handed over for is gone. The place is this network process', by its number.
     pub fn leave(&self, place: u32) {
         if let Some(place) = self.place(place) {
             place.gone.store(true, Relaxed);
@@ -290,18 +290,18 @@ impl Desk {
         place.0
     }
 
-    /// A reply for this front, and whose it is.
-    pub fn take_answered(&self, front: usize) -> Option<(u64, Answered)> {
-        let number = self.head.answered.get(front)?.pop()?;
+    /// A reply for this network process, and whose it is.
+    pub fn take_answered(&self, network: usize) -> Option<(u64, Answered)> {
+        let number = self.head.answered.get(network)?.pop()?;
         let place = self.place(number)?;
-        // SAFETY: what is in this ring is the front's; it had written this itself, or its predecessor.
+        // SAFETY: what is in this ring is the network process'; it had written this itself, or its predecessor.
         let handed = unsafe { (*place.handed.get()).assume_init() };
         Some((handed.ticket, Answered(number)))
     }
 
-    /// Whether there is a reply for this front.
-    pub fn is_answered(&self, front: usize) -> bool {
-        let ring = self.head.answered.get(front);
+    /// Whether there is a reply for this network process.
+    pub fn is_answered(&self, network: usize) -> bool {
+        let ring = self.head.answered.get(network);
         ring.is_some_and(|ring| ring.len() > 0)
     }
 
@@ -312,7 +312,7 @@ impl Desk {
         }
     }
 
-    /// One of the entries that a back has read for this ends then, and none sooner.
+    /// One of the entries that an executor has read for this ends then, and none sooner.
     pub fn set_soonest(&self, taken: &Taken, soonest: i64) {
         if let Some(place) = self.place(taken.0) {
             place.soonest.store(soonest, Relaxed);
@@ -328,7 +328,7 @@ impl Desk {
     /// A reply was taken.
     pub fn free(&self, place: Answered) -> Free {
         if let Some(place) = self.place(place.0) {
-            // SAFETY: the place is this front's alone.
+            // SAFETY: the place is this network process' alone.
             unsafe {
                 self.pages
                     .give_back(std::mem::take(&mut *place.first_page.get()))
@@ -338,19 +338,19 @@ impl Desk {
         Free(place.0)
     }
 
-    /// Takes what was handed over first, to a back of this number.
-    pub fn take(&self, lane: Lane, back: usize) -> Option<Taken> {
+    /// Takes what was handed over first, to an executor of this number.
+    pub fn take(&self, lane: Lane, executor: usize) -> Option<Taken> {
         let number = match lane {
             Lane::Quick => self.head.quick.pop(),
             Lane::Slow => self.head.slow.pop(),
         }?;
-        self.place(number)?.state.store(taken_by(back), Release);
+        self.place(number)?.state.store(taken_by(executor), Release);
         Some(Taken(number))
     }
 
     /// How many wait in a lane.
     pub fn waiting(&self, lane: Lane) -> u64 {
-        // What was said before this, such as that its back is to sleep, is seen by who hands over after it.
+        // What was said before this, such as that its executor is to sleep, is seen by who hands over after it.
         fence(SeqCst);
         match lane {
             Lane::Quick => self.head.quick.len(),
@@ -358,15 +358,15 @@ impl Desk {
         }
     }
 
-    /// What was said of a place that this back has taken; None: its client is gone.
+    /// What was said of a place that this executor has taken; None: its client is gone.
     pub fn handed(&self, taken: &Taken) -> Option<Handed> {
         let place = self.place(taken.0)?;
-        // SAFETY: the place is this back's alone; its front has written this.
+        // SAFETY: the place is this executor's alone; its network process has written this.
         let handed = unsafe { (*place.handed.get()).assume_init() };
         (!place.gone.load(Relaxed)).then_some(handed)
     }
 
-    /// Others' code may run for a place that this back has taken, as is known by now.
+    /// user-defined code may run for a place that this executor has taken, as is known by now.
     pub fn set_alone(&self, taken: &Taken) {
         if let Some(place) = self.place(taken.0) {
             // SAFETY: as in `handed`.
@@ -374,14 +374,14 @@ impl Desk {
         }
     }
 
-    /// Appends the commands of a place that this back has taken.
+    /// Appends the commands of a place that this executor has taken.
     pub fn read(&self, taken: &Taken, to: &mut Vec<u8>) {
         if let Some(place) = self.place(taken.0) {
             self.show(place, |bytes| to.extend_from_slice(bytes));
         }
     }
 
-    /// Answers; the number of the front that is to be told. Err: there are no pages for the reply now.
+    /// Answers; the number of the network process that is to be told. Err: there are no pages for the reply now.
     pub fn answer(&self, taken: Taken, reply: &[u8]) -> Result<usize, Taken> {
         let Some(place) = self.place(taken.0) else {
             return Ok(0);
@@ -390,21 +390,21 @@ impl Desk {
             return Err(taken);
         }
         // SAFETY: as in `handed`.
-        let front = unsafe { (*place.handed.get()).assume_init() }.front;
+        let network = unsafe { (*place.handed.get()).assume_init() }.network;
         place.state.store(ANSWERED, Release);
-        if let Some(ring) = self.head.answered.get(front) {
+        if let Some(ring) = self.head.answered.get(network) {
             ring.push(taken.0);
         }
         fence(SeqCst);
-        Ok(front)
+        Ok(network)
     }
 
-    /// What this back has taken is for another, or for later.
+    /// What this executor has taken is for another, or for later.
     pub fn put_back(&self, taken: Taken, lane: Lane) {
         self.enqueue(taken.0, lane);
     }
 
-    /// What this back has taken is for a lane, once somebody puts it there.
+    /// What this executor has taken is for a lane, once somebody puts it there.
     pub fn put_aside(&self, taken: Taken, lane: Lane) {
         if let Some(place) = self.place(taken.0) {
             place.state.store(WAITING, Release);
@@ -441,8 +441,8 @@ impl Desk {
         }
     }
 
-    /// This process is the back of this number: what its predecessor had taken.
-    pub fn begin_back(&self, number: usize) -> Vec<Taken> {
+    /// This process is the executor of this number: what its predecessor had taken.
+    pub fn begin_executor(&self, number: usize) -> Vec<Taken> {
         let places = self.places.iter().enumerate();
         let taken = |place: &Place| place.state.load(Acquire) == taken_by(number);
         places
@@ -452,11 +452,13 @@ impl Desk {
     }
 }
 
-/// How many commands' places wait for a back, or are at one; 0 where nothing listens.
+/// How many commands' places wait for an executor, or are at one; 0 where nothing listens.
 pub fn depth() -> usize {
     let is_open = |place: &&Place| {
         let state = place.state.load(Relaxed) & ((1 << STATE_BITS) - 1);
         state == WAITING || state == TAKEN
     };
-    Desk::of_server().map_or(0, |desk| desk.places.iter().filter(is_open).count())
+    WorkQueue::of_server().map_or(0, |work_queue| {
+        work_queue.places.iter().filter(is_open).count()
+    })
 }

@@ -1,4 +1,4 @@
-//! Pages of the desk: room for what is longer than a place, in chains.
+//! Pages of the work queue: room for what is longer than a place, in chains.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 /// Bytes of a page.
 pub const PAGE: usize = 16 << 10;
 
-/// Which pages bytes may take. Each kind has its own half, so that commands which wait for a back never
+/// Which pages bytes may take. Each kind has its own half, so that commands which wait for an executor never
 /// take the room of the replies that it has to write before it comes to them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Half {

@@ -1,4 +1,4 @@
-//! Queues of the desk: numbers of places, pushed and popped by any process, none of which ever waits for
+//! Queues of the work queue: numbers of places, pushed and popped by any process, none of which ever waits for
 //! another. Zeros are an empty one.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,4 +1,4 @@
-//! Commands on the entries of table caches, in a transaction of a back process.
+//! Commands on the entries of table caches, in a transaction of an executor process.
 //!
 //! The code of the commands is the same as of memory caches (`commands`); here stands what a table
 //! does for them ([`rows`]), and what differs by nature: walks over all entries. Guards that
@@ -19,7 +19,7 @@ use crate::cache::entries::buffers::with_buffers;
 use crate::pg::session::clock;
 use crate::resp::auth::target::Rights;
 use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::{self, Came, many};
 pub use crate::resp::executor::tables::plan::{Plan, plan};
 pub use crate::resp::executor::tables::table::{Table, take_surprise};
@@ -40,7 +40,7 @@ pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a
                 match commands::on_keys(command, &call, &mut progress, buffers, out)? {
                     Came::ToEnd => return Ok(()),
                     Came::Further => {}
-                    Came::Nowhere => return Err(Refusal::Table),
+                    Came::Nowhere => return Err(CommandError::Table),
                 }
             }
         }),

@@ -16,7 +16,7 @@ use crate::pg::memory::scratch::Scratch;
 use crate::resp::auth::target::Rights;
 use crate::resp::commands::budget::Budget;
 use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::rows;
 use crate::resp::executor::tables::table::Table;
 
@@ -54,7 +54,7 @@ pub fn plan<'a>(
     let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
     let mut keys = Keys::default();
     // Triggers and policies see each change.
-    let merges = !table.runs_others_code() && call.needs(Rights::WRITE).is_ok();
+    let merges = !table.runs_user_code() && call.needs(Rights::WRITE).is_ok();
     let mut parser = Parser::new(Limits::new(usize::MAX));
     let mut at = 0;
     while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
@@ -148,7 +148,7 @@ impl Keys {
         let changes = self.changes.entry(key).or_default();
         *changes += 1;
         match *changes > MOST_CHANGES {
-            true => Err(Refusal::TooManyChanges),
+            true => Err(CommandError::TooManyChanges),
             false => Ok(()),
         }
     }

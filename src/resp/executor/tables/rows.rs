@@ -9,7 +9,7 @@ use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::session::{clock, transaction};
 use crate::resp::auth::target::{Rights, Target};
 use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::served::Served;
 use crate::resp::executor::tables::table::{Table, surprise};
 
@@ -23,10 +23,10 @@ impl Served for Rows<'_> {
 
     fn admits<'a>(target: &Target, rights: Rights) -> Done<'a> {
         if rights != Rights::READ && !transaction::is_writable() {
-            return Err(Refusal::ReadOnly);
+            return Err(CommandError::ReadOnly);
         }
         if rights.insert {
-            target.cache.check_writable().map_err(Refusal::from)?;
+            target.cache.check_writable().map_err(CommandError::from)?;
         }
         Ok(())
     }
@@ -40,11 +40,11 @@ impl Served for Rows<'_> {
         }
         let relation = self.cache.relation;
         let cache = open::to_write(Some(relation), Privileges::NONE, c"a command")
-            .map_err(Refusal::from)?;
+            .map_err(CommandError::from)?;
         if !privilege::has(relation, rights.privileges()) {
-            return Err(Refusal::NoRight);
+            return Err(CommandError::NoRight);
         }
-        if cache.runs_others_code() && !self.others_code {
+        if cache.runs_user_code() && !self.user_code {
             surprise();
             ErrorReport::new(
                 PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,

@@ -1,4 +1,4 @@
-//! A table cache as a transaction of a back finds it.
+//! A table cache as a transaction of an executor finds it.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -10,14 +10,14 @@ use crate::cache::entries::table::Rows;
 use crate::pg::catalog::privilege;
 use crate::pg::session::{self, lock};
 use crate::resp::auth::target::{Rights, Target};
-use crate::resp::commands::error::Refusal;
+use crate::resp::commands::error::CommandError;
 
 /// A table cache, in one transaction.
 pub struct Table {
     pub target: Target,
     /// From the first change on: the cache under the lock that stays.
     pub changed: OnceCell<Rc<Cache>>,
-    /// Others' code may run: the transaction is one for that.
+    /// user-defined code may run: the transaction is one for that.
     alone: bool,
 }
 
@@ -25,7 +25,7 @@ thread_local! {
     static SURPRISED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a change was given up since this was asked last, because it would have run code of others that
+/// Whether a change was given up since this was asked last, because it would have run user-defined code that
 /// nobody knew of when it began.
 pub fn take_surprise() -> bool {
     SURPRISED.take()
@@ -38,12 +38,12 @@ pub fn surprise() {
 
 impl Table {
     /// Takes no lock that stays.
-    pub fn open(relation: Oid, alone: bool) -> Result<Table, Refusal<'static>> {
+    pub fn open(relation: Oid, alone: bool) -> Result<Table, CommandError<'static>> {
         let cache = match registry::remembered(relation) {
             Some(cache) => cache,
             None => {
                 let _lock = lock::Shared::on(relation);
-                registry::find(relation).map_err(Refusal::from)?
+                registry::find(relation).map_err(CommandError::from)?
             }
         };
         let rights = Rights::of(privilege::of_role(relation, session::user()));
@@ -55,15 +55,15 @@ impl Table {
     }
 
     /// Whether a command on it may run code that is not ours, as far as is known now.
-    pub fn runs_others_code(&self) -> bool {
+    pub fn runs_user_code(&self) -> bool {
         let cache = self.changed.get().unwrap_or(&self.target.cache);
-        cache.runs_others_code()
+        cache.runs_user_code()
     }
 
     /// Whether one may have, since it may have come to while a lock was waited for.
-    pub fn has_run_others_code(&self) -> bool {
+    pub fn has_run_user_code(&self) -> bool {
         let now = registry::remembered(self.relation());
-        self.runs_others_code() || now.is_none_or(|cache| cache.runs_others_code())
+        self.runs_user_code() || now.is_none_or(|cache| cache.runs_user_code())
     }
 
     /// Its entries.

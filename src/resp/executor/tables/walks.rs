@@ -22,7 +22,7 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 use crate::resp::auth::target::Rights;
 use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::table::Table;
 
 /// Keys that are read at once, and that a SCAN looks at, at most.
@@ -32,13 +32,13 @@ const LONGEST_REPLY: usize = 1 << 20;
 
 fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
     call.needs(Rights::READ)?;
-    open::lock_to_read(table.relation(), Privileges::SELECT).map_err(Refusal::from)
+    open::lock_to_read(table.relation(), Privileges::SELECT).map_err(CommandError::from)
 }
 
 /// DBSIZE.
 pub fn count<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     let reading = to_read(call, table)?;
-    out.integer(entries::count(&reading).map_err(Refusal::from)?);
+    out.integer(entries::count(&reading).map_err(CommandError::from)?);
     Ok(())
 }
 
@@ -70,7 +70,7 @@ fn page<'a>(
             memory::push(&mut found, key);
         }
     })
-    .map_err(Refusal::from)?;
+    .map_err(CommandError::from)?;
     Ok(found)
 }
 
@@ -105,7 +105,7 @@ pub fn scan<'a>(
     let goes_on = count < keys.len() || keys.len() == most;
     keys.truncate(count);
     let next = match keys.last().filter(|_| goes_on) {
-        Some(last) => cursors::keep(scanner, last.bytes()).ok_or(Refusal::OutOfMemory)?,
+        Some(last) => cursors::keep(scanner, last.bytes()).ok_or(CommandError::OutOfMemory)?,
         None => 0,
     };
     let strings = scan
@@ -218,8 +218,8 @@ pub fn clear_one(table: &Table) {
 /// FLUSHDB, with the lock that TRUNCATE takes.
 pub fn clear<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     call.needs(Rights::CLEAR)?;
-    let cache = open::to_clear(Some(table.relation()), c"FLUSHDB").map_err(Refusal::from)?;
-    define::clear(&cache).map_err(Refusal::from)?;
+    let cache = open::to_clear(Some(table.relation()), c"FLUSHDB").map_err(CommandError::from)?;
+    define::clear(&cache).map_err(CommandError::from)?;
     out.simple("OK");
     Ok(())
 }

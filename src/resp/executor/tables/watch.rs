@@ -12,7 +12,7 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::auth::target::Rights;
-use crate::resp::commands::error::{Done, Refusal};
+use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::executor::tables::rows;
 use crate::resp::executor::tables::table::Table;
@@ -70,7 +70,7 @@ fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &Option<HashedKey>) -> Done<'a>
     if rows.put(key, new, If::Absent)?
         && let (Some(cache), Some(key)) = (table.changed.get(), key)
     {
-        entries::delete(cache, key.key).map_err(Refusal::from)?;
+        entries::delete(cache, key.key).map_err(CommandError::from)?;
     }
     Ok(())
 }

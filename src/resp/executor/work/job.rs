@@ -1,4 +1,4 @@
-//! What a back has taken from the desk: a client's commands, and how they are run in a transaction.
+//! What an executor has taken from the work queue: a client's commands, and how they are run in a transaction.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use crate::pg::memory::scratch::Scratch;
 use crate::pg::resp::work_queue::{Handed, Taken, Work};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::commands::error::Refusal;
+use crate::resp::commands::error::CommandError;
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::executor::tables::{self, Table};
@@ -32,12 +32,12 @@ pub struct Job {
     pub replies: Range<usize>,
 }
 
-/// What all jobs of a back are run with.
+/// What all jobs of an executor are run with.
 pub struct Tools {
     pub batch: Batch,
     pub scratch: Scratch,
     pub replies: Writer,
-    /// Databases that a COPY may name: a front has checked those of commands outside of EXEC.
+    /// Databases that a COPY may name: a network process has checked those of commands outside of EXEC.
     databases: usize,
     /// Clients that read the channel of each PUBLISH of an EXEC, the last first.
     readers: Vec<u32>,
@@ -118,8 +118,8 @@ impl Tools {
         if handed.work == Work::Exec {
             match tables::plan(table, requests, handed.commands, &mut self.scratch) {
                 Ok(planned) => plan = planned,
-                Err(refusal) => {
-                    refusal.write(&mut self.replies);
+                Err(error) => {
+                    error.write(&mut self.replies);
                     return from..self.replies.as_bytes().len();
                 }
             }
@@ -162,7 +162,7 @@ impl Tools {
             .and_then(|opened| tables::clear_all(&opened));
         match done {
             Ok(()) => self.replies.simple("OK"),
-            Err(refusal) => refusal.write(&mut self.replies),
+            Err(error) => error.write(&mut self.replies),
         }
         from..self.replies.as_bytes().len()
     }
@@ -184,9 +184,9 @@ impl Tools {
             self.scratch
                 .run(|| tables::copy_between((from, to), tables, replace, replies))
         });
-        if let Err(refusal) = done {
+        if let Err(error) = done {
             replies.rewind(before);
-            refusal.write(replies);
+            error.write(replies);
         }
     }
 
@@ -202,9 +202,9 @@ impl Tools {
                 let replies = &mut self.replies;
                 match self.scratch.run(|| tables::fingerprint(table, key, false)) {
                     Ok(number) => replies.append(&number.to_le_bytes()),
-                    Err(refusal) => {
+                    Err(error) => {
                         replies.rewind(from);
-                        refusal.write(replies);
+                        error.write(replies);
                         break;
                     }
                 }
@@ -222,8 +222,8 @@ impl Tools {
         self.readers.reverse();
         let absent = head.watched.iter().filter(|(_, former)| *former == ABSENT);
         let absent: Vec<&[u8]> = absent.map(|&(key, _)| key).collect();
-        if let Err(refusal) = tables::hold_absent(table, &absent) {
-            refusal.write(&mut self.replies);
+        if let Err(error) = tables::hold_absent(table, &absent) {
+            error.write(&mut self.replies);
             return None;
         }
         for (key, former) in head.watched {
@@ -234,8 +234,8 @@ impl Tools {
                     replies.null_array();
                     return None;
                 }
-                Err(refusal) => {
-                    refusal.write(replies);
+                Err(error) => {
+                    error.write(replies);
                     return None;
                 }
             }
@@ -288,7 +288,7 @@ impl Tools {
                 let readers = self.readers.pop().unwrap_or(0);
                 return match publish::publish(channel, message) {
                     Ok(()) => replies.integer(i64::from(readers)),
-                    Err(error) => Refusal::Own(Box::new(error)).write(replies),
+                    Err(error) => CommandError::Own(Box::new(error)).write(replies),
                 };
             }
             Command::Ping { message } => return commands::pong(*message, replies),
@@ -296,14 +296,14 @@ impl Tools {
             _ => {}
         }
         let done = self.scratch.run(|| tables::run(&command, table, replies));
-        if let Err(refusal) = done {
+        if let Err(error) = done {
             replies.rewind(before);
-            refusal.write(replies);
+            error.write(replies);
         }
     }
 }
 
-/// Bytes of the reply to a command that has failed, at most. Code of others says what it likes.
+/// Bytes of the reply to a command that has failed, at most. user-defined code says what it likes.
 pub const LONGEST_FAILURE: usize = 2 << 10;
 const LONGEST_MESSAGE: usize = 1 << 10;
 

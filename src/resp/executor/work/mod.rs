@@ -1,4 +1,4 @@
-//! What a back does with the commands that fronts hand over: many in one transaction where nothing has to
+//! What an executor does with the commands that network processes hand over: many in one transaction where nothing has to
 //! wait, one by one where something does.
 //!
 //! Guards that a reply is sent after the commit, and that an error is its own client's alone: the
@@ -19,10 +19,10 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::commit::{invalidated_keys, watched};
 use crate::cache::memory::raw;
-use crate::pg::resp::catalog_requests::{Kind, MOST_PROCESSES, Queue};
-use crate::pg::resp::client_registry::Board;
+use crate::pg::resp::catalog_requests::{Kind, MOST_PROCESSES, RequestQueue};
+use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::{Desk, Handed, Lane, Taken, Work};
+use crate::pg::resp::work_queue::{Handed, Lane, Taken, Work, WorkQueue};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring;
@@ -31,26 +31,26 @@ use crate::pg::worker::background;
 use crate::resp::executor::tables::{self, Table};
 use crate::resp::executor::work::job::{Job, Tools, write_failure, write_lost};
 use crate::resp::executor::work::roles::Roles;
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// How long a role's settings are asked for where nobody may wait.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Bytes of replies after which a transaction ends.
 const REPLIES: usize = 1 << 20;
 
-type Fronts = [bool; MOST_PROCESSES];
+type Balancer = [bool; MOST_PROCESSES];
 
-/// A back's side of the desk.
-pub struct Bench {
+/// an executor's side of the work queue.
+pub struct WorkRunner {
     number: usize,
-    desk: Desk,
+    work_queue: WorkQueue,
     tools: Tools,
     roles: Roles,
     /// The requests of the jobs that were taken together.
     requests: Vec<u8>,
-    /// Fronts that are to be told of replies.
-    fronts: Fronts,
-    /// Something was put into the slow lane, whose backs may sleep.
+    /// Network processes that are to be told of replies.
+    networks: Balancer,
+    /// Something was put into the slow lane, whose executors may sleep.
     has_given_up: bool,
     /// Statistics wait to be reported.
     pub unreported: bool,
@@ -64,26 +64,26 @@ enum At {
     Commit,
 }
 
-impl Bench {
-    pub fn new(number: usize, desk: Desk, search_path: CString) -> Bench {
+impl WorkRunner {
+    pub fn new(number: usize, work_queue: WorkQueue, search_path: CString) -> WorkRunner {
         watched::begin(number);
-        Bench {
+        WorkRunner {
             number,
-            desk,
-            tools: Tools::new(desk.longest()),
+            work_queue,
+            tools: Tools::new(work_queue.longest()),
             roles: Roles::new(search_path),
             requests: Vec::new(),
-            fronts: [false; MOST_PROCESSES],
+            networks: [false; MOST_PROCESSES],
             has_given_up: false,
             unreported: false,
         }
     }
 
     /// Answers what the predecessor of this number had taken.
-    pub fn answer_lost(&mut self, queue: &Queue<Question, Answer>) {
-        for taken in self.desk.begin_back(self.number) {
-            self.tools.restart(self.desk.longest());
-            if let Some(handed) = self.desk.handed(&taken) {
+    pub fn answer_lost(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+        for taken in self.work_queue.begin_executor(self.number) {
+            self.tools.restart(self.work_queue.longest());
+            if let Some(handed) = self.work_queue.handed(&taken) {
                 write_lost(&handed, &mut self.tools.replies);
             }
             self.answer(Some(taken), 0..self.tools.replies.as_bytes().len());
@@ -93,12 +93,12 @@ impl Bench {
 
     /// Reads a job; how many commands it has.
     fn add(&mut self, taken: Taken, jobs: &mut Vec<Job>) -> u32 {
-        let Some(handed) = self.desk.handed(&taken) else {
+        let Some(handed) = self.work_queue.handed(&taken) else {
             self.answer(Some(taken), 0..0);
             return 1;
         };
         let from = self.requests.len();
-        self.desk.read(&taken, &mut self.requests);
+        self.work_queue.read(&taken, &mut self.requests);
         let requests = from..self.requests.len();
         let key = self
             .tools
@@ -115,7 +115,7 @@ impl Bench {
     }
 
     /// Runs jobs in one transaction; how many were run when it ended. It ends before one whose table has come
-    /// to run others' code since it was handed over, which is said of that job from then on.
+    /// to run user-defined code since it was handed over, which is said of that job from then on.
     fn transaction(
         &mut self,
         terms: &Terms<'_>,
@@ -124,8 +124,8 @@ impl Bench {
         longest: usize,
     ) -> Result<usize, Failure> {
         let untidy = Cell::new(jobs.iter().any(|job| job.handed.alone));
-        let (tools, requests, desk) = (&mut self.tools, &self.requests, self.desk);
-        let (number_of_back, fronts) = (self.number, &mut self.fronts);
+        let (tools, requests, work_queue) = (&mut self.tools, &self.requests, self.work_queue);
+        let (number_of_back, networks) = (self.number, &mut self.networks);
         tools.restart(longest);
         self.unreported = true;
         let done = as_role::in_transaction(terms, || {
@@ -141,7 +141,7 @@ impl Bench {
                         .map(|table| (relation, table));
                 }
                 let bytes = requests.get(job.requests.clone()).unwrap_or_default();
-                if !job.handed.alone && runs_others_code(job, bytes, open.as_ref()) {
+                if !job.handed.alone && runs_user_code(job, bytes, open.as_ref()) {
                     job.handed.alone = true;
                     break;
                 }
@@ -154,9 +154,9 @@ impl Bench {
                 };
                 ring::set_author(0);
                 // It may have begun to while the lock was waited for.
-                untidy.set(untidy.get() || has_run_others_code(job, bytes, open.as_ref()));
+                untidy.set(untidy.get() || has_run_user_code(job, bytes, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
-                    desk.set_soonest(taken, soonest);
+                    work_queue.set_soonest(taken, soonest);
                 }
                 done = number + 1;
                 tools.check_length();
@@ -167,10 +167,15 @@ impl Bench {
             if fault::on(Fault::RepliedBeforeCommit) {
                 for job in jobs.iter_mut().take(done) {
                     let replies = tools.replies.as_bytes().get(job.replies.clone());
-                    send(desk, fronts, job.taken.take(), replies.unwrap_or_default());
+                    send(
+                        work_queue,
+                        networks,
+                        job.taken.take(),
+                        replies.unwrap_or_default(),
+                    );
                 }
-                if let Some(queue) = Queue::of_server() {
-                    tell_fronts(fronts, &queue);
+                if let Some(queue) = RequestQueue::of_server() {
+                    wake_networks(networks, &queue);
                 }
             }
             drop(open);
@@ -206,7 +211,7 @@ impl Bench {
         if !jobs.iter().any(|job| job.handed.is_logged) {
             return;
         }
-        self.tools.restart(self.desk.longest());
+        self.tools.restart(self.work_queue.longest());
         for job in jobs {
             let from = self.tools.replies.as_bytes().len();
             self.tools.set_protocol(&job.handed);
@@ -231,14 +236,14 @@ impl Bench {
         }
         let waits = |job: &mut Job| job.waits;
         for taken in jobs.extract_if(.., waits).filter_map(|job| job.taken) {
-            self.desk.put_aside(taken, lane);
+            self.work_queue.put_aside(taken, lane);
         }
     }
 
     /// Brings back what was put aside, once nobody waits for a standby.
-    pub fn bring_back(&self, queue: &Queue<Question, Answer>) {
+    pub fn bring_back(&self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         if self.has_aside() {
-            self.desk.bring_back();
+            self.work_queue.bring_back();
             queue.wake_quick();
             queue.wake_slow();
         }
@@ -246,22 +251,22 @@ impl Bench {
 
     /// Whether something was put aside and need not wait any more.
     fn has_aside(&self) -> bool {
-        self.desk.has_aside() && !standby_waits::somebody_waits()
+        self.work_queue.has_aside() && !standby_waits::somebody_waits()
     }
 
     fn put_back(&mut self, job: Job, lane: Lane) {
         self.has_given_up |= lane == Lane::Slow;
         if let Some(taken) = job.taken {
             if job.handed.alone {
-                self.desk.set_alone(&taken);
+                self.work_queue.set_alone(&taken);
             }
-            self.desk.put_back(taken, lane);
+            self.work_queue.put_back(taken, lane);
         }
     }
 
     /// Makes an error the only reply.
     fn write_failed(&mut self, job: &Job, failure: &Failure) {
-        self.tools.restart(self.desk.longest());
+        self.tools.restart(self.work_queue.longest());
         self.tools.set_protocol(&job.handed);
         write_failure(&job.handed, failure, &mut self.tools.replies);
     }
@@ -271,53 +276,53 @@ impl Bench {
         self.answer(job.taken, 0..self.tools.replies.as_bytes().len());
     }
 
-    /// Answers by these of the replies. Fronts take theirs without waiting for anybody, and requests take no
+    /// Answers by these of the replies. Network processes take theirs without waiting for anybody, and requests take no
     /// room of replies, so there will be some for this one.
     fn answer(&mut self, taken: Option<Taken>, replies: Range<usize>) {
         let bytes = self.tools.replies.as_bytes();
         let bytes = bytes.get(replies).unwrap_or_default();
-        send(self.desk, &mut self.fronts, taken, bytes);
+        send(self.work_queue, &mut self.networks, taken, bytes);
     }
 
     /// The same by these bytes.
     fn answer_with(&mut self, taken: Option<Taken>, replies: &[u8]) {
-        send(self.desk, &mut self.fronts, taken, replies);
+        send(self.work_queue, &mut self.networks, taken, replies);
     }
 
-    /// Tells fronts of replies, and another back of what was given up.
-    fn tell(&mut self, queue: &Queue<Question, Answer>) {
+    /// Tells network processes of replies, and another executor of what was given up.
+    fn tell(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         if std::mem::take(&mut self.has_given_up) {
             queue.wake_slow();
         }
-        tell_fronts(&mut self.fronts, queue);
+        wake_networks(&mut self.networks, queue);
     }
 
-    /// Whether something waits that this back may run.
+    /// Whether something waits that this executor may run.
     pub fn has_work(&self, with_quick: bool, with_slow: bool) -> bool {
-        let quick = with_quick && self.desk.waiting(Lane::Quick) > 0;
+        let quick = with_quick && self.work_queue.waiting(Lane::Quick) > 0;
         quick || with_slow && self.has_slow() || self.has_aside()
     }
 
     /// Whether something waits in the slow lane.
     pub fn has_slow(&self) -> bool {
-        self.desk.waiting(Lane::Slow) > 0
+        self.work_queue.waiting(Lane::Slow) > 0
     }
 }
 
-/// Whether a job runs code of others: that of its table, which is open, or of the others that it changes.
-fn runs_others_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
-    open.is_some_and(|(_, table)| table.runs_others_code()) || other_runs_code(job, requests)
+/// Whether a job runs user-defined code: that of its table, which is open, or of the others that it changes.
+fn runs_user_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.runs_user_code()) || other_runs_code(job, requests)
 }
 
 /// Whether it may have run some, as is known after it.
-fn has_run_others_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
-    open.is_some_and(|(_, table)| table.has_run_others_code()) || other_runs_code(job, requests)
+fn has_run_user_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+    open.is_some_and(|(_, table)| table.has_run_user_code()) || other_runs_code(job, requests)
 }
 
 fn other_runs_code(job: &Job, requests: &[u8]) -> bool {
     let runs_code = |other: Oid| {
         let other = Table::open(other, job.handed.alone);
-        other.is_ok_and(|other| other.runs_others_code())
+        other.is_ok_and(|other| other.runs_user_code())
     };
     let cleared = match job.handed.work {
         Work::Clear => job::cleared(requests),
@@ -330,7 +335,7 @@ fn other_runs_code(job: &Job, requests: &[u8]) -> bool {
         .any(runs_code)
 }
 
-/// Takes back what others' code has left in the session.
+/// Takes back what user-defined code has left in the session.
 fn tidy() {
     // Whoever cancels, or asks the process to end, means no work of this kind.
     let again = |failure: Failure| match failure.cancelled {
@@ -347,26 +352,26 @@ fn tidy() {
     }
 }
 
-fn send(desk: Desk, fronts: &mut Fronts, taken: Option<Taken>, replies: &[u8]) {
+fn send(work_queue: WorkQueue, networks: &mut Balancer, taken: Option<Taken>, replies: &[u8]) {
     let reads = raw::take_reads();
     if reads != [0; 2]
-        && let Some(board) = Board::of_server()
+        && let Some(registry) = ClientRegistry::of_server()
     {
-        board.add_reads(reads);
+        registry.add_reads(reads);
     }
     let mut taken = taken;
     while let Some(place) = taken {
-        match desk.answer(place, replies) {
-            Ok(front) => {
-                if let Some(told) = fronts.get_mut(front) {
+        match work_queue.answer(place, replies) {
+            Ok(network) => {
+                if let Some(told) = networks.get_mut(network) {
                     *told = true;
                 }
                 return;
             }
             Err(again) => taken = Some(again),
         }
-        if let Some(queue) = Queue::of_server() {
-            tell_fronts(fronts, &queue);
+        if let Some(queue) = RequestQueue::of_server() {
+            wake_networks(networks, &queue);
         }
         if background::asked_to_end() {
             // Who answers what this process has left tells that nobody knows.
@@ -377,10 +382,10 @@ fn send(desk: Desk, fronts: &mut Fronts, taken: Option<Taken>, replies: &[u8]) {
     }
 }
 
-fn tell_fronts(fronts: &mut Fronts, queue: &Queue<Question, Answer>) {
-    for (front, told) in fronts.iter_mut().enumerate() {
+fn wake_networks(networks: &mut Balancer, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+    for (network, told) in networks.iter_mut().enumerate() {
         if std::mem::take(told)
-            && let Some(pid) = queue.pid(Kind::Front, front)
+            && let Some(pid) = queue.pid(Kind::Network, network)
         {
             background::wake(pid);
         }

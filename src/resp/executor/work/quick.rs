@@ -4,14 +4,14 @@ use std::cell::Cell;
 
 use pgrx::pg_sys::Oid;
 
-use crate::pg::resp::catalog_requests::Queue;
+use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::resp::work_queue::Lane;
 use crate::pg::session::failure::Failure;
 use crate::pg::worker::as_role::Terms;
 use crate::pg::worker::background;
 use crate::resp::executor::work::job::Job;
-use crate::resp::executor::work::{At, Bench, PATIENCE};
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::executor::work::{At, PATIENCE, WorkRunner};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// Commands, and bytes of them, that are taken together.
 const COMMANDS: u32 = 256;
@@ -19,15 +19,15 @@ const BYTES: usize = 1 << 20;
 /// After so many errors the rest of a batch is run one by one.
 const ERRORS: u32 = 4;
 
-impl Bench {
+impl WorkRunner {
     /// Runs what waits in the quick lane; whether there was anything.
-    pub fn quick(&mut self, queue: &Queue<Question, Answer>) -> bool {
+    pub fn quick(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) -> bool {
         self.requests.clear();
         let mut jobs = Vec::new();
         let mut commands = 0;
         while commands < COMMANDS
             && self.requests.len() < BYTES
-            && let Some(taken) = self.desk.take(Lane::Quick, self.number)
+            && let Some(taken) = self.work_queue.take(Lane::Quick, self.number)
         {
             commands += self.add(taken, &mut jobs);
         }
@@ -63,7 +63,12 @@ impl Bench {
     }
 
     /// Runs jobs of one role in as few transactions as can be.
-    fn together(&mut self, role: Oid, mut jobs: Vec<Job>, queue: &Queue<Question, Answer>) {
+    fn together(
+        &mut self,
+        role: Oid,
+        mut jobs: Vec<Job>,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+    ) {
         let Some(settings) = self.roles.settings_within(PATIENCE, role) else {
             jobs.into_iter()
                 .for_each(|job| self.put_back(job, Lane::Slow));
@@ -87,8 +92,8 @@ impl Bench {
                 is_timed: most == 1,
             };
             let at = Cell::new(At::Commit);
-            let several = jobs.get_mut(..most).unwrap_or_default();
-            match self.transaction(&terms, several, &at, self.desk.longest()) {
+            let peers = jobs.get_mut(..most).unwrap_or_default();
+            match self.transaction(&terms, peers, &at, self.work_queue.longest()) {
                 Ok(done) => {
                     let rest = jobs.split_off(done);
                     jobs.into_iter()
@@ -114,9 +119,9 @@ impl Bench {
         at: At,
         failure: &Failure,
     ) -> Vec<Job> {
-        let end = |bench: &mut Bench, job: Job| match failure.locked || job.is_pipeline() {
-            true => bench.put_back(job, Lane::Slow),
-            false => bench.fail(job, failure),
+        let end = |runner: &mut WorkRunner, job: Job| match failure.locked || job.is_pipeline() {
+            true => runner.put_back(job, Lane::Slow),
+            false => runner.fail(job, failure),
         };
         if background::asked_to_end() {
             // Nothing was done: the successor does it.

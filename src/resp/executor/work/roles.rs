@@ -41,7 +41,7 @@ struct Known {
     since: Instant,
     /// Whether synchronous_commit asks for a standby; None: the role says nothing of it.
     asks_standby: Option<bool>,
-    /// What counts where no code of others runs.
+    /// What counts where no user-defined code runs.
     plain: Settings,
     all: Settings,
 }
@@ -54,13 +54,13 @@ impl Roles {
         }
     }
 
-    /// The settings of a role, for a transaction in which code of others may run, or for another one.
+    /// The settings of a role, for a transaction in which user-defined code may run, or for another one.
     /// Outside of a transaction.
-    pub fn settings(&mut self, role: Oid, others_code: bool) -> Settings {
+    pub fn settings(&mut self, role: Oid, user_code: bool) -> Settings {
         let fallback = (c"search_path".to_owned(), self.search_path.clone());
         match self.known(role, None) {
-            Some(known) => known.of(others_code),
-            None if others_code => Rc::new([fallback]),
+            Some(known) => known.of(user_code),
+            None if user_code => Rc::new([fallback]),
             None => Rc::new([]),
         }
     }
@@ -126,8 +126,8 @@ impl Roles {
 }
 
 impl Known {
-    fn of(&self, others_code: bool) -> Settings {
-        Rc::clone(match others_code {
+    fn of(&self, user_code: bool) -> Settings {
+        Rc::clone(match user_code {
             true => &self.all,
             false => &self.plain,
         })

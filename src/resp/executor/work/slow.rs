@@ -3,25 +3,25 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::pg::resp::catalog_requests::{Queue, Takes};
+use crate::pg::resp::catalog_requests::{RequestQueue, Takes};
 use crate::pg::resp::work_queue::{Handed, Lane};
 use crate::pg::session::clock;
 use crate::pg::session::failure::Failure;
 use crate::pg::worker::as_role::Terms;
 use crate::pg::worker::background;
 use crate::resp::executor::work::job::{Job, LONGEST_FAILURE};
-use crate::resp::executor::work::{At, Bench};
-use crate::resp::ipc::request::{Answer, Question};
+use crate::resp::executor::work::{At, WorkRunner};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// How long it waits for a lock before it gives way: while others wait for this process, and while nobody does.
 const SLICE: Duration = Duration::from_millis(100);
 const SHORT_SLICE: Duration = Duration::from_millis(5);
 const LONG_SLICE: Duration = Duration::from_millis(300);
 
-impl Bench {
+impl WorkRunner {
     /// Runs the next job of the slow lane; whether there was one.
-    pub fn slow(&mut self, queue: &Queue<Question, Answer>) -> bool {
-        let Some(taken) = self.desk.take(Lane::Slow, self.number) else {
+    pub fn slow(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) -> bool {
+        let Some(taken) = self.work_queue.take(Lane::Slow, self.number) else {
             return false;
         };
         self.requests.clear();
@@ -37,12 +37,12 @@ impl Bench {
 
     /// Runs one job, which may wait. What waits for long gives others a turn, unless its code would be run
     /// twice that way.
-    fn alone(&mut self, job: Job, queue: &Queue<Question, Answer>) {
+    fn alone(&mut self, job: Job, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         let settings = self.roles.settings(job.handed.role, job.handed.alone);
         let slice = match () {
             // It is the quick lane, too.
             () if queue.has_quick(self.number) => SHORT_SLICE,
-            () if queue.is_asked(Takes::ALL) || self.desk.waiting(Lane::Slow) > 0 => SLICE,
+            () if queue.is_asked(Takes::ALL) || self.work_queue.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
         };
         let alone = job.handed.alone;
@@ -54,7 +54,7 @@ impl Bench {
             is_timed: true,
         };
         let mut jobs = [job];
-        let (at, longest) = (Cell::new(At::Commit), self.desk.longest());
+        let (at, longest) = (Cell::new(At::Commit), self.work_queue.longest());
         let done = self.transaction(&terms, &mut jobs, &at, longest);
         let [job] = jobs;
         match done {
@@ -90,7 +90,8 @@ impl Bench {
         let mut replies = Vec::new();
         for part in parts {
             left -= 1;
-            let room = (self.desk.longest() - replies.len()).saturating_sub(left * LONGEST_FAILURE);
+            let room =
+                (self.work_queue.longest() - replies.len()).saturating_sub(left * LONGEST_FAILURE);
             let mut part = [Job {
                 taken: None,
                 handed: Handed {
