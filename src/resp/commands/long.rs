@@ -22,7 +22,7 @@ const AROUND: usize = 32;
 
 /// How far a GET has come.
 #[derive(Debug)]
-pub enum Progress {
+pub enum Position {
     /// Nothing was read, or nothing that counts, after so many tries.
     Begins(u8),
     Reads(Long),
@@ -37,12 +37,12 @@ pub struct Long {
     tries: u8,
 }
 
-impl Progress {
+impl Position {
     /// Bytes of memory that it holds.
     pub fn held(&self) -> usize {
         match self {
-            Progress::Begins(_) => 0,
-            Progress::Reads(long) => long.reply.held(),
+            Position::Begins(_) => 0,
+            Position::Reads(long) => long.reply.held(),
         }
     }
 }
@@ -52,13 +52,13 @@ impl Progress {
 pub fn get<'a>(
     call: &Call,
     key: &[u8],
-    progress: Progress,
+    progress: Position,
     buffers: &mut Buffers,
     out: &mut Writer,
-) -> Done<'a, Option<Progress>> {
+) -> Done<'a, Option<Position>> {
     let tries = match progress {
-        Progress::Begins(tries) => tries,
-        Progress::Reads(long) => return read_on(call, key, long, out),
+        Position::Begins(tries) => tries,
+        Position::Reads(long) => return read_on(call, key, long, out),
     };
     let Some(entries) = call.to_read(Rights::READ)? else {
         out.null();
@@ -82,7 +82,7 @@ fn begin<'a>(
     tries: u8,
     buffers: &mut Buffers,
     out: &mut Writer,
-) -> Done<'a, Option<Progress>> {
+) -> Done<'a, Option<Position>> {
     let limit = reading.length() + AROUND;
     if tries >= TRIES || limit > out.room() {
         return strings::get(call, key, buffers, out).map(|()| None);
@@ -92,7 +92,7 @@ fn begin<'a>(
     if reply.overflowed() {
         return Err(CommandError::OutOfMemory);
     }
-    Ok(Some(Progress::Reads(Long {
+    Ok(Some(Position::Reads(Long {
         reading,
         reply,
         tries,
@@ -104,15 +104,15 @@ fn read_on<'a>(
     key: &[u8],
     mut long: Long,
     out: &mut Writer,
-) -> Done<'a, Option<Progress>> {
-    let anew = Ok(Some(Progress::Begins(long.tries + 1)));
+) -> Done<'a, Option<Position>> {
+    let anew = Ok(Some(Position::Begins(long.tries + 1)));
     let Some(entries) = call.to_read(Rights::READ)? else {
         return anew;
     };
     // Its memory is asked for here: not under the lock.
     let into = long.reply.piece(long.reading.next());
     match entries.read_on(&entries.key(key), &mut long.reading, into) {
-        Piece::Copied => Ok(Some(Progress::Reads(long))),
+        Piece::Copied => Ok(Some(Position::Reads(long))),
         Piece::Changed => anew,
         Piece::Last(_) => {
             entries.tally(Counter::HotHits, 1);

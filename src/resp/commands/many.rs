@@ -15,7 +15,7 @@ const JUDGED: usize = 512;
 
 /// How far a command has come.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Progress {
+pub struct Position {
     /// Keys that are done; of a command that judges all before the first, keys that are judged.
     pub done: usize,
     judged: usize,
@@ -24,7 +24,7 @@ pub struct Progress {
 }
 
 /// The next piece of the arguments, of which each key has so many, and whether it is the last.
-fn piece<'a, S: Served>(args: Args<'a>, progress: &Progress, each: usize) -> (Args<'a>, bool) {
+fn piece<'a, S: Served>(args: Args<'a>, progress: &Position, each: usize) -> (Args<'a>, bool) {
     let (rest, room) = (args.from(progress.done * each), S::PIECE * each);
     (rest.first(room), rest.len() <= room)
 }
@@ -33,7 +33,7 @@ fn piece<'a, S: Served>(args: Args<'a>, progress: &Progress, each: usize) -> (Ar
 pub fn get<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
-    progress: &mut Progress,
+    progress: &mut Position,
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a, bool> {
@@ -100,7 +100,7 @@ fn count_reads<S: Served>(entries: &S, keys: Args<'_>, hits: u64) {
 pub fn count<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
-    progress: &mut Progress,
+    progress: &mut Position,
     out: &mut Writer,
 ) -> Done<'a, bool> {
     let (part, is_last) = piece::<S>(keys, progress, 1);
@@ -125,7 +125,7 @@ pub fn count<'a, S: Served>(
 pub fn delete<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
-    progress: &mut Progress,
+    progress: &mut Position,
     out: &mut Writer,
 ) -> Done<'a, bool> {
     call.needs(Rights::DELETE)?;
@@ -145,7 +145,7 @@ pub fn delete<'a, S: Served>(
 pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,
-    progress: &mut Progress,
+    progress: &mut Position,
     out: &mut Writer,
 ) -> Done<'a, bool> {
     let entries = call.to_write(Rights::WRITE)?;

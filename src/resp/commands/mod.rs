@@ -3,7 +3,7 @@
 //! The same code serves memory caches in the loop of a network process, and tables in a transaction
 //! of an executor (`crate::resp::executor::tables`). It reads no socket, knows no other connection and decides
 //! no privilege. On memory caches a command never waits, opens no transaction, runs no user-defined
-//! code and reads no catalog; a long one returns to the loop ([`Step::More`]) after some 100 µs.
+//! code and reads no catalog; a long one returns to the loop ([`Outcome::More`]) after some 100 µs.
 
 pub mod budget;
 pub mod call;
@@ -37,14 +37,14 @@ pub use self::watched_rows::WatchedRows;
 
 /// How far a command has come.
 #[derive(Debug)]
-pub enum Step {
+pub enum Outcome {
     /// It is answered.
     Done,
     /// A piece of it is done; [`go_on`] does the next one, before the connection's next command.
     More(Continuation),
     /// Nothing was done or written: the cache has no place in the tier any more, or is gone. What
     /// was decided of the connection's role and cache is to be decided anew.
-    NotPermitted,
+    Gone,
     /// It is no command on entries: nothing was done or written.
     NotOurs,
     /// Only the table itself has the answer: nothing was done, and what was written is to be taken back.
@@ -58,7 +58,7 @@ pub struct Continuation(Work);
 impl Continuation {
     /// Whether nothing was done that counts: the command begins anew, by what is decided then.
     pub fn begins_anew(&self) -> bool {
-        matches!(self.0, Work::Get(long::Progress::Begins(_)))
+        matches!(self.0, Work::Get(long::Position::Begins(_)))
     }
 
     /// Bytes of memory that a part of its reply takes.
@@ -73,8 +73,8 @@ impl Continuation {
 #[derive(Debug)]
 enum Work {
     Begin,
-    Get(long::Progress),
-    Many(many::Progress),
+    Get(long::Position),
+    Many(many::Position),
     Scan(Option<walks::Scanned>),
     Keys(walks::Found),
     RandomKey(Option<(u64, bool)>),
@@ -89,7 +89,7 @@ pub fn run(
     state: &mut State,
     clock: Timestamp,
     out: &mut Writer,
-) -> Step {
+) -> Outcome {
     go_on(
         Continuation(Work::Begin),
         command,
@@ -133,18 +133,18 @@ pub fn go_on(
     state: &mut State,
     clock: Timestamp,
     out: &mut Writer,
-) -> Step {
+) -> Outcome {
     let call = Call::new(target, clock);
     let done = with_buffers(|buffers| piece(continuation.0, command, &call, state, buffers, out));
     match done {
-        Ok(Piece::Last) => Step::Done,
-        Ok(Piece::Work(work)) => Step::More(Continuation(work)),
-        Ok(Piece::NotOurs) => Step::NotOurs,
-        Err(CommandError::Gone) => Step::NotPermitted,
-        Err(CommandError::Table) => Step::Table,
+        Ok(Piece::Last) => Outcome::Done,
+        Ok(Piece::More(work)) => Outcome::More(Continuation(work)),
+        Ok(Piece::NotOurs) => Outcome::NotOurs,
+        Err(CommandError::Gone) => Outcome::Gone,
+        Err(CommandError::Table) => Outcome::Table,
         Err(error) => {
             error.write(out);
-            Step::Done
+            Outcome::Done
         }
     }
 }
@@ -177,22 +177,16 @@ pub fn copy_between(
     replace: bool,
     clock: Timestamp,
     out: &mut Writer,
-) -> Step {
+) -> Outcome {
     let (call, other) = (Call::new(target, clock), Call::new(other, clock));
     match with_buffers(|buffers| keys::copy(&call, from, &other, to, replace, buffers, out)) {
-        Ok(()) => Step::Done,
-        Err(CommandError::Gone) => Step::NotPermitted,
+        Ok(()) => Outcome::Done,
+        Err(CommandError::Gone) => Outcome::Gone,
         Err(error) => {
             error.write(out);
-            Step::Done
+            Outcome::Done
         }
     }
-}
-
-enum Piece {
-    Last,
-    Work(Work),
-    NotOurs,
 }
 
 fn piece<'a>(
@@ -202,7 +196,7 @@ fn piece<'a>(
     state: &mut State,
     buffers: &mut Buffers,
     out: &mut Writer,
-) -> Done<'a, Piece> {
+) -> Done<'a, Piece<Work>> {
     if call.target.is_table() && needs_table(command) {
         return Err(CommandError::Table);
     }
@@ -210,10 +204,10 @@ fn piece<'a>(
         Command::Get { key } => {
             let progress = match work {
                 Work::Get(progress) => progress,
-                _ => long::Progress::Begins(0),
+                _ => long::Position::Begins(0),
             };
             return Ok(match long::get(call, key, progress, buffers, out)? {
-                Some(progress) => Piece::Work(Work::Get(progress)),
+                Some(progress) => Piece::More(Work::Get(progress)),
                 None => Piece::Last,
             });
         }
@@ -230,25 +224,26 @@ fn piece<'a>(
         _ => {
             let mut progress = match work {
                 Work::Many(progress) => progress,
-                _ => many::Progress::default(),
+                _ => many::Position::default(),
             };
             return Ok(match on_keys(command, call, &mut progress, buffers, out)? {
-                Came::ToEnd => Piece::Last,
-                Came::Further => Piece::Work(Work::Many(progress)),
-                Came::Nowhere => Piece::NotOurs,
+                Piece::Last => Piece::Last,
+                Piece::More(()) => Piece::More(Work::Many(progress)),
+                Piece::NotOurs => Piece::NotOurs,
             });
         }
     }
     Ok(Piece::Last)
 }
 
-/// How far a command on keys has come.
+/// What one piece of a command has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Came {
-    ToEnd,
-    Further,
-    /// It is none.
-    Nowhere,
+pub enum Piece<Rest = ()> {
+    /// Nothing: the command is answered.
+    Last,
+    More(Rest),
+    /// It is no command on entries: nothing was done or written.
+    NotOurs,
 }
 
 /// The next piece of a command on some keys, of whichever entries.
@@ -256,10 +251,10 @@ pub enum Came {
 pub fn on_keys<'a, S: Served>(
     command: &Parsed<'a>,
     call: &Call<'_, S>,
-    progress: &mut many::Progress,
+    progress: &mut many::Position,
     buffers: &mut Buffers,
     out: &mut Writer,
-) -> Done<'a, Came> {
+) -> Done<'a, Piece> {
     match &command.command {
         Command::Get { key } => strings::get(call, key, buffers, out)?,
         Command::Set(set) => strings::set(call, set, buffers, out)?,
@@ -328,9 +323,9 @@ pub fn on_keys<'a, S: Served>(
         }
 
         Command::Other => return other(command, call, buffers, out),
-        _ => return Ok(Came::Nowhere),
+        _ => return Ok(Piece::NotOurs),
     }
-    Ok(Came::ToEnd)
+    Ok(Piece::Last)
 }
 
 /// Whether a command needs more of a table than copies of its entries. One with many keys does not fit into one piece, so
@@ -346,10 +341,10 @@ fn needs_table(command: &Parsed<'_>) -> bool {
 fn many<'a, S: Served>(
     command: &Command<'a>,
     call: &Call<'_, S>,
-    progress: &mut many::Progress,
+    progress: &mut many::Position,
     buffers: &mut Buffers,
     out: &mut Writer,
-) -> Done<'a, Came> {
+) -> Done<'a, Piece> {
     let is_last = match command {
         Command::GetMany { keys } => many::get(call, *keys, progress, buffers, out)?,
         Command::SetMany { pairs, .. } => many::set(call, *pairs, progress, out)?,
@@ -357,15 +352,20 @@ fn many<'a, S: Served>(
         Command::Exists { keys } | Command::Touch { keys } => {
             many::count(call, *keys, progress, out)?
         }
-        _ => return Ok(Came::Nowhere),
+        _ => return Ok(Piece::NotOurs),
     };
     Ok(match is_last {
-        true => Came::ToEnd,
-        false => Came::Further,
+        true => Piece::Last,
+        false => Piece::More(()),
     })
 }
 
-fn walk<'a>(work: Work, command: &Command<'a>, call: &Call, out: &mut Writer) -> Done<'a, Piece> {
+fn walk<'a>(
+    work: Work,
+    command: &Command<'a>,
+    call: &Call,
+    out: &mut Writer,
+) -> Done<'a, Piece<Work>> {
     let (is_last, work) = match (command, work) {
         (Command::Scan(scan), work) => {
             let mut progress = match work {
@@ -402,7 +402,7 @@ fn walk<'a>(work: Work, command: &Command<'a>, call: &Call, out: &mut Writer) ->
     };
     Ok(match is_last {
         true => Piece::Last,
-        false => Piece::Work(work),
+        false => Piece::More(work),
     })
 }
 
@@ -412,7 +412,7 @@ fn other<'a, S: Served>(
     call: &Call<'_, S>,
     buffers: &mut Buffers,
     out: &mut Writer,
-) -> Done<'a, Came> {
+) -> Done<'a, Piece> {
     let (entry, args) = (command.entry, command.args);
     let key = args.get(2).unwrap_or_default();
     match entry.name {
@@ -428,9 +428,9 @@ fn other<'a, S: Served>(
         "script|load" => scripts::load(key, out)?,
         "script|exists" => scripts::exist(args.from(2), out),
         "script|flush" => scripts::flush(args.from(2), out)?,
-        _ => return Ok(Came::Nowhere),
+        _ => return Ok(Piece::NotOurs),
     }
-    Ok(Came::ToEnd)
+    Ok(Piece::Last)
 }
 
 /// MEMORY USAGE's option says how many elements of a list are looked at, of which we have none.

@@ -14,9 +14,10 @@ use crate::pg::session::clock;
 use crate::resp::auth::PermissionError;
 use crate::resp::commands;
 use crate::resp::ipc::permission_cache::Permission;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::{Flushing, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 
 const NOT_IN_EXEC: &[u8] =
     b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
@@ -39,28 +40,30 @@ pub fn run(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     let before = replies.as_bytes().len();
     let Some((continuation, permission)) = session.continued.take() else {
         let step = begin(core, session, command, replies);
-        if !matches!(step, Step::Wait | Step::Starve | Step::More) {
+        if !matches!(step, Progress::Wait | Progress::Starve | Progress::More) {
             session.flushing = Flushing::No; // however it ended: the next one asks anew
         }
         return step;
     };
     let (target, state) = (&permission.target, &mut session.state);
     match commands::go_on(continuation, command, target, state, core.now, replies) {
-        commands::Step::More(continuation) => session.continued = Some((continuation, permission)),
-        commands::Step::Done if session.to_clear.is_empty() => return Step::Done,
-        commands::Step::Done => session.continued = session.to_clear.pop(),
-        commands::Step::NotPermitted | commands::Step::NotOurs | commands::Step::Table => {
+        commands::Outcome::More(continuation) => {
+            session.continued = Some((continuation, permission))
+        }
+        commands::Outcome::Done if session.to_clear.is_empty() => return Progress::Done,
+        commands::Outcome::Done => session.continued = session.to_clear.pop(),
+        commands::Outcome::Gone | commands::Outcome::NotOurs | commands::Outcome::Table => {
             session.to_clear.clear();
             commands::write_gone(replies);
-            return Step::Done;
+            return Progress::Done;
         }
     }
     replies.rewind(before);
-    Step::More
+    Progress::More
 }
 
 fn begin(
@@ -68,7 +71,7 @@ fn begin(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     let mut all = Vec::new();
     for database in 0..core.permissions.databases() as u32 {
         let before = replies.as_bytes().len();
@@ -78,26 +81,26 @@ fn begin(
         match authentication::permission_in(core, session, database, replies) {
             Ok(permission) => all.push(permission),
             // The protocol serves none of its entries.
-            Err(Step::Done) if is_distributed(core) => replies.rewind(before),
+            Err(Progress::Done) if is_distributed(core) => replies.rewind(before),
             Err(step) => return step,
         }
     }
     if all.is_empty() {
         replies.error(&[PermissionError::Distributed.words().as_bytes()]);
-        return Step::Done;
+        return Progress::Done;
     }
     if !all
         .iter()
         .all(|permission| commands::may_clear(&permission.target, core.now, replies))
     {
-        return Step::Done;
+        return Progress::Done;
     }
     let emptied = match std::mem::take(&mut session.flushing) {
         Flushing::No | Flushing::Asked(_) => Vec::new(),
         Flushing::Done(tables) => tables,
         Flushing::Failed(reply) => {
             replies.append(&reply);
-            return Step::Done;
+            return Progress::Done;
         }
     };
     // The list of caches may have changed while an executor was at work, so it is what counts, not that there was an answer.
@@ -108,7 +111,7 @@ fn begin(
     if !left.is_empty() {
         if session.in_exec {
             replies.error(&[NOT_IN_EXEC]);
-            return Step::Done;
+            return Progress::Done;
         }
         return ask(core, session, &left, emptied);
     }
@@ -121,21 +124,25 @@ fn begin(
         replies.rewind(before);
         let (target, state) = (&permission.target, &mut session.state);
         match commands::run(command, target, state, core.now, replies) {
-            commands::Step::More(continuation) => session.to_clear.push((continuation, permission)),
-            commands::Step::Done => {}
-            commands::Step::NotPermitted | commands::Step::NotOurs | commands::Step::Table => {
+            commands::Outcome::More(continuation) => {
+                session.to_clear.push((continuation, permission))
+            }
+            commands::Outcome::Done => {}
+            commands::Outcome::Gone
+            | commands::Outcome::NotOurs
+            | commands::Outcome::Table => {
                 session.to_clear.clear();
                 commands::write_gone(replies);
-                return Step::Done;
+                return Progress::Done;
             }
         }
     }
     session.continued = session.to_clear.pop();
     match session.continued {
-        None => Step::Done,
+        None => Progress::Done,
         Some(_) => {
             replies.rewind(before);
-            Step::More
+            Progress::More
         }
     }
 }
@@ -150,13 +157,13 @@ fn ask(
     session: &mut Session,
     tables: &[&Rc<Permission>],
     mut emptied: Vec<u32>,
-) -> Step {
+) -> Progress {
     let mut relations: Vec<u32> = tables.iter().map(|permission| number(permission)).collect();
     // In one order, so that two of these never wait for each other in a circle.
     relations.sort_unstable();
     relations.dedup();
     let (Some(first), Some(role)) = (relations.first(), session.role) else {
-        return Step::Done;
+        return Progress::Done;
     };
     let numbers = relations.iter().map(u32::to_string).collect::<Vec<_>>();
     let request = format!("FLUSHALL {}\r\n", numbers.join(" "));
@@ -175,14 +182,14 @@ fn ask(
     };
     let Some(place) = core.submitter.hand(handed, Lane::Slow, request.as_bytes()) else {
         session.flushing = Flushing::Done(emptied);
-        return Step::Starve;
+        return Progress::Starve;
     };
     emptied.extend(relations);
     session.handed = Some(place);
     session.flushing = Flushing::Asked(emptied);
     session.waits = Waits::Table;
     session.waits_since = Instant::now();
-    Step::Wait
+    Progress::Wait
 }
 
 /// The executor's answer has come; the request is looked at again.

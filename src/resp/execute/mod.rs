@@ -14,6 +14,7 @@ use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag, rule};
 use super::commands::budget::Budget;
 use super::commands::call::Call;
 use super::commands::{self, Admitted, Queue, channels};
+use super::session::progress::Progress;
 use super::session::{Session, Waits};
 use crate::guc;
 use crate::pg::worker::background;
@@ -21,7 +22,7 @@ use crate::resp::commands::error::Done;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::server::{self, errors};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 use crate::resp::shared::tracking;
 
 /// After so long EXEC runs no further command that looks at all entries: nobody else is served meanwhile.
@@ -33,7 +34,7 @@ pub fn command(
     session: &mut Session,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     session.note_name(args.get(0).unwrap_or_default());
     session.heavy = false;
     if session.role.is_none()
@@ -42,12 +43,12 @@ pub fn command(
         return step;
     }
     if core.pauses.hold(session, args) {
-        return Step::Wait;
+        return Progress::Wait;
     }
     if session.state.in_transaction() {
         let kept = core.limits.request;
         if session.state.admit(args, kept, replies) == Admitted::Answered {
-            return Step::Done;
+            return Progress::Done;
         }
     }
     match Parsed::read(args) {
@@ -58,15 +59,15 @@ pub fn command(
             session.heavy = !command.entry.has(rule::LIGHT);
             let step = execute(core, session, &command, replies);
             match step {
-                Step::Done => tracking::command_done(session, &command),
-                Step::Offload => tracking::command_handed(session, &command),
+                Progress::Done => tracking::command_done(session, &command),
+                Progress::Offload(_) => tracking::command_handed(session, &command),
                 _ => {}
             }
             step
         }
         Err(failure) => {
             failure.write(replies);
-            Step::Done
+            Progress::Done
         }
     }
 }
@@ -77,7 +78,7 @@ fn execute(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     let peers = core.peers.filter(|_| command.entry.has(rule::ATOMIC));
     let alone = peers.map(|peers| peers.gate.alone());
     let step = execute_here(core, session, command, replies);
@@ -90,11 +91,11 @@ fn execute_here(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     match &command.command {
         Command::Ping { message } if channels::is_reader(&session.state, session.protocol) => {
             channels::pong(*message, replies);
-            Step::Done
+            Progress::Done
         }
         // Subscriptions of a transaction count for the commands after it.
         _ if !session.in_exec && channels::is_reader(&session.state, session.protocol) => {
@@ -103,10 +104,10 @@ fn execute_here(
         Command::Exec => exec(core, session, replies),
         _ => match server::run(core, session, command, replies) {
             Some(step) => step,
-            None if commands::on_state(command, &mut session.state, replies) => Step::Done,
+            None if commands::on_state(command, &mut session.state, replies) => Progress::Done,
             None if channels::run(command, session.id, &mut session.state, core, replies) => {
                 session.is_loud = command.entry.has(rule::SUBSCRIBES);
-                Step::Done
+                Progress::Done
             }
             None => on_entries(core, session, command, replies),
         },
@@ -119,11 +120,11 @@ fn as_reader(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     match command.command {
         Command::Quit | Command::Reset => {
             let step = server::run(core, session, command, replies);
-            return step.unwrap_or(Step::Done);
+            return step.unwrap_or(Progress::Done);
         }
         _ if command.entry.has(rule::SUBSCRIBES) => {
             channels::run(command, session.id, &mut session.state, core, replies);
@@ -132,7 +133,7 @@ fn as_reader(
         Command::Exec => channels::refuse_exec(replies),
         _ => channels::refuse(command.entry.name, replies),
     }
-    Step::Done
+    Progress::Done
 }
 
 /// Runs a command on the entries of the cache of the client's database.
@@ -141,7 +142,7 @@ fn on_entries(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     if flush_all::is_meant(core, session, command) {
         return flush_all::run(core, session, command, replies);
     }
@@ -164,7 +165,7 @@ fn on_entries(
             Ok(_) => {}
             Err(failure) => {
                 failure.write(replies);
-                return Step::Done;
+                return Progress::Done;
             }
         }
     }
@@ -196,7 +197,7 @@ fn copy_to(
     database: u32,
     replace: bool,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     let from = match authentication::permission(core, session, replies) {
         Ok(from) => from,
         Err(step) => return step,
@@ -211,11 +212,11 @@ fn copy_to(
     }
     let targets = (&from.target, &to.target);
     match commands::copy_between(keys, targets, replace, core.now, replies) {
-        commands::Step::NotPermitted => commands::write_gone(replies),
-        commands::Step::Table => commands::write_table(replies),
-        commands::Step::NotOurs | commands::Step::More(_) | commands::Step::Done => {}
+        commands::Outcome::Gone => commands::write_gone(replies),
+        commands::Outcome::Table => commands::write_table(replies),
+        commands::Outcome::NotOurs | commands::Outcome::More(_) | commands::Outcome::Done => {}
     }
-    Step::Done
+    Progress::Done
 }
 
 /// What only a table has.
@@ -225,7 +226,7 @@ fn to_table(
     permission: Rc<Permission>,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     match command.command {
         Command::Watch { keys } => table_exec::watch(core, session, permission, keys, replies),
         _ => offload::begin(core, session, permission, command, replies),
@@ -238,44 +239,44 @@ fn came(
     session: &mut Session,
     permission: Rc<Permission>,
     command: &Parsed<'_>,
-    step: commands::Step,
+    step: commands::Outcome,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     tracking::has_read(core, session);
     match step {
-        commands::Step::Done => {
+        commands::Outcome::Done => {
             session.gone = false;
-            Step::Done
+            Progress::Done
         }
-        commands::Step::More(continuation) => {
+        commands::Outcome::More(continuation) => {
             session.continued = Some((continuation, permission));
-            Step::More
+            Progress::More
         }
-        commands::Step::NotPermitted if session.gone => {
+        commands::Outcome::Gone if session.gone => {
             session.gone = false;
             commands::write_gone(replies);
-            Step::Done
+            Progress::Done
         }
         // an executor gives the cache its place again, or says that it is gone.
-        commands::Step::NotPermitted => {
+        commands::Outcome::Gone => {
             permission.forget();
             session.gone = true;
             match authentication::permission(core, session, replies) {
-                Ok(_) => Step::More,
+                Ok(_) => Progress::More,
                 Err(step) => step,
             }
         }
-        commands::Step::Table => to_table(core, session, permission, command, replies),
-        commands::Step::NotOurs => {
+        commands::Outcome::Table => to_table(core, session, permission, command, replies),
+        commands::Outcome::NotOurs => {
             errors::unsupported(command.entry.name, replies);
-            Step::Done
+            Progress::Done
         }
     }
 }
 
 /// Runs the commands of a transaction one after the other. None of them can wait: what a role may do
 /// with the caches that they name was asked for when they were collected, or is not known.
-fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
+fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progress {
     if session.state.in_transaction() {
         match authentication::permission(core, session, replies) {
             Ok(permission) if permission.target.is_table() => {
@@ -283,18 +284,18 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
             }
             Ok(_) => {}
             // Its commands tell, each for itself.
-            Err(Step::Done) => return refuse_exec(core, session, replies),
+            Err(Progress::Done) => return refuse_exec(core, session, replies),
             Err(step) => return step,
         }
     }
     let before = replies.as_bytes().len();
     let Some(mut queue) = session.state.exec(core.now, replies) else {
-        return Step::Done;
+        return Progress::Done;
     };
     if let Err(error) = within_budget(core, session, &mut queue) {
         replies.rewind(before);
         error.write(replies);
-        return Step::Done;
+        return Progress::Done;
     }
     // Each command may change what CLIENT REPLY says of the rest.
     if session.is_silent() {
@@ -323,20 +324,19 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
         loop {
             let before = replies.as_bytes().len();
             match execute(core, session, &command, replies) {
-                Step::Done => break,
-                Step::More => continue,
-                Step::Close => {
+                Progress::Done => break,
+                Progress::More => continue,
+                Progress::Close => {
                     closes = true;
                     break;
                 }
-                Step::Offload => {
-                    core.pending = None;
+                Progress::Offload(_) => {
                     replies.rewind(before);
                     replies
                         .error(&[b"ERR one EXEC cannot use both a table cache and a memory cache"]);
                     break;
                 }
-                Step::Wait | Step::Starve => {
+                Progress::Wait | Progress::Starve => {
                     session.waits = Waits::Nothing;
                     replies.rewind(before);
                     replies.error(&[b"TRYAGAIN this command would have to wait inside EXEC"]);
@@ -349,8 +349,8 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Step {
     session.is_loud = true;
     session.in_exec = false;
     match closes {
-        true => Step::Close,
-        false => Step::Done,
+        true => Progress::Close,
+        false => Progress::Done,
     }
 }
 
@@ -426,10 +426,10 @@ fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
 }
 
 /// The error was written already: the transaction goes with it.
-fn refuse_exec(core: &Core, session: &mut Session, replies: &mut Writer) -> Step {
+fn refuse_exec(core: &Core, session: &mut Session, replies: &mut Writer) -> Progress {
     let before = replies.as_bytes().len();
     session.state.refuse();
     let _ = session.state.exec(core.now, replies);
     replies.rewind(before);
-    Step::Done
+    Progress::Done
 }

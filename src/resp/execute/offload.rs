@@ -16,9 +16,9 @@ use crate::resp::execute::flush_all;
 use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::connection::Connection;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::{Flushing, Replies, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::Step;
 use crate::resp::shared::tracking;
 
 /// Commands, and bytes of them, that are handed over together.
@@ -32,17 +32,17 @@ pub fn begin(
     permission: Rc<Permission>,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     let kind = command.kind();
     if kind == Kind::NoEntries {
         commands::write_table(replies);
-        return Step::Done;
+        return Progress::Done;
     }
     if !core.submitter.has_room() {
-        return Step::Starve;
+        return Progress::Starve;
     }
     let lane = lane(&permission, kind);
-    core.pending = Some(PendingBatch {
+    let pending = PendingBatch {
         work: work(kind),
         lane,
         from: 0,
@@ -52,16 +52,16 @@ pub fn begin(
         collected: None,
         copied_to: None,
         permission,
-    });
-    Step::Offload
+    };
+    Progress::Offload(Box::new(pending))
 }
 
 /// COPY from a table or to one.
-pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> Step {
+pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> Progress {
     if !core.submitter.has_room() {
-        return Step::Starve;
+        return Progress::Starve;
     }
-    core.pending = Some(PendingBatch {
+    let pending = PendingBatch {
         work: Work::Write,
         lane: match copies_once(&from, &to) {
             true => Lane::Slow,
@@ -74,8 +74,8 @@ pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> 
         collected: None,
         copied_to: Some(to),
         permission: from,
-    });
-    Step::Offload
+    };
+    Progress::Offload(Box::new(pending))
 }
 
 /// A memory cache changes at once, and stays changed where the transaction is rolled back: so a COPY to one is never
@@ -114,20 +114,20 @@ fn work(kind: Kind) -> Work {
     }
 }
 
-/// Whether the client's next command goes with those that are to be handed over; `end` is where it ends in
-/// the input.
-pub fn joins(core: &mut Core, session: &mut Session, args: Args<'_>, end: usize) -> bool {
-    let Some(mut pending) = core.pending.take() else {
-        return false;
-    };
-    let joins = !pending.is_full
+/// Whether the client's next command goes with those that are to be offloaded; `end` is where it ends in the input.
+pub fn joins(
+    core: &mut Core,
+    session: &mut Session,
+    pending: &mut PendingBatch,
+    args: Args<'_>,
+    end: usize,
+) -> bool {
+    !pending.is_full
         && pending.commands < COMMANDS
         && end - pending.from <= BYTES
         && !session.state.in_transaction()
         && !core.pauses.is_on()
-        && takes(core, session, &mut pending, args);
-    core.pending = Some(pending);
-    joins
+        && takes(core, session, pending, args)
 }
 
 fn takes(

@@ -12,8 +12,8 @@ use crate::resp::execute::offload::{is_logged, lane, writes_log};
 use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::Session;
+use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::Step;
 use crate::resp::shared::tracking;
 
 const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because one of its commands is not supported inside EXEC on a table cache: see docs/door.md";
@@ -24,16 +24,16 @@ pub fn exec(
     session: &mut Session,
     permission: Rc<Permission>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     if !core.submitter.has_room() {
-        return Step::Starve;
+        return Progress::Starve;
     }
     let before = replies.as_bytes().len();
     let watched = session
         .state
         .take_watched_rows(permission.target.cache.relation);
     let Some(mut queue) = session.state.exec(core.now, replies) else {
-        return Step::Done;
+        return Progress::Done;
     };
     let (mut commands, mut is_long, mut logs) = (0, false, false);
     let mut readers = Vec::new();
@@ -43,7 +43,7 @@ pub fn exec(
             if !is_for_table(core, session, &command) {
                 replies.rewind(before);
                 replies.error(&[NOT_IN_EXEC]);
-                return Step::Done;
+                return Progress::Done;
             }
             if let Command::Publish { channel, .. } = &command.command {
                 readers.push(channels::count_readers(channel));
@@ -57,7 +57,7 @@ pub fn exec(
     // The lock on the row of a watched key does, too.
     logs |= !watched.are_absent() && writes_log(&permission);
     if commands == 0 && watched.is_empty() {
-        return Step::Done;
+        return Progress::Done;
     }
     replies.rewind(before);
     let kind = match is_long {
@@ -66,7 +66,7 @@ pub fn exec(
     };
     let mut collected = watched_rows::head(core.permissions.databases(), &watched, &readers);
     collected.extend_from_slice(&queue.into_requests());
-    core.pending = Some(PendingBatch {
+    let pending = PendingBatch {
         work: Work::Exec,
         lane: lane(&permission, kind),
         from: 0,
@@ -76,8 +76,8 @@ pub fn exec(
         collected: Some(collected),
         copied_to: None,
         permission,
-    });
-    Step::Offload
+    };
+    Progress::Offload(Box::new(pending))
 }
 
 /// Whether an EXEC on one table may contain a command.
@@ -104,19 +104,19 @@ pub fn watch(
     permission: Rc<Permission>,
     keys: Args<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     if session.state.in_transaction() {
         Failure::WatchInsideMulti.write(replies);
-        return Step::Done;
+        return Progress::Done;
     }
     if !core.submitter.has_room() {
-        return Step::Starve;
+        return Progress::Starve;
     }
     session.watching = Some(Box::new(WatchedRows::of(
         permission.target.cache.relation,
         keys,
     )));
-    core.pending = Some(PendingBatch {
+    let pending = PendingBatch {
         work: Work::Watch,
         lane: match permission.runs_user_code {
             true => Lane::Slow,
@@ -129,6 +129,6 @@ pub fn watch(
         collected: None,
         copied_to: None,
         permission,
-    });
-    Step::Offload
+    };
+    Progress::Offload(Box::new(pending))
 }

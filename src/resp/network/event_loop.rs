@@ -29,7 +29,8 @@ use crate::resp::net::registration::Registration;
 use crate::resp::network::balance::Balancer;
 use crate::resp::network::listen::{self, Arrived, Endpoint, Listener};
 use crate::resp::network::serve;
-use crate::resp::session::connection::{After, Connection, Wire};
+use crate::resp::session::connection::{Connection, Wire};
+use crate::resp::session::progress::Progress;
 use crate::resp::session::read_batch::Read;
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
@@ -591,16 +592,18 @@ fn serve_one(core: &mut Core, place: usize, mut read: Read, now: Instant) {
     core.show(&mut client);
     core.count_memory(&mut client);
     match after {
-        After::Rest => core.clients.put_back(place, client),
-        After::Again => {
+        Progress::Done | Progress::Wait | Progress::Offload(_) => {
+            core.clients.put_back(place, client)
+        }
+        Progress::More => {
             core.clients.put_back(place, client);
             core.enqueue(place);
         }
-        After::Starve => {
+        Progress::Starve => {
             core.clients.put_back(place, client);
             core.starve(id);
         }
-        After::End => core.end(place, Some(client)),
+        Progress::Close => core.end(place, Some(client)),
     }
     core.bound_memory();
 }

@@ -10,11 +10,12 @@ use std::time::Instant;
 use pgcache_resp::Writer;
 
 use crate::resp::net::tls::{HELLO, Shaken};
-use crate::resp::session::connection::{After, Connection, Wire};
+use crate::resp::session::connection::{Connection, Wire};
+use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
 
 /// Brings a connection to where requests come; what is to become of it until then. None: it is there.
-pub fn begin(core: &mut Core, client: &mut Connection) -> Option<After> {
+pub fn begin(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     match &client.wire {
         Wire::Plain => None,
         Wire::Unknown => recognise(core, client),
@@ -23,24 +24,24 @@ pub fn begin(core: &mut Core, client: &mut Connection) -> Option<After> {
     }
 }
 
-fn recognise(core: &mut Core, client: &mut Connection) -> Option<After> {
+fn recognise(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     let mut first = [0];
     match client.socket.read(&mut first) {
-        Ok(0) => return Some(After::End),
+        Ok(0) => return Some(Progress::Close),
         Ok(_) => {}
-        Err(error) if error.kind() == ErrorKind::Interrupted => return Some(After::Again),
+        Err(error) if error.kind() == ErrorKind::Interrupted => return Some(Progress::More),
         Err(error) if error.kind() == ErrorKind::WouldBlock => {
             client.readable = false;
-            return Some(After::Rest);
+            return Some(Progress::Done);
         }
-        Err(_) => return Some(After::End),
+        Err(_) => return Some(Progress::Close),
     }
     if first == [HELLO] {
         let Some(mut encryption) = core.tls.begin() else {
-            return Some(After::End);
+            return Some(Progress::Close);
         };
         if encryption.greet().is_err() {
-            return Some(After::End);
+            return Some(Progress::Close);
         }
         client.wire = Wire::Encrypted(Box::new(encryption));
         client.session.peer.tls = true;
@@ -54,22 +55,22 @@ fn recognise(core: &mut Core, client: &mut Connection) -> Option<After> {
         // What was sent and not read would make the system throw the words away.
         let _ = client.socket.read(&mut [0; 4 << 10]);
         return Some(match client.send(words.as_bytes()) {
-            Ok(()) if client.unsent() > 0 => After::Rest,
-            _ => After::End,
+            Ok(()) if client.unsent() > 0 => Progress::Done,
+            _ => Progress::Close,
         });
     }
     if !client.keep(&first) {
-        return Some(After::End);
+        return Some(Progress::Close);
     }
     None
 }
 
-fn shake(core: &mut Core, client: &mut Connection) -> Option<After> {
+fn shake(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     if !client.readable {
-        return Some(After::Rest);
+        return Some(Progress::Done);
     }
     if !core.handshakes.has_come() {
-        return Some(After::Again);
+        return Some(Progress::More);
     }
     let began = Instant::now();
     let shaken = match &mut client.wire {
@@ -84,14 +85,14 @@ fn shake(core: &mut Core, client: &mut Connection) -> Option<After> {
             }
             None
         }
-        Ok(Shaken::More) => Some(After::Again),
+        Ok(Shaken::More) => Some(Progress::More),
         Ok(Shaken::Waits) => {
             client.readable = false;
-            Some(After::Rest)
+            Some(Progress::Done)
         }
         Err(_) => {
             core.counters.failed_handshakes += 1;
-            Some(After::End)
+            Some(Progress::Close)
         }
     }
 }

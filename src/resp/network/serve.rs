@@ -2,20 +2,22 @@
 
 use std::time::{Duration, Instant};
 
-use pgcache_resp::{Batch, Broken, Limits, Parser, Writer};
+use pgcache_resp::{Args, Batch, Broken, Limits, Parser, Writer};
 
 use crate::pg::session::clock;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::resp::execute;
 use crate::resp::execute::offload;
+use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::network::handshake;
 use crate::resp::server::slow_log;
-use crate::resp::session::connection::{After, Came, Connection, UNAUTHENTICATED};
+use crate::resp::session::connection::{Connection, Received, UNAUTHENTICATED};
+use crate::resp::session::progress::Progress;
 use crate::resp::session::read_batch::{self, Read};
-use crate::resp::session::{Implicit, Replies, Waits};
+use crate::resp::session::{Implicit, Replies, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 use crate::resp::shared::tracking;
 
 /// A turn ends after so many commands, or so much time: others wait.
@@ -26,29 +28,18 @@ const LOOK: u32 = 16;
 /// Replies are sent when there are so many bytes of them.
 const SEND: usize = 256 << 10;
 
-/// Where a run over the input ended.
-enum Ended {
-    /// What is left is no whole request.
-    Hungry,
-    /// The turn's bounds.
-    Bound,
-    Wait,
-    Starve,
-    Close,
-}
-
 /// Serves a client that has something to do, or of which something was read.
-pub fn serve(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> After {
+pub fn serve(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> Progress {
     match serve_once(core, client, read, now) {
         // Nobody tells that the socket takes more: it was not asked to take all.
-        After::Rest | After::Starve if client.may_send() => After::Again,
+        Progress::Done | Progress::Wait | Progress::Starve if client.may_send() => Progress::More,
         after => after,
     }
 }
 
-fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> After {
+fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> Progress {
     if client.flush().is_err() || client.killed {
-        return After::End;
+        return Progress::Close;
     }
     if client.closing {
         return leave(client);
@@ -58,17 +49,17 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     }
     if client.unsent() > core.limits.output {
         core.counters.cut_off += 1;
-        return After::End;
+        return Progress::Close;
     }
     if client.session.waits != Waits::Nothing {
         let mut none = Writer::new(client.session.protocol, 0);
         if send(core, client, &mut none, client.is_amid_reply()).is_err() {
-            return After::End;
+            return Progress::Close;
         }
         let is_gone = client.hung_up || client.unsent() == 0 && is_gone(client);
         return match client.half_closed && is_gone {
-            true => After::End,
-            false => After::Rest,
+            true => Progress::Close,
+            false => Progress::Done,
         };
     }
     let room = core.limits.output.saturating_sub(client.unsent());
@@ -90,18 +81,18 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     core.give_replies(replies);
     if overflowed || sent.is_err() || client.killed {
         core.counters.cut_off += u64::from(overflowed);
-        return After::End;
+        return Progress::Close;
     }
     match after {
-        After::End => {
+        Progress::Close => {
             client.closing = true;
             leave(client)
         }
         after if tracking::is_unsettled(&client.session) => match tracking::settle(core, client) {
             Ok(false) => after,
-            Ok(true) => After::Again,
-            Err(Step::Starve) => After::Starve,
-            Err(_) => After::Rest,
+            Ok(true) => Progress::More,
+            Err(Progress::Starve) => Progress::Starve,
+            Err(_) => Progress::Wait,
         },
         after => after,
     }
@@ -138,10 +129,10 @@ fn send(
 }
 
 /// Ends once the last replies are sent.
-fn leave(client: &Connection) -> After {
+fn leave(client: &Connection) -> Progress {
     match client.unsent() {
-        0 => After::End,
-        _ => After::Rest,
+        0 => Progress::Close,
+        _ => Progress::Done,
     }
 }
 
@@ -157,27 +148,28 @@ fn run(
     read: &mut Read,
     began: Instant,
     replies: &mut Writer,
-) -> After {
+) -> Progress {
     let mut turn = Turn {
         began,
         looked: began,
         commands: 0,
+        pending: None,
     };
     offload::reply(core, client, replies);
-    let ended = match read.came {
-        Came::End => return After::End,
+    let progress = match read.received {
+        Received::End => return Progress::Close,
         // A handshake, or what belongs to the encryption alone, was all there was.
-        Came::Nothing if client.hungry && client.readable => return After::Again,
-        Came::Nothing if client.hungry => return After::Rest,
-        Came::Nothing => run_input(core, client, read, &mut turn, replies),
-        Came::Bytes(count) => {
+        Received::Nothing if client.hungry && client.readable => return Progress::More,
+        Received::Nothing if client.hungry => return Progress::Done,
+        Received::Nothing => run_input(core, client, read, &mut turn, replies),
+        Received::Bytes(count) => {
             core.counters.input += count as u64;
             client.session.last_heard = began;
             run_read(core, client, read, &mut turn, replies)
         }
     };
-    client.hungry = matches!(ended, Ended::Hungry);
-    after(client, &ended)
+    client.hungry = matches!(progress, Progress::Done);
+    after(client, progress)
 }
 
 /// Runs what came, which may be the rest of a request.
@@ -187,17 +179,17 @@ fn run_read(
     read: &mut Read,
     turn: &mut Turn,
     replies: &mut Writer,
-) -> Ended {
+) -> Progress {
     let begins = client.input.is_empty();
     let mut batch = std::mem::take(&mut read.batch);
     let (used, ended) = match begins {
         true => commands(core, client, &mut batch, read.bytes(), turn, replies),
-        false => (0, Ended::Hungry),
+        false => (0, Progress::Done),
     };
     read.batch = batch;
     if !client.keep(read.bytes().get(used..).unwrap_or_default()) {
         Broken::OutOfMemory.write(replies);
-        return Ended::Close;
+        return Progress::Close;
     }
     match begins || client.input.len() < client.parser.needed() {
         true => ended,
@@ -205,13 +197,11 @@ fn run_read(
     }
 }
 
-fn after(client: &Connection, ended: &Ended) -> After {
-    match ended {
-        Ended::Hungry if client.readable => After::Again,
-        Ended::Hungry | Ended::Wait => After::Rest,
-        Ended::Bound => After::Again,
-        Ended::Starve => After::Starve,
-        Ended::Close => After::End,
+/// What is to become of a client after its requests: one that has run all of them may have sent more.
+fn after(client: &Connection, progress: Progress) -> Progress {
+    match progress {
+        Progress::Done if client.readable => Progress::More,
+        progress => progress,
     }
 }
 
@@ -222,7 +212,7 @@ fn run_input(
     read: &mut Read,
     turn: &mut Turn,
     replies: &mut Writer,
-) -> Ended {
+) -> Progress {
     read.batch.clear();
     let input = std::mem::take(&mut client.input);
     let (used, ended) = commands(core, client, &mut read.batch, &input, turn, replies);
@@ -237,6 +227,8 @@ struct Turn {
     /// When the clock was asked last.
     looked: Instant,
     commands: u32,
+    /// Commands that an executor is to run.
+    pending: Option<Box<PendingBatch>>,
 }
 
 impl Turn {
@@ -253,7 +245,8 @@ impl Turn {
     }
 }
 
-/// Runs the commands in a buffer; how many bytes of it they were. What an executor is to run is handed over.
+/// Runs the commands in a buffer; returns how many of its bytes are dealt with. Offloads what an executor is to run.
+/// [`Progress::Done`]: what is left is no whole request.
 fn commands(
     core: &mut Core,
     client: &mut Connection,
@@ -261,190 +254,241 @@ fn commands(
     buffer: &[u8],
     turn: &mut Turn,
     replies: &mut Writer,
-) -> (usize, Ended) {
-    // An error of another client's turn may have left its own.
-    core.pending = None;
-    // What it is owed for a reply that has come goes after that.
+) -> (usize, Progress) {
+    // A message that is owed for a reply that has come goes after that reply.
     let settled = match replies.as_bytes().is_empty() {
         true => tracking::settle_before(core, client),
         false => Ok(()),
     };
     match settled {
         Ok(()) => {}
-        Err(Step::Starve) => return (0, Ended::Starve),
-        Err(_) => return (0, Ended::Wait),
+        Err(Progress::Starve) => return (0, Progress::Starve),
+        Err(_) => return (0, Progress::Wait),
     }
-    let (at, ended) = requests(core, client, batch, buffer, turn, replies);
-    let Some(mut pending) = core.pending.take() else {
-        return (at, ended);
+    let mut input = Requests {
+        batch,
+        buffer,
+        batch_at: 0,
+        at: 0,
+        is_of_batch: false,
     };
+    let progress = requests(core, client, &mut input, turn, replies);
+    match turn.pending.take() {
+        None => (input.at, progress),
+        Some(pending) => submit(core, client, input, *pending, replies),
+    }
+}
+
+/// Offloads a batch that no other command joins.
+fn submit(
+    core: &mut Core,
+    client: &mut Connection,
+    input: Requests<'_>,
+    mut pending: PendingBatch,
+    replies: &mut Writer,
+) -> (usize, Progress) {
     let collected = pending.collected.take();
-    let sent = buffer.get(pending.from..at).unwrap_or_default();
-    let requests = collected.as_deref().unwrap_or(sent);
+    let sent = input.buffer.get(pending.from..input.at);
+    let requests = collected.as_deref().unwrap_or(sent.unwrap_or_default());
     if requests.len() > core.submitter.work_queue.longest() {
         replies.error(&[b"ERR the commands are too long for a table cache: raise pgcache.resp_max_request and restart the server"]);
-        return (at, Ended::Bound);
+        return (input.at, Progress::More);
     }
     if offload::submit(core, &mut client.session, &pending, requests) {
-        return (at, Ended::Wait);
+        return (input.at, Progress::Wait);
     }
     if collected.is_some() {
         // The client tries again, as after any EXEC that was given up.
         replies
             .error(&[b"EXECABORT Transaction discarded because the server has no room for it now"]);
-        return (at, Ended::Bound);
+        return (input.at, Progress::More);
     }
     // They are cut once more when there may be room.
-    batch.clear();
+    input.batch.clear();
     client.parser = Parser::new(Limits::new(core.limits.request));
-    (pending.from, Ended::Starve)
+    (pending.from, Progress::Starve)
 }
 
-/// Runs the commands in a buffer, up to one that is not to be run now. The first may have been cut already.
+/// The requests in a client's input. Most are cut together, ahead of the turn; the parser cuts long and unusual ones.
+struct Requests<'a> {
+    batch: &'a mut Batch,
+    buffer: &'a [u8],
+    /// Where the batch begins.
+    batch_at: usize,
+    /// Where the next request begins.
+    at: usize,
+    /// The last request was cut with the batch.
+    is_of_batch: bool,
+}
+
+impl Requests<'_> {
+    /// Returns the next request, and where it ends in the buffer; None where none is whole.
+    #[inline]
+    fn next<'r>(
+        &'r mut self,
+        session: &Session,
+        parser: &'r mut Parser,
+        longest: usize,
+    ) -> Result<Option<(Args<'r>, usize)>, Broken> {
+        let left = self.buffer.get(self.at..).unwrap_or_default();
+        let limits = match session.role {
+            Some(_) => Limits::new(longest),
+            None => Limits::unauthenticated(UNAUTHENTICATED),
+        };
+        if session.role.is_none() {
+            // A client that has just lost its role has the bounds of a stranger from here on.
+            self.batch.clear();
+        } else if self.batch.is_empty() && parser.is_between() && session.continued.is_none() {
+            // The parser cuts a command that is run in pieces: it keeps where the arguments are from turn to turn.
+            self.batch_at = self.at;
+            self.batch.cut(left, &limits);
+            read_batch::ask(session, self.batch, left);
+        }
+        let cut = self.buffer.get(self.batch_at..).unwrap_or_default();
+        if let Some(request) = self.batch.next(cut) {
+            self.is_of_batch = true;
+            return Ok(Some((request.args, self.at + request.used)));
+        }
+        self.is_of_batch = false;
+        parser.set_limits(limits);
+        let request = parser.next(left)?;
+        Ok(request.map(|request| (request.args, self.at + request.used)))
+    }
+
+    /// The last request is not dealt with: it is the next one again.
+    fn again(&mut self, parser: &mut Parser) {
+        match self.is_of_batch {
+            true => self.batch.again(),
+            false => parser.again(),
+        }
+    }
+}
+
+/// Runs requests up to one that is not to be run now. What an executor is to run stays in the turn.
 fn requests(
     core: &mut Core,
     client: &mut Connection,
-    batch: &mut Batch,
-    buffer: &[u8],
+    input: &mut Requests<'_>,
     turn: &mut Turn,
     replies: &mut Writer,
-) -> (usize, Ended) {
+) -> Progress {
     let (session, parser) = (&mut client.session, &mut client.parser);
     core.now = clock::now();
     // Another network process may have begun a pause since the turn began.
     core.look_at_pause();
-    // Where the batch begins.
-    let mut from = 0;
-    let mut at = 0;
     loop {
-        let left = buffer.get(at..).unwrap_or_default();
-        let limits = match session.role {
-            Some(_) => Limits::new(core.limits.request),
-            None => Limits::unauthenticated(UNAUTHENTICATED),
-        };
-        if session.role.is_none() {
-            // It was one until now: others bounds count from here on.
-            batch.clear();
-        } else if batch.is_empty() && parser.is_between() && session.continued.is_none() {
-            // A command that is done in pieces is the parser's: it keeps where the arguments are from turn to turn.
-            from = at;
-            batch.cut(left, &limits);
-            read_batch::ask(session, batch, left);
-        }
-        let (in_batch, cut) = match batch.next(buffer.get(from..).unwrap_or_default()) {
-            Some(request) => (true, Ok(Some(request))),
-            None => {
-                parser.set_limits(limits);
-                (false, parser.next(left))
-            }
-        };
-        let request = match cut {
+        let from = input.at;
+        let (args, end) = match input.next(session, parser, core.limits.request) {
             Ok(Some(request)) => request,
-            Ok(None) => return (at, Ended::Hungry),
-            // Who may be the default role without a word may send more than a stranger.
-            Err(Broken::UnauthenticatedCount | Broken::UnauthenticatedLength)
-                if session.implicit == Implicit::Unknown && core.limits.default_role.is_some() =>
-            {
-                *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
-                let ended = match authentication::ask_implicit(core, session) {
-                    Step::Wait => Ended::Wait,
-                    Step::Starve => Ended::Starve,
-                    _ => Ended::Close,
-                };
-                return (at, ended);
-            }
-            // What came before it is dealt with first.
-            Err(_) if core.pending.is_some() => {
-                *parser = Parser::new(limits);
-                return (at, Ended::Hungry);
-            }
+            Ok(None) => return Progress::Done,
             Err(broken) => {
-                broken.write(replies);
-                return (buffer.len(), Ended::Close);
+                let has_pending = turn.pending.is_some();
+                return on_broken(core, session, parser, has_pending, broken, input, replies);
             }
         };
-        let used = request.used;
-        if request.args.is_empty() {
-            at += used;
+        if args.is_empty() {
+            input.at = end;
             continue;
         }
-        if core.pending.is_some() {
-            if !offload::joins(core, session, request.args, at + used) {
-                match in_batch {
-                    true => batch.again(),
-                    false => parser.again(),
-                }
-                return (at, Ended::Bound);
+        if let Some(pending) = &mut turn.pending {
+            if !offload::joins(core, session, pending, args, end) {
+                input.again(parser);
+                return Progress::More;
             }
-            at += used;
+            input.at = end;
             continue;
         }
         if !turn.goes_on(replies) {
-            return (at, Ended::Bound);
+            return Progress::More;
         }
         let before = replies.as_bytes().len();
-        let step = execute::command(core, session, request.args, replies);
-        if matches!(step, Step::Offload) {
-            replies.rewind(before);
-            let from = at;
-            at += used;
-            match &mut core.pending {
-                Some(pending) if pending.is_full => {
-                    pending.from = from;
-                    return (at, Ended::Bound);
-                }
-                Some(pending) => pending.from = from,
-                None => {}
-            }
-            continue;
-        }
-        if !matches!(step, Step::Done | Step::Close) {
-            match in_batch {
-                true => batch.again(),
-                false => parser.again(),
-            }
-            if session.replies != Replies::On {
+        match execute::command(core, session, args, replies) {
+            Progress::Offload(mut pending) => {
                 replies.rewind(before);
+                let is_full = pending.is_full;
+                pending.from = from;
+                turn.pending = Some(pending);
+                input.at = end;
+                if is_full {
+                    return Progress::More;
+                }
             }
-            slow_log::goes_on(session, turn.looked);
-            // A piece of a long one: the next is done in this turn while there is time.
-            let ended = match step {
-                Step::Wait => Ended::Wait,
-                Step::Starve => Ended::Starve,
-                _ if turn.is_late() => Ended::Bound,
-                _ => continue,
-            };
-            return (at, ended);
-        }
-        let written = replies.as_bytes().len().saturating_sub(before);
-        turn.looked = slow_log::done(core, session, used + written, turn.looked);
-        at += used;
-        core.counters.commands += 1;
-        session.commands += 1;
-        let is_loud = std::mem::take(&mut session.is_loud);
-        match session.replies {
-            Replies::On => {}
-            Replies::Off | Replies::Skip => {
-                if !is_loud {
+            progress @ (Progress::Done | Progress::Close) => {
+                input.at = end;
+                end_command(core, session, turn, end - from, before, replies);
+                if matches!(progress, Progress::Close) || replies.overflowed() {
+                    return Progress::Close;
+                }
+            }
+            progress => {
+                input.again(parser);
+                if session.replies != Replies::On {
                     replies.rewind(before);
                 }
-                if session.replies == Replies::Skip {
-                    session.replies = Replies::On;
+                slow_log::goes_on(session, turn.looked);
+                // The next piece of a long command is run in this turn while there is time.
+                if !matches!(progress, Progress::More) || turn.is_late() {
+                    return progress;
                 }
             }
-            Replies::SkipNext => {
-                if !is_loud {
-                    replies.rewind(before);
-                }
-                session.replies = Replies::Skip;
-            }
         }
-        session.state.write_own_messages(replies);
-        if matches!(step, Step::Close) {
-            return (at, Ended::Close);
+    }
+}
+
+/// Ends a command that is answered, whose request has so many bytes and whose reply begins at `before`.
+fn end_command(
+    core: &mut Core,
+    session: &mut Session,
+    turn: &mut Turn,
+    used: usize,
+    before: usize,
+    replies: &mut Writer,
+) {
+    let written = replies.as_bytes().len().saturating_sub(before);
+    turn.looked = slow_log::done(core, session, used + written, turn.looked);
+    core.counters.commands += 1;
+    session.commands += 1;
+    let is_loud = std::mem::take(&mut session.is_loud);
+    if session.replies != Replies::On {
+        if !is_loud {
+            replies.rewind(before);
         }
-        if replies.overflowed() {
-            return (at, Ended::Close);
+        session.replies = match session.replies {
+            Replies::Skip => Replies::On,
+            Replies::SkipNext => Replies::Skip,
+            replies => replies,
+        };
+    }
+    session.state.write_own_messages(replies);
+}
+
+/// What becomes of a client whose input is no request.
+fn on_broken(
+    core: &mut Core,
+    session: &mut Session,
+    parser: &mut Parser,
+    has_pending: bool,
+    broken: Broken,
+    input: &mut Requests<'_>,
+    replies: &mut Writer,
+) -> Progress {
+    match broken {
+        // A client that may be the default role without a word may send more than a stranger.
+        Broken::UnauthenticatedCount | Broken::UnauthenticatedLength
+            if session.implicit == Implicit::Unknown && core.limits.default_role.is_some() =>
+        {
+            *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
+            authentication::ask_implicit(core, session)
+        }
+        // The commands before it are run first.
+        _ if has_pending => {
+            *parser = Parser::new(Limits::new(core.limits.request));
+            Progress::Done
+        }
+        broken => {
+            broken.write(replies);
+            input.at = input.buffer.len();
+            Progress::Close
         }
     }
 }

@@ -8,9 +8,10 @@ use crate::resp::auth::ServerPrivileges;
 use crate::resp::server::errors;
 use crate::resp::server::tracking;
 use crate::resp::session::pauses;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::{Replies, Session};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 use crate::resp::shared::client_list;
 
 /// Runs a command of CLIENT.
@@ -20,7 +21,7 @@ pub fn run(
     entry: &'static Entry,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     let option = args.get(2).unwrap_or_default();
     let is = |word: &str| option.eq_ignore_ascii_case(word.as_bytes());
     match entry.last_name() {
@@ -91,7 +92,7 @@ pub fn run(
         }
         _ => errors::unsupported(entry.name, replies),
     }
-    Step::Done
+    Progress::Done
 }
 
 fn set_info(session: &mut Session, attribute: &[u8], value: &[u8], replies: &mut Writer) {
@@ -120,7 +121,12 @@ fn set_info(session: &mut Session, attribute: &[u8], value: &[u8], replies: &mut
 }
 
 /// The clients of the same role; of all roles for a member of pg_monitor.
-fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut Writer) -> Step {
+fn list(
+    core: &mut Core,
+    session: &mut Session,
+    options: Args<'_>,
+    replies: &mut Writer,
+) -> Progress {
     let privileges = match authentication::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
@@ -148,7 +154,7 @@ fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
         }
         2 if is(0, "type") => {
             write_unknown_type(options.get(1).unwrap_or_default(), replies);
-            return Step::Done;
+            return Progress::Done;
         }
         length if length > 1 && is(0, "id") => {
             let parsed: Option<Vec<i64>> = options.from(1).iter().map(integer).collect();
@@ -159,13 +165,13 @@ fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
                 }
                 None => {
                     replies.error(&[b"ERR Invalid client ID"]);
-                    return Step::Done;
+                    return Progress::Done;
                 }
             }
         }
         _ => {
             Failure::Syntax.write(replies);
-            return Step::Done;
+            return Progress::Done;
         }
     }
     core.show_session(session, 0, 0);
@@ -187,7 +193,7 @@ fn list(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
         text.push('\n');
     }
     replies.text(text.as_bytes());
-    Step::Done
+    Progress::Done
 }
 
 fn reads_channels(shown: &Shown) -> bool {
@@ -218,7 +224,7 @@ enum Wrong<'a> {
     Type(&'a [u8]),
     User(&'a [u8]),
     /// Whether a user exists is to be asked.
-    Unknown(Step),
+    Unknown(Progress),
 }
 
 /// Whether a type of client is one that only replication has.
@@ -235,9 +241,9 @@ impl<'a> Filter<'a> {
     /// Reads the options; otherwise writes the error.
     fn read(
         options: Args<'a>,
-        is_user: impl FnMut(&[u8]) -> Result<bool, Step>,
+        is_user: impl FnMut(&[u8]) -> Result<bool, Progress>,
         replies: &mut Writer,
-    ) -> Result<Filter<'a>, Step> {
+    ) -> Result<Filter<'a>, Progress> {
         match Filter::parse(options, is_user) {
             Ok(filter) => return Ok(filter),
             Err(Wrong::Unknown(step)) => return Err(step),
@@ -246,12 +252,12 @@ impl<'a> Filter<'a> {
             Err(Wrong::Type(kind)) => write_unknown_type(kind, replies),
             Err(Wrong::User(name)) => replies.error(&[b"ERR No such user '", name, b"'"]),
         }
-        Err(Step::Done)
+        Err(Progress::Done)
     }
 
     fn parse(
         options: Args<'a>,
-        mut is_user: impl FnMut(&[u8]) -> Result<bool, Step>,
+        mut is_user: impl FnMut(&[u8]) -> Result<bool, Progress>,
     ) -> Result<Filter<'a>, Wrong<'a>> {
         let mut filter = Filter::default();
         let mut left = options;
@@ -322,7 +328,7 @@ fn may_end(session: &Session, privileges: ServerPrivileges, shown: &Shown) -> bo
 }
 
 /// Whether CLIENT KILL takes a name for that of a user: a role, or `default`.
-fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Step> {
+fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Progress> {
     let mut clients = core.registry.clients();
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
         return Ok(true);
@@ -331,7 +337,12 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
 }
 
 /// Ends clients of the same role; of all roles for a member of pg_signal_backend.
-fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut Writer) -> Step {
+fn kill(
+    core: &mut Core,
+    session: &mut Session,
+    options: Args<'_>,
+    replies: &mut Writer,
+) -> Progress {
     let privileges = match authentication::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
@@ -373,7 +384,7 @@ fn kill(core: &mut Core, session: &mut Session, options: Args<'_>, replies: &mut
         (false, killed) => replies.integer(i64::try_from(killed).unwrap_or(i64::MAX)),
     }
     match own {
-        true => Step::Close,
-        false => Step::Done,
+        true => Progress::Close,
+        false => Progress::Done,
     }
 }

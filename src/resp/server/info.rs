@@ -17,9 +17,10 @@ use crate::pg::session::clock;
 use crate::pg::shmem::slot::{self, Slot};
 use crate::pg::shmem::tier::tier;
 use crate::resp::ipc::permission_cache::Permission;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 
 /// The version of Redis whose commands these are.
 pub const VERSION: &str = "8.4.0";
@@ -28,7 +29,12 @@ pub const VERSION: &str = "8.4.0";
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// INFO.
-pub fn run(core: &mut Core, session: &mut Session, asked: Args<'_>, replies: &mut Writer) -> Step {
+pub fn run(
+    core: &mut Core,
+    session: &mut Session,
+    asked: Args<'_>,
+    replies: &mut Writer,
+) -> Progress {
     let caches = match visible(core, session) {
         Ok(caches) => caches,
         Err(step) => return step,
@@ -41,14 +47,14 @@ pub fn run(core: &mut Core, session: &mut Session, asked: Args<'_>, replies: &mu
     core.show_figures();
     let text = info(core, &caches, asked);
     replies.text(text.as_bytes());
-    Step::Done
+    Progress::Done
 }
 
 /// The databases whose entries the role may read.
 type Caches = Vec<(u32, Rc<Permission>)>;
 
 /// Inside of EXEC, and after a while, what is not known is left out: a cache may be locked for long.
-fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Step> {
+fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.under_way.is_some_and(waited);
     let mut caches = Vec::new();
@@ -58,7 +64,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Step> {
             Ok(permission) if permission.target.rights.select => {
                 caches.push((database, permission))
             }
-            Err(step @ (Step::Wait | Step::Starve)) if waits => return Err(step),
+            Err(step @ (Progress::Wait | Progress::Starve)) if waits => return Err(step),
             _ => {}
         }
     }
@@ -67,7 +73,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Step> {
 }
 
 /// Asks for the number of entries of the tables. In the end what is known counts.
-fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Step> {
+fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.under_way.is_some_and(waited);
     let tables = caches
@@ -84,7 +90,7 @@ fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), 
         true => {
             session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
-            Err(Step::Wait)
+            Err(Progress::Wait)
         }
         false => Ok(()),
     }

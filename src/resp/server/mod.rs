@@ -18,8 +18,9 @@ use crate::guc::resp as settings;
 use crate::pg::session::clock::{self, unix};
 use crate::resp::commands;
 use crate::resp::session::Session;
+use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 
 /// Runs a command of these; None: it is none of them.
 pub fn run(
@@ -27,7 +28,7 @@ pub fn run(
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Option<Step> {
+) -> Option<Progress> {
     match &command.command {
         Command::Ping { message } => commands::pong(*message, replies),
         Command::Echo { message } => commands::pong(Some(message), replies),
@@ -43,7 +44,7 @@ pub fn run(
         Command::Select { database } => select(core, session, *database, replies),
         Command::Quit => {
             replies.simple("OK");
-            return Some(Step::Close);
+            return Some(Progress::Close);
         }
         Command::Reset => {
             core.log_out(session);
@@ -61,15 +62,20 @@ pub fn run(
         Command::Other => return other(core, session, command.entry, command.args, replies),
         _ => return None,
     }
-    Some(Step::Done)
+    Some(Progress::Done)
 }
 
-fn ok(replies: &mut Writer) -> Step {
+fn ok(replies: &mut Writer) -> Progress {
     replies.simple("OK");
-    Step::Done
+    Progress::Done
 }
 
-fn greet(core: &mut Core, session: &mut Session, hello: &Hello<'_>, replies: &mut Writer) -> Step {
+fn greet(
+    core: &mut Core,
+    session: &mut Session,
+    hello: &Hello<'_>,
+    replies: &mut Writer,
+) -> Progress {
     if let Some((user, password)) = hello.auth
         && let Err(step) =
             authentication::authenticate(core, session, Some(user), password, replies)
@@ -78,7 +84,7 @@ fn greet(core: &mut Core, session: &mut Session, hello: &Hello<'_>, replies: &mu
     }
     if session.role.is_none() {
         Failure::HelloNotAuthenticated.write(replies);
-        return Step::Done;
+        return Progress::Done;
     }
     if let Some(protocol) = hello.protocol {
         session.protocol = protocol;
@@ -107,7 +113,7 @@ fn greet(core: &mut Core, session: &mut Session, hello: &Hello<'_>, replies: &mu
     replies.bulk(b"master");
     replies.bulk(b"modules");
     replies.array(0);
-    Step::Done
+    Progress::Done
 }
 
 fn select(core: &Core, session: &mut Session, database: i32, replies: &mut Writer) {
@@ -129,7 +135,7 @@ fn other(
     entry: &'static Entry,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Option<Step> {
+) -> Option<Progress> {
     if entry.name.starts_with("client") {
         return Some(client::run(core, session, entry, args, replies));
     }
@@ -162,7 +168,7 @@ fn other(
         _ if entry.last_name() == "help" => help(entry, replies),
         _ => return slow_log::log(core, session, entry, args, replies),
     }
-    Some(Step::Done)
+    Some(Progress::Done)
 }
 
 /// Nobody is behind: there are no replicas to wait for.

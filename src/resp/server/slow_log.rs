@@ -11,9 +11,10 @@ use pgcache_resp::{Args, Entry, Writer, integer, known_name};
 use crate::pg::resp::slow_log::{self, Slow};
 use crate::pg::session::clock;
 use crate::resp::server::errors;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits, printable};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 
 /// A request, or replies, of more bytes may take long.
 const LONG: usize = 4 << 10;
@@ -64,7 +65,7 @@ pub fn log(
     entry: &'static Entry,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Option<Step> {
+) -> Option<Progress> {
     if !matches!(entry.name, "slowlog|get" | "slowlog|len" | "slowlog|reset") {
         return None;
     }
@@ -84,7 +85,7 @@ pub fn log(
         "len" => replies.integer(entries().count() as i64),
         _ => get(args.from(2), entries(), replies),
     }
-    Some(Step::Done)
+    Some(Progress::Done)
 }
 
 fn get(

@@ -9,9 +9,10 @@ use crate::pg::shmem::ring;
 use crate::pg::shmem::tier;
 use crate::resp::auth::target::Rights;
 use crate::resp::session::Session;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::tracked::{Mode, Options};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 
 /// Runs one of them.
 pub fn run(
@@ -20,7 +21,7 @@ pub fn run(
     entry: &'static Entry,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Step {
+) -> Progress {
     match entry.last_name() {
         "tracking" => return tracking(core, session, args, replies),
         "caching" => caching(session, args.get(2).unwrap_or_default(), replies),
@@ -29,7 +30,7 @@ pub fn run(
         }
         _ => info(session, replies),
     }
-    Step::Done
+    Progress::Done
 }
 
 /// Who is told instead of a client: 0, nobody else; -1, it does not track.
@@ -42,7 +43,12 @@ fn number(id: u64) -> i64 {
     i64::try_from(id).unwrap_or(i64::MAX)
 }
 
-fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mut Writer) -> Step {
+fn tracking(
+    core: &mut Core,
+    session: &mut Session,
+    args: Args<'_>,
+    replies: &mut Writer,
+) -> Progress {
     // Others' clients are neither told of nor told.
     let may_be_told = |id| {
         let other = core.clients.of_id(id);
@@ -52,21 +58,21 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
         }
     };
     let Some(options) = Options::read(args.from(3), may_be_told, replies) else {
-        return Step::Done;
+        return Progress::Done;
     };
     let switch = args.get(2).unwrap_or_default();
     if switch.eq_ignore_ascii_case(b"off") {
         let tracked = session.tracking.take();
         core.tracking.end(session.id, tracked.as_deref());
         replies.simple("OK");
-        return Step::Done;
+        return Progress::Done;
     }
     if !switch.eq_ignore_ascii_case(b"on") {
         Failure::Syntax.write(replies);
-        return Step::Done;
+        return Progress::Done;
     }
     let Some(mut tracked) = options.apply(session.tracking.as_deref(), replies) else {
-        return Step::Done;
+        return Progress::Done;
     };
     if let Err(step) = refuse_on_standby(core, session, replies) {
         return step;
@@ -76,17 +82,17 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
         let slot = match authentication::permission(core, session, replies) {
             Ok(permission) if !permission.target.rights.has(Rights::READ) => {
                 replies.error(&[b"NOPERM No permissions to access a key"]);
-                return Step::Done;
+                return Progress::Done;
             }
             Ok(permission) if !permission.tells_keys() => {
                 replies.error(&[b"ERR CLIENT TRACKING with BCAST is not supported on a table cache with row-level security or with keys that are not text: see docs/door.md"]);
-                return Step::Done;
+                return Progress::Done;
             }
             Ok(permission) => tier::tier().and_then(|tier| permission.target.cache.slot(tier)),
             Err(step) => return step,
         };
         if !begin(core, session.id, tracked.redirect, replies) {
-            return Step::Done;
+            return Progress::Done;
         }
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
         tracked.slot = slot;
@@ -97,11 +103,11 @@ fn tracking(core: &mut Core, session: &mut Session, args: Args<'_>, replies: &mu
             }
         }
     } else if !begin(core, session.id, tracked.redirect, replies) {
-        return Step::Done;
+        return Progress::Done;
     }
     session.tracking = Some(Box::new(tracked));
     replies.simple("OK");
-    Step::Done
+    Progress::Done
 }
 
 /// Why a client that is none of this network process' and this role's cannot be told.
@@ -122,7 +128,7 @@ fn refuse_on_standby(
     core: &mut Core,
     session: &mut Session,
     replies: &mut Writer,
-) -> Result<(), Step> {
+) -> Result<(), Progress> {
     if !session::in_recovery() {
         return Ok(());
     }
@@ -130,10 +136,10 @@ fn refuse_on_standby(
     match authentication::permission(core, session, replies) {
         Ok(permission) if permission.target.is_table() => {
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
-            Err(Step::Done)
+            Err(Progress::Done)
         }
         // What it may not read it is not told of either.
-        Ok(_) | Err(Step::Done) => {
+        Ok(_) | Err(Progress::Done) => {
             replies.rewind(before);
             Ok(())
         }

@@ -65,20 +65,9 @@ pub struct Connection {
     pub counted: usize,
 }
 
-/// What is to become of the client.
-pub enum After {
-    /// It goes on when something comes.
-    Rest,
-    /// It has more to do.
-    Again,
-    /// It waits for a place in the queue.
-    Starve,
-    End,
-}
-
 /// What came of reading.
 #[derive(Clone, Copy, Default)]
-pub enum Came {
+pub enum Received {
     Bytes(usize),
     #[default]
     Nothing,
@@ -154,35 +143,35 @@ impl Connection {
     }
 
     /// Reads into this room. Where nothing came it may still be readable.
-    pub fn read(&mut self, room: &mut [u8]) -> io::Result<Came> {
+    pub fn read(&mut self, room: &mut [u8]) -> io::Result<Received> {
         if let Wire::Encrypted(encryption) = &mut self.wire {
             // There may be more in the socket, or of what was decrypted: only a look tells.
             return Ok(match encryption.read(&self.socket, room)? {
-                tls::Read::Bytes(0) => Came::End,
+                tls::Read::Bytes(0) => Received::End,
                 tls::Read::Bytes(read) => {
                     self.session.net_in += read as u64;
-                    Came::Bytes(read)
+                    Received::Bytes(read)
                 }
-                tls::Read::Other => Came::Nothing,
+                tls::Read::Other => Received::Nothing,
                 tls::Read::Nothing => {
                     self.readable = false;
-                    Came::Nothing
+                    Received::Nothing
                 }
             });
         }
         loop {
             return match self.socket.read(room) {
-                Ok(0) => Ok(Came::End),
+                Ok(0) => Ok(Received::End),
                 Ok(read) => {
                     self.session.net_in += read as u64;
                     // Fewer than there was room for: the socket is empty.
                     self.readable = read == room.len() || self.half_closed;
-                    Ok(Came::Bytes(read))
+                    Ok(Received::Bytes(read))
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.readable = false;
-                    Ok(Came::Nothing)
+                    Ok(Received::Nothing)
                 }
                 Err(error) => Err(error),
             };

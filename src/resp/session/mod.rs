@@ -4,6 +4,7 @@ pub mod clients;
 pub mod connection;
 pub mod memory_limit;
 pub mod pauses;
+pub mod progress;
 pub mod read_batch;
 pub mod tracked;
 

@@ -11,7 +11,7 @@ use pgcache_resp::{Batch, Limits};
 
 use crate::cache::memory::raw::{self, Entries};
 use crate::resp::session::clients::Clients;
-use crate::resp::session::connection::{Came, Connection};
+use crate::resp::session::connection::{Connection, Received};
 use crate::resp::session::{Session, Waits};
 
 /// Clients that are read before the first is served. What they have sent, and what was asked for, is to be
@@ -26,7 +26,7 @@ pub struct Read {
     place: usize,
     id: u64,
     room: Vec<u8>,
-    pub came: Came,
+    pub received: Received,
     /// The requests at the beginning of what came, if it begins with one.
     pub batch: Batch,
     /// Of their keys: the index was asked for where these are.
@@ -41,9 +41,9 @@ impl Read {
 
     /// The bytes that came.
     pub fn bytes(&self) -> &[u8] {
-        let count = match self.came {
-            Came::Bytes(count) => count,
-            Came::Nothing | Came::End => 0,
+        let count = match self.received {
+            Received::Bytes(count) => count,
+            Received::Nothing | Received::End => 0,
         };
         self.room.get(..count).unwrap_or_default()
     }
@@ -129,13 +129,13 @@ impl ReadBatch {
 
 fn read_one(client: &mut Connection, read: &mut Read, requests: &Limits) {
     read.batch.clear();
-    read.came = Came::Nothing;
+    read.received = Received::Nothing;
     let reads = client.hungry && client.readable && !client.closing && !client.killed;
     if !reads || client.session.waits != Waits::Nothing || !client.has_begun() {
         return;
     }
     read.room.resize(READ, 0);
-    read.came = client.read(&mut read.room).unwrap_or(Came::End);
+    read.received = client.read(&mut read.room).unwrap_or(Received::End);
     let begins = client.input.is_empty() && client.parser.is_between();
     if begins && client.session.role.is_some() {
         let count = read.bytes().len();

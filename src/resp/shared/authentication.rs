@@ -9,23 +9,9 @@ use pgcache_resp::{Args, Command, Failure, Writer, flag, rule};
 use crate::resp::auth::{AuthFailure, ServerPrivileges};
 use crate::resp::ipc::permission_cache::{NotPermitted, Permission};
 use crate::resp::ipc::request::{CatalogRequest, Password, RoleName};
+use crate::resp::session::progress::Progress;
 use crate::resp::session::{Implicit, Session, Waits};
 use crate::resp::shared::Core;
-
-/// What came of a command.
-pub enum Step {
-    Done,
-    /// A long one goes on in the next turn: its request stays.
-    More,
-    /// It goes on when an executor has answered: its request stays.
-    Wait,
-    /// It could not ask the executor: its request stays.
-    Starve,
-    /// an executor runs it: what is to be handed over was begun (`Step::Offload`).
-    Offload,
-    /// The connection ends after this reply.
-    Close,
-}
 
 /// Lets a client in that has not said who it is, if it may be the default role without a word, or if
 /// the command is one for everybody.
@@ -34,10 +20,10 @@ pub fn admit(
     session: &mut Session,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Result<(), Step> {
+) -> Result<(), Progress> {
     let done = |failure: Failure<'_>, replies: &mut Writer| {
         failure.write(replies);
-        Err(Step::Done)
+        Err(Progress::Done)
     };
     let entry = match Command::check(args) {
         Ok(entry) => entry,
@@ -55,10 +41,10 @@ pub fn admit(
 }
 
 /// Asks whether a client is the default role without a word.
-pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Step {
+pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Progress {
     match core.limits.default_role {
         Some(user) => ask(core, session, Waits::Implicit, user, None),
-        None => Step::Close,
+        None => Progress::Close,
     }
 }
 
@@ -69,7 +55,7 @@ fn ask(
     waits: Waits,
     user: RoleName,
     password: Option<Password>,
-) -> Step {
+) -> Progress {
     let question = CatalogRequest::Authenticate {
         user,
         password,
@@ -82,11 +68,11 @@ fn ask(
         .queue
         .ask(core.number, session.ticket(), slow, question)
     {
-        return Step::Starve;
+        return Progress::Starve;
     }
     session.waits = waits;
     session.waits_since = Instant::now();
-    Step::Wait
+    Progress::Wait
 }
 
 /// What came of a name and a password. The first time they are given to an executor.
@@ -96,7 +82,7 @@ pub fn authenticate(
     user: Option<&[u8]>,
     password: &[u8],
     replies: &mut Writer,
-) -> Result<(), Step> {
+) -> Result<(), Progress> {
     if let Some(result) = session.authentication.take() {
         return match result {
             Ok(Ok(authenticated)) => {
@@ -105,21 +91,21 @@ pub fn authenticate(
                     return Ok(());
                 }
                 replies.error(&[b"ERR too many connections for the role or the database"]);
-                Err(Step::Done)
+                Err(Progress::Done)
             }
             Ok(Err(failure)) => {
                 write_words(failure.words(), replies);
-                Err(Step::Done)
+                Err(Progress::Done)
             }
             Err(()) => {
                 replies.error(&[b"ERR authentication failed because of an error in the server"]);
-                Err(Step::Done)
+                Err(Progress::Done)
             }
         };
     }
     if !session.peer.hides_words() && !core.limits.cleartext {
         write_words(AuthFailure::Cleartext.words(), replies);
-        return Err(Step::Done);
+        return Err(Progress::Done);
     }
     let user = named(core, user).and_then(|user| RoleName::new(&user));
     match (user, Password::new(password)) {
@@ -129,7 +115,7 @@ pub fn authenticate(
         }
         _ => {
             Failure::WrongPassword.write(replies);
-            Err(Step::Done)
+            Err(Progress::Done)
         }
     }
 }
@@ -152,7 +138,7 @@ pub fn permission(
     core: &mut Core,
     session: &mut Session,
     replies: &mut Writer,
-) -> Result<Rc<Permission>, Step> {
+) -> Result<Rc<Permission>, Progress> {
     if let Some(permission) = &session.permission
         && permission.holds()
         && !permission.is_past(session.by_password)
@@ -171,10 +157,10 @@ pub fn permission_in(
     session: &mut Session,
     database: u32,
     replies: &mut Writer,
-) -> Result<Rc<Permission>, Step> {
+) -> Result<Rc<Permission>, Progress> {
     let Some(role) = session.role else {
         Failure::NotAuthenticated.write(replies);
-        return Err(Step::Done);
+        return Err(Progress::Done);
     };
     let looked_up = core
         .permissions
@@ -182,30 +168,30 @@ pub fn permission_in(
     match looked_up {
         Ok(permission) if permission.is_past(session.by_password) => {
             replies.error(&[b"NOAUTH the role's password has expired"]);
-            Err(Step::Done)
+            Err(Progress::Done)
         }
         Ok(permission) => Ok(permission),
         Err(NotPermitted::Asked) => {
             session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
-            Err(Step::Wait)
+            Err(Progress::Wait)
         }
-        Err(NotPermitted::NoPlace) => Err(Step::Starve),
+        Err(NotPermitted::NoPlace) => Err(Progress::Starve),
         Err(NotPermitted::Refused(why)) => {
             write_words(why.words(), replies);
-            Err(Step::Done)
+            Err(Progress::Done)
         }
         Err(NotPermitted::Failed) => {
             replies.error(&[
                 b"ERR could not determine the privileges of the role: see the server's log",
             ]);
-            Err(Step::Done)
+            Err(Progress::Done)
         }
     }
 }
 
 /// Whether a role has this name.
-pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Step> {
+pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Progress> {
     let Some(name) = RoleName::new(name) else {
         return Ok(false);
     };
@@ -217,14 +203,14 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
         Err(NotPermitted::Asked) => {
             session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
-            Err(Step::Wait)
+            Err(Progress::Wait)
         }
-        Err(_) => Err(Step::Starve),
+        Err(_) => Err(Progress::Starve),
     }
 }
 
 /// What the client's role may do besides its commands on entries.
-pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivileges, Step> {
+pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivileges, Progress> {
     let Some(role) = session.role else {
         return Ok(ServerPrivileges::default());
     };
@@ -236,8 +222,8 @@ pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivil
         Err(NotPermitted::Asked) => {
             session.waits = Waits::FoundPermission;
             session.waits_since = Instant::now();
-            Err(Step::Wait)
+            Err(Progress::Wait)
         }
-        Err(_) => Err(Step::Starve),
+        Err(_) => Err(Progress::Starve),
     }
 }

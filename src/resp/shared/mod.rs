@@ -27,7 +27,7 @@ use crate::resp::auth::{Authenticated, ServerPrivileges};
 use crate::resp::commands::channels::{self, Hub};
 use crate::resp::commands::remote_subscribers;
 use crate::resp::ipc::entry_counts::Tallies;
-use crate::resp::ipc::pending_batch::{PendingBatch, WorkSubmitter};
+use crate::resp::ipc::pending_batch::WorkSubmitter;
 use crate::resp::ipc::permission_cache::{NotPermitted, PermissionCache, is_locked};
 use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, RoleName};
 use crate::resp::ipc::role_names::RoleNames;
@@ -198,8 +198,6 @@ pub struct Core {
     held: Vec<(Instant, u64, Waits)>,
     /// Where commands are handed over.
     pub submitter: WorkSubmitter,
-    /// What the client that is being served hands over.
-    pub pending: Option<PendingBatch>,
     /// Clients that found no place in the queue.
     starved: Vec<u64>,
     /// How many clients each role has.
@@ -252,7 +250,6 @@ impl Core {
             held: Vec::new(),
             starved: Vec::new(),
             submitter: WorkSubmitter::new(work_queue, number),
-            pending: None,
             roles: HashMap::new(),
             read_batch: ReadBatch::default(),
             now: clock::now(),

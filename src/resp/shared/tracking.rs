@@ -12,10 +12,11 @@ use crate::pg::shmem::tier::{self, Tier};
 use crate::resp::auth::target::Rights;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::connection::Connection;
+use crate::resp::session::progress::Progress;
 use crate::resp::session::tracked::{Mode, Tracked};
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication::{self, Step};
+use crate::resp::shared::authentication;
 use crate::resp::tracking::state::{Everybody, Told, standing};
 
 /// Keys that are noted between two replies. Nobody else is served meanwhile; of what comes beyond the client
@@ -195,7 +196,7 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
 
 /// Notifies a client that everything has changed where that is owed to it, or where a client with prefixes has
 /// come to another cache. Returns whether it did; Err: the client waits for what its role may read.
-pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Step> {
+pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress> {
     let session = &mut client.session;
     let mut slot = None;
     if session.tracking.as_deref().is_some_and(is_broadcast) {
@@ -208,7 +209,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Step> {
                 }
                 true
             }
-            Ok(_) | Err(Step::Done) => false,
+            Ok(_) | Err(Progress::Done) => false,
             Err(step) => return Err(step),
         };
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
@@ -245,7 +246,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Step> {
 
 /// Before commands of a client that is told of prefixes: what it is to be told of before their replies, but
 /// nobody knows whether it may read it, is found out. Err: they wait for that.
-pub fn settle_before(core: &mut Core, client: &mut Connection) -> Result<(), Step> {
+pub fn settle_before(core: &mut Core, client: &mut Connection) -> Result<(), Progress> {
     let is_told = client.session.tracking.as_deref().is_some_and(is_broadcast);
     if !is_told || client.is_amid_reply() {
         return Ok(());

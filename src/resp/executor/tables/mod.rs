@@ -20,7 +20,7 @@ use crate::pg::session::clock;
 use crate::resp::auth::target::Rights;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
-use crate::resp::commands::{self, Came, many};
+use crate::resp::commands::{self, Piece, many};
 pub use crate::resp::executor::tables::plan::{Plan, plan};
 pub use crate::resp::executor::tables::table::{Table, take_surprise};
 pub use crate::resp::executor::tables::watch::{fingerprint, hold_absent};
@@ -35,12 +35,12 @@ pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a
         Command::RandomKey => walks::random_key(&call, table, out),
         Command::Clear { .. } => walks::clear(&call, table, out),
         _ => with_buffers(|buffers| {
-            let mut progress = many::Progress::default();
+            let mut progress = many::Position::default();
             loop {
                 match commands::on_keys(command, &call, &mut progress, buffers, out)? {
-                    Came::ToEnd => return Ok(()),
-                    Came::Further => {}
-                    Came::Nowhere => return Err(CommandError::Table),
+                    Piece::Last => return Ok(()),
+                    Piece::More(()) => {}
+                    Piece::NotOurs => return Err(CommandError::Table),
                 }
             }
         }),
