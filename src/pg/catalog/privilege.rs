@@ -14,7 +14,7 @@ use crate::pg::session::hint;
 use crate::pg::{session, version};
 
 /// A set of table privileges.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges(u64);
 
 impl Privileges {
@@ -24,6 +24,19 @@ impl Privileges {
     pub const UPDATE: Privileges = Privileges(pg_sys::ACL_UPDATE as u64);
     pub const DELETE: Privileges = Privileges(pg_sys::ACL_DELETE as u64);
     pub const TRUNCATE: Privileges = Privileges(pg_sys::ACL_TRUNCATE as u64);
+    /// To read entries.
+    pub const READ: Privileges = Privileges::SELECT;
+    /// To set entries, or to change what they say.
+    pub const WRITE: Privileges = Privileges::SELECT
+        .and(Privileges::INSERT)
+        .and(Privileges::UPDATE);
+    /// To remove entries that were read.
+    pub const TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
+    /// To set entries and to remove others.
+    pub const MOVE: Privileges = Privileges::WRITE.and(Privileges::DELETE);
+    /// To remove all entries.
+    pub const CLEAR: Privileges = Privileges::TRUNCATE;
+    pub const ALL: Privileges = Privileges::MOVE.and(Privileges::TRUNCATE);
 
     /// Whether all of the other set are among these.
     pub const fn has(self, other: Privileges) -> bool {

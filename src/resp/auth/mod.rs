@@ -19,6 +19,7 @@ use crate::cache::catalog::registry::{Storage, find};
 use crate::cache::memory::handle::TierHandle;
 use crate::cache::model::settings::Settings;
 use crate::error::Error;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::catalog::{name, privilege};
 use crate::pg::encoding::{decode, printable};
 use crate::pg::resp::hba;
@@ -30,7 +31,6 @@ use crate::pg::session::clock::Timestamp;
 use crate::pg::session::{self, lock};
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::{Text, ValueType};
-use crate::resp::auth::target::Rights;
 use crate::resp::net::certificate::Certificate;
 
 /// Postgres' longest name; a longer one is cut, as a session's is.
@@ -278,7 +278,7 @@ pub struct FoundPermission {
     /// Of a table: whoever reads or writes it may run code that is not ours.
     pub runs_user_code: bool,
     pub settings: Settings,
-    pub rights: Rights,
+    pub privileges: Privileges,
     /// Until when the role's password counts, for a client that came by it.
     pub valid_until: Option<Timestamp>,
 }
@@ -366,7 +366,7 @@ pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionErro
         may_be_hot: !cache.row_security && !cache.temporary && cache.key_type.is_text(),
         runs_user_code: cache.runs_user_code(),
         settings: cache.settings,
-        rights: Rights::of(privilege::of_role(relation, role)),
+        privileges: privilege::of_role(relation, role),
         valid_until: facts.valid_until,
     })
 }

@@ -1,4 +1,4 @@
-//! One command's way to entries: rights, keys, values and deadlines, checked before anything is
+//! One command's way to entries: privileges, keys, values and deadlines, checked before anything is
 //! touched.
 
 use pgcache_resp::{Expiry, Failure, Lifetime};
@@ -11,12 +11,13 @@ use crate::cache::memory::raw::{self, Entries};
 use crate::cache::model::key;
 use crate::cache::model::settings::Settings;
 use crate::guc;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::encoding;
 use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Counter;
 use crate::pg::value::moment;
-use crate::resp::auth::target::{Rights, Target};
+use crate::resp::auth::target::Target;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// Redis' longest string.
@@ -54,19 +55,19 @@ impl<'t, S: Served> Call<'t, S> {
         &self.target.cache.settings
     }
 
-    /// An error without these rights, and where this protocol cannot serve the cache.
+    /// An error without these privileges, and where this protocol cannot serve the cache.
     #[inline]
-    pub fn needs<'a>(&self, rights: Rights) -> Done<'a> {
-        if !self.target.rights.has(rights) {
+    pub fn needs<'a>(&self, privileges: Privileges) -> Done<'a> {
+        if !self.target.privileges.has(privileges) {
             return Err(CommandError::NoRight);
         }
-        S::admits(self.target, rights)
+        S::admits(self.target, privileges)
     }
 
     /// The entries, to read; None while there are none.
     #[inline]
-    pub fn to_read<'a>(&self, rights: Rights) -> Done<'a, Option<&S>> {
-        self.needs(rights)?;
+    pub fn to_read<'a>(&self, privileges: Privileges) -> Done<'a, Option<&S>> {
+        self.needs(privileges)?;
         match &self.entries {
             None if S::is_partial(self.target) => Err(CommandError::Table),
             entries => Ok(entries.as_ref()),
@@ -75,10 +76,10 @@ impl<'t, S: Served> Call<'t, S> {
 
     /// The entries, to change them.
     #[inline]
-    pub fn to_write<'a>(&self, rights: Rights) -> Done<'a, &S> {
-        self.needs(rights)?;
+    pub fn to_write<'a>(&self, privileges: Privileges) -> Done<'a, &S> {
+        self.needs(privileges)?;
         let entries = self.entries.as_ref().ok_or(CommandError::Gone)?;
-        entries.open(rights)?;
+        entries.open(privileges)?;
         Ok(entries)
     }
 
@@ -166,7 +167,7 @@ impl<'t, S: Served> Call<'t, S> {
 
     /// Returns the length of a live value, without counting a read of a memory cache. None where it cannot be seen.
     pub fn length_of(&self, key: &[u8]) -> Option<usize> {
-        self.needs(Rights::READ).ok()?;
+        self.needs(Privileges::READ).ok()?;
         let entries = self.entries.as_ref()?;
         let seen = entries.look(&entries.key(key)).ok()??;
         Some(seen.length)

@@ -12,12 +12,12 @@ use crate::cache::entries::store::{
     Change, Copied, EntryMeta, If, NewEntry, Present, Value, is_same_key, is_unchanged,
 };
 use crate::cache::memory::raw::has_deadline;
-use crate::resp::auth::target::Rights;
+use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// What an entry says, and a read is counted; None where there is none.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {
-    Ok(match call.to_read(Rights::READ)? {
+    Ok(match call.to_read(Privileges::READ)? {
         None => None,
         Some(entries) => call.counted(entries, entries.look(&entries.key(key))?)?,
     })
@@ -41,7 +41,7 @@ pub fn expire<'a, S: Served>(
     command: &'static str,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::MOVE)?;
+    let entries = call.to_write(Privileges::MOVE)?;
     let moment = lifetime.any_deadline(call.unix_now(), command)?;
     let deadline = call.moment(moment, lifetime.absolute);
     let key = entries.key(name);
@@ -77,7 +77,7 @@ pub fn deadline<'a, S: Served>(
 
 /// PERSIST.
 pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     let has = |entry: &dyn Present| has_deadline(&entry.meta());
     let done = entries.touch(&entries.key(key), NO_DEADLINE, has)?;
     out.integer(i64::from(done));
@@ -93,7 +93,7 @@ pub fn rename<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::MOVE)?;
+    let entries = call.to_write(Privileges::MOVE)?;
     entries.hold(&[from, to])?;
     let (from_key, to_key) = (entries.key(from), entries.key(to));
     let is_same = is_same_key(entries, from, to);
@@ -147,8 +147,8 @@ pub fn copy<'a, S: Served, T: Served>(
     if same_cache && from == to {
         return Err(Failure::SameObject.into());
     }
-    let source = call.to_read(Rights::READ)?;
-    let entries = other.to_write(Rights::WRITE)?;
+    let source = call.to_read(Privileges::READ)?;
+    let entries = other.to_write(Privileges::WRITE)?;
     if same_cache && is_same_key(entries, from, to) {
         return Err(Failure::SameObject.into());
     }
@@ -177,7 +177,7 @@ pub fn object<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let Some(entries) = call.to_read(Rights::READ)? else {
+    let Some(entries) = call.to_read(Privileges::READ)? else {
         out.null();
         return Ok(());
     };
@@ -205,7 +205,7 @@ pub fn object<'a, S: Served>(
 
 /// MEMORY USAGE.
 pub fn usage<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
-    let size = match call.to_read(Rights::READ)? {
+    let size = match call.to_read(Privileges::READ)? {
         None => None,
         Some(entries) => entries.size(&entries.key(key))?,
     };
@@ -222,7 +222,7 @@ pub fn remove_equal<'a, S: Served>(
     key: &[u8],
     expected: &[u8],
 ) -> Done<'a, bool> {
-    let entries = call.to_write(Rights::TAKE)?;
+    let entries = call.to_write(Privileges::TAKE)?;
     let condition = If::Equal(Value::Spelled(expected));
     Ok(entries.remove_if(&entries.key(key), condition)?)
 }
@@ -234,7 +234,7 @@ pub fn change<'a, S: Served, R>(
     buffers: &mut Buffers,
     decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Done<'a, (Change, R)>,
 ) -> Done<'a, R> {
-    let entries = call.to_write(Rights::MOVE)?;
+    let entries = call.to_write(Privileges::MOVE)?;
     call.check_key(key)?;
     entries.change(&entries.key(key), buffers, decide)
 }

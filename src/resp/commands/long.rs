@@ -11,8 +11,8 @@ use super::call::Call;
 use super::strings;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::memory::raw::Found;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// So many times a value is begun that others write meanwhile; then it is copied at once.
@@ -60,7 +60,7 @@ pub fn get<'a>(
         Position::Begins(tries) => tries,
         Position::Reads(long) => return read_on(call, key, long, out),
     };
-    let Some(entries) = call.to_read(Rights::READ)? else {
+    let Some(entries) = call.to_read(Privileges::READ)? else {
         out.null();
         return Ok(None);
     };
@@ -106,7 +106,7 @@ fn read_on<'a>(
     out: &mut Writer,
 ) -> Done<'a, Option<Position>> {
     let anew = Ok(Some(Position::Begins(long.tries + 1)));
-    let Some(entries) = call.to_read(Rights::READ)? else {
+    let Some(entries) = call.to_read(Privileges::READ)? else {
         return anew;
     };
     // Its memory is asked for here: not under the lock.

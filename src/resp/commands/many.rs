@@ -6,8 +6,8 @@ use super::call::Call;
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{EntryMeta, If, NewEntry};
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// Keys and values that are judged at once.
@@ -45,7 +45,7 @@ pub fn get<'a, S: Served>(
     }
     let (part, is_last) = piece::<S>(keys, progress, 1);
     // Once the reply has begun each key has its own element, whatever has become of the cache.
-    let entries = match call.to_read(Rights::READ) {
+    let entries = match call.to_read(Privileges::READ) {
         Err(error) if progress.done > 0 => {
             part.iter().for_each(|_| error.write(out));
             progress.done += part.len();
@@ -104,7 +104,7 @@ pub fn count<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a, bool> {
     let (part, is_last) = piece::<S>(keys, progress, 1);
-    if let Some(entries) = call.to_read(Rights::READ)? {
+    if let Some(entries) = call.to_read(Privileges::READ)? {
         let is_partial = S::is_partial(call.target);
         let hits = entries.look_each(part.iter(), |seen| match seen {
             None if is_partial => Err(CommandError::Table),
@@ -128,10 +128,10 @@ pub fn delete<'a, S: Served>(
     progress: &mut Position,
     out: &mut Writer,
 ) -> Done<'a, bool> {
-    call.needs(Rights::DELETE)?;
+    call.needs(Privileges::DELETE)?;
     let (part, is_last) = piece::<S>(keys, progress, 1);
-    if let Some(entries) = call.to_read(Rights::DELETE)? {
-        entries.open(Rights::DELETE)?;
+    if let Some(entries) = call.to_read(Privileges::DELETE)? {
+        entries.open(Privileges::DELETE)?;
         progress.hits += entries.delete_each(part.iter())?;
     }
     progress.done += part.len();
@@ -148,7 +148,7 @@ pub fn set<'a, S: Served>(
     progress: &mut Position,
     out: &mut Writer,
 ) -> Done<'a, bool> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     if progress.judged < pairs.len() / 2 {
         let next = pairs.from(2 * progress.judged).first(2 * JUDGED);
         check(call, entries, next)?;
@@ -175,7 +175,7 @@ pub fn set_if<'a, S: Served>(
     command: &'static str,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     let deadline = call.deadline_of(expiry, None, command)?;
     check(call, entries, pairs)?;
     let keys = pairs.pairs().map(|(key, _)| key);

@@ -28,8 +28,9 @@ use self::call::Call;
 pub use self::keys::copy;
 use self::served::Served;
 use crate::cache::entries::buffers::{Buffers, with_buffers};
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::Timestamp;
-use crate::resp::auth::target::{Rights, Target};
+use crate::resp::auth::target::Target;
 use crate::resp::commands::error::{CommandError, Done};
 
 pub use self::state::{Admitted, Queue, State};
@@ -161,9 +162,9 @@ pub fn write_gone(out: &mut Writer) {
 
 /// Whether a cache may be cleared by who has these rights on it; else that is replied.
 pub fn may_clear(target: &Target, clock: Timestamp, out: &mut Writer) -> bool {
-    let needed = Rights::CLEAR;
+    let needed = Privileges::CLEAR;
     let done = match target.is_table() {
-        true if !target.rights.has(needed) => Err(CommandError::NoRight),
+        true if !target.privileges.has(needed) => Err(CommandError::NoRight),
         true => Ok(()),
         false => Call::new(target, clock).needs(needed),
     };
@@ -212,7 +213,7 @@ fn piece<'a>(
             });
         }
         Command::Count => {
-            let entries = call.to_read(Rights::READ)?;
+            let entries = call.to_read(Privileges::READ)?;
             let count = entries.map_or(0, |entries| entries.count());
             out.integer(i64::try_from(count).unwrap_or(i64::MAX));
         }

@@ -15,7 +15,7 @@ use super::served::Served;
 use super::strings::{self, number};
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, EntryMeta, If, NewEntry, Present, Value, is_same_key};
-use crate::resp::auth::target::Rights;
+use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::error::{CommandError, Done};
 
 fn find(digest: &[u8]) -> Option<&'static Script> {
@@ -143,7 +143,7 @@ impl<'a> Given<'a> {
             }
             Native::DeleteEqualEach => {
                 let mut removed = 0;
-                let entries = call.to_write(Rights::TAKE)?;
+                let entries = call.to_write(Privileges::TAKE)?;
                 for key in call.in_order(entries, self.keys.iter())? {
                     removed += i64::from(remove_equal(call, key, self.arg(0)?)?);
                 }
@@ -193,7 +193,7 @@ impl<'a> Given<'a> {
             }
             Native::ReadWindow => {
                 let key = self.key()?;
-                let seen = match call.to_read(Rights::READ)? {
+                let seen = match call.to_read(Privileges::READ)? {
                     None => None,
                     Some(entries) => call.get(entries, &entries.key(key), &mut buffers.found)?,
                 };
@@ -214,7 +214,7 @@ impl<'a> Given<'a> {
         deadline: impl Fn(&EntryMeta) -> Option<i64>,
         out: &mut Writer,
     ) -> Done<'a> {
-        let entries = call.to_write(Rights::MOVE)?;
+        let entries = call.to_write(Privileges::MOVE)?;
         let (key, expected) = (entries.key(self.key()?), self.arg(0)?);
         let done = call.change(entries, &key, buffers, |present, _| {
             let equal = present.filter(|(seen, value)| !seen.negative && *value == expected);
@@ -260,7 +260,7 @@ impl<'a> Given<'a> {
         force: bool,
         out: &mut Writer,
     ) -> Done<'a> {
-        let entries = call.to_write(Rights::WRITE)?;
+        let entries = call.to_write(Privileges::WRITE)?;
         let (key, value) = (self.key()?, self.arg(0)?);
         call.check_key(key)?;
         call.check_value(value)?;
@@ -274,7 +274,7 @@ impl<'a> Given<'a> {
     }
 
     fn acquire_all(&self, call: &Call<'_, impl Served>, out: &mut Writer) -> Done<'a> {
-        let entries = call.to_write(Rights::MOVE)?;
+        let entries = call.to_write(Privileges::MOVE)?;
         let deadline = self.lifetime(call, 1, "set")?;
         let value = self.arg(0)?;
         call.check_value(value)?;
@@ -311,7 +311,7 @@ impl<'a> Given<'a> {
     }
 
     fn extend_all(&self, call: &Call<'_, impl Served>, out: &mut Writer) -> Done<'a> {
-        let entries = call.to_write(Rights::WRITE)?;
+        let entries = call.to_write(Privileges::WRITE)?;
         let deadline = self.lifetime(call, 1, "set")?;
         let value = self.arg(0)?;
         let has_it = |entry: &dyn Present| entry.has(&Value::Spelled(value));

@@ -3,8 +3,9 @@
 use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;
 use crate::cache::memory::raw::Entries;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::value::datum::ValueType;
-use crate::resp::auth::target::{Rights, Target};
+use crate::resp::auth::target::Target;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// Entries that commands work on.
@@ -13,9 +14,9 @@ pub trait Served: Store {
     const PIECE: usize;
 
     /// An error where the role has these rights and they are of no use all the same.
-    fn admits<'a>(target: &Target, rights: Rights) -> Done<'a>;
-    /// Makes the entries ready to be changed by a command that has these rights.
-    fn open<'a>(&self, rights: Rights) -> Done<'a>;
+    fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a>;
+    /// Makes the entries ready to be changed by a command that has these privileges.
+    fn open<'a>(&self, privileges: Privileges) -> Done<'a>;
     /// Whether an entry that is not here may be elsewhere.
     fn is_partial(target: &Target) -> bool;
 }
@@ -27,9 +28,9 @@ impl Served for Entries<'_> {
     const PIECE: usize = PIECE;
 
     #[inline]
-    fn admits<'a>(target: &Target, rights: Rights) -> Done<'a> {
+    fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a> {
         let cache = &target.cache;
-        let (is_table, changes) = (target.is_table(), rights != Rights::READ);
+        let (is_table, changes) = (target.is_table(), privileges != Privileges::READ);
         if cache.value_type == ValueType::Json {
             return Err(if is_table {
                 CommandError::Table
@@ -47,7 +48,7 @@ impl Served for Entries<'_> {
     }
 
     #[inline]
-    fn open<'a>(&self, _: Rights) -> Done<'a> {
+    fn open<'a>(&self, _: Privileges) -> Done<'a> {
         Ok(())
     }
 

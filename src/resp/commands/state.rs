@@ -23,9 +23,9 @@ use super::watched_rows::WatchedRows;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::memory::raw::{Entries, Sight, Watching};
 use crate::cache::model::key;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// Keys that a connection may watch.
@@ -208,7 +208,7 @@ impl State {
         if self.in_transaction() {
             return Err(Failure::WatchInsideMulti.into());
         }
-        let entries = call.to_read(Rights::READ)?;
+        let entries = call.to_read(Privileges::READ)?;
         let kept = self.kept();
         if kept.watched.len() + keys.len() > MOST_WATCHED
             || kept.watched.try_reserve(keys.len()).is_err()

@@ -10,7 +10,7 @@ use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, Copied, EntryMeta, If, NewEntry, Value};
 use crate::cache::memory::raw::has_deadline;
-use crate::resp::auth::target::Rights;
+use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// GET.
@@ -21,7 +21,7 @@ pub fn get<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let Some(entries) = call.to_read(Rights::READ)? else {
+    let Some(entries) = call.to_read(Privileges::READ)? else {
         out.null();
         return Ok(());
     };
@@ -37,7 +37,7 @@ pub fn set<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     // Redis finds fault with a deadline before it looks at the entry.
     let deadline = call.deadline_of(&set.expiry, None, set.command)?;
     call.check_key(set.key)?;
@@ -127,7 +127,7 @@ pub fn set_if_absent<'a, S: Served>(
     value: &[u8],
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(key)?;
     call.check_value(value)?;
     let new = NewEntry::spelled(value, call.default_deadline()?);
@@ -162,7 +162,7 @@ pub fn get_delete<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::TAKE)?;
+    let entries = call.to_write(Privileges::TAKE)?;
     let seen = entries.take(&entries.key(key), buffers)?;
     call.count_read(entries, seen.is_some());
     out.bulk_or_null(shown(&seen, &buffers.found));
@@ -179,8 +179,8 @@ pub fn get_expire<'a, S: Served>(
 ) -> Done<'a> {
     let needs = match expiry {
         Expiry::Unsaid | Expiry::Keep => return get(call, key, buffers, out),
-        Expiry::Remove => Rights::WRITE,
-        Expiry::At(_) => Rights::MOVE,
+        Expiry::Remove => Privileges::WRITE,
+        Expiry::At(_) => Privileges::MOVE,
     };
     let entries = call.to_write(needs)?;
     // The entry that is replied gets the deadline.
@@ -205,8 +205,8 @@ pub fn delete_if<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a> {
     let needs = match condition {
-        Condition::Always => Rights::DELETE,
-        _ => Rights::TAKE,
+        Condition::Always => Privileges::DELETE,
+        _ => Privileges::TAKE,
     };
     let entries = call.to_write(needs)?;
     if matches!(condition, Condition::Always) {
@@ -237,7 +237,7 @@ pub fn digest<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let seen = match call.to_read(Rights::READ)? {
+    let seen = match call.to_read(Privileges::READ)? {
         None => None,
         Some(entries) => call.get(entries, &entries.key(key), &mut buffers.found)?,
     };
@@ -261,7 +261,7 @@ fn digest_of(value: &[u8]) -> [u8; 16] {
 
 /// STRLEN.
 pub fn length<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> Done<'a> {
-    let seen = match call.to_read(Rights::READ)? {
+    let seen = match call.to_read(Privileges::READ)? {
         None => None,
         Some(entries) => call.counted(entries, entries.look(&entries.key(key))?)?,
     };
@@ -277,7 +277,7 @@ pub fn append<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(key)?;
     let key = entries.key(key);
     let length = call.change(entries, &key, buffers, |present, made| {
@@ -324,7 +324,7 @@ pub fn set_range<'a, S: Served>(
     if piece.is_empty() {
         return length(call, key, out);
     }
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     let end = offset.saturating_add(piece.len() as i64);
     if end > LONGEST {
         return Err(Failure::TooLong.into());
@@ -356,7 +356,7 @@ pub fn get_range<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let seen = match call.to_read(Rights::READ)? {
+    let seen = match call.to_read(Privileges::READ)? {
         None => None,
         Some(entries) => call.get(entries, &entries.key(key), &mut buffers.found)?,
     };
@@ -390,7 +390,7 @@ pub fn increment<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(key)?;
     let sum = call.change(entries, &entries.key(key), buffers, |present, made| {
         let sum = number(&present)?
@@ -420,7 +420,7 @@ pub fn increment_float<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(key)?;
     call.change(entries, &entries.key(key), buffers, |present, made| {
         let old = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
@@ -440,7 +440,7 @@ pub fn increment_within<'a, S: Served>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     // Redis finds fault with a deadline before it looks at the entry.
     if let Expiry::At(_) = increment.expiry {
         call.deadline_of(&increment.expiry, None, "increx")?;

@@ -9,8 +9,8 @@ use pgcache_store::{EntryRef, MAX_KEY};
 
 use super::call::Call;
 use crate::cache::memory::raw::Entries;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::random;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes of keys that are copied under one lock.
@@ -133,7 +133,7 @@ pub fn scan<'a>(
         place: scan.cursor,
         ..Scanned::default()
     });
-    if let Some(entries) = call.to_read(Rights::READ)? {
+    if let Some(entries) = call.to_read(Privileges::READ)? {
         let count = usize::try_from(scan.count).unwrap_or(usize::MAX);
         let mut walk = Walk::new(entries, now.place);
         let mut more = true;
@@ -195,7 +195,7 @@ pub fn keys<'a>(
     found: &mut Found,
     out: &mut Writer,
 ) -> Done<'a, bool> {
-    if let Some(entries) = call.to_read(Rights::READ)? {
+    if let Some(entries) = call.to_read(Privileges::READ)? {
         let mut walk = Walk::new(entries, found.place);
         while !walk.is_spent() {
             found.keys.reserve()?;
@@ -223,7 +223,7 @@ pub fn random_key<'a>(
     progress: &mut Option<(u64, bool)>,
     out: &mut Writer,
 ) -> Done<'a, bool> {
-    let Some(entries) = call.to_read(Rights::READ)? else {
+    let Some(entries) = call.to_read(Privileges::READ)? else {
         out.null();
         return Ok(true);
     };
@@ -263,8 +263,8 @@ pub fn clear<'a>(
     progress: &mut Option<(u64, u64)>,
     out: &mut Writer,
 ) -> Done<'a, bool> {
-    call.needs(Rights::CLEAR)?;
-    if let Some(entries) = call.to_read(Rights::CLEAR)? {
+    call.needs(Privileges::CLEAR)?;
+    if let Some(entries) = call.to_read(Privileges::CLEAR)? {
         let (mut place, version) = progress.unwrap_or_else(|| (0, entries.disown_all()));
         let begun_at = place;
         loop {

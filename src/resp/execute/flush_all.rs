@@ -128,9 +128,7 @@ fn begin(
                 session.to_clear.push((continuation, permission))
             }
             commands::Outcome::Done => {}
-            commands::Outcome::Gone
-            | commands::Outcome::NotOurs
-            | commands::Outcome::Table => {
+            commands::Outcome::Gone | commands::Outcome::NotOurs | commands::Outcome::Table => {
                 session.to_clear.clear();
                 commands::write_gone(replies);
                 return Progress::Done;

@@ -327,7 +327,7 @@ impl PermissionCache {
                     true => Entry::Known(Rc::new(Permission {
                         target: Target {
                             cache,
-                            rights: decision.rights,
+                            privileges: decision.privileges,
                         },
                         may_be_hot: decision.may_be_hot,
                         runs_user_code: decision.runs_user_code,

@@ -11,6 +11,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::table::entry_count::Tally;
 use crate::guc::resp as settings;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::resp::client_registry::Counter;
 use crate::pg::resp::{catalog_requests, work_queue};
 use crate::pg::session::clock;
@@ -61,7 +62,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     for database in 0..core.permissions.databases() as u32 {
         let mut nowhere = Writer::new(session.protocol, 0);
         match authentication::permission_in(core, session, database, &mut nowhere) {
-            Ok(permission) if permission.target.rights.select => {
+            Ok(permission) if permission.target.privileges.has(Privileges::SELECT) => {
                 caches.push((database, permission))
             }
             Err(step @ (Progress::Wait | Progress::Starve)) if waits => return Err(step),

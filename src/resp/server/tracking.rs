@@ -3,11 +3,11 @@
 use pgcache_resp::{Args, Entry, Failure, Writer};
 use pgrx::PgSqlErrorCode;
 
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::resp::client_registry::Shown;
 use crate::pg::session::{self, failure};
 use crate::pg::shmem::ring;
 use crate::pg::shmem::tier;
-use crate::resp::auth::target::Rights;
 use crate::resp::session::Session;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::tracked::{Mode, Options};
@@ -80,7 +80,7 @@ fn tracking(
     if tracked.mode == Mode::Broadcast {
         // Who is told of keys that it has not read must be allowed to read them.
         let slot = match authentication::permission(core, session, replies) {
-            Ok(permission) if !permission.target.rights.has(Rights::READ) => {
+            Ok(permission) if !permission.target.privileges.has(Privileges::READ) => {
                 replies.error(&[b"NOPERM No permissions to access a key"]);
                 return Progress::Done;
             }

@@ -4,12 +4,12 @@ use pgcache_resp::{Kind, Parsed, Writer};
 
 use crate::cache::memory::raw::{self, Entries};
 use crate::cache::model::key::MAX_BYTES;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::ring::{self, Change};
 use crate::pg::shmem::tier::{self, Tier};
-use crate::resp::auth::target::Rights;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::connection::Connection;
 use crate::resp::session::progress::Progress;
@@ -53,7 +53,7 @@ fn note_reads_of(
     command: &Parsed<'_>,
 ) {
     let target = &permission.target;
-    if !target.rights.has(Rights::READ) {
+    if !target.privileges.has(Privileges::READ) {
         return;
     }
     let is_table = target.is_table();
@@ -202,7 +202,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
     if session.tracking.as_deref().is_some_and(is_broadcast) {
         let mut error = Writer::new(session.protocol, 1 << 10);
         let may_read = match authentication::permission(core, session, &mut error) {
-            Ok(permission) if permission.target.rights.has(Rights::READ) => {
+            Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
                 // Rows that a policy may hide are never reported by key: reads of them are owed.
                 if permission.tells_keys() {
                     slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));

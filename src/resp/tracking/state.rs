@@ -8,11 +8,11 @@ use pgcache_resp::{Protocol, Writer};
 
 use super::table::{Node, Table};
 use crate::guc::resp as settings;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring::Reader;
 use crate::pg::shmem::tier;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::channels;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::Session;
@@ -329,7 +329,7 @@ impl Everybody<'_> {
                 let cache = &permission.target.cache;
                 let is_its_own = tier::tier().and_then(|tier| cache.slot(tier)) == Some(slot);
                 if is_its_own
-                    && permission.target.rights.has(Rights::READ)
+                    && permission.target.privileges.has(Privileges::READ)
                     && permission.tells_keys()
                 {
                     self.tell(id, told, author);

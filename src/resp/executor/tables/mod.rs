@@ -16,8 +16,8 @@ mod watch;
 use pgcache_resp::{Command, Parsed, Writer};
 
 use crate::cache::entries::buffers::with_buffers;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::{self, Piece, many};
@@ -50,7 +50,7 @@ pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a
 /// FLUSHDB of several tables: of all, or of none. What fails in the middle is raised.
 pub fn clear_all(tables: &[Table]) -> Done<'static> {
     for table in tables {
-        rows::call(table).needs(Rights::CLEAR)?;
+        rows::call(table).needs(Privileges::CLEAR)?;
     }
     for table in tables {
         walks::clear_one(table);

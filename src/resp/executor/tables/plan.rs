@@ -12,8 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::cache::entries::store::{Store, Value};
 use crate::cache::entries::table::Rows;
 use crate::guc;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory::scratch::Scratch;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::budget::Budget;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
@@ -54,7 +54,7 @@ pub fn plan<'a>(
     let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
     let mut keys = Keys::default();
     // Triggers and policies see each change.
-    let merges = !table.runs_user_code() && call.needs(Rights::WRITE).is_ok();
+    let merges = !table.runs_user_code() && call.needs(Privileges::WRITE).is_ok();
     let mut parser = Parser::new(Limits::new(usize::MAX));
     let mut at = 0;
     while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
@@ -99,7 +99,7 @@ fn is_plain(set: &Set<'_>) -> bool {
 
 /// The hash of the key, if all of a SET is sound.
 fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
-    let entries = call.to_write(Rights::WRITE)?;
+    let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(set.key)?;
     call.deadline_of(&set.expiry, None, set.command)?;
     let key = entries.key(set.key);

@@ -7,7 +7,7 @@ use crate::cache::entries::table::Rows;
 use crate::cache::open;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::session::{clock, transaction};
-use crate::resp::auth::target::{Rights, Target};
+use crate::resp::auth::target::Target;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::served::Served;
@@ -21,11 +21,11 @@ pub fn call(table: &Table) -> Call<'_, Rows<'_>> {
 impl Served for Rows<'_> {
     const PIECE: usize = u32::MAX as usize;
 
-    fn admits<'a>(target: &Target, rights: Rights) -> Done<'a> {
-        if rights != Rights::READ && !transaction::is_writable() {
+    fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a> {
+        if privileges != Privileges::READ && !transaction::is_writable() {
             return Err(CommandError::ReadOnly);
         }
-        if rights.insert {
+        if privileges.has(Privileges::INSERT) {
             target.cache.check_writable().map_err(CommandError::from)?;
         }
         Ok(())
@@ -34,14 +34,14 @@ impl Served for Rows<'_> {
     /// The first change of a transaction takes the lock that stays; the session that held it may have taken
     /// the privileges away. If the cache has received user-defined triggers or policies meanwhile,
     /// the transaction ends here: it does not have the settings for those, and may be run again.
-    fn open<'a>(&self, rights: Rights) -> Done<'a> {
+    fn open<'a>(&self, privileges: Privileges) -> Done<'a> {
         if self.opened().is_some() {
             return Ok(());
         }
         let relation = self.cache.relation;
         let cache = open::to_write(Some(relation), Privileges::NONE, c"a command")
             .map_err(CommandError::from)?;
-        if !privilege::has(relation, rights.privileges()) {
+        if !privilege::has(relation, privileges) {
             return Err(CommandError::NoRight);
         }
         if cache.runs_user_code() && !self.user_code {

@@ -8,8 +8,9 @@ use pgrx::pg_sys::Oid;
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::entries::table::Rows;
 use crate::pg::catalog::privilege;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::{self, lock};
-use crate::resp::auth::target::{Rights, Target};
+use crate::resp::auth::target::Target;
 use crate::resp::commands::error::CommandError;
 
 /// A table cache, in one transaction.
@@ -46,9 +47,9 @@ impl Table {
                 registry::find(relation).map_err(CommandError::from)?
             }
         };
-        let rights = Rights::of(privilege::of_role(relation, session::user()));
+        let privileges = privilege::of_role(relation, session::user());
         Ok(Table {
-            target: Target { cache, rights },
+            target: Target { cache, privileges },
             changed: OnceCell::new(),
             alone,
         })

@@ -20,7 +20,6 @@ use crate::pg::session::{self, random};
 use crate::pg::table::storage;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::table::Table;
@@ -31,7 +30,7 @@ const PAGE: usize = 10_000;
 const LONGEST_REPLY: usize = 1 << 20;
 
 fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
-    call.needs(Rights::READ)?;
+    call.needs(Privileges::READ)?;
     open::lock_to_read(table.relation(), Privileges::SELECT).map_err(CommandError::from)
 }
 
@@ -217,7 +216,7 @@ pub fn clear_one(table: &Table) {
 
 /// FLUSHDB, with the lock that TRUNCATE takes.
 pub fn clear<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
-    call.needs(Rights::CLEAR)?;
+    call.needs(Privileges::CLEAR)?;
     let cache = open::to_clear(Some(table.relation()), c"FLUSHDB").map_err(CommandError::from)?;
     define::clear(&cache).map_err(CommandError::from)?;
     out.simple("OK");

@@ -9,9 +9,9 @@ use crate::cache::entries::buffers::{value, with_buffers};
 use crate::cache::entries::store::{EntryMeta, If, NewEntry, Store};
 use crate::cache::entries::table::Rows;
 use crate::cache::tier::hashed_key::HashedKey;
+use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::auth::target::Rights;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::executor::tables::rows;
@@ -20,11 +20,11 @@ use crate::resp::executor::tables::table::Table;
 /// Keeps others from storing an entry under these keys, which had none, until the transaction ends. A role that may not
 /// write keeps no other off: its reads then show the entry as it was a moment ago.
 pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
-    if keys.is_empty() || !table.target.rights.has(Rights::MOVE) {
+    if keys.is_empty() || !table.target.privileges.has(Privileges::MOVE) {
         return Ok(());
     }
     let call = rows::call(table);
-    let rows = call.to_write(Rights::MOVE)?;
+    let rows = call.to_write(Privileges::MOVE)?;
     let keys = keys.iter().filter_map(|key| rows.key(key));
     let mut keys: Vec<HashedKey> = memory::collect(keys);
     keys.sort_unstable_by(|one, other| one.bytes().cmp(other.bytes()));
@@ -41,11 +41,11 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
 /// else changes the entry until the transaction ends. A role that may not write locks nothing.
 pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     let call = rows::call(table);
-    let locks = lock && table.target.rights.has(Rights::MOVE);
-    call.needs(Rights::READ)?;
+    let locks = lock && table.target.privileges.has(Privileges::MOVE);
+    call.needs(Privileges::READ)?;
     let unlocked = table.rows();
     let rows = match locks {
-        true => call.to_write(Rights::MOVE)?,
+        true => call.to_write(Privileges::MOVE)?,
         false => &unlocked,
     };
     let key = rows.key(key);
