@@ -11,12 +11,12 @@ use crate::pg::session::{clock, lock, random};
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
-/// Blocks that are read for a tally: all of a small table, random ones of a larger table.
+/// Blocks that are read for a count: all of a small table, random ones of a larger table.
 const SAMPLED: usize = 32;
 
 /// The entries of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct EntryCount {
     pub entries: u64,
     pub expiring: u64,
     /// The mean time left of those, in milliseconds.
@@ -36,7 +36,7 @@ struct Sample {
 
 /// Estimates the entries of a table. None where that would wait, or where there is no such cache. Inside of a
 /// transaction.
-pub fn of(relation: Oid) -> Option<Tally> {
+pub fn of(relation: Oid) -> Option<EntryCount> {
     let _lock = lock::Brief::try_on(relation, lock::Mode::Read)?;
     let cache = registry::find(relation).ok()?;
     if cache.storage == Storage::Memory {
@@ -49,9 +49,9 @@ pub fn of(relation: Oid) -> Option<Tally> {
     let rows = storage::counted_of(&tables).map_or(0, |counted| counted.live.max(0));
     // Policies hide rows from the role. The count of Postgres is public.
     if cache.row_security {
-        return Some(Tally {
+        return Some(EntryCount {
             entries: rows as u64,
-            ..Tally::default()
+            ..EntryCount::default()
         });
     }
     let mut sample = Sample::default();
@@ -67,7 +67,7 @@ pub fn of(relation: Oid) -> Option<Tally> {
         };
     }
     let is_whole = sample.blocks == blocks && most == tables.len();
-    Some(sample.tally(rows, blocks, is_whole))
+    Some(sample.count(rows, blocks, is_whole))
 }
 
 impl Sample {
@@ -109,8 +109,8 @@ impl Sample {
         self.blocks += u64::from(until - from);
     }
 
-    /// The tally of a table with so many rows by Postgres' count, 0 where it has none, and so many blocks.
-    fn tally(&self, rows: i64, blocks: u64, is_whole: bool) -> Tally {
+    /// The count of a table with so many rows by Postgres' count, 0 where it has none, and so many blocks.
+    fn count(&self, rows: i64, blocks: u64, is_whole: bool) -> EntryCount {
         let found = self.live + self.expired;
         let share = |part: i64, of: i64| part as f64 / of.max(1) as f64;
         let entries = match (is_whole, rows) {
@@ -119,7 +119,7 @@ impl Sample {
             (false, rows) if found > 0 => rows as f64 * share(self.live, found),
             (false, rows) => rows as f64,
         };
-        Tally {
+        EntryCount {
             entries: entries.round() as u64,
             expiring: (entries * share(self.expiring, self.live)).round() as u64,
             time_left: (share(self.seconds, self.expiring) * 1000.0).max(0.0) as u64,

@@ -36,7 +36,6 @@ impl Privileges {
     pub const MOVE: Privileges = Privileges::WRITE.and(Privileges::DELETE);
     /// To remove all entries.
     pub const CLEAR: Privileges = Privileges::TRUNCATE;
-    pub const ALL: Privileges = Privileges::MOVE.and(Privileges::TRUNCATE);
 
     /// Whether all of the other set are among these.
     pub const fn has(self, other: Privileges) -> bool {

@@ -4,7 +4,6 @@
 //! have their turn.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use pgcache_resp::{Command, Parsed, Protocol, Writer};
 use pgrx::pg_sys::Oid;
@@ -30,8 +29,8 @@ pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
             all_databases: true
         }
     );
-    let begun = !session.to_clear.is_empty() || !matches!(session.flushing, Flushing::No);
-    of_all && (core.permissions.databases() > 1 || begun)
+    let begun = !session.long.to_clear.is_empty() || !matches!(session.long.flushing, Flushing::No);
+    of_all && (core.catalog.permissions.databases() > 1 || begun)
 }
 
 /// Begins it, or does the next piece.
@@ -42,22 +41,22 @@ pub fn run(
     replies: &mut Writer,
 ) -> Progress {
     let before = replies.as_bytes().len();
-    let Some((continuation, permission)) = session.continued.take() else {
+    let Some((continuation, permission)) = session.long.continued.take() else {
         let step = begin(core, session, command, replies);
         if !matches!(step, Progress::Wait | Progress::Starve | Progress::More) {
-            session.flushing = Flushing::No; // however it ended: the next one asks anew
+            session.long.flushing = Flushing::No; // however it ended: the next one asks anew
         }
         return step;
     };
     let (target, state) = (&permission.target, &mut session.state);
     match commands::go_on(continuation, command, target, state, core.now, replies) {
         commands::Outcome::More(continuation) => {
-            session.continued = Some((continuation, permission))
+            session.long.continued = Some((continuation, permission))
         }
-        commands::Outcome::Done if session.to_clear.is_empty() => return Progress::Done,
-        commands::Outcome::Done => session.continued = session.to_clear.pop(),
+        commands::Outcome::Done if session.long.to_clear.is_empty() => return Progress::Done,
+        commands::Outcome::Done => session.long.continued = session.long.to_clear.pop(),
         commands::Outcome::Gone | commands::Outcome::NotOurs | commands::Outcome::Table => {
-            session.to_clear.clear();
+            session.long.to_clear.clear();
             commands::write_gone(replies);
             return Progress::Done;
         }
@@ -73,11 +72,12 @@ fn begin(
     replies: &mut Writer,
 ) -> Progress {
     let mut all = Vec::new();
-    for database in 0..core.permissions.databases() as u32 {
+    for database in 0..core.catalog.permissions.databases() as u32 {
         let before = replies.as_bytes().len();
-        let role = session.role;
-        let is_distributed =
-            |core: &Core| role.is_some_and(|role| core.permissions.is_distributed(role, database));
+        let role = session.login.role;
+        let is_distributed = |core: &Core| {
+            role.is_some_and(|role| core.catalog.permissions.is_distributed(role, database))
+        };
         match authentication::permission_in(core, session, database, replies) {
             Ok(permission) => all.push(permission),
             // The protocol serves none of its entries.
@@ -95,7 +95,7 @@ fn begin(
     {
         return Progress::Done;
     }
-    let emptied = match std::mem::take(&mut session.flushing) {
+    let emptied = match std::mem::take(&mut session.long.flushing) {
         Flushing::No | Flushing::Asked(_) => Vec::new(),
         Flushing::Done(tables) => tables,
         Flushing::Failed(reply) => {
@@ -125,18 +125,18 @@ fn begin(
         let (target, state) = (&permission.target, &mut session.state);
         match commands::run(command, target, state, core.now, replies) {
             commands::Outcome::More(continuation) => {
-                session.to_clear.push((continuation, permission))
+                session.long.to_clear.push((continuation, permission))
             }
             commands::Outcome::Done => {}
             commands::Outcome::Gone | commands::Outcome::NotOurs | commands::Outcome::Table => {
-                session.to_clear.clear();
+                session.long.to_clear.clear();
                 commands::write_gone(replies);
                 return Progress::Done;
             }
         }
     }
-    session.continued = session.to_clear.pop();
-    match session.continued {
+    session.long.continued = session.long.to_clear.pop();
+    match session.long.continued {
         None => Progress::Done,
         Some(_) => {
             replies.rewind(before);
@@ -160,7 +160,7 @@ fn ask(
     // In one order, so that two of these never wait for each other in a circle.
     relations.sort_unstable();
     relations.dedup();
-    let (Some(first), Some(role)) = (relations.first(), session.role) else {
+    let (Some(first), Some(role)) = (relations.first(), session.login.role) else {
         return Progress::Done;
     };
     let numbers = relations.iter().map(u32::to_string).collect::<Vec<_>>();
@@ -179,25 +179,24 @@ fn ask(
         since: clock::now(),
     };
     let Some(place) = core.submitter.hand(handed, Lane::Slow, request.as_bytes()) else {
-        session.flushing = Flushing::Done(emptied);
+        session.long.flushing = Flushing::Done(emptied);
         return Progress::Starve;
     };
     emptied.extend(relations);
-    session.handed = Some(place);
-    session.flushing = Flushing::Asked(emptied);
-    session.waits = Waits::Table;
-    session.waits_since = Instant::now();
+    session.offloaded.handed = Some(place);
+    session.long.flushing = Flushing::Asked(emptied);
+    session.wait_for(Waits::Table);
     Progress::Wait
 }
 
 /// The executor's answer has come; the request is looked at again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-    let Flushing::Asked(tables) = std::mem::take(&mut session.flushing) else {
+    let Flushing::Asked(tables) = std::mem::take(&mut session.long.flushing) else {
         return;
     };
     let mut bytes = Vec::new();
     reply(&mut |part| bytes.extend_from_slice(part));
-    session.flushing = match bytes.first() {
+    session.long.flushing = match bytes.first() {
         Some(b'+') => Flushing::Done(tables),
         _ => Flushing::Failed(bytes),
     };

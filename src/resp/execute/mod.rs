@@ -36,8 +36,8 @@ pub fn command(
     replies: &mut Writer,
 ) -> Progress {
     session.note_name(args.get(0).unwrap_or_default());
-    session.heavy = false;
-    if session.role.is_none()
+    session.activity.heavy = false;
+    if session.login.role.is_none()
         && let Err(step) = authentication::admit(core, session, args, replies)
     {
         return step;
@@ -56,7 +56,7 @@ pub fn command(
             if matches!(command.command, Command::Other) {
                 session.note_name(command.entry.name.as_bytes());
             }
-            session.heavy = !command.entry.has(rule::LIGHT);
+            session.activity.heavy = !command.entry.has(rule::LIGHT);
             let step = execute(core, session, &command, replies);
             match step {
                 Progress::Done => tracking::command_done(session, &command),
@@ -146,7 +146,7 @@ fn on_entries(
     if flush_all::is_meant(core, session, command) {
         return flush_all::run(core, session, command, replies);
     }
-    let anew = match session.continued.take() {
+    let anew = match session.long.continued.take() {
         Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
         // A piece of it was done: the rest goes by what was decided then.
         Some((continuation, permission)) => {
@@ -158,7 +158,7 @@ fn on_entries(
         None => None,
     };
     if let Command::Copy { from, to, options } = command.command {
-        match options.read(core.permissions.databases()) {
+        match options.read(core.catalog.permissions.databases()) {
             Ok((Some(other), replace)) if other != session.database as usize => {
                 return copy_to(core, session, (from, to), other as u32, replace, replies);
             }
@@ -245,22 +245,22 @@ fn came(
     tracking::has_read(core, session);
     match step {
         commands::Outcome::Done => {
-            session.gone = false;
+            session.long.gone = false;
             Progress::Done
         }
         commands::Outcome::More(continuation) => {
-            session.continued = Some((continuation, permission));
+            session.long.continued = Some((continuation, permission));
             Progress::More
         }
-        commands::Outcome::Gone if session.gone => {
-            session.gone = false;
+        commands::Outcome::Gone if session.long.gone => {
+            session.long.gone = false;
             commands::write_gone(replies);
             Progress::Done
         }
         // an executor gives the cache its place again, or says that it is gone.
         commands::Outcome::Gone => {
             permission.forget();
-            session.gone = true;
+            session.long.gone = true;
             match authentication::permission(core, session, replies) {
                 Ok(_) => Progress::More,
                 Err(step) => step,
@@ -383,13 +383,13 @@ fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u
         match Command::read(args) {
             Ok(Command::Select { database }) => databases.extend(u32::try_from(database)),
             Ok(Command::Copy { options, .. }) => {
-                let read = options.read(core.permissions.databases());
+                let read = options.read(core.catalog.permissions.databases());
                 databases.extend(read.ok().and_then(|(to, _)| to).map(|to| to as u32));
             }
             _ => {}
         }
     }
-    databases.retain(|database| (*database as usize) < core.permissions.databases());
+    databases.retain(|database| (*database as usize) < core.catalog.permissions.databases());
     databases
 }
 

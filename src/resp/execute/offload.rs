@@ -4,7 +4,6 @@
 //! Guards a client's order: nothing of it is run while something of it is at an executor.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag};
 
@@ -160,7 +159,7 @@ pub fn submit(
     pending: &PendingBatch,
     requests: &[u8],
 ) -> bool {
-    let Some(role) = session.role else {
+    let Some(role) = session.login.role else {
         return false;
     };
     let handed = Handed {
@@ -185,12 +184,11 @@ pub fn submit(
     let Some(place) = core.submitter.hand(handed, pending.lane, requests) else {
         return false;
     };
-    session.handed = Some(place);
-    session.waits = Waits::Table;
-    session.waits_since = Instant::now();
+    session.offloaded.handed = Some(place);
+    session.wait_for(Waits::Table);
     core.counters.commands += u64::from(pending.commands);
-    session.commands += u64::from(pending.commands);
-    session.mute = matches!(session.replies, Replies::Off | Replies::Skip);
+    session.activity.commands += u64::from(pending.commands);
+    session.offloaded.mute = matches!(session.replies, Replies::Off | Replies::Skip);
     if session.replies == Replies::Skip {
         session.replies = Replies::On;
     }
@@ -217,8 +215,8 @@ pub fn take_answered(core: &mut Core) {
         let place = core.clients.place_of(id);
         match place.and_then(|place| core.clients.get_mut(place)) {
             Some(client) if client.session.waits == Waits::Table => {
-                client.session.handed = None;
-                client.session.answered = Some(answered);
+                client.session.offloaded.handed = None;
+                client.session.offloaded.answered = Some(answered);
                 core.wake(id, Waits::Table);
             }
             _ => core.submitter.give_back(answered),
@@ -230,14 +228,14 @@ pub fn take_answered(core: &mut Core) {
 /// The reply that has come for a client goes before all else that it is told.
 pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
     let session = &mut client.session;
-    if let Some(answered) = session.answered.take() {
+    if let Some(answered) = session.offloaded.answered.take() {
         tracking::reply_came(core, session, core.submitter.work_queue.soonest(&answered));
         let (before, work_queue) = (replies.as_bytes().len(), core.submitter.work_queue);
-        if matches!(session.flushing, Flushing::Asked(_)) {
+        if matches!(session.long.flushing, Flushing::Asked(_)) {
             flush_all::answered(session, |take| work_queue.reply(&answered, take));
             return core.submitter.give_back(answered);
         }
-        match session.watching.take() {
+        match session.offloaded.watching.take() {
             None => work_queue.reply(&answered, |bytes| replies.append(bytes)),
             Some(watched) => {
                 let mut numbers = Vec::new();
@@ -245,7 +243,7 @@ pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
                 session.state.watch_rows(*watched, &numbers, replies);
             }
         }
-        if session.mute {
+        if session.offloaded.mute {
             replies.rewind(before);
         }
         core.submitter.give_back(answered);

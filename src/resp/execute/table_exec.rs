@@ -64,7 +64,8 @@ pub fn exec(
         true => Kind::Long,
         false => Kind::Write,
     };
-    let mut collected = watched_rows::head(core.permissions.databases(), &watched, &readers);
+    let mut collected =
+        watched_rows::head(core.catalog.permissions.databases(), &watched, &readers);
     collected.extend_from_slice(&queue.into_requests());
     let pending = PendingBatch {
         work: Work::Exec,
@@ -93,7 +94,7 @@ fn is_for_table(core: &Core, session: &Session, command: &Parsed<'_>) -> bool {
 
 /// Whether a COPY is to another cache.
 fn leaves(core: &Core, session: &Session, options: CopyOptions<'_>) -> bool {
-    let read = options.read(core.permissions.databases());
+    let read = options.read(core.catalog.permissions.databases());
     matches!(read, Ok((Some(other), _)) if other != session.database as usize)
 }
 
@@ -112,7 +113,7 @@ pub fn watch(
     if !core.submitter.has_room() {
         return Progress::Starve;
     }
-    session.watching = Some(Box::new(WatchedRows::of(
+    session.offloaded.watching = Some(Box::new(WatchedRows::of(
         permission.target.cache.relation,
         keys,
     )));

@@ -117,15 +117,15 @@ impl Executor {
     fn answer(&mut self, asked: Asked<CatalogRequest>) {
         let since = Instant::now();
         let has_slow = self.has_slow();
-        // A tally is not worth waiting for a lock.
-        let is_tally = matches!(asked.question, CatalogRequest::Tally { .. });
-        let patience = (!has_slow || is_tally).then_some(QUICK);
+        // A count is not worth waiting for a lock.
+        let is_count = matches!(asked.question, CatalogRequest::Entries { .. });
+        let patience = (!has_slow || is_count).then_some(QUICK);
         let answered = match (answer(&asked.question, patience), &asked.question) {
             (Ok(answered), _) => answered,
             (Err(failure), CatalogRequest::Decide { .. }) if failure.locked => {
                 CatalogResponse::Permission(Err(PermissionError::Locked))
             }
-            (Err(failure), _) if failure.locked && is_tally => CatalogResponse::Failed,
+            (Err(failure), _) if failure.locked && is_count => CatalogResponse::Failed,
             (Err(failure), _) if failure.locked && !has_slow => {
                 return self.queue.put_back(asked);
             }
@@ -145,7 +145,7 @@ impl Executor {
             }
         };
         self.queue.answer(asked.place, answered);
-        self.runner.unreported |= is_tally;
+        self.runner.unreported |= is_count;
         if asked.slow {
             self.next_slow = since + since.elapsed() * (1 + REST_OF_HASH);
         }
@@ -229,8 +229,8 @@ fn answer(
             CatalogResponse::ServerPrivileges(auth::privileges(*role))
         }
         CatalogRequest::IsRole { name } => CatalogResponse::IsRole(auth::is_role(name.as_bytes())),
-        CatalogRequest::Tally { relation } => match entry_count::of(*relation) {
-            Some(tally) => CatalogResponse::Tallied(tally),
+        CatalogRequest::Entries { relation } => match entry_count::of(*relation) {
+            Some(count) => CatalogResponse::Entries(count),
             None => CatalogResponse::Failed,
         },
     };

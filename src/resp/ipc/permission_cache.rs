@@ -298,7 +298,7 @@ impl PermissionCache {
             CatalogResponse::Authenticated(_)
             | CatalogResponse::ServerPrivileges(_)
             | CatalogResponse::IsRole(_)
-            | CatalogResponse::Tallied(_)
+            | CatalogResponse::Entries(_)
             | CatalogResponse::Failed => Err(NotPermitted::Failed),
         };
         let entry = match result {

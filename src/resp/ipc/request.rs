@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::Oid;
 
-use crate::cache::table::entry_count::Tally;
+use crate::cache::table::entry_count::EntryCount;
 use crate::resp::auth::{
     AuthFailure, Authenticated, FoundPermission, Peer, PermissionError, ServerPrivileges,
 };
@@ -37,7 +37,7 @@ pub enum CatalogRequest {
     /// Whether a role has this name.
     IsRole { name: RoleName },
     /// How many entries a table has.
-    Tally { relation: Oid },
+    Entries { relation: Oid },
 }
 
 impl CatalogRequest {
@@ -45,7 +45,7 @@ impl CatalogRequest {
     pub fn is_slow(&self) -> bool {
         matches!(
             self,
-            CatalogRequest::Authenticate { .. } | CatalogRequest::Tally { .. }
+            CatalogRequest::Authenticate { .. } | CatalogRequest::Entries { .. }
         )
     }
 }
@@ -57,7 +57,7 @@ pub enum CatalogResponse {
     Permission(Result<FoundPermission, PermissionError>),
     ServerPrivileges(ServerPrivileges),
     IsRole(bool),
-    Tallied(Tally),
+    Entries(EntryCount),
     /// An error came in between, or the executor ended: nothing is known.
     Failed,
 }

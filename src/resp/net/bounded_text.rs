@@ -1,7 +1,7 @@
 //! Texts of a bounded length, as they lie in shared memory.
 
 /// Bytes of a text that has a bound.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Short<const N: usize> {
     length: u16,
     bytes: [u8; N],

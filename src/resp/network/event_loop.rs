@@ -550,13 +550,13 @@ impl NetworkProcess {
             let session = &client.session;
             let since = |moment: Instant| now.saturating_duration_since(moment);
             // The server itself holds back the AUTH of a client that a pause has met.
-            let stranger = session.role.is_none()
+            let stranger = session.login.role.is_none()
                 && session.waits != Waits::Pause
                 && limits
                     .authentication
-                    .is_some_and(|longest| since(session.unknown_since) > longest);
+                    .is_some_and(|longest| since(session.login.unknown_since) > longest);
             let waits = !matches!(session.waits, Waits::Nothing | Waits::Pause | Waits::Table)
-                && since(session.waits_since) > LONGEST_WAIT;
+                && since(session.waits_since()) > LONGEST_WAIT;
             // As in Redis: a subscriber has nothing to send, and a slow reader takes its replies meanwhile.
             let silent = !matches!(session.waits, Waits::Pause | Waits::Table)
                 && !session.state.is_subscribed()

@@ -44,7 +44,7 @@ fn recognise(core: &mut Core, client: &mut Connection) -> Option<Progress> {
             return Some(Progress::Close);
         }
         client.wire = Wire::Encrypted(Box::new(encryption));
-        client.session.peer.tls = true;
+        client.session.origin.peer.tls = true;
         return shake(core, client);
     }
     client.wire = Wire::Plain;
@@ -81,7 +81,7 @@ fn shake(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     match shaken {
         Ok(Shaken::Done) => {
             if let Wire::Encrypted(encryption) = &client.wire {
-                client.session.certificate = encryption.certificate();
+                client.session.origin.certificate = encryption.certificate();
             }
             None
         }

@@ -164,7 +164,7 @@ fn run(
         Received::Nothing => run_input(core, client, read, &mut turn, replies),
         Received::Bytes(count) => {
             core.counters.input += count as u64;
-            client.session.last_heard = began;
+            client.session.activity.last_heard = began;
             run_read(core, client, read, &mut turn, replies)
         }
     };
@@ -331,14 +331,14 @@ impl Requests<'_> {
         longest: usize,
     ) -> Result<Option<(Args<'r>, usize)>, Broken> {
         let left = self.buffer.get(self.at..).unwrap_or_default();
-        let limits = match session.role {
+        let limits = match session.login.role {
             Some(_) => Limits::new(longest),
             None => Limits::unauthenticated(UNAUTHENTICATED),
         };
-        if session.role.is_none() {
+        if session.login.role.is_none() {
             // A client that has just lost its role has the bounds of a stranger from here on.
             self.batch.clear();
-        } else if self.batch.is_empty() && parser.is_between() && session.continued.is_none() {
+        } else if self.batch.is_empty() && parser.is_between() && session.long.continued.is_none() {
             // The parser cuts a command that is run in pieces: it keeps where the arguments are from turn to turn.
             self.batch_at = self.at;
             self.batch.cut(left, &limits);
@@ -447,7 +447,7 @@ fn end_command(
     let written = replies.as_bytes().len().saturating_sub(before);
     turn.looked = slow_log::done(core, session, used + written, turn.looked);
     core.counters.commands += 1;
-    session.commands += 1;
+    session.activity.commands += 1;
     let is_loud = std::mem::take(&mut session.is_loud);
     if session.replies != Replies::On {
         if !is_loud {
@@ -475,7 +475,8 @@ fn on_broken(
     match broken {
         // A client that may be the default role without a word may send more than a stranger.
         Broken::UnauthenticatedCount | Broken::UnauthenticatedLength
-            if session.implicit == Implicit::Unknown && core.limits.default_role.is_some() =>
+            if session.login.implicit == Implicit::Unknown
+                && core.limits.default_role.is_some() =>
         {
             *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
             authentication::ask_implicit(core, session)

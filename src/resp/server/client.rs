@@ -27,12 +27,12 @@ pub fn run(
     match entry.last_name() {
         "id" => replies.integer(i64::try_from(session.id).unwrap_or(i64::MAX)),
         "getname" => {
-            let name = Some(&*session.name).filter(|name| !name.is_empty());
+            let name = Some(&*session.labels.name).filter(|name| !name.is_empty());
             replies.bulk_or_null(name);
         }
         "setname" => match check_client_name(option) {
             Ok(()) => {
-                session.name = option.into();
+                session.labels.name = option.into();
                 session.changed = true;
                 replies.simple("OK");
             }
@@ -53,7 +53,7 @@ pub fn run(
         "pause" | "unpause" => {
             match authentication::privileges(core, session) {
                 Ok(privileges) if !(privileges.signals || privileges.owns) => {
-                    errors::no_power(entry.name, &session.user, replies);
+                    errors::no_power(entry.name, &session.login.user, replies);
                 }
                 Ok(_) if entry.last_name() == "pause" => {
                     pauses::begin(&core.registry, args.from(2), replies);
@@ -98,8 +98,8 @@ pub fn run(
 fn set_info(session: &mut Session, attribute: &[u8], value: &[u8], replies: &mut Writer) {
     let is = |word: &str| attribute.eq_ignore_ascii_case(word.as_bytes());
     let (name, field) = match () {
-        () if is("lib-name") => ("lib-name", &mut session.library),
-        () if is("lib-ver") => ("lib-ver", &mut session.library_version),
+        () if is("lib-name") => ("lib-name", &mut session.labels.library),
+        () if is("lib-ver") => ("lib-ver", &mut session.labels.library_version),
         () => {
             return replies.error(&[b"ERR Unrecognized option '", attribute, b"'"]);
         }
@@ -202,7 +202,10 @@ fn reads_channels(shown: &Shown) -> bool {
 
 /// Whether a client is of the session's role.
 fn is_own(session: &Session, shown: &Shown) -> bool {
-    session.role.is_some_and(|role| role.to_u32() == shown.role)
+    session
+        .login
+        .role
+        .is_some_and(|role| role.to_u32() == shown.role)
 }
 
 /// Whom CLIENT KILL means.

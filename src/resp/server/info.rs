@@ -9,7 +9,7 @@ use pgcache_resp::{Args, Writer};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::cache::catalog::registry::Cache;
-use crate::cache::table::entry_count::Tally;
+use crate::cache::table::entry_count::EntryCount;
 use crate::guc::resp as settings;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::resp::client_registry::Counter;
@@ -17,7 +17,8 @@ use crate::pg::resp::{catalog_requests, work_queue};
 use crate::pg::session::clock;
 use crate::pg::shmem::slot::{self, Slot};
 use crate::pg::shmem::tier::tier;
-use crate::resp::ipc::permission_cache::Permission;
+use crate::resp::ipc::answers::EntriesOf;
+use crate::resp::ipc::permission_cache::{NotPermitted, Permission};
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
@@ -41,7 +42,7 @@ pub fn run(
         Err(step) => return step,
     };
     if is_wanted(asked, "keyspace")
-        && let Err(step) = tally(core, session, &caches)
+        && let Err(step) = count_entries(core, session, &caches)
     {
         return step;
     }
@@ -57,9 +58,9 @@ type Caches = Vec<(u32, Rc<Permission>)>;
 /// Inside of EXEC, and after a while, what is not known is left out: a cache may be locked for long.
 fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
-    let waits = !session.in_exec && !session.under_way.is_some_and(waited);
+    let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
     let mut caches = Vec::new();
-    for database in 0..core.permissions.databases() as u32 {
+    for database in 0..core.catalog.permissions.databases() as u32 {
         let mut nowhere = Writer::new(session.protocol, 0);
         match authentication::permission_in(core, session, database, &mut nowhere) {
             Ok(permission) if permission.target.privileges.has(Privileges::SELECT) => {
@@ -74,23 +75,24 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
 }
 
 /// Asks for the number of entries of the tables. In the end what is known counts.
-fn tally(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Progress> {
+fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
-    let waits = !session.in_exec && !session.under_way.is_some_and(waited);
+    let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
     let tables = caches
         .iter()
         .filter(|(_, permission)| permission.target.is_table());
     let mut is_asked = false;
     for (_, permission) in tables {
         let relation = permission.target.cache.relation;
-        is_asked |= core
-            .tallies
-            .refresh(&core.queue, core.number, relation, session.id);
+        let known =
+            core.catalog
+                .entries
+                .look_up(&core.queue, core.number, EntriesOf(relation), session.id);
+        is_asked |= matches!(known, Err(NotPermitted::Asked));
     }
     match is_asked && waits {
         true => {
-            session.waits = Waits::FoundPermission;
-            session.waits_since = Instant::now();
+            session.wait_for(Waits::Permission);
             Err(Progress::Wait)
         }
         false => Ok(()),
@@ -244,15 +246,18 @@ fn used() -> usize {
 /// The caches that have entries.
 fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
     let line = |(database, permission): &(u32, Rc<Permission>)| {
-        let tally = match permission.target.is_table() {
-            true => core.tallies.last(permission.target.cache.relation)?,
+        let count = match permission.target.is_table() {
+            true => core
+                .catalog
+                .entries
+                .last(EntriesOf(permission.target.cache.relation))?,
             false => counted(slot_of(&permission.target.cache)?),
         };
-        let Tally {
+        let EntryCount {
             entries,
             expiring,
             time_left,
-        } = tally;
+        } = count;
         let line = || format!("keys={entries},expires={expiring},avg_ttl={time_left}");
         (entries > 0).then(|| (format!("db{database}"), line()))
     };
@@ -260,10 +265,10 @@ fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
 }
 
 /// The entries of a memory cache.
-fn counted(slot: &Slot) -> Tally {
+fn counted(slot: &Slot) -> EntryCount {
     let (expiring, mean) = slot.expiring();
     let left = mean.saturating_mul(1000) - clock::now() / 1000;
-    Tally {
+    EntryCount {
         entries: slot.entries.load(Ordering::Relaxed).max(0) as u64,
         expiring,
         time_left: if expiring > 0 { left.max(0) as u64 } else { 0 },

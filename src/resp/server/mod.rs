@@ -82,7 +82,7 @@ fn greet(
     {
         return step;
     }
-    if session.role.is_none() {
+    if session.login.role.is_none() {
         Failure::HelloNotAuthenticated.write(replies);
         return Progress::Done;
     }
@@ -91,7 +91,7 @@ fn greet(
         replies.set_protocol(protocol);
     }
     if let Some(name) = hello.name {
-        session.name = name.into();
+        session.labels.name = name.into();
         session.changed = true;
     }
     let number = |protocol| match protocol {
@@ -118,7 +118,7 @@ fn greet(
 
 fn select(core: &Core, session: &mut Session, database: i32, replies: &mut Writer) {
     match u32::try_from(database) {
-        Ok(database) if (database as usize) < core.permissions.databases() => {
+        Ok(database) if (database as usize) < core.catalog.permissions.databases() => {
             if session.database != database {
                 session.database = database;
                 session.permission = None;
@@ -140,7 +140,7 @@ fn other(
         return Some(client::run(core, session, entry, args, replies));
     }
     match entry.name {
-        "acl|whoami" => replies.bulk(&session.user),
+        "acl|whoami" => replies.bulk(&session.login.user),
         "asking" | "readonly" | "readwrite" => Failure::NoCluster.write(replies),
         name if name.starts_with("cluster|") && name != "cluster|help" => {
             Failure::NoCluster.write(replies);
@@ -158,7 +158,7 @@ fn other(
                 core.registry.reset();
                 replies.simple("OK");
             }
-            Ok(_) => errors::no_power(entry.name, &session.user, replies),
+            Ok(_) => errors::no_power(entry.name, &session.login.user, replies),
             Err(step) => return Some(step),
         },
         "info" => return Some(info::run(core, session, args.from(1), replies)),
@@ -308,7 +308,10 @@ fn config(core: &Core) -> Vec<(&'static str, String)> {
     let hot_size = crate::guc::hot_size();
     vec![
         ("appendonly", "no".into()),
-        ("databases", core.permissions.databases().to_string()),
+        (
+            "databases",
+            core.catalog.permissions.databases().to_string(),
+        ),
         ("maxclients", core.limits.clients.to_string()),
         ("maxmemory", hot_size.to_string()),
         (

@@ -24,8 +24,8 @@ const FEW: i64 = 10;
 /// A command is not done, and goes on from its beginning or from where it is. What CLIENT PAUSE holds back
 /// has not begun.
 pub fn goes_on(session: &mut Session, since: Instant) {
-    if session.waits != Waits::Pause && session.under_way.is_none() {
-        session.under_way = Some(since);
+    if session.waits != Waits::Pause && session.activity.under_way.is_none() {
+        session.activity.under_way = Some(since);
     }
 }
 
@@ -34,7 +34,7 @@ pub fn goes_on(session: &mut Session, since: Instant) {
 #[inline]
 pub fn done(core: &Core, session: &mut Session, bytes: usize, since: Instant) -> Instant {
     let all = core.limits.slow == Some(Duration::ZERO);
-    match session.under_way.is_some() || session.heavy || bytes > LONG || all {
+    match session.activity.under_way.is_some() || session.activity.heavy || bytes > LONG || all {
         true => measured(core, session, since),
         false => since,
     }
@@ -42,17 +42,17 @@ pub fn done(core: &Core, session: &mut Session, bytes: usize, since: Instant) ->
 
 #[cold]
 fn measured(core: &Core, session: &mut Session, since: Instant) -> Instant {
-    let since = session.under_way.take().unwrap_or(since);
+    let since = session.activity.under_way.take().unwrap_or(since);
     let now = Instant::now();
     let took = now.saturating_duration_since(since);
     if core.limits.slow.is_some_and(|least| took >= least) {
         slow_log::add(&Slow {
             at: clock::now(),
             micros: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-            role: session.role.map_or(0, |role| role.to_u32()),
+            role: session.login.role.map_or(0, |role| role.to_u32()),
             command: known_name(session.last_name()).as_bytes(),
-            address: session.address.as_bytes(),
-            client: &session.name,
+            address: session.origin.address.as_bytes(),
+            client: &session.labels.name,
         });
     }
     now
@@ -73,7 +73,7 @@ pub fn log(
         Ok(privileges) => privileges,
         Err(step) => return Some(step),
     };
-    let role = session.role.map_or(0, |role| role.to_u32());
+    let role = session.login.role.map_or(0, |role| role.to_u32());
     let seen = |slow: &Slow<Vec<u8>>| privileges.monitors || slow.role == role;
     let entries = || slow_log::entries().filter(|(_, slow)| seen(slow));
     match entry.last_name() {
@@ -81,7 +81,7 @@ pub fn log(
             slow_log::reset();
             replies.simple("OK");
         }
-        "reset" => errors::no_power(entry.name, &session.user, replies),
+        "reset" => errors::no_power(entry.name, &session.login.user, replies),
         "len" => replies.integer(entries().count() as i64),
         _ => get(args.from(2), entries(), replies),
     }

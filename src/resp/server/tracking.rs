@@ -52,7 +52,9 @@ fn tracking(
     // Others' clients are neither told of nor told.
     let may_be_told = |id| {
         let other = core.clients.of_id(id);
-        match id == session.id || other.is_some_and(|other| other.session.role == session.role) {
+        match id == session.id
+            || other.is_some_and(|other| other.session.login.role == session.login.role)
+        {
             true => Ok(()),
             false => Err(why_not(core, session, id)),
         }
@@ -112,7 +114,7 @@ fn tracking(
 
 /// Why a client that is none of this network process' and this role's cannot be told.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
-    let role = session.role.map(|role| role.to_u32());
+    let role = session.login.role.map(|role| role.to_u32());
     let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;
     let mut clients = core.registry.clients().map(|(_, shown)| shown);
     match core.peers.is_some() && clients.any(|shown| is_it(&shown)) {

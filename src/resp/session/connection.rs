@@ -149,7 +149,7 @@ impl Connection {
             return Ok(match encryption.read(&self.socket, room)? {
                 tls::Read::Bytes(0) => Received::End,
                 tls::Read::Bytes(read) => {
-                    self.session.net_in += read as u64;
+                    self.session.activity.net_in += read as u64;
                     Received::Bytes(read)
                 }
                 tls::Read::Other => Received::Nothing,
@@ -163,7 +163,7 @@ impl Connection {
             return match self.socket.read(room) {
                 Ok(0) => Ok(Received::End),
                 Ok(read) => {
-                    self.session.net_in += read as u64;
+                    self.session.activity.net_in += read as u64;
                     // Fewer than there was room for: the socket is empty.
                     self.readable = read == room.len() || self.half_closed;
                     Ok(Received::Bytes(read))
@@ -213,7 +213,7 @@ impl Connection {
 
     /// Bytes of memory that its buffers hold.
     pub fn held(&self) -> usize {
-        let begun = self.session.continued.as_ref();
+        let begun = self.session.long.continued.as_ref();
         let begun = begun.map_or(0, |(continuation, _)| continuation.held());
         let unsent = self.unsent.iter().map(Vec::capacity).sum::<usize>();
         let waits = unsent + self.pushed.capacity() + begun;
@@ -232,7 +232,7 @@ impl Connection {
         self.sent = 0;
         self.pushed = Vec::new();
         self.parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
-        self.session.continued = None;
+        self.session.long.continued = None;
         self.session.state = Default::default();
     }
 
@@ -272,7 +272,7 @@ impl Connection {
 
     /// Whether a part of a reply was written, so that a message cannot be sent.
     pub fn is_amid_reply(&self) -> bool {
-        self.session.continued.is_some()
+        self.session.long.continued.is_some()
     }
 
     /// Sends a message that is no reply, now or after the one that has begun; false where that fails.
@@ -304,7 +304,7 @@ impl Connection {
 
     /// When the client last sent or took something.
     pub fn last_active(&self) -> Instant {
-        let heard = self.session.last_heard;
+        let heard = self.session.activity.last_heard;
         self.last_taken.map_or(heard, |taken| taken.max(heard))
     }
 
@@ -351,13 +351,13 @@ impl Connection {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Wire::Encrypted(encryption) = &mut self.wire {
             let taken = encryption.write(bytes)?;
-            self.session.net_out += taken as u64;
+            self.session.activity.net_out += taken as u64;
             self.push_encrypted()?;
             return Ok(taken);
         }
         match self.socket.write(bytes) {
             Ok(written) => {
-                self.session.net_out += written as u64;
+                self.session.activity.net_out += written as u64;
                 if written < bytes.len() {
                     self.is_full()?;
                 }

@@ -31,7 +31,7 @@ pub enum Waits {
     /// The answer to an AUTH, or to a HELLO with one.
     Authentication,
     /// What it may do.
-    FoundPermission,
+    Permission,
     /// The end of CLIENT PAUSE.
     Pause,
     /// What an executor does with a table.
@@ -81,77 +81,140 @@ pub enum Flushing {
 /// Bytes of the longest name that CLIENT LIST shows: `cluster|countkeysinslot`.
 const LONGEST_NAME: usize = 24;
 
-/// A client.
-pub struct Session {
-    /// Never used again in this life of the server.
-    pub id: u64,
+/// Where a client connects from, and to.
+pub struct Origin {
     pub peer: Peer,
-    /// What it has shown when TLS began.
+    /// The certificate that the client showed when TLS began.
     pub certificate: Option<Box<Certificate>>,
-    /// Where it connects from, and to, as CLIENT LIST has it.
+    /// The two addresses, as CLIENT LIST has them.
     pub address: Box<str>,
     pub local_address: Box<str>,
-    /// Where others see it; None: it is not shown yet.
-    pub place: Option<Claimed>,
-    /// What seldom changes has changed since it was shown.
-    pub changed: bool,
-    /// None: it has not said who it is, or may not be that.
+}
+
+/// Who a client is.
+pub struct Login {
+    /// None: the client has not authenticated, or its role may not log in.
     pub role: Option<Oid>,
     pub is_superuser: bool,
     pub user: Box<[u8]>,
     pub implicit: Implicit,
-    pub waits: Waits,
-    /// When it began to wait.
-    pub waits_since: Instant,
-    /// How often it was asked who it is: an answer counts only to the last question.
+    /// How often an executor was asked who the client is: only the answer to the last question counts.
     pub asked: u16,
-    /// What came of its AUTH.
+    /// The result of the client's AUTH.
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
-    /// It came by a password, which may cease to count.
+    /// The client came by a password, which may expire.
     pub by_password: bool,
-    pub protocol: Protocol,
-    pub database: u32,
-    pub permission: Option<Rc<Permission>>,
-    /// A long command that has been begun, and what was decided for it.
-    pub continued: Option<(commands::Continuation, Rc<Permission>)>,
-    /// What is left of a FLUSHALL that has been begun, beside that.
-    pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
-    /// It runs the commands of an EXEC.
-    pub in_exec: bool,
-    /// What an executor has made of the tables among them.
-    pub flushing: Flushing,
-    /// The cache was found to be gone, and was asked for anew.
-    pub gone: bool,
-    pub name: Box<[u8]>,
-    pub library: Box<[u8]>,
-    pub library_version: Box<[u8]>,
-    pub replies: Replies,
-    /// The reply is sent whatever CLIENT REPLY says: that of a subscription, and of an EXEC, which obeys by itself.
-    pub is_loud: bool,
-    pub no_evict: bool,
-    pub no_touch: bool,
-    pub connected: Instant,
-    /// Since when it has time to authenticate.
+    /// Since when the client has time to authenticate.
     pub unknown_since: Instant,
-    pub last_heard: Instant,
-    /// The beginning of the last command's name, as it was sent, or the name of a command in a command.
-    pub last_name: [u8; LONGEST_NAME],
-    pub commands: u64,
-    /// Bytes that it has sent and received.
-    pub net_in: u64,
-    pub net_out: u64,
-    /// Where its commands are that an executor has.
+}
+
+impl Login {
+    fn new() -> Login {
+        Login {
+            role: None,
+            is_superuser: false,
+            user: Box::default(),
+            implicit: Implicit::Unknown,
+            asked: 0,
+            authentication: None,
+            by_password: false,
+            unknown_since: Instant::now(),
+        }
+    }
+}
+
+/// A client's commands that an executor has.
+#[derive(Default)]
+pub struct Offloaded {
+    /// Their place in the work queue.
     pub handed: Option<u32>,
     /// The reply to them has come.
     pub answered: Option<Answered>,
     /// They are a WATCH of these keys.
     pub watching: Option<Box<commands::WatchedRows>>,
-    /// It wants none.
+    /// CLIENT REPLY keeps the reply back.
     pub mute: bool,
-    /// A command that is not done began then, or goes on since.
+}
+
+/// A long command that has begun.
+#[derive(Default)]
+pub struct Long {
+    /// What is left of it, and the permission by which it began.
+    pub continued: Option<(commands::Continuation, Rc<Permission>)>,
+    /// What else is left of a FLUSHALL.
+    pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
+    /// How far a FLUSHALL has come with tables.
+    pub flushing: Flushing,
+    /// The cache was found to be gone, and an executor was asked for it again.
+    pub gone: bool,
+}
+
+/// What a client was called by CLIENT SETNAME and SETINFO.
+#[derive(Default)]
+pub struct Labels {
+    pub name: Box<[u8]>,
+    pub library: Box<[u8]>,
+    pub library_version: Box<[u8]>,
+}
+
+/// What a client has done, for CLIENT LIST and SLOWLOG.
+pub struct Activity {
+    pub connected: Instant,
+    pub last_heard: Instant,
+    /// The beginning of the last command's name, as it was sent, or the name of a command in a command.
+    last_name: [u8; LONGEST_NAME],
+    pub commands: u64,
+    /// Bytes that the client has sent and received.
+    pub net_in: u64,
+    pub net_out: u64,
+    /// When the command began that is not done.
     pub under_way: Option<Instant>,
     /// The last command may have taken long.
     pub heavy: bool,
+}
+
+impl Activity {
+    fn new() -> Activity {
+        let now = Instant::now();
+        Activity {
+            connected: now,
+            last_heard: now,
+            last_name: [0; LONGEST_NAME],
+            commands: 0,
+            net_in: 0,
+            net_out: 0,
+            under_way: None,
+            heavy: false,
+        }
+    }
+}
+
+/// A client.
+pub struct Session {
+    /// Never used again in this life of the server.
+    pub id: u64,
+    pub origin: Origin,
+    pub login: Login,
+    pub labels: Labels,
+    pub activity: Activity,
+    pub offloaded: Offloaded,
+    pub long: Long,
+    /// The client's place in the client registry; None: it is not shown yet.
+    pub place: Option<Claimed>,
+    /// A property that seldom changes has changed since the client was last shown.
+    pub changed: bool,
+    pub waits: Waits,
+    waits_since: Instant,
+    pub protocol: Protocol,
+    pub database: u32,
+    pub permission: Option<Rc<Permission>>,
+    /// It runs the commands of an EXEC.
+    pub in_exec: bool,
+    pub replies: Replies,
+    /// The reply is sent whatever CLIENT REPLY says: that of a subscription, and of an EXEC, which obeys by itself.
+    pub is_loud: bool,
+    pub no_evict: bool,
+    pub no_touch: bool,
     /// MULTI, WATCH, subscriptions.
     pub state: commands::State,
     /// CLIENT TRACKING.
@@ -160,60 +223,55 @@ pub struct Session {
 
 impl Session {
     pub fn new(id: u64, peer: Peer, address: String, local_address: String) -> Session {
-        let now = Instant::now();
         Session {
             id,
-            peer,
-            certificate: None,
-            address: address.into(),
-            local_address: local_address.into(),
+            origin: Origin {
+                peer,
+                certificate: None,
+                address: address.into(),
+                local_address: local_address.into(),
+            },
+            login: Login::new(),
+            labels: Labels::default(),
+            activity: Activity::new(),
+            offloaded: Offloaded::default(),
+            long: Long::default(),
             place: None,
             changed: true,
-            role: None,
-            is_superuser: false,
-            user: Box::default(),
-            implicit: Implicit::Unknown,
             waits: Waits::Nothing,
-            waits_since: now,
-            asked: 0,
-            authentication: None,
-            by_password: false,
+            waits_since: Instant::now(),
             protocol: Protocol::Resp2,
             database: 0,
             permission: None,
-            continued: None,
-            to_clear: Vec::new(),
             in_exec: false,
-            flushing: Flushing::No,
-            gone: false,
-            name: Box::default(),
-            library: Box::default(),
-            library_version: Box::default(),
             replies: Replies::On,
             is_loud: false,
             no_evict: false,
             no_touch: false,
-            connected: now,
-            unknown_since: now,
-            last_heard: now,
-            last_name: [0; LONGEST_NAME],
-            commands: 0,
-            net_in: 0,
-            net_out: 0,
-            handed: None,
-            answered: None,
-            watching: None,
-            mute: false,
-            under_way: None,
-            heavy: false,
             state: commands::State::default(),
             tracking: None,
         }
     }
 
+    /// Since when the client waits.
+    pub fn waits_since(&self) -> Instant {
+        self.waits_since
+    }
+
+    /// Waits for something from now on.
+    pub fn wait_for(&mut self, awaited: Waits) {
+        self.waits = awaited;
+        self.waits_since = Instant::now();
+    }
+
     /// Bytes of memory beside itself.
     pub fn held(&self) -> usize {
-        let texts = [&self.user, &self.name, &self.library, &self.library_version];
+        let texts = [
+            &self.login.user,
+            &self.labels.name,
+            &self.labels.library,
+            &self.labels.library_version,
+        ];
         let texts: usize = texts.iter().map(|text| text.len()).sum();
         let tracked = self.tracking.as_ref().map_or(0, |tracked| tracked.held());
         texts + tracked + self.state.held()
@@ -227,12 +285,12 @@ impl Session {
     /// Whether it is not disconnected for the memory of all: CLIENT NO-EVICT of a superuser, because any
     /// other role could lift the bound with it.
     pub fn is_exempt(&self) -> bool {
-        self.no_evict && self.is_superuser
+        self.no_evict && self.login.is_superuser
     }
 
     /// What its last question of who it is was asked with.
     pub fn ticket(&self) -> u64 {
-        self.id << u16::BITS | u64::from(self.asked)
+        self.id << u16::BITS | u64::from(self.login.asked)
     }
 
     /// Whose ticket it is.
@@ -243,31 +301,34 @@ impl Session {
     /// Remembers a command's name for CLIENT LIST.
     #[inline]
     pub fn note_name(&mut self, name: &[u8]) {
-        let length = name.len().min(self.last_name.len());
-        self.last_name = [0; LONGEST_NAME];
-        if let (Some(place), Some(name)) = (self.last_name.get_mut(..length), name.get(..length)) {
+        let length = name.len().min(self.activity.last_name.len());
+        self.activity.last_name = [0; LONGEST_NAME];
+        if let (Some(place), Some(name)) = (
+            self.activity.last_name.get_mut(..length),
+            name.get(..length),
+        ) {
             place.copy_from_slice(name);
         }
     }
 
     /// The beginning of the last command's name, as it was sent; of a command in a command both.
     pub fn last_name(&self) -> &[u8] {
-        let name = self.last_name.split(|byte| *byte == 0).next();
+        let name = self.activity.last_name.split(|byte| *byte == 0).next();
         name.unwrap_or_default()
     }
 
     /// As it was when it connected, but for its role (`Core::log_out`).
     pub fn reset(&mut self) {
         self.changed = true;
-        self.unknown_since = Instant::now();
-        self.user = Box::default();
-        self.implicit = Implicit::Unknown;
-        self.authentication = None;
-        self.by_password = false;
+        self.login.unknown_since = Instant::now();
+        self.login.user = Box::default();
+        self.login.implicit = Implicit::Unknown;
+        self.login.authentication = None;
+        self.login.by_password = false;
         self.protocol = Protocol::Resp2;
         self.database = 0;
         self.permission = None;
-        self.name = Box::default();
+        self.labels.name = Box::default();
         self.replies = Replies::On;
         self.no_evict = false;
         self.no_touch = false;

@@ -78,11 +78,10 @@ impl Pauses {
             }),
         };
         // A command that has begun continues.
-        if !held || session.continued.is_some() {
+        if !held || session.long.continued.is_some() {
             return false;
         }
-        session.waits = Waits::Pause;
-        session.waits_since = Instant::now();
+        session.wait_for(Waits::Pause);
         self.waiting.push(session.id);
         true
     }

@@ -137,7 +137,7 @@ fn read_one(client: &mut Connection, read: &mut Read, requests: &Limits) {
     read.room.resize(READ, 0);
     read.received = client.read(&mut read.room).unwrap_or(Received::End);
     let begins = client.input.is_empty() && client.parser.is_between();
-    if begins && client.session.role.is_some() {
+    if begins && client.session.login.role.is_some() {
         let count = read.bytes().len();
         let bytes = read.room.get(..count).unwrap_or_default();
         read.batch.cut(bytes, requests);

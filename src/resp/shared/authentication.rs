@@ -2,11 +2,11 @@
 //! stays where it is until the answer comes, and is then looked at again.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use pgcache_resp::{Args, Command, Failure, Writer, flag, rule};
 
 use crate::resp::auth::{AuthFailure, ServerPrivileges};
+use crate::resp::ipc::answers::{IsRole, PrivilegesOf};
 use crate::resp::ipc::permission_cache::{NotPermitted, Permission};
 use crate::resp::ipc::request::{CatalogRequest, Password, RoleName};
 use crate::resp::session::progress::Progress;
@@ -33,7 +33,7 @@ pub fn admit(
     if entry.flags & flag::NO_AUTH != 0 && !greets || Command::names_role(entry, args) {
         return Ok(());
     }
-    match (session.implicit, core.limits.default_role) {
+    match (session.login.implicit, core.limits.default_role) {
         (Implicit::Unknown, Some(_)) => Err(ask_implicit(core, session)),
         _ if greets => Ok(()),
         _ => done(Failure::NotAuthenticated, replies),
@@ -59,19 +59,18 @@ fn ask(
     let question = CatalogRequest::Authenticate {
         user,
         password,
-        peer: session.peer,
-        certificate: session.certificate.as_deref().copied(),
+        peer: session.origin.peer,
+        certificate: session.origin.certificate.as_deref().copied(),
     };
     let slow = question.is_slow();
-    session.asked = session.asked.wrapping_add(1);
+    session.login.asked = session.login.asked.wrapping_add(1);
     if !core
         .queue
         .ask(core.number, session.ticket(), slow, question)
     {
         return Progress::Starve;
     }
-    session.waits = waits;
-    session.waits_since = Instant::now();
+    session.wait_for(waits);
     Progress::Wait
 }
 
@@ -83,7 +82,7 @@ pub fn authenticate(
     password: &[u8],
     replies: &mut Writer,
 ) -> Result<(), Progress> {
-    if let Some(result) = session.authentication.take() {
+    if let Some(result) = session.login.authentication.take() {
         return match result {
             Ok(Ok(authenticated)) => {
                 let user = named(core, user).unwrap_or_default();
@@ -103,7 +102,7 @@ pub fn authenticate(
             }
         };
     }
-    if !session.peer.hides_words() && !core.limits.cleartext {
+    if !session.origin.peer.hides_words() && !core.limits.cleartext {
         write_words(AuthFailure::Cleartext.words(), replies);
         return Err(Progress::Done);
     }
@@ -141,7 +140,7 @@ pub fn permission(
 ) -> Result<Rc<Permission>, Progress> {
     if let Some(permission) = &session.permission
         && permission.holds()
-        && !permission.is_past(session.by_password)
+        && !permission.is_past(session.login.by_password)
     {
         return Ok(Rc::clone(permission));
     }
@@ -158,22 +157,22 @@ pub fn permission_in(
     database: u32,
     replies: &mut Writer,
 ) -> Result<Rc<Permission>, Progress> {
-    let Some(role) = session.role else {
+    let Some(role) = session.login.role else {
         Failure::NotAuthenticated.write(replies);
         return Err(Progress::Done);
     };
     let looked_up = core
+        .catalog
         .permissions
         .look_up(&core.queue, role, database, session.id);
     match looked_up {
-        Ok(permission) if permission.is_past(session.by_password) => {
+        Ok(permission) if permission.is_past(session.login.by_password) => {
             replies.error(&[b"NOAUTH the role's password has expired"]);
             Err(Progress::Done)
         }
         Ok(permission) => Ok(permission),
         Err(NotPermitted::Asked) => {
-            session.waits = Waits::FoundPermission;
-            session.waits_since = Instant::now();
+            session.wait_for(Waits::Permission);
             Err(Progress::Wait)
         }
         Err(NotPermitted::NoPlace) => Err(Progress::Starve),
@@ -195,35 +194,29 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
     let Some(name) = RoleName::new(name) else {
         return Ok(false);
     };
-    match core
-        .role_names
-        .look_up(&core.queue, core.number, name, session.id)
-    {
-        Ok(is_role) => Ok(is_role),
-        Err(NotPermitted::Asked) => {
-            session.waits = Waits::FoundPermission;
-            session.waits_since = Instant::now();
-            Err(Progress::Wait)
-        }
-        Err(_) => Err(Progress::Starve),
-    }
+    let (known, queue) = (&mut core.catalog.roles, &core.queue);
+    let known = known.look_up(queue, core.number, IsRole(name), session.id);
+    // After a failure the client asks again.
+    wait_for(session, known)?.ok_or(Progress::Starve)
 }
 
-/// What the client's role may do besides its commands on entries.
+/// What the client's role may do besides its commands on entries: nothing, where an executor has failed to find it out.
 pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivileges, Progress> {
-    let Some(role) = session.role else {
+    let Some(role) = session.login.role else {
         return Ok(ServerPrivileges::default());
     };
-    match core
-        .privileges
-        .look_up(&core.queue, core.number, role, session.id)
-    {
-        Ok(privileges) => Ok(privileges),
-        Err(NotPermitted::Asked) => {
-            session.waits = Waits::FoundPermission;
-            session.waits_since = Instant::now();
-            Err(Progress::Wait)
+    let (known, queue) = (&mut core.catalog.privileges, &core.queue);
+    let known = known.look_up(queue, core.number, PrivilegesOf(role), session.id);
+    Ok(wait_for(session, known)?.unwrap_or_default())
+}
+
+/// Lets a client wait for an answer that is not known.
+fn wait_for<T>(session: &mut Session, known: Result<T, NotPermitted>) -> Result<T, Progress> {
+    known.map_err(|why| match why {
+        NotPermitted::Asked => {
+            session.wait_for(Waits::Permission);
+            Progress::Wait
         }
-        Err(_) => Err(Progress::Starve),
-    }
+        _ => Progress::Starve,
+    })
 }

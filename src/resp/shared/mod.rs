@@ -26,12 +26,11 @@ use crate::pg::session::fault::{self, Fault};
 use crate::resp::auth::{Authenticated, ServerPrivileges};
 use crate::resp::commands::channels::{self, Hub};
 use crate::resp::commands::remote_subscribers;
-use crate::resp::ipc::entry_counts::Tallies;
+use crate::resp::ipc::Catalog;
+use crate::resp::ipc::answers::PrivilegesOf;
 use crate::resp::ipc::pending_batch::WorkSubmitter;
-use crate::resp::ipc::permission_cache::{NotPermitted, PermissionCache, is_locked};
+use crate::resp::ipc::permission_cache::{NotPermitted, is_locked};
 use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, RoleName};
-use crate::resp::ipc::role_names::RoleNames;
-use crate::resp::ipc::server_privileges::ServerPrivilegeCache;
 use crate::resp::net::tls::{Pace, Tls};
 use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::Connection;
@@ -177,10 +176,7 @@ pub struct Core {
     /// None: this is the only network process.
     pub peers: Option<MultiProcess>,
     pub clients: Clients,
-    pub permissions: PermissionCache,
-    pub privileges: ServerPrivilegeCache,
-    pub tallies: Tallies,
-    pub role_names: RoleNames,
+    pub catalog: Catalog,
     pub pauses: Pauses,
     pub limits: Limits,
     pub tls: Tls,
@@ -232,10 +228,7 @@ impl Core {
             registry,
             peers,
             clients: Clients::default(),
-            permissions: PermissionCache::new(number),
-            privileges: ServerPrivilegeCache::default(),
-            tallies: Tallies::default(),
-            role_names: RoleNames::default(),
+            catalog: Catalog::new(number),
             pauses: Pauses::default(),
             limits: Limits::read(),
             tls: Tls::new(),
@@ -272,8 +265,10 @@ impl Core {
             // A name that is too long is that of no cache.
             CacheName::new(name.as_bytes()).or_else(|| CacheName::new(b""))
         });
-        self.permissions.set_names(names.flatten().collect());
-        if self.permissions.take_moved() {
+        self.catalog
+            .permissions
+            .set_names(names.flatten().collect());
+        if self.catalog.permissions.take_moved() {
             self.owe_all();
         }
     }
@@ -360,12 +355,14 @@ impl Core {
         let mut ends: Vec<(u32, ServerPrivileges)> = Vec::new();
         for role in self.roles.keys() {
             let of_role = Oid::from_u32(*role);
-            match self
+            let of_role = PrivilegesOf(of_role);
+            let known = self
+                .catalog
                 .privileges
-                .look_up(&self.queue, self.number, of_role, 0)
-            {
-                Ok(privileges) if privileges.is_locked_out => ends.push((*role, privileges)),
-                Ok(privileges) if privileges.valid_until.is_some_and(|until| until < now) => {
+                .look_up(&self.queue, self.number, of_role, 0);
+            match known {
+                Ok(Some(privileges)) if privileges.is_locked_out => ends.push((*role, privileges)),
+                Ok(Some(privileges)) if privileges.valid_until.is_some_and(|until| until < now) => {
                     ends.push((*role, privileges));
                 }
                 Ok(_) => {}
@@ -379,9 +376,9 @@ impl Core {
         let mut places = Vec::new();
         for (place, client) in self.clients.iter_mut() {
             let session = &client.session;
-            let role = session.role.map(|role| role.to_u32());
+            let role = session.login.role.map(|role| role.to_u32());
             let goes = ends.iter().any(|(of, privileges)| {
-                Some(*of) == role && (privileges.is_locked_out || session.by_password)
+                Some(*of) == role && (privileges.is_locked_out || session.login.by_password)
             });
             if goes && !client.killed {
                 client.killed = true;
@@ -464,16 +461,7 @@ impl Core {
     pub fn take_answers(&mut self) {
         while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
             self.counters.questions += 1;
-            let waiting = self
-                .privileges
-                .answered(ticket, &answer)
-                .or_else(|| self.tallies.answered(ticket, &answer))
-                .or_else(|| self.role_names.answered(ticket, &answer));
-            let waiting = match waiting {
-                None => self.permissions.answered(&self.queue, ticket, &answer),
-                waiting => waiting,
-            };
-            match waiting {
+            match self.catalog.answered(&self.queue, ticket, &answer) {
                 Some(waiting) => {
                     let locked = is_locked(&answer);
                     waiting
@@ -484,7 +472,7 @@ impl Core {
             }
             self.feed_starved();
         }
-        if self.permissions.take_moved() {
+        if self.catalog.permissions.take_moved() {
             self.owe_all();
         }
     }
@@ -506,12 +494,12 @@ impl Core {
     fn permission(&mut self, id: u64, locked: bool) {
         let place = self.clients.place_of(id);
         let client = place.and_then(|place| self.clients.get_mut(place));
-        if client.is_some_and(|client| client.session.waits == Waits::FoundPermission) {
+        if client.is_some_and(|client| client.session.waits == Waits::Permission) {
             match locked {
                 true => self
                     .held
-                    .push((Instant::now() + LOCKED, id, Waits::FoundPermission)),
-                false => self.wake(id, Waits::FoundPermission),
+                    .push((Instant::now() + LOCKED, id, Waits::Permission)),
+                false => self.wake(id, Waits::Permission),
             }
         }
     }
@@ -539,7 +527,7 @@ impl Core {
                 self.held.push((Instant::now() + PENALTY, id, awaited));
             }
             Waits::Implicit | Waits::Authentication => self.wake(id, awaited),
-            Waits::Nothing | Waits::FoundPermission | Waits::Pause | Waits::Table => {}
+            Waits::Nothing | Waits::Permission | Waits::Pause | Waits::Table => {}
         }
     }
 
@@ -555,23 +543,23 @@ impl Core {
             CatalogResponse::Permission(_)
             | CatalogResponse::ServerPrivileges(_)
             | CatalogResponse::IsRole(_)
-            | CatalogResponse::Tallied(_)
+            | CatalogResponse::Entries(_)
             | CatalogResponse::Failed => None,
         };
         match (session.waits, result) {
             (Waits::Implicit, Some(Ok(authenticated))) => {
                 let user = default_role.as_ref().map_or(&b""[..], RoleName::as_bytes);
                 if !self.log_in(session, &authenticated, user) {
-                    session.implicit = Implicit::Refused;
+                    session.login.implicit = Implicit::Refused;
                 }
                 false
             }
             (Waits::Implicit, _) => {
-                session.implicit = Implicit::Refused;
+                session.login.implicit = Implicit::Refused;
                 false
             }
             (Waits::Authentication, result) => {
-                session.authentication = Some(result.ok_or(()));
+                session.login.authentication = Some(result.ok_or(()));
                 let failed = !matches!(result, Some(Ok(_)));
                 self.counters.failed_authentications += u64::from(failed);
                 failed
@@ -595,18 +583,18 @@ impl Core {
         {
             // Who is refused stays who it is.
             if let Some(place) = &session.place {
-                let role = session.role.map_or(0, |role| role.to_u32());
+                let role = session.login.role.map_or(0, |role| role.to_u32());
                 self.registry.set_role(place, role);
             }
             return false;
         }
         self.log_out(session);
         *self.roles.entry(authenticated.role.to_u32()).or_default() += 1;
-        session.role = Some(authenticated.role);
-        session.is_superuser = authenticated.is_superuser;
+        session.login.role = Some(authenticated.role);
+        session.login.is_superuser = authenticated.is_superuser;
         session.changed = true;
-        session.user = user.into();
-        session.by_password = authenticated.by_password;
+        session.login.user = user.into();
+        session.login.by_password = authenticated.by_password;
         session.permission = None;
         true
     }
@@ -624,19 +612,19 @@ impl Core {
         }
         let of_role = self.roles.get(&role).copied().unwrap_or(0);
         LoggedIn {
-            of_role: of_role - usize::from(session.role == Some(authenticated.role)),
-            all: self.roles.values().sum::<usize>() - usize::from(session.role.is_some()),
+            of_role: of_role - usize::from(session.login.role == Some(authenticated.role)),
+            all: self.roles.values().sum::<usize>() - usize::from(session.login.role.is_some()),
         }
     }
 
     /// The client is no role any more.
     pub fn log_out(&mut self, session: &mut Session) {
-        let Some(role) = session.role.take() else {
+        let Some(role) = session.login.role.take() else {
             return;
         };
         session.permission = None;
-        session.flushing = Flushing::No;
-        session.is_superuser = false;
+        session.long.flushing = Flushing::No;
+        session.login.is_superuser = false;
         session.changed = true;
         if let Some(clients) = self.roles.get_mut(&role.to_u32()) {
             *clients -= 1;
@@ -649,7 +637,11 @@ impl Core {
     /// Counts anew how many clients each role has: one was lost in the middle of its turn.
     pub fn count_roles(&mut self) {
         self.roles.clear();
-        for role in self.clients.iter().filter_map(|client| client.session.role) {
+        for role in self
+            .clients
+            .iter()
+            .filter_map(|client| client.session.login.role)
+        {
             *self.roles.entry(role.to_u32()).or_default() += 1;
         }
         self.memory.count_anew(&self.clients);
@@ -660,10 +652,10 @@ impl Core {
         if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
             client.end();
             let session = &mut client.session;
-            if let Some(place) = session.handed.take() {
+            if let Some(place) = session.offloaded.handed.take() {
                 self.submitter.work_queue.leave(place);
             }
-            if let Some(answered) = session.answered.take() {
+            if let Some(answered) = session.offloaded.answered.take() {
                 self.submitter.give_back(answered);
             }
             if client.session.waits == Waits::Pause {

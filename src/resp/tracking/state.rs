@@ -270,8 +270,8 @@ impl Everybody<'_> {
         };
         // What the other one is sent does not wait for this one's reply.
         tracked.owed |= tracked.reading;
-        let role = self.find(id).and_then(|client| client.session.role);
-        let is_its_own = |client: &mut Connection| client.session.role == role;
+        let role = self.find(id).and_then(|client| client.session.login.role);
+        let is_its_own = |client: &mut Connection| client.session.login.role == role;
         if self.find(other).is_some_and(is_its_own) {
             return self.push(other, |client, out| {
                 write_as_target(&client.session, told, out)
@@ -348,7 +348,7 @@ impl Everybody<'_> {
 /// What was decided of a client, if it counts now.
 pub fn standing(session: &Session) -> Option<&Permission> {
     let permission = session.permission.as_deref()?;
-    (permission.holds() && !permission.is_past(session.by_password)).then_some(permission)
+    (permission.holds() && !permission.is_past(session.login.by_password)).then_some(permission)
 }
 
 /// Writes a message for a client that REDIRECT has named.

@@ -8,7 +8,6 @@ use pgrx::pg_sys::Oid;
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::entries::table::Rows;
 use crate::pg::catalog::privilege;
-use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::{self, lock};
 use crate::resp::auth::target::Target;
 use crate::resp::commands::error::CommandError;

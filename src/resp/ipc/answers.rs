@@ -1,0 +1,243 @@
+//! Answers of executors that a network process keeps, with the clients that wait for one.
+//!
+//! Guards that an answer counts only while its [`Standing`] holds, that a question is under way once however many
+//! clients wait for it, and that a failure is the answer once: the next client asks again.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use pgrx::pg_sys::Oid;
+
+use crate::cache::table::entry_count::EntryCount;
+use crate::pg::catalog::invalidation::Roles;
+use crate::pg::resp::catalog_requests::RequestQueue;
+use crate::resp::auth::ServerPrivileges;
+use crate::resp::ipc::permission_cache::NotPermitted;
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, RoleName};
+
+/// More answers than this are forgotten together: clients cannot make a table grow without a bound.
+const MOST: usize = 10_000;
+
+/// What a network process asks, as the key of what it keeps.
+pub trait Question: Copy + Eq + Hash {
+    type Value: Copy;
+    type Standing: Standing;
+    /// The bit of its tickets. Permissions have bit 63, and authentications have none of these bits.
+    const TAG: u64;
+
+    fn request(self) -> CatalogRequest;
+
+    /// Reads an answer; None: the executor has failed.
+    fn value(answer: &CatalogResponse) -> Option<Self::Value>;
+}
+
+/// Until when an answer counts.
+pub trait Standing: Copy {
+    fn now() -> Self;
+
+    /// Returns the standing of an answer to a question of then; None: it no longer counts.
+    fn of_answer(asked: Self) -> Option<Self>;
+
+    fn holds(self) -> bool;
+}
+
+/// An answer about roles counts until a role changes.
+impl Standing for Roles {
+    fn now() -> Roles {
+        Roles::now()
+    }
+
+    fn of_answer(asked: Roles) -> Option<Roles> {
+        asked.holds().then_some(asked)
+    }
+
+    fn holds(self) -> bool {
+        self == Roles::now()
+    }
+}
+
+/// An answer that counts for a second from when it came.
+#[derive(Clone, Copy)]
+pub struct Fresh(Instant);
+
+impl Standing for Fresh {
+    fn now() -> Fresh {
+        Fresh(Instant::now())
+    }
+
+    fn of_answer(_: Fresh) -> Option<Fresh> {
+        Some(Fresh::now())
+    }
+
+    fn holds(self) -> bool {
+        self.0.elapsed() < Duration::from_secs(1)
+    }
+}
+
+/// What a role may do besides its commands on entries: see all clients, end those of others, reset counters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct PrivilegesOf(pub Oid);
+
+impl Question for PrivilegesOf {
+    type Value = ServerPrivileges;
+    type Standing = Roles;
+    const TAG: u64 = 1 << 62;
+
+    fn request(self) -> CatalogRequest {
+        CatalogRequest::ServerPrivileges { role: self.0 }
+    }
+
+    fn value(answer: &CatalogResponse) -> Option<ServerPrivileges> {
+        match answer {
+            CatalogResponse::ServerPrivileges(privileges) => Some(*privileges),
+            _ => None,
+        }
+    }
+}
+
+/// How many entries a table has, for INFO.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EntriesOf(pub Oid);
+
+impl Question for EntriesOf {
+    type Value = EntryCount;
+    type Standing = Fresh;
+    const TAG: u64 = 1 << 61;
+
+    fn request(self) -> CatalogRequest {
+        CatalogRequest::Entries { relation: self.0 }
+    }
+
+    fn value(answer: &CatalogResponse) -> Option<EntryCount> {
+        match answer {
+            CatalogResponse::Entries(count) => Some(*count),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a role has a name, for CLIENT KILL USER.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IsRole(pub RoleName);
+
+impl Question for IsRole {
+    type Value = bool;
+    type Standing = Roles;
+    const TAG: u64 = 1 << 60;
+
+    fn request(self) -> CatalogRequest {
+        CatalogRequest::IsRole { name: self.0 }
+    }
+
+    fn value(answer: &CatalogResponse) -> Option<bool> {
+        match answer {
+            CatalogResponse::IsRole(is_role) => Some(*is_role),
+            _ => None,
+        }
+    }
+}
+
+enum Known<Q: Question> {
+    Asked {
+        since: Q::Standing,
+        waiting: Vec<u64>,
+    },
+    /// None: the executor has failed.
+    Answered(Q::Standing, Option<Q::Value>),
+}
+
+/// The answers to one kind of question.
+pub struct Answers<Q: Question> {
+    next: u32,
+    known: HashMap<Q, Known<Q>>,
+    tickets: HashMap<u32, Q>,
+}
+
+impl<Q: Question> Default for Answers<Q> {
+    fn default() -> Answers<Q> {
+        Answers {
+            next: 0,
+            known: HashMap::new(),
+            tickets: HashMap::new(),
+        }
+    }
+}
+
+impl<Q: Question> Answers<Q> {
+    /// Takes an answer; returns the clients that wait for it. None: the ticket is of another kind.
+    pub fn answered(&mut self, ticket: u64, answer: &CatalogResponse) -> Option<Vec<u64>> {
+        if ticket & !u64::from(u32::MAX) != Q::TAG {
+            return None;
+        }
+        let question = self.tickets.remove(&(ticket as u32));
+        let asked = question.and_then(|question| self.known.remove_entry(&question));
+        let Some((question, Known::Asked { since, waiting })) = asked else {
+            return Some(Vec::new());
+        };
+        // The clients that wait for an answer that no longer counts ask again.
+        if let Some(standing) = Q::Standing::of_answer(since) {
+            let known = Known::Answered(standing, Q::value(answer));
+            self.known.insert(question, known);
+        }
+        Some(waiting)
+    }
+
+    /// Returns the answer, where it is known; None: the executor has failed. Otherwise the client is woken when the
+    /// answer comes.
+    pub fn look_up(
+        &mut self,
+        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        network: usize,
+        question: Q,
+        client: u64,
+    ) -> Result<Option<Q::Value>, NotPermitted> {
+        match self.known.get_mut(&question) {
+            Some(Known::Answered(standing, Some(value))) if standing.holds() => {
+                return Ok(Some(*value));
+            }
+            Some(Known::Answered(_, None)) => {
+                self.known.remove(&question);
+                return Ok(None);
+            }
+            Some(Known::Asked { waiting, .. }) => {
+                if !waiting.contains(&client) {
+                    waiting.push(client);
+                }
+                return Err(NotPermitted::Asked);
+            }
+            _ => {}
+        }
+        let request = question.request();
+        let ticket = Q::TAG | u64::from(self.next);
+        if !queue.ask(network, ticket, request.is_slow(), request) {
+            return Err(NotPermitted::NoPlace);
+        }
+        self.forget();
+        self.tickets.insert(self.next, question);
+        self.next = self.next.wrapping_add(1);
+        let asked = Known::Asked {
+            since: Q::Standing::now(),
+            waiting: vec![client],
+        };
+        self.known.insert(question, asked);
+        Err(NotPermitted::Asked)
+    }
+
+    /// Forgets answers that no longer count, and all of them where there are too many.
+    fn forget(&mut self) {
+        let is_full = self.known.len() >= MOST;
+        self.known.retain(|_, known| match known {
+            Known::Asked { .. } => true,
+            Known::Answered(standing, _) => !is_full && standing.holds(),
+        });
+    }
+
+    /// Returns the last answer, if one is kept.
+    pub fn last(&self, question: Q) -> Option<Q::Value> {
+        match self.known.get(&question)? {
+            Known::Answered(_, value) => *value,
+            Known::Asked { .. } => None,
+        }
+    }
+}
