@@ -40,6 +40,7 @@
 //! | `partition` | what is seen under one lock |
 //! | `entry`, `footprint` | one entry: its header and value, and how much memory it takes |
 //! | `region` | raw memory as words and byte copies |
+//! | `seqlock` | a version word for other shared memory of the server, read without a lock |
 //! | `layout`, `params`, `ledger` | the format, its numbers, and what is reported |
 //!
 //! # Using it
@@ -160,6 +161,7 @@ mod partition;
 mod policy;
 #[allow(unsafe_code)]
 mod region;
+pub mod seqlock;
 mod stats;
 mod stripe;
 mod sweep;

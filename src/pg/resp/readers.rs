@@ -1,18 +1,16 @@
 //! Which channels and patterns the clients of each network process read, for the other network processes: a table of names in
 //! shared memory for each of both.
 //!
-//! A table has one writer, its network process, and no lock: its version is odd while it is written, and who reads
-//! begins again when it has changed. It is of a fixed size. What finds no room, or cannot be read because
-//! it is written all the time, counts as unknown: then a message goes to that network process in any case, and it
-//! sees itself who reads it.
+//! A table has one writer, its network process, and no lock. Its size is fixed. A name that finds no room, or cannot be
+//! read because the table is written all the time, counts as unknown: a message then goes to that network process in
+//! any case, which finds the subscribers itself.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::fence;
 
-/// How often who reads a table that is being written begins again.
-const TRIES: usize = 1000;
+use pgcache_store::seqlock::{Seqlock, store_text};
+
 /// A slot whose name is gone; 0 is an empty one, and hashes begin behind it.
 const REMOVED: u64 = 1;
 const FIRST_HASH: u64 = 2;
@@ -21,7 +19,7 @@ const FIRST_HASH: u64 = 2;
 /// words of text.
 #[repr(C)]
 pub struct Names<const SLOTS: usize, const WORDS: usize> {
-    version: AtomicU64,
+    version: Seqlock,
     /// Names that are there; slots that were ever used; words of text that are taken.
     names: AtomicU64,
     used: AtomicU64,
@@ -70,7 +68,9 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         if self.is_empty() {
             return Some(0);
         }
-        let found = self.read(|| self.find(name).map(|(_, about)| count_of(about)))?;
+        let found = self
+            .version
+            .read(|| self.find(name).map(|(_, about)| count_of(about)))?;
         match found {
             None if self.is_incomplete() => None,
             found => Some(found.unwrap_or(0)),
@@ -82,7 +82,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         if self.is_empty() {
             return (Vec::new(), true);
         }
-        let all = self.read(|| {
+        let all = self.version.read(|| {
             let slots = self.slots.iter().map(|slot| {
                 let is_used = slot[0].load(Relaxed) >= FIRST_HASH;
                 let about = slot[1].load(Relaxed);
@@ -101,22 +101,6 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
 
     fn is_incomplete(&self) -> bool {
         self.incomplete.load(Acquire) != 0
-    }
-
-    fn read<R>(&self, look: impl Fn() -> R) -> Option<R> {
-        for _ in 0..TRIES {
-            let version = self.version.load(Acquire);
-            if version & 1 == 1 {
-                std::hint::spin_loop();
-                continue;
-            }
-            let seen = look();
-            fence(Acquire);
-            if self.version.load(Relaxed) == version {
-                return Some(seen);
-            }
-        }
-        None
     }
 
     fn slots_from(&self, hash: u64) -> impl Iterator<Item = usize> {
@@ -163,14 +147,6 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         self.bytes(place).collect()
     }
 
-    fn write(&self, change: impl FnOnce()) {
-        let version = self.version.load(Relaxed) | 1;
-        self.version.store(version, Relaxed);
-        fence(Release);
-        change();
-        self.version.store(version + 1, Release);
-    }
-
     /// Says how many clients of this network process read a name; `all` gives all names. Called by the network process alone.
     pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
         &self,
@@ -178,7 +154,8 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         count: usize,
         all: impl Fn() -> I,
     ) {
-        self.write(|| match (self.find(name), count) {
+        let _writing = self.version.write();
+        match (self.find(name), count) {
             (Some((at, _)), 0) => {
                 self.slots[at][0].store(REMOVED, Relaxed);
                 let left = self.names.fetch_sub(1, Relaxed) - 1;
@@ -193,12 +170,13 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
             (None, _) if self.is_incomplete() || self.add(name, count) => {}
             // Much of what is taken may be that of names that are gone.
             (None, _) => self.fill(all()),
-        });
+        }
     }
 
     /// Empties the table.
     pub fn clear(&self) {
-        self.write(|| self.fill(std::iter::empty()));
+        let _writing = self.version.write();
+        self.fill(std::iter::empty());
     }
 
     fn fill<'n>(&self, all: impl Iterator<Item = (&'n [u8], usize)>) {
@@ -232,11 +210,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
             return false;
         };
         words[0].store(name.len() as u64, Relaxed);
-        for (word, piece) in words[1..].iter().zip(name.chunks(8)) {
-            let mut eight = [0; 8];
-            eight[..piece.len()].copy_from_slice(piece);
-            word.store(u64::from_le_bytes(eight), Relaxed);
-        }
+        store_text(&words[1..], name);
         self.end.store((place + length) as u64, Relaxed);
         self.used.store(used, Relaxed);
         self.names.fetch_add(1, Release);

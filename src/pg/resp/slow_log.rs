@@ -1,21 +1,20 @@
 //! SLOWLOG of the Redis protocol: the last commands that took long, of all network processes, in shared memory. Names
 //! of commands only: no key and no value comes here.
 //!
-//! An entry has one writer at a time, who makes its version odd: one that meets another leaves its own
-//! command out. Who reads begins again when the version has changed.
+//! An entry has one writer at a time: one that meets another leaves its own command out.
 
 use std::array;
 use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU64, fence};
+
+use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::zeroed::{self, Piece};
 
 /// Entries that are kept, as many as Redis keeps.
 pub const ENTRIES: usize = 128;
-/// How often who reads an entry that is being written begins again, before it is passed over.
-const TRIES: usize = 1000;
 /// Words of the texts: the command's name, the client's address and its name.
 const TEXTS: [usize; 3] = [2, 14, 8];
 const NUMBERS: usize = 4;
@@ -34,8 +33,7 @@ pub struct Slow<T> {
 
 #[repr(C)]
 struct Entry {
-    /// Odd while it is written.
-    version: AtomicU64,
+    version: Seqlock,
     words: [AtomicU64; WORDS],
 }
 
@@ -75,17 +73,9 @@ pub fn add(slow: &Slow<&[u8]>) {
     };
     let number = shared.count.fetch_add(1, AcqRel);
     let entry = &shared.entries[number as usize % ENTRIES];
-    let version = entry.version.load(Relaxed);
-    let odd = version | 1;
-    let is_own = version & 1 == 0
-        && entry
-            .version
-            .compare_exchange(version, odd, Acquire, Relaxed)
-            .is_ok();
-    if !is_own {
+    let Some(_writing) = entry.version.try_write() else {
         return;
-    }
-    fence(Release);
+    };
     let numbers = [number, slow.at as u64, slow.micros, slow.role.into()];
     let (places, mut texts) = entry.words.split_at(NUMBERS);
     for (place, number) in places.iter().zip(numbers) {
@@ -97,15 +87,8 @@ pub fn add(slow: &Slow<&[u8]>) {
     {
         let (own, rest) = texts.split_at(length);
         texts = rest;
-        let mut pieces = text.chunks(8);
-        for word in own {
-            let mut eight = [0; 8];
-            let piece = pieces.next().unwrap_or_default();
-            eight[..piece.len()].copy_from_slice(piece);
-            word.store(u64::from_le_bytes(eight), Relaxed);
-        }
+        store_text(own, text);
     }
-    entry.version.store(odd + 1, Release);
 }
 
 /// Forgets all.
@@ -131,17 +114,9 @@ impl Shared {
     /// None where another one has taken its place, or has it now.
     fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
         let entry = &self.entries[number as usize % ENTRIES];
-        for _ in 0..TRIES {
-            let version = entry.version.load(Acquire);
-            let words: [u64; WORDS] = array::from_fn(|at| entry.words[at].load(Relaxed));
-            fence(Acquire);
-            if version & 1 == 0 && entry.version.load(Relaxed) == version {
-                let is_it = version != 0 && words[0] == number;
-                return is_it.then(|| slow(&words));
-            }
-            std::hint::spin_loop();
-        }
-        None
+        let look = || array::from_fn(|at| entry.words[at].load(Relaxed));
+        let words: [u64; WORDS] = entry.version.read(look)?;
+        (words[0] == number).then(|| slow(&words))
     }
 }
 
@@ -150,10 +125,7 @@ fn slow(words: &[u64; WORDS]) -> Slow<Vec<u8>> {
     let [command, address, client] = TEXTS.map(|length| {
         let (own, others) = rest.split_at(length);
         rest = others;
-        let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let end = bytes.iter().rposition(|&byte| byte != 0);
-        bytes.truncate(end.map_or(0, |end| end + 1));
-        bytes
+        unpack(own).collect()
     });
     Slow {
         at: numbers[1] as i64,

@@ -19,6 +19,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU64, AtomicUsize, fence};
 
+use pgcache_store::seqlock::pack;
 use pgrx::pg_sys;
 
 use super::zeroed::{self, Piece};
@@ -117,10 +118,7 @@ impl Ring {
         let mut sum = checksum(checksum(at, about), author);
         self.word(at + 1).store(about, Relaxed);
         self.word(at + 2).store(author, Relaxed);
-        for (place, piece) in (at + HEAD as u64..).zip(key.chunks(8)) {
-            let mut bytes = [0; 8];
-            bytes[..piece.len()].copy_from_slice(piece);
-            let word = u64::from_le_bytes(bytes);
+        for (place, word) in (at + HEAD as u64..).zip(pack(key)) {
             sum = checksum(sum, word);
             self.word(place).store(word, Relaxed);
         }

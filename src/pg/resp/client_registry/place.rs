@@ -2,13 +2,12 @@
 //! again.
 
 use std::array;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicU32, AtomicU64, fence};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
-
-/// How often who reads a place that is being written begins again, before it is passed over.
-const TRIES: usize = 1000;
 
 /// What is known of a client; texts that are too long are cut.
 #[derive(Clone, Default)]
@@ -63,8 +62,7 @@ pub(super) struct Place {
     pub(super) network: AtomicU32,
     /// The client of this number is to end.
     pub(super) end: AtomicU64,
-    /// Odd while it is written.
-    pub(super) version: AtomicU64,
+    version: Seqlock,
     pub(super) words: [AtomicU64; WORDS],
 }
 
@@ -77,16 +75,13 @@ impl Place {
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);
-        // A writer that has died left it odd.
-        self.version
-            .store((self.version.load(Relaxed) | 1) + 1, Relaxed);
+        // A writer that has died may have left the version odd.
+        drop(self.version.write());
         self.network.swap(0, AcqRel)
     }
 
     pub(super) fn write(&self, shown: &Shown<&[u8]>, all: bool) {
-        let version = self.version.load(Relaxed);
-        self.version.store(version | 1, Relaxed);
-        fence(Release);
+        let _writing = self.version.write();
         let flags = u32::from(shown.protocol)
             | u32::from(shown.in_transaction) << 8
             | u32::from(shown.no_evict) << 9
@@ -126,34 +121,19 @@ impl Place {
         for (length, text) in TEXTS.into_iter().zip(shown_texts).take(count) {
             let (own, rest) = texts.split_at(length);
             texts = rest;
-            let mut bytes = text.chunks(8);
-            for word in own {
-                let mut eight = [0; 8];
-                let chunk = bytes.next().unwrap_or_default();
-                eight[..chunk.len()].copy_from_slice(chunk);
-                word.store(u64::from_le_bytes(eight), Relaxed);
-            }
+            store_text(own, text);
         }
-        self.version.store((version | 1) + 1, Release);
     }
 
     /// None where nobody is, or where it could not be read because it is written all the time.
     pub(super) fn read(&self) -> Option<(usize, Shown)> {
-        for _ in 0..TRIES {
+        let (network, words) = self.version.read(|| {
             let network = self.network.load(Acquire);
-            let version = self.version.load(Acquire);
-            if version & 1 == 1 {
-                std::hint::spin_loop();
-                continue;
-            }
             let words: [u64; WORDS] = array::from_fn(|at| self.words[at].load(Relaxed));
-            fence(Acquire);
-            if self.version.load(Relaxed) == version {
-                let number = network.checked_sub(1).filter(|_| words[0] != 0)?;
-                return Some((number as usize, shown(&words)));
-            }
-        }
-        None
+            (network, words)
+        })?;
+        let number = network.checked_sub(1).filter(|_| words[0] != 0)?;
+        Some((number as usize, shown(&words)))
     }
 }
 
@@ -162,10 +142,7 @@ fn shown(words: &[u64; WORDS]) -> Shown {
     let mut texts = TEXTS.map(|length| {
         let (own, others) = rest.split_at(length);
         rest = others;
-        let mut bytes: Vec<u8> = own.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let end = bytes.iter().rposition(|&byte| byte != 0);
-        bytes.truncate(end.map_or(0, |end| end + 1));
-        bytes
+        unpack(own).collect()
     });
     let number = |at: usize| numbers.get(at).copied().unwrap_or(0);
     let flags = low(number(8));
