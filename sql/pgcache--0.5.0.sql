@@ -1265,9 +1265,9 @@ COMMENT ON COLUMN pgcache.resp_stats.failed_authentications IS
 COMMENT ON COLUMN pgcache.resp_stats.failed_handshakes IS
     'Counts connections whose TLS handshake failed.';
 COMMENT ON COLUMN pgcache.resp_stats.questions IS
-    'Counts requests to back processes, about passwords and privileges, that were answered.';
+    'Counts requests to executors, about passwords and privileges, that were answered.';
 COMMENT ON COLUMN pgcache.resp_stats.queue_depth IS
-    'Counts the requests and commands on tables that wait for a back process or are being processed now.';
+    'Counts the requests and commands on tables that wait for an executor or are being processed now.';
 COMMENT ON COLUMN pgcache.resp_stats.queue_full IS
     'Counts how often a client waited for a place in the queue.';
 COMMENT ON COLUMN pgcache.resp_stats.messages IS

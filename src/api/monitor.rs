@@ -58,7 +58,7 @@ fn tell_what_is_missing() {
 /// Figures of the caches of this database that have a slot in the tier: cache, hot_hits,
 /// table_hits, misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
 #[pg_extern]
-fn counters() -> Rows<11> {
+fn figures() -> Rows<11> {
     let Some(tier) = tier() else {
         return Rows(Vec::new());
     };
