@@ -1,8 +1,8 @@
-//! Bounds the cost of an EXEC before its first command runs, because no other client is served meanwhile, and an EXEC
-//! that ends in the middle would have done a part.
+//! Bounds the cost of an EXEC before its first command runs. The network process serves no other client during an EXEC,
+//! and an EXEC that stops in the middle would leave a part of its changes.
 //!
 //! A command costs the bytes that it reads and writes: its arguments, and the values under its keys. The length of a
-//! value then follows from its length now and from the commands before.
+//! value follows from its length now and from the commands before.
 
 use std::collections::HashMap;
 
@@ -13,23 +13,23 @@ use super::call::Call;
 use super::served::Served;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Bytes that the commands of one EXEC may look at: some hundred milliseconds of work.
+/// Most bytes that the commands of one EXEC may read and write: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;
-/// Values of the longest size that they may look at in any case, where that is more.
+/// Values of the longest size that an EXEC may always read or write, even if they exceed `MOST`.
 const MOST_VALUES: usize = 4;
-/// The cost of a command, or of a key, beside the bytes.
+/// The cost of a command or of a key, on top of its bytes.
 const EACH: usize = 512;
-/// Bytes of a number, at most.
+/// The most bytes of a number.
 const NUMBER: usize = 32;
 
 /// The cost of the commands so far.
 pub struct Budget<'c, 't, S> {
-    /// The caches of databases that are known. A command on another one has no entry to look at.
+    /// The caches of the known databases. A command on another database has no entry to read.
     calls: &'c [(u32, Call<'t, S>)],
     database: u32,
-    /// The longest that a value can be.
+    /// The most bytes of a value.
     longest: usize,
-    /// How long the values under keys may be, by the hash of database and key.
+    /// The possible length of the value under each key, by the hash of database and key.
     lengths: HashMap<u64, usize>,
     spent: usize,
 }
@@ -49,7 +49,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// Adds the next command. An error: all of them together cost too much.
+    /// Adds the next command. Fails if the commands so far cost too much together.
     pub fn add<'a>(&mut self, command: &Parsed<'_>) -> Done<'a> {
         let bytes: usize = command.args.iter().map(<[u8]>::len).sum();
         let values = self.values(command);
@@ -62,7 +62,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// The bytes of values that a command looks at.
+    /// Returns the bytes of values that a command reads or writes.
     fn values(&mut self, command: &Parsed<'_>) -> usize {
         match &command.command {
             Command::Set(set) => {
@@ -119,8 +119,8 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// Returns the cost of a command that only reads and removes: that of its keys, if the request decides how many there
-    /// are, and that of their values, if it reads them.
+    /// Returns the cost of a command that only reads or removes. Keys count if the request decides how many there are,
+    /// and values count if the command loads them.
     fn keys(&mut self, command: &Parsed<'_>) -> usize {
         let entry = command.entry;
         let each = if entry.keys.are_many() { EACH } else { 0 };
@@ -136,7 +136,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         xxh3_64_with_seed(key, u64::from(self.database))
     }
 
-    /// How long the value under a key may be.
+    /// Returns the possible length of the value under a key.
     fn length(&mut self, key: &[u8]) -> usize {
         let (calls, database) = (self.calls, self.database);
         *self.lengths.entry(self.hash(key)).or_insert_with(|| {
@@ -145,7 +145,7 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         })
     }
 
-    /// The same, after a command that may have made it so long.
+    /// Returns the possible length of the value after a command that may have made it `length` bytes long.
     fn at_least(&mut self, key: &[u8], length: usize) -> usize {
         let length = self.length(key).max(length).min(self.longest);
         self.lengths.insert(self.hash(key), length);

@@ -1,8 +1,8 @@
-//! Channels: who of this process's clients has subscribed to what, and messages to them.
+//! Channels: the subscriptions of this process's clients, and the messages to them.
 //!
-//! What it is not: it reaches no connection itself, that is the [`Hub`]'s, nor clients of another process,
-//! that is [`elsewhere`]. A message is handed to all of its readers here before the command that published
-//! it is answered, and none is kept for later.
+//! This module reaches no connection itself (the [`Hub`] does), and no client of another process (`remote_subscribers`
+//! does). A message reaches all of its readers in this process before the command that published it is answered. No
+//! message is kept for later.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -15,46 +15,45 @@ use crate::cache::commit::publish;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
-/// Bytes of the name of a channel, and of a pattern.
+/// Most bytes of the name of a channel, or of a pattern.
 const LONGEST_NAME: usize = publish::LONGEST_CHANNEL;
-/// Bytes that one PUBLISH or PUBSUB looks at to compare names with patterns: a few milliseconds.
+/// Bytes that one PUBLISH or PUBSUB compares with patterns: a few milliseconds of work.
 pub const LOOKS: usize = 2 << 20;
-/// Channels and patterns that a connection may subscribe to.
+/// Channels and patterns that one connection may subscribe to.
 const MOST: usize = 4096;
-/// And bytes of their names: one may be as long as a request.
+/// Bytes of their names. One name may be as long as a request.
 const MOST_BYTES: usize = 1 << 20;
 
-/// Reaches connections by the numbers that their clients have.
+/// Reaches connections by the numbers of their clients.
 pub trait Hub {
-    /// Writes to another connection than the one whose command runs.
+    /// Writes to a connection other than the one whose command runs.
     fn send(&mut self, client: u64, write: &dyn Fn(&mut Writer));
 }
 
-/// Whether a connection may only subscribe, unsubscribe, ping and leave: one of RESP2 that has
-/// subscribed.
+/// Returns whether a connection may only subscribe, unsubscribe, ping and quit: a RESP2 connection with a subscription.
 pub fn is_reader(state: &State, protocol: Protocol) -> bool {
     protocol == Protocol::Resp2 && state.subscriptions().is_some()
 }
 
-/// The error for another command of such a connection.
+/// Writes the error for any other command of such a connection.
 pub fn refuse(command: &str, out: &mut Writer) {
     let words: &[u8] = b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
     out.error(&[b"ERR Can't execute '", command.as_bytes(), words]);
 }
 
-/// The same of EXEC, in Redis' words.
+/// Writes the error for EXEC on such a connection, in Redis' words.
 pub fn refuse_exec(out: &mut Writer) {
     out.error(&[b"EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"]);
 }
 
-/// PING of such a connection.
+/// Replies to PING on such a connection.
 pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     out.push_message(2);
     out.bulk(b"pong");
     out.bulk(message.unwrap_or_default());
 }
 
-/// A command on channels; false for another one, which is not run.
+/// Runs a command on channels. Returns false for any other command, without running it.
 pub fn run(
     command: &Parsed<'_>,
     client: u64,
@@ -74,12 +73,12 @@ pub fn run(
             unsubscribe(Sort::Pattern, *patterns, state, out);
         }
         Command::Publish { channel, message } => {
-            // As Redis since 7.2: a message of a client to itself follows its reply, and that of a whole EXEC.
+            // As in Redis since 7.2, a client's message to itself follows its reply, or that of the whole EXEC.
             let before = out.as_bytes().len();
             match publish_to_all(channel, message, client, hub, out) {
                 Ok(readers) => {
                     let own = out.as_bytes().get(before..).unwrap_or_default();
-                    // Beyond the limit of output the client is cut off.
+                    // Beyond the output limit the client is disconnected.
                     if state.keep_own_messages(own, out.room()) {
                         out.rewind(before);
                     }
@@ -94,7 +93,7 @@ pub fn run(
     true
 }
 
-/// PUBLISH. Finds all readers before it writes the first message, so that a refused message has reached no client.
+/// Runs PUBLISH. Finds all readers before it writes the first message, so that a refused message reaches no client.
 fn publish_to_all<'a>(
     channel: &[u8],
     message: &[u8],
@@ -121,7 +120,7 @@ fn publish_to_all<'a>(
     Ok(heard.readers + readers)
 }
 
-/// Returns how many clients read a channel, as far as a PUBLISH compares.
+/// Returns the number of clients that read a channel, as far as the comparisons of one PUBLISH go.
 pub fn count_readers(channel: &[u8]) -> usize {
     let mut looks = LOOKS;
     let elsewhere = remote_subscribers::heard(channel, &mut looks).map_or(0, |heard| heard.readers);
@@ -162,7 +161,7 @@ fn subscribe(sort: Sort, names: Args<'_>, client: u64, state: &mut State, out: &
     }
 }
 
-/// Without names, of all.
+/// Removes these subscriptions, or all of the sort if there are no names.
 fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer) {
     let word = match sort {
         Sort::Channel => "unsubscribe",
@@ -196,15 +195,15 @@ fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer)
     }
 }
 
-/// Patterns with the clients of each.
+/// Patterns, and the clients of each.
 type ByPattern = Vec<(Box<[u8]>, Vec<u64>)>;
 
 fn direct_readers(channel: &[u8]) -> Vec<u64> {
     with(|table| table.channels.get(channel).cloned().unwrap_or_default())
 }
 
-/// The patterns behind this one that a channel matches, as far as `looks` suffices; and behind which one the rest
-/// is left, if any is.
+/// Returns the patterns after `after` that match a channel, as far as `looks` allows. If it does not allow all, also
+/// returns the last pattern that was compared.
 fn matching(
     channel: &[u8],
     after: Option<&[u8]>,
@@ -226,8 +225,9 @@ fn matching(
     })
 }
 
-/// Hands a message to these readers; how many. A client that reads it by a pattern, too, gets it twice, as from
-/// Redis. The table is not held while the hub writes: a connection that is cut off leaves it.
+/// Sends a message to these readers, and returns how many they are. A client that also reads the channel by a pattern
+/// gets the message twice, as from Redis. The table is not borrowed while the hub writes, because a disconnected client
+/// removes itself from it.
 fn hand_out(
     channel: &[u8],
     message: &[u8],
@@ -266,12 +266,12 @@ fn hand_out(
     readers
 }
 
-/// Whether anybody reads any channel.
+/// Returns whether any client reads any channel.
 pub fn has_readers() -> bool {
     with(|table| !table.channels.is_empty() || !table.patterns.is_empty())
 }
 
-/// All who read any channel.
+/// Returns all clients that read any channel.
 pub fn readers() -> Vec<u64> {
     with(|table| {
         let lists = table.channels.values().chain(table.patterns.values());
@@ -282,8 +282,8 @@ pub fn readers() -> Vec<u64> {
     })
 }
 
-/// Hands on a message that no client of ours has sent, to the readers by patterns behind this one, or to all. A
-/// message that takes too long to compare is left for a later call, behind the pattern that is given back.
+/// Sends a message from outside this process to its readers, or only to those by patterns after `after`. Where the
+/// patterns take too long to compare, returns the pattern after which a later call continues.
 pub fn publish_from_outside(
     channel: &[u8],
     message: &[u8],
@@ -291,7 +291,7 @@ pub fn publish_from_outside(
     looks: &mut usize,
     hub: &mut dyn Hub,
 ) -> Option<Box<[u8]>> {
-    // No client has this number, so nothing is written here.
+    // No client has the number 0, so nothing is written here.
     let mut nowhere = Writer::new(Protocol::Resp2, 0);
     let direct = match after {
         None => direct_readers(channel),
@@ -302,7 +302,7 @@ pub fn publish_from_outside(
     rest
 }
 
-/// PUBSUB.
+/// Runs PUBSUB.
 fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
     match question {
         "pubsub|channels" => {
@@ -313,7 +313,7 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             let mut looks = LOOKS;
             let mut matched = |name: &[u8]| {
                 pattern.is_none_or(|pattern| {
-                    // A longer one is none that a client may have.
+                    // No client can have subscribed by a longer pattern.
                     pattern.len() <= LONGEST_NAME
                         && matches_within(pattern, name, &mut looks).unwrap_or(false)
                 })

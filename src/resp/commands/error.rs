@@ -1,5 +1,4 @@
-//! Why a command on entries was not run: Redis' errors, and those of a cache that is one of
-//! Postgres'.
+//! The reasons why a command on entries is not run: Redis' errors, and those of a cache in Postgres.
 //!
 //! A message holds no key and no value.
 
@@ -11,62 +10,62 @@ use pgrx::pg_sys::panic::ErrorReport;
 use crate::cache::entries::store::{Failed, OutOfMemory};
 use crate::error::Error;
 
-/// Where the page is that lists what the door knows.
+/// The page that lists the supported commands and scripts.
 const PAGE: &str = "docs/door.md";
 
 pub type Done<'a, T = ()> = Result<T, CommandError<'a>>;
 
-/// Why a command was not run.
+/// The reason why a command was not run.
 #[derive(Debug)]
 pub enum CommandError<'a> {
-    /// In Redis' words.
+    /// An error in Redis' words.
     Redis(Failure<'a>),
     /// The role lacks a privilege on the cache.
     NoRight,
-    /// A key that SQL could not read.
+    /// SQL could not read the key.
     Key,
-    /// Bytes that are no text, for a cache of texts.
+    /// The bytes are not text, and the cache holds text.
     NotText,
     /// The cache's values are jsonb.
     Json,
-    /// The cache is a table, and the command needs it: a network process has only copies in the tier.
+    /// The command needs the table, of which a network process has only copies in the tier.
     Table,
-    /// An error of the entries' own.
+    /// An error of the entries.
     Own(Box<Error>),
-    /// The server, or the transaction, takes no changes.
+    /// The server or the transaction is read-only.
     ReadOnly,
-    /// A policy or a trigger of the table's own keeps the entry from being written.
+    /// A row-level security policy or a trigger of the table prevented the write.
     NotCarriedOut,
-    /// The cache has watchers, who would not be told.
+    /// The cache has watchers, which a write by this protocol would not notify.
     Watched,
-    /// The tier cannot hold the entry.
+    /// The hot tier cannot hold the entry.
     TooLarge,
-    /// The cache was dropped, or has no place in the tier.
+    /// The cache was dropped, or has no slot in the tier.
     Gone,
     OutOfMemory,
-    /// EVAL of a script that is none of the published table.
+    /// EVAL of a script that is not in the published table.
     UnknownScript,
-    /// The keys, or the arguments, of a script that is known are not as many as it takes.
+    /// A known script got the wrong number of keys or arguments.
     ScriptArguments,
-    /// How many keys there are is more than there are arguments.
+    /// The number of keys exceeds the number of arguments.
     TooManyKeys,
     NegativeKeys,
     ScriptFlush,
-    /// OBJECT IDLETIME, which Redis has with other settings only.
+    /// OBJECT IDLETIME, which Redis answers only under another policy.
     NoIdleTime,
-    /// What is queued is more than a connection may have.
+    /// The queued requests exceed the limit of a connection.
     TooMuchKept,
-    /// The commands of an EXEC would look at too many bytes.
+    /// The commands of an EXEC would read and write too many bytes.
     TooMuchInExec,
-    /// An EXEC would change one key of a table too often.
+    /// An EXEC would change one key of a table too many times.
     TooManyChanges,
     TooManyWatched,
     TooManyChannels,
-    /// The name of a channel, or a pattern, that is longer than one may be.
+    /// The name of a channel, or a pattern, is too long.
     LongName,
-    /// Too long a comparison of a name with the patterns that there are.
+    /// Comparing the name with all patterns takes too long.
     ComplexPatterns,
-    /// A message that has readers in another network process, and does not fit in the ring.
+    /// A message has readers in another network process and does not fit in the ring.
     TooLongForOthers,
 }
 
@@ -82,8 +81,7 @@ impl From<OutOfMemory> for CommandError<'_> {
     }
 }
 
-/// What the entries' own code has to say here. An error that is not the client's doing is raised;
-/// none of the tier's is.
+/// Returns the entries' error as a reply. An error that the client did not cause is raised; no error of the tier is.
 impl From<Error> for CommandError<'_> {
     fn from(error: Error) -> Self {
         match error {
@@ -118,7 +116,7 @@ impl From<Failed> for CommandError<'_> {
 }
 
 impl CommandError<'_> {
-    /// The reply.
+    /// Writes the reply.
     pub fn write(&self, replies: &mut Writer) {
         let words = match self {
             CommandError::Redis(failure) => return failure.write(replies),

@@ -1,8 +1,8 @@
-//! GET of memory caches and of copies of a table's entries; a long value is copied in pieces, others have their
-//! turns in between, and nothing of it is sent before it is whole.
+//! GET of memory caches and of the tier's copies of table entries. Copies a long value in pieces, so that other clients
+//! get their turns in between, and sends nothing before the value is complete.
 //!
-//! Guards that a reply is the value of one moment: that of its last piece. An entry that was written, removed,
-//! evicted, cleared or has expired since the first one is asked for anew, by what its client may do then.
+//! Guards that a reply is the value at one moment, that of its last piece. If the entry was written, removed, evicted
+//! or cleared, or has expired since the first piece, the command starts over with the client's current privileges.
 
 use pgcache_resp::Writer;
 use pgcache_store::{Piece, Reading};
@@ -15,30 +15,30 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// So many times a value is begun that others write meanwhile; then it is copied at once.
+/// Times that a value is read in pieces although writers change it meanwhile; after that it is copied at once.
 const TRIES: u8 = 3;
-/// Bytes of a reply beside the value.
+/// Bytes of a reply around the value.
 const AROUND: usize = 32;
 
-/// How far a GET has come.
+/// The progress of a GET.
 #[derive(Debug)]
 pub enum Position {
-    /// Nothing was read, or nothing that counts, after so many tries.
+    /// Nothing was read, or only values that have changed since, after this many tries.
     Begins(u8),
     Reads(Long),
 }
 
-/// A long value of which a part was copied.
+/// A long value of which some pieces are copied.
 #[derive(Debug)]
 pub struct Long {
     reading: Reading,
-    /// Where it is sent from, when it is whole.
+    /// The reply, which is sent once it is complete.
     reply: Writer,
     tries: u8,
 }
 
 impl Position {
-    /// Bytes of memory that it holds.
+    /// Returns the bytes of memory that it holds.
     pub fn held(&self) -> usize {
         match self {
             Position::Begins(_) => 0,
@@ -47,7 +47,7 @@ impl Position {
     }
 }
 
-/// The next piece of a GET; what is left of it.
+/// Copies the next piece of a GET. Returns the rest of the work, if any.
 #[inline]
 pub fn get<'a>(
     call: &Call,
@@ -74,7 +74,8 @@ pub fn get<'a>(
     }
 }
 
-/// Copies at once what would be begun too often, and what the client is cut off for.
+/// Begins to copy in pieces. Copies at once a value that has been begun too often, and one that exceeds the output
+/// limit, because its client is disconnected in any case.
 fn begin<'a>(
     call: &Call,
     key: &[u8],
@@ -109,7 +110,7 @@ fn read_on<'a>(
     let Some(entries) = call.to_read(Privileges::READ)? else {
         return anew;
     };
-    // Its memory is asked for here: not under the lock.
+    // Memory is allocated here, not under the lock.
     let into = long.reply.piece(long.reading.next());
     match entries.read_on(&entries.key(key), &mut long.reading, into) {
         Piece::Copied => Ok(Some(Position::Reads(long))),

@@ -1,4 +1,4 @@
-//! Commands on many keys, in pieces: what is left is done when others have had their turn.
+//! Commands on many keys, done in pieces so that other clients get their turns in between.
 
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
@@ -10,26 +10,27 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Keys and values that are judged at once.
+/// Keys and values that one piece validates.
 const JUDGED: usize = 512;
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Position {
-    /// Keys that are done; of a command that judges all before the first, keys that are judged.
+    /// Keys that are done. While a command validates all keys before it stores the first one, `judged` counts those
+    /// that are valid.
     pub done: usize,
     judged: usize,
-    /// Of these so many were there.
+    /// How many of the keys existed.
     pub hits: i64,
 }
 
-/// The next piece of the arguments, of which each key has so many, and whether it is the last.
+/// Returns the next piece of the arguments, of which each key has `each`, and whether it is the last one.
 fn piece<'a, S: Served>(args: Args<'a>, progress: &Position, each: usize) -> (Args<'a>, bool) {
     let (rest, room) = (args.from(progress.done * each), S::PIECE * each);
     (rest.first(room), rest.len() <= room)
 }
 
-/// MGET.
+/// Runs MGET.
 pub fn get<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
@@ -39,12 +40,12 @@ pub fn get<'a, S: Served>(
 ) -> Done<'a, bool> {
     let before = out.as_bytes().len();
     let is_partial = S::is_partial(call.target);
-    // Where the table must be asked for one of them it is asked for all: the reply must not have begun.
+    // If one key needs the table, all keys are read from the table, so the reply must not have begun.
     if is_partial && keys.len() > S::PIECE {
         return Err(CommandError::Table);
     }
     let (part, is_last) = piece::<S>(keys, progress, 1);
-    // Once the reply has begun each key has its own element, whatever has become of the cache.
+    // Once the reply has begun, each key gets its own element, even if the cache is gone.
     let entries = match call.to_read(Privileges::READ) {
         Err(error) if progress.done > 0 => {
             part.iter().for_each(|_| error.write(out));
@@ -61,7 +62,7 @@ pub fn get<'a, S: Served>(
         part.iter().for_each(|_| out.null());
         return Ok(is_last);
     };
-    // Copies are read one by one, and a commit may come between two of them: then the table answers for all.
+    // Copies are read one by one, and a commit may fall between two of them. In that case the table answers for all.
     let epochs = || match is_partial && part.len() > 1 {
         true => part
             .iter()
@@ -77,7 +78,7 @@ pub fn get<'a, S: Served>(
                 return Err(CommandError::Table);
             }
             Ok(seen) => out.bulk_or_null(shown(seen, found)),
-            // The reply goes on: a value that there is no memory for is told as such.
+            // The reply continues; an error stands for a value that does not fit in memory.
             Err(_) => out.error(&[b"OOM out of memory for this value"]),
         }
         Ok(seen.is_ok_and(|seen| seen.is_some()))
@@ -96,7 +97,7 @@ fn count_reads<S: Served>(entries: &S, keys: Args<'_>, hits: u64) {
     entries.tally(Counter::Misses, keys.len() as u64 - hits);
 }
 
-/// EXISTS and TOUCH.
+/// Runs EXISTS and TOUCH.
 pub fn count<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
@@ -110,7 +111,7 @@ pub fn count<'a, S: Served>(
             None if is_partial => Err(CommandError::Table),
             _ => Ok(seen.is_some()),
         })?;
-        // Counted once it is known that the table need not be asked as well.
+        // Reads are counted only once no key needs the table; the table would count them again.
         count_reads(entries, part, hits as u64);
         progress.hits += hits;
     }
@@ -121,7 +122,7 @@ pub fn count<'a, S: Served>(
     Ok(is_last)
 }
 
-/// DEL and UNLINK.
+/// Runs DEL and UNLINK.
 pub fn delete<'a, S: Served>(
     call: &Call<'_, S>,
     keys: Args<'a>,
@@ -141,7 +142,7 @@ pub fn delete<'a, S: Served>(
     Ok(is_last)
 }
 
-/// MSET. All keys and values are judged before the first is stored.
+/// Runs MSET. Validates all keys and values before it stores the first one.
 pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,
@@ -166,7 +167,8 @@ pub fn set<'a, S: Served>(
     Ok(is_last)
 }
 
-/// MSETNX, and MSETEX with its options. All at once: nobody of this process comes in between.
+/// Runs MSETNX, and MSETEX with its options. Runs in one piece, so that no other client of this process comes in
+/// between.
 pub fn set_if<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,

@@ -1,9 +1,10 @@
 //! Commands on the entries of a cache, answered as Redis answers them.
 //!
-//! The same code serves memory caches in the loop of a network process, and tables in a transaction
-//! of an executor (`crate::resp::executor::tables`). It reads no socket, knows no other connection and decides
-//! no privilege. On memory caches a command never waits, opens no transaction, runs no user-defined
-//! code and reads no catalog; a long one returns to the loop ([`Outcome::More`]) after some 100 µs.
+//! The same code serves memory caches in the event loop of a network process, and tables in a transaction of an
+//! executor (`crate::resp::executor::tables`). It reads no socket, knows no other connection and grants no privilege.
+//!
+//! On memory caches a command never waits, opens no transaction, runs no user-defined code and reads no catalog. A long
+//! command returns to the loop ([`Outcome::More`]) after some 100 µs.
 
 pub mod budget;
 pub mod call;
@@ -36,33 +37,33 @@ use crate::resp::commands::error::{CommandError, Done};
 pub use self::state::{Admitted, Queue, State};
 pub use self::watched_rows::WatchedRows;
 
-/// How far a command has come.
+/// The progress of a command.
 #[derive(Debug)]
 pub enum Outcome {
-    /// It is answered.
+    /// The command is answered.
     Done,
-    /// A piece of it is done; [`go_on`] does the next one, before the connection's next command.
+    /// A piece is done; [`go_on`] does the next one before the connection's next command.
     More(Continuation),
-    /// Nothing was done or written: the cache has no place in the tier any more, or is gone. What
-    /// was decided of the connection's role and cache is to be decided anew.
+    /// Nothing was done or written, because the cache was dropped or lost its slot in the tier. The connection's role
+    /// and cache must be checked again.
     Gone,
-    /// It is no command on entries: nothing was done or written.
+    /// This is not a command on entries: nothing was done or written.
     NotOurs,
-    /// Only the table itself has the answer: nothing was done, and what was written is to be taken back.
+    /// Only the table has the answer: nothing was done, and output written so far must be taken back.
     Table,
 }
 
-/// What is left of a command.
+/// The rest of a command.
 #[derive(Debug)]
 pub struct Continuation(Work);
 
 impl Continuation {
-    /// Whether nothing was done that counts: the command begins anew, by what is decided then.
+    /// Returns whether no progress counts, so that the command begins anew with fresh privileges.
     pub fn begins_anew(&self) -> bool {
         matches!(self.0, Work::Get(long::Position::Begins(_)))
     }
 
-    /// Bytes of memory that a part of its reply takes.
+    /// Returns the bytes of memory that the partial reply takes.
     pub fn held(&self) -> usize {
         match &self.0 {
             Work::Get(progress) => progress.held(),
@@ -82,7 +83,7 @@ enum Work {
     Clear(Option<(u64, u64)>),
 }
 
-/// One command on the entries of a cache.
+/// Runs a command on the entries of a cache.
 #[inline]
 pub fn run(
     command: &Parsed<'_>,
@@ -109,7 +110,7 @@ pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     }
 }
 
-/// Runs MULTI, DISCARD and UNWATCH, which need no cache; false for another command.
+/// Runs MULTI, DISCARD and UNWATCH, which need no cache. Returns false for any other command.
 pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> bool {
     let done = match command {
         Command::Multi => state.begin(out),
@@ -126,7 +127,7 @@ pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> b
     true
 }
 
-/// The next piece of a command, which is given as it was before.
+/// Does the next piece of a command. The command must be the one of the pieces before.
 pub fn go_on(
     continuation: Continuation,
     command: &Parsed<'_>,
@@ -150,17 +151,17 @@ pub fn go_on(
     }
 }
 
-/// The reply where a cache is a table, and the command nothing for an executor.
+/// Writes the reply to a command on a table cache that no executor runs either.
 pub fn write_table(out: &mut Writer) {
     CommandError::Table.write(out);
 }
 
-/// The reply where a decision was made anew and again came to nothing.
+/// Writes the reply for a cache that is gone even after a new check.
 pub fn write_gone(out: &mut Writer) {
     CommandError::Gone.write(out);
 }
 
-/// Whether a cache may be cleared by who has these rights on it; else that is replied.
+/// Returns whether these privileges allow clearing the cache, and writes the error if not.
 pub fn may_clear(target: &Target, clock: Timestamp, out: &mut Writer) -> bool {
     let needed = Privileges::CLEAR;
     let done = match target.is_table() {
@@ -171,7 +172,7 @@ pub fn may_clear(target: &Target, clock: Timestamp, out: &mut Writer) -> bool {
     done.map_err(|error| error.write(out)).is_ok()
 }
 
-/// COPY to another database's cache; `replace` as the command's options say.
+/// Runs COPY to another database's cache, with `replace` from the command's options.
 pub fn copy_between(
     (from, to): (&[u8], &[u8]),
     (target, other): (&Target, &Target),
@@ -237,17 +238,17 @@ fn piece<'a>(
     Ok(Piece::Last)
 }
 
-/// What one piece of a command has left.
+/// The rest after one piece of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<Rest = ()> {
-    /// Nothing: the command is answered.
+    /// Nothing is left: the command is answered.
     Last,
     More(Rest),
-    /// It is no command on entries: nothing was done or written.
+    /// This is not a command on entries: nothing was done or written.
     NotOurs,
 }
 
-/// The next piece of a command on some keys, of whichever entries.
+/// Does the next piece of a command on some keys, for any kind of entries.
 #[inline]
 pub fn on_keys<'a, S: Served>(
     command: &Parsed<'a>,
@@ -329,8 +330,8 @@ pub fn on_keys<'a, S: Served>(
     Ok(Piece::Last)
 }
 
-/// Whether a command needs more of a table than copies of its entries. One with many keys does not fit into one piece, so
-/// that its reply could have begun when it meets a key that only the table has.
+/// Returns whether a command needs the table and not only copies of its entries. This includes a command with too many
+/// keys for one piece, because its reply could have begun before it meets a key that only the table has.
 fn needs_table(command: &Parsed<'_>) -> bool {
     match command.entry.kind {
         Kind::NoEntries => false,
@@ -407,7 +408,7 @@ fn walk<'a>(
     })
 }
 
-/// Commands of commands, and scripts.
+/// Runs subcommands and scripts.
 fn other<'a, S: Served>(
     command: &Parsed<'a>,
     call: &Call<'_, S>,
@@ -434,7 +435,7 @@ fn other<'a, S: Served>(
     Ok(Piece::Last)
 }
 
-/// MEMORY USAGE's option says how many elements of a list are looked at, of which we have none.
+/// Checks the option of MEMORY USAGE: how many elements of a list to sample. No cache holds lists.
 fn samples(mut options: Args<'_>) -> Done<'_> {
     while let Some(option) = options.get(0) {
         let number = options

@@ -1,8 +1,8 @@
-//! Channels where there are several network processes: what clients of the others read, and messages to them.
+//! Subscriptions of clients of other network processes, and messages to them.
 //!
-//! A message goes to the network processes whose clients read it, by the ring that messages of SQL go by: a network process
-//! that reads none of it hears nothing. Who has got the reply to SUBSCRIBE is in the table of its network process, so
-//! whatever is published after that reaches it, and is counted.
+//! A message goes to the network processes whose clients read it, by the ring that also carries messages of SQL. A
+//! network process without readers of a channel receives none of its messages. A client is in its network process's
+//! table before it gets the reply to SUBSCRIBE, so each later message reaches and counts it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub enum Sort {
     Pattern,
 }
 
-/// What a network process knows of the others.
+/// The state that a network process shares with the others.
 #[derive(Clone, Copy)]
 struct Elsewhere {
     own: usize,
@@ -35,15 +35,15 @@ thread_local! {
     static ELSEWHERE: Cell<Option<Elsewhere>> = const { Cell::new(None) };
 }
 
-/// Who of the other network processes reads a channel.
+/// The readers of a channel in other network processes.
 #[derive(Default)]
 pub struct Heard {
     pub readers: usize,
-    /// Their network processes, and those of which it is not known.
+    /// The processes of these readers, and those whose readers are not known.
     networks: Vec<usize>,
 }
 
-/// This process is the network process of this number, and nobody reads anything in it.
+/// Makes this process the network process `own`, without any readers yet.
 pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) {
     let Some((peers, messages)) = peers.zip(Messages::of_server()) else {
         return;
@@ -60,7 +60,7 @@ pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) 
     }));
 }
 
-/// Says that so many clients of this network process read a name; `all` gives all names.
+/// Publishes that `count` clients of this network process read a name; `all` returns all names.
 pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
     sort: Sort,
     name: &[u8],
@@ -79,7 +79,7 @@ pub fn note<'n, I: Iterator<Item = (&'n [u8], usize)>>(
 }
 
 impl Elsewhere {
-    /// The other network processes that are there, and what is read in them.
+    /// Returns the other running network processes, and the names that their clients read.
     fn others(&self) -> impl Iterator<Item = (usize, &'static Readers)> {
         let (own, registry) = (self.own, self.registry);
         let all = self.peers.readers.iter().enumerate();
@@ -87,7 +87,7 @@ impl Elsewhere {
     }
 }
 
-/// Finds the readers of a channel in the other network processes. None: `looks` does not suffice for all patterns.
+/// Finds the readers of a channel in the other network processes. None if `looks` does not suffice for all patterns.
 pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
     let mut heard = Heard::default();
     let Some(elsewhere) = ELSEWHERE.get() else {
@@ -111,12 +111,12 @@ pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
 }
 
 impl Heard {
-    /// Whether a message is too long for the ring that it would have to go by.
+    /// Returns whether a message is too long for the ring that it would take.
     pub fn is_too_long(&self, channel: &[u8], text: &[u8]) -> bool {
         !self.networks.is_empty() && messages::cost(channel.len(), text.len()) > messages::MOST
     }
 
-    /// Sends a message to those who read it, if there are any.
+    /// Sends a message to the processes of the readers, if there are any.
     pub fn send(&self, channel: &[u8], text: &[u8]) {
         let Some(elsewhere) = ELSEWHERE.get().filter(|_| !self.networks.is_empty()) else {
             return;
@@ -128,7 +128,7 @@ impl Heard {
     }
 }
 
-/// How many clients of other network processes have subscribed to a channel.
+/// Returns the number of clients of other network processes that have subscribed to a channel.
 pub fn subscribers(channel: &[u8]) -> usize {
     let count = |elsewhere: Elsewhere| {
         let others = elsewhere.others();

@@ -1,57 +1,58 @@
-//! The scripts that the door knows, by their digests. These were taken from the packages: the SHA-1
-//! of the text that a package sends, blanks and all. The page on the door has the same list, and a
-//! test compares.
+//! The supported scripts, by their digests: the SHA-1 of the text that a package sends, including blanks. The digests
+//! were taken from the packages.
+//!
+//! docs/door.md has the same list, and a test compares the two.
 
-/// What a script of the table does. `KEYS` and `ARGV` as its package gives them.
+/// The effect of a script. `KEYS` and `ARGV` are as its package sends them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Native {
     /// Removes the key if its value is ARGV[1].
     DeleteEqual,
-    /// Removes those of the keys whose value is ARGV[1]; how many.
+    /// Removes each of the keys whose value is ARGV[1]. Returns how many.
     DeleteEqualEach,
-    /// Gives the key ARGV[2] milliseconds if its value is ARGV[1].
+    /// Sets the key's time to ARGV[2] milliseconds if its value is ARGV[1].
     RenewEqual,
-    /// The same up to a moment.
+    /// Sets the key's deadline to the moment ARGV[2] if its value is ARGV[1].
     ExpireAtEqual,
-    /// Adds ARGV[2] milliseconds to the key's time if its value is ARGV[1]; where ARGV[3] is there
-    /// and not 0, they are its time.
+    /// Adds ARGV[2] milliseconds to the key's time if its value is ARGV[1]. Replaces the time by them if there is an
+    /// ARGV[3] other than 0.
     ExtendEqual,
-    /// Sets all keys to ARGV[1] for ARGV[2] milliseconds if none of them is there; how many.
+    /// Sets all keys to ARGV[1] for ARGV[2] milliseconds if none of them exists. Returns how many.
     AcquireAll,
-    /// The same if all of them have this value.
+    /// Sets the time of all keys to ARGV[2] milliseconds if each has the value ARGV[1]. Returns how many.
     ExtendAll,
-    /// Sets the key to ARGV[1] for ARGV[2] milliseconds if it is not there, as SET does.
+    /// Sets the key to ARGV[1] for ARGV[2] milliseconds if it does not exist. Replies as SET does.
     Acquire,
-    /// The same up to a moment.
+    /// Does the same until the moment ARGV[2].
     AcquireUntil,
-    /// Sets the key to ARGV[1] for ARGV[2] milliseconds, whatever is there.
+    /// Sets the key to ARGV[1] for ARGV[2] milliseconds, whether it exists or not.
     SetFor,
-    /// The same up to a moment.
+    /// Does the same until the moment ARGV[2].
     SetUntil,
-    /// Sets the key to ARGV[1] for ARGV[2] seconds if it is not there, as SETEX does.
+    /// Sets the key to ARGV[1] for ARGV[2] seconds if it does not exist. Fails as SETEX does.
     Add,
     /// Adds ARGV[1].
     Increment,
-    /// The same if the key is there.
+    /// Adds ARGV[1] if the key exists.
     IncrementExisting,
-    /// Counts in a window of ARGV[2] milliseconds, which begins now where none is running or ARGV[1]
-    /// is 1; the count and the time left.
+    /// Counts in a window of ARGV[2] milliseconds. The window begins now if none is running or ARGV[1] is 1. Returns
+    /// the count and the time left.
     CountInWindow,
-    /// The same, but the count begins at one where no window is running.
+    /// Does the same, but the count begins at one if no window is running.
     CountInNewWindow,
-    /// The same for a window of ARGV[1] milliseconds.
+    /// Does the same for a window of ARGV[1] milliseconds, without a reset.
     CountInFixedWindow,
-    /// The count and the time left.
+    /// Returns the count and the time left.
     ReadWindow,
 }
 
-/// A script of the table.
+/// A supported script.
 #[derive(Debug)]
 pub struct Script {
-    /// In small letters.
+    /// Hexadecimal, in lower case.
     pub digest: &'static str,
     pub native: Native,
-    /// Where it comes from.
+    /// The package that sends it.
     #[allow(
         dead_code,
         reason = "read by people, and compared with the page that lists them"
@@ -67,7 +68,7 @@ const fn script(digest: &'static str, native: Native, package: &'static str) -> 
     }
 }
 
-/// Every script.
+/// All supported scripts.
 #[rustfmt::skip]
 pub static TABLE: &[Script] = &[
     script("c3f8721cbb97f72bc19e972846bd7aaf91901658", Native::DeleteEqual, "redis-py, Lock.release"),

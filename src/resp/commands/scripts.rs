@@ -1,9 +1,9 @@
-//! Scripts: no Lua, but a published table of those that widespread packages send, each a command of
-//! its own here.
+//! Scripts: a published table of those that common packages send, each run as a native command. There is no Lua.
 //!
-//! A script is known by the SHA-1 of its text, which is what clients name it by. So EVALSHA works
-//! at once, nothing has to be loaded, and nothing is kept. What a script does to several keys nobody
-//! of this process sees half done.
+//! A script is identified by the SHA-1 of its text, which is also its name for clients. So EVALSHA works at once, and
+//! no script is loaded or kept.
+//!
+//! Guards that no other client of this process sees the changes of a script to several keys half done.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 use sha1_smol::Sha1;
@@ -28,7 +28,7 @@ fn of_text(text: &[u8]) -> Option<&'static Script> {
     find(Sha1::from(text).digest().to_string().as_bytes())
 }
 
-/// EVAL.
+/// Runs EVAL.
 pub fn eval<'a, S: Served>(
     call: &Call<'_, S>,
     args: Args<'a>,
@@ -40,7 +40,7 @@ pub fn eval<'a, S: Served>(
     given.run(script.native, call, buffers, out)
 }
 
-/// EVALSHA.
+/// Runs EVALSHA.
 pub fn eval_sha<'a, S: Served>(
     call: &Call<'_, S>,
     args: Args<'a>,
@@ -52,14 +52,14 @@ pub fn eval_sha<'a, S: Served>(
     given.run(script.native, call, buffers, out)
 }
 
-/// SCRIPT LOAD.
+/// Runs SCRIPT LOAD.
 pub fn load<'a>(text: &[u8], out: &mut Writer) -> Done<'a> {
     let script = of_text(text).ok_or(CommandError::UnknownScript)?;
     out.bulk(script.digest.as_bytes());
     Ok(())
 }
 
-/// SCRIPT EXISTS.
+/// Runs SCRIPT EXISTS.
 pub fn exist(digests: Args<'_>, out: &mut Writer) {
     out.array(digests.len());
     for digest in digests.iter() {
@@ -67,7 +67,7 @@ pub fn exist(digests: Args<'_>, out: &mut Writer) {
     }
 }
 
-/// SCRIPT FLUSH: there is nothing that was loaded.
+/// Runs SCRIPT FLUSH, which has no loaded script to drop.
 pub fn flush<'a>(options: Args<'a>, out: &mut Writer) -> Done<'a> {
     let is_known = |option: &[u8]| {
         option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
@@ -79,7 +79,7 @@ pub fn flush<'a>(options: Args<'a>, out: &mut Writer) -> Done<'a> {
     Ok(())
 }
 
-/// What a script is called with.
+/// The keys and arguments of a script.
 struct Given<'a> {
     keys: Args<'a>,
     args: Args<'a>,
@@ -99,7 +99,7 @@ impl<'a> Given<'a> {
         })
     }
 
-    /// An argument that the script needs.
+    /// Returns an argument that the script needs.
     fn arg(&self, index: usize) -> Done<'a, &'a [u8]> {
         self.args.get(index).ok_or(CommandError::ScriptArguments)
     }
@@ -115,7 +115,7 @@ impl<'a> Given<'a> {
         Ok(integer(self.arg(index)?).ok_or(Failure::NotInteger)?)
     }
 
-    /// The moment in so many milliseconds, as the argument says; above zero.
+    /// Returns the deadline after the milliseconds of an argument, which must be above zero.
     fn lifetime(
         &self,
         call: &Call<'_, impl Served>,
@@ -205,8 +205,8 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Gives the key another deadline if its value is ARGV[1]; `deadline` says which, by what is
-    /// there, or that there is none to give.
+    /// Gives the key another deadline if its value is ARGV[1]. `deadline` derives it from the present entry, or returns
+    /// None to leave the entry as it is.
     fn expire_equal(
         &self,
         call: &Call<'_, impl Served>,
@@ -245,7 +245,7 @@ impl<'a> Given<'a> {
         self.expire_equal(call, buffers, deadline, out)
     }
 
-    /// The moment that ARGV[2] names.
+    /// Returns the moment in ARGV[2].
     fn moment(&self, call: &Call<'_, impl Served>) -> Done<'a, i64> {
         match self.number(1)? {
             moment @ 1.. => Ok(call.moment(moment, true)),
@@ -296,7 +296,7 @@ impl<'a> Given<'a> {
             let new = NewEntry::spelled(value, deadline);
             let own = keys.get(..taken).unwrap_or_default();
             let is_new = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
-            // A SQL session was faster; or the key comes in two spellings and is ours already.
+            // A SQL session was faster; or the key comes in two spellings, and this script has just stored it.
             let is_own = |own: &&[u8]| is_same_key(entries, own, key);
             if !is_new && !own.last().is_some_and(is_own) {
                 for own in own {
@@ -356,8 +356,8 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Adds one to what is there, or to nothing where no window is running and the count begins
-    /// `anew`; the window begins now where none is running, or it is to.
+    /// Adds one to the count. `anew` makes the count begin at one if no window is running. The window begins now if
+    /// none is running or `resets` is set.
     fn count(
         &self,
         call: &Call<'_, impl Served>,
@@ -387,7 +387,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// What PTTL says.
+/// Returns the time left as PTTL replies it.
 fn left(call: &Call<'_, impl Served>, seen: Option<&EntryMeta>) -> i64 {
     match seen.map(unix_deadline) {
         None => -2,
@@ -396,7 +396,7 @@ fn left(call: &Call<'_, impl Served>, seen: Option<&EntryMeta>) -> i64 {
     }
 }
 
-/// The deadline in so many milliseconds from now.
+/// Returns the deadline so many milliseconds from now.
 fn after<'a, S: Served>(
     call: &Call<'_, S>,
     milliseconds: i64,

@@ -1,4 +1,4 @@
-//! What a command asks of entries beside what [`Store`] has: whether this protocol serves them.
+//! The needs of commands beyond a [`Store`]: whether this protocol serves the entries of a cache.
 
 use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;
@@ -8,20 +8,20 @@ use crate::pg::value::datum::ValueType;
 use crate::resp::auth::target::Target;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Entries that commands work on.
+/// Entries that commands read and change.
 pub trait Served: Store {
-    /// Keys of one piece of a command; what is left is done when others have had their turn.
+    /// Keys of one piece of a command; other clients get their turns before the rest is done.
     const PIECE: usize;
 
-    /// An error where the role has these rights and they are of no use all the same.
+    /// Fails if this protocol does not serve the cache, although the role has these privileges.
     fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a>;
-    /// Makes the entries ready to be changed by a command that has these privileges.
+    /// Prepares the entries for a change by a command with these privileges.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a>;
-    /// Whether an entry that is not here may be elsewhere.
+    /// Returns whether an entry that is absent here may exist elsewhere.
     fn is_partial(target: &Target) -> bool;
 }
 
-/// Keys of one piece, some 20 µs of work.
+/// Keys of one piece: some 20 µs of work.
 pub const PIECE: usize = 128;
 
 impl Served for Entries<'_> {

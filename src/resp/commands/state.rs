@@ -1,13 +1,13 @@
-//! What a connection keeps from one command to the next: a transaction that is being collected
-//! (MULTI), the keys that it watches (WATCH), the channels that it reads.
+//! The state that a connection keeps between commands: the transaction that it collects (MULTI), the keys that it
+//! watches (WATCH), and the channels that it reads.
 //!
-//! EXEC gives the collected requests back, and the loop runs them one after the other: nobody of
-//! the same process comes in between. Sessions of SQL may, as for every memory cache, and so may
-//! other processes of the door.
+//! It does not run the transaction: EXEC returns the collected requests, and the event loop runs them one after the
+//! other. No other client of the same process comes in between. SQL sessions may, as on every memory cache, and so may
+//! other network processes.
 //!
-//! A watched key has changed when it was written, removed, cleared or evicted, by whomever, or when
-//! it has expired since. Two keys in some 16,384 are taken for one another, which aborts a
-//! transaction that need not be; its client tries again, as for any that is aborted.
+//! A watched key has changed if it was written, removed, cleared or evicted by any session, or has expired since. Two
+//! keys in some 16,384 are taken for one another, which aborts a transaction without need. Its client tries again, as
+//! after any abort.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -28,10 +28,10 @@ use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Keys that a connection may watch.
+/// Keys that one connection may watch.
 const MOST_WATCHED: usize = 4096;
 
-/// What a connection keeps; nothing, mostly, and then it takes eight bytes.
+/// The state of a connection: usually empty, and then eight bytes.
 #[derive(Default)]
 pub struct State(Option<Box<Kept>>);
 
@@ -39,15 +39,15 @@ pub struct State(Option<Box<Kept>>);
 struct Kept {
     /// The requests that wait for EXEC.
     collected: Option<Collected>,
-    /// One of them was refused.
+    /// Whether one of them was refused.
     refused: bool,
     watched: HashMap<WatchedKey, Watched>,
-    /// The same of a table.
+    /// The watched keys of a table.
     rows: WatchedRows,
-    /// Changes are counted for as long as keys are watched.
+    /// Counts changes for as long as keys are watched.
     watching: Option<Watching>,
     subscriptions: Option<Subscriptions>,
-    /// Messages that it has published to itself: they follow its reply.
+    /// Messages that the client has published to itself; they follow its reply.
     own_messages: Vec<u8>,
 }
 
@@ -55,37 +55,36 @@ struct Kept {
 struct Collected {
     bytes: Vec<u8>,
     requests: usize,
-    /// CLIENT PAUSE WRITE holds EXEC because one of them may write.
+    /// Whether one of them may write. CLIENT PAUSE WRITE then holds EXEC.
     writes: bool,
 }
 
 /// A cache and a key.
 type WatchedKey = (CacheId, Vec<u8>);
 
-/// A key as it was when it began to be watched.
+/// A key as it was when the connection began to watch it.
 struct Watched {
     cache: Rc<Cache>,
-    /// None: the cache had no place in the tier, so it had no entries.
+    /// None if the cache had no slot in the tier, and so no entries.
     sight: Option<Sight>,
 }
 
-/// What becomes of a request before its arguments are read.
+/// The fate of a request before its arguments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
-    /// It is to be run.
+    /// The request is to be run.
     Run,
-    /// It is collected, or refused, and answered.
+    /// The request is collected or refused, and answered.
     Answered,
 }
 
 impl State {
-    /// Whether MULTI was seen and neither EXEC nor DISCARD.
+    /// Returns whether MULTI was seen, and neither EXEC nor DISCARD since.
     pub fn in_transaction(&self) -> bool {
         self.0.as_ref().is_some_and(|kept| kept.collected.is_some())
     }
 
-    /// A request of a client who may send commands: one of a transaction is collected, at most so
-    /// many bytes of them.
+    /// Admits a request of a client that may send commands. In a transaction collects it, up to `limit` bytes in total.
     pub fn admit(&mut self, args: Args<'_>, limit: usize, out: &mut Writer) -> Admitted {
         let entry = match Command::check(args) {
             Ok(entry) => entry,
@@ -111,14 +110,14 @@ impl State {
         Admitted::Answered
     }
 
-    /// A command of the transaction, if there is one, was refused: EXEC will be.
+    /// Marks the transaction, if any, so that its EXEC fails: a command was refused.
     pub fn refuse(&mut self) {
         if let Some(kept) = self.0.as_mut().filter(|kept| kept.collected.is_some()) {
             kept.refused = true;
         }
     }
 
-    /// Whether a command of the transaction may write.
+    /// Returns whether a command of the transaction may write.
     pub fn collects_writes(&self) -> bool {
         let collected = self.0.as_ref().and_then(|kept| kept.collected.as_ref());
         collected.is_some_and(|collected| collected.writes)
@@ -139,7 +138,7 @@ impl State {
         }
     }
 
-    /// MULTI.
+    /// Runs MULTI.
     pub(super) fn begin<'a>(&mut self, out: &mut Writer) -> Done<'a> {
         if self.in_transaction() {
             return Err(Failure::NestedMulti.into());
@@ -153,7 +152,7 @@ impl State {
         self.0.get_or_insert_default()
     }
 
-    /// DISCARD.
+    /// Runs DISCARD.
     pub(super) fn discard<'a>(&mut self, out: &mut Writer) -> Done<'a> {
         if !self.in_transaction() {
             return Err(Failure::DiscardWithoutMulti.into());
@@ -163,7 +162,7 @@ impl State {
         Ok(())
     }
 
-    /// EXEC: the collected requests, whose replies are to follow; None where it has replied already.
+    /// Runs EXEC. Returns the collected requests, whose replies must follow; None if EXEC is answered already.
     pub fn exec(&mut self, clock: Timestamp, out: &mut Writer) -> Option<Queue> {
         let kept = self.0.as_mut().filter(|kept| kept.collected.is_some());
         let Some(kept) = kept else {
@@ -203,7 +202,7 @@ impl State {
         })
     }
 
-    /// WATCH.
+    /// Runs WATCH.
     pub(super) fn watch<'a>(&mut self, call: &Call, keys: Args<'a>, out: &mut Writer) -> Done<'a> {
         if self.in_transaction() {
             return Err(Failure::WatchInsideMulti.into());
@@ -218,11 +217,11 @@ impl State {
         if kept.watching.is_none() {
             kept.watching = Watching::begin(); // before the first look at a key
         }
-        // A longer one is no entry's, and never will be: it would only be kept.
+        // A longer key never has an entry, so keeping it would only take memory.
         let keys = keys.iter().filter(|key| key.len() <= key::MAX_BYTES);
         for key in keys {
             let sight = entries.map(|entries| entries.sight(&entries.key(key)));
-            // A key that is watched already is watched since then.
+            // A key that is watched already stays watched from its first WATCH.
             let name = (call.target.cache.id, key.to_vec());
             kept.watched.entry(name).or_insert_with(|| Watched {
                 cache: Rc::clone(&call.target.cache),
@@ -233,7 +232,7 @@ impl State {
         Ok(())
     }
 
-    /// What came of a WATCH on a table: a number for each key, or an error.
+    /// Takes the result of a WATCH on a table: a fingerprint for each key, or an error.
     pub fn watch_rows(&mut self, mut rows: WatchedRows, numbers: &[u8], out: &mut Writer) {
         if !rows.learn(numbers) {
             return out.append(numbers);
@@ -252,7 +251,7 @@ impl State {
         }
     }
 
-    /// The watched keys of this table; those of another one stay, and EXEC is refused for them.
+    /// Takes the watched keys of this table. Keys of another table stay, and EXEC is refused because of them.
     pub fn take_watched_rows(&mut self, relation: Oid) -> WatchedRows {
         match &mut self.0 {
             Some(kept) if kept.rows.is_of(relation) => std::mem::take(&mut kept.rows),
@@ -260,7 +259,7 @@ impl State {
         }
     }
 
-    /// UNWATCH.
+    /// Runs UNWATCH.
     pub(super) fn unwatch(&mut self, out: &mut Writer) {
         if let Some(kept) = &mut self.0 {
             kept.watched = HashMap::new();
@@ -270,7 +269,7 @@ impl State {
         out.simple("OK");
     }
 
-    /// The transaction is over, and with it the watch.
+    /// Ends the transaction and the watch.
     fn end(&mut self) {
         let subscriptions = self.0.take().and_then(|kept| kept.subscriptions);
         if subscriptions.is_some() {
@@ -278,7 +277,7 @@ impl State {
         }
     }
 
-    /// Keeps messages of a client to itself until its reply is written; false where there is no room.
+    /// Keeps messages of a client to itself until its reply is written. Returns false if there is no room.
     pub(super) fn keep_own_messages(&mut self, messages: &[u8], room: usize) -> bool {
         if messages.is_empty() {
             return true;
@@ -301,7 +300,7 @@ impl State {
         }
     }
 
-    /// Whether it reads channels.
+    /// Returns whether the connection reads channels.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions().is_some()
     }
@@ -314,7 +313,7 @@ impl State {
         &mut self.kept().subscriptions
     }
 
-    /// Channels and patterns that it has subscribed to, and keys that it watches.
+    /// Returns the numbers of subscribed channels, subscribed patterns and watched keys.
     pub fn counts(&self) -> (usize, usize, usize) {
         self.0.as_ref().map_or((0, 0, 0), |kept| {
             let subscriptions = kept.subscriptions.as_ref();
@@ -323,7 +322,7 @@ impl State {
         })
     }
 
-    /// Bytes of memory beside itself.
+    /// Returns the bytes of memory beside the struct itself.
     pub fn held(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {
             let collected = kept.collected.as_ref();
@@ -341,7 +340,7 @@ impl Watched {
         let now = Entries::of(&self.cache, clock);
         let sight = now.map(|entries| entries.sight(&entries.key(key)));
         match (self.sight, sight) {
-            // It has a place since: an entry is a new one.
+            // The cache has received a slot since, so any entry is new.
             (None, Some(sight)) => sight.is_present(),
             (Some(before), Some(now)) => before.differs(&now),
             (before, now) => before.is_some() != now.is_some(),
@@ -350,7 +349,7 @@ impl Watched {
 }
 
 impl Collected {
-    /// Keeps a request as a client sends it.
+    /// Keeps a request in the form in which clients send it.
     fn add<'a>(&mut self, args: Args<'_>, limit: usize) -> Done<'a> {
         let header = |kind: u8, number: usize, bytes: &mut Vec<u8>| {
             bytes.push(kind);
@@ -379,7 +378,7 @@ impl Collected {
     }
 }
 
-/// The requests of a transaction that is being run.
+/// The requests of a transaction that runs.
 pub struct Queue {
     parser: Parser,
     bytes: Vec<u8>,
@@ -387,18 +386,18 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// All of them, as a client sends them.
+    /// Returns all requests in the form in which clients send them.
     pub fn into_requests(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Begins again with the first one.
+    /// Starts over with the first request.
     pub fn again(&mut self) {
         self.parser = Parser::new(Limits::new(usize::MAX));
         self.at = 0;
     }
 
-    /// The next one; each was checked when it was collected.
+    /// Returns the next request. Each was checked when it was collected.
     pub fn next(&mut self) -> Option<Args<'_>> {
         let rest = self.bytes.get(self.at..)?;
         let request = self.parser.next(rest).ok()??;

@@ -1,7 +1,6 @@
-//! Who of this process's clients reads which channels.
+//! The readers of each channel and pattern among this process's clients.
 //!
-//! Guards that a connection that is gone stands in no list: what it reads ends with its
-//! [`Subscriptions`].
+//! Guards that no list names a closed connection: its entries end with its [`Subscriptions`].
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +8,11 @@ use std::mem::ManuallyDrop;
 
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
-/// The clients of each channel, or of each pattern: in an order, so that a pass over all patterns can continue
+/// The clients of each channel, or of each pattern. The map is ordered, so that a pass over all patterns can continue
 /// where it stopped.
 pub type Readers = BTreeMap<Box<[u8]>, Vec<u64>>;
 
-/// Both sorts.
+/// The readers of both sorts.
 #[derive(Default)]
 pub struct Table {
     pub channels: Readers,
@@ -21,11 +20,11 @@ pub struct Table {
 }
 
 thread_local! {
-    /// Never dropped: connections may end after it.
+    /// Never dropped, because connections may end after it.
     static TABLE: ManuallyDrop<RefCell<Table>> = ManuallyDrop::default();
 }
 
-/// Looks at the lists, or changes them.
+/// Reads or changes the lists.
 pub fn with<R>(act: impl FnOnce(&mut Table) -> R) -> R {
     TABLE.with(|table| act(&mut table.borrow_mut()))
 }
@@ -37,7 +36,7 @@ fn readers_of(sort: Sort, table: &mut Table) -> &mut Readers {
     }
 }
 
-/// What a connection has subscribed to.
+/// The subscriptions of a connection.
 pub struct Subscriptions {
     client: u64,
     channels: BTreeSet<Box<[u8]>>,
@@ -56,12 +55,12 @@ impl Subscriptions {
         }
     }
 
-    /// Bytes of the names.
+    /// Returns the bytes of the names.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of memory that they take: each name is kept here and in the table.
+    /// Returns the bytes of memory that the names take: each is kept here and in the table.
     pub fn held(&self) -> usize {
         2 * (self.bytes + self.count() * size_of::<Box<[u8]>>())
     }
@@ -70,7 +69,7 @@ impl Subscriptions {
         self.channels.len() + self.patterns.len()
     }
 
-    /// How many channels, and how many patterns.
+    /// Returns the numbers of channels and of patterns.
     pub fn counts(&self) -> (usize, usize) {
         (self.channels.len(), self.patterns.len())
     }
@@ -95,7 +94,7 @@ impl Subscriptions {
         });
     }
 
-    /// Whether it was there.
+    /// Removes a name, and returns whether the connection had subscribed to it.
     pub fn remove(&mut self, sort: Sort, name: &[u8]) -> bool {
         let was_there = self.names(sort).remove(name);
         if was_there {
@@ -104,7 +103,7 @@ impl Subscriptions {
         was_there
     }
 
-    /// Of a name that was taken from the list.
+    /// Drops the connection from the readers of a name that is no longer in its own set.
     pub fn forget(&mut self, sort: Sort, name: &[u8]) {
         self.bytes = self.bytes.saturating_sub(name.len());
         with(|table| {
@@ -120,7 +119,7 @@ impl Subscriptions {
     }
 }
 
-/// Tells the other network processes how many clients read a name.
+/// Publishes to the other network processes how many clients read a name.
 fn tell_others(sort: Sort, name: &[u8], readers: &Readers) {
     let count = readers.get(name).map_or(0, Vec::len);
     let all = || {

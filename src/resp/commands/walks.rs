@@ -1,8 +1,7 @@
-//! Commands on all entries: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each looks at a bounded number of them
-//! and goes on later.
+//! Commands on all entries: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each piece looks at a bounded number of entries.
 //!
-//! A cursor is a place in the tier's index, in which an entry never moves. So a scan from 0 to 0
-//! meets each entry that stays, and nothing is kept between two of its calls.
+//! A cursor is a place in the tier's index, in which an entry never moves. So a scan from 0 to 0 meets each entry that
+//! stays, and keeps no state between its calls.
 
 use pgcache_resp::{Scan, Writer, matches};
 use pgcache_store::{EntryRef, MAX_KEY};
@@ -15,17 +14,17 @@ use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;
-/// What one piece looks at: slots of the index, of which eight are read at once, and entries, each
-/// of which may have to be waited for.
+/// The most that one piece looks at: slots of the index, of which eight are read at once, and entries, each of which
+/// may cost a cache miss of the processor.
 const SLOTS: u64 = 32 << 10;
 const ENTRIES: usize = 512;
-/// And one that removes what it meets.
+/// Slots of one piece that removes the entries it meets.
 const SWEPT: u64 = 512;
 
-/// Keys on their way out of the tier: copied under a lock into memory that was there before.
+/// Keys copied out of the tier, under a lock, into memory that was allocated before.
 #[derive(Debug, Default)]
 pub struct Keys {
-    /// Each with its length before it.
+    /// Each key, with its length before it.
     copied: Vec<u8>,
     count: usize,
 }
@@ -37,7 +36,7 @@ impl Keys {
             .map_err(|_| CommandError::OutOfMemory)
     }
 
-    /// Takes a key; whether there is room for another one.
+    /// Copies a key. Returns whether there is room for another one.
     fn take(&mut self, entry: &EntryRef) -> bool {
         let length = entry.header().key_len;
         let at = self.copied.len() + 4;
@@ -62,7 +61,7 @@ impl Keys {
         })
     }
 
-    /// Drops keys from `from` on that do not match.
+    /// Drops keys from `from` onwards that do not match.
     fn keep_matching(&mut self, from: usize, pattern: &[u8]) {
         let (mut read, mut written) = (from, from);
         while let Some(length) = self
@@ -86,8 +85,8 @@ impl Keys {
     }
 }
 
-/// Looks on from a place, at so many live entries of ours at most; the place where to go on, and
-/// whether it may look at more at once.
+/// A walk over the cache's live entries from a place. Keeps the place where it continues, and how much this piece has
+/// looked at.
 struct Walk<'e> {
     entries: &'e Entries<'e>,
     place: u64,
@@ -105,7 +104,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// One step, under one lock. `visit` gives false to end it. False when the walk is complete.
+    /// Takes one step under one lock; `visit` returns false to end the step. Returns false when the walk is complete.
     fn step(&mut self, mut visit: impl FnMut(&EntryRef) -> bool) -> bool {
         let looked = &mut self.looked;
         self.place = self.entries.walk(self.place, |entry| {
@@ -115,14 +114,13 @@ impl<'e> Walk<'e> {
         self.place != 0
     }
 
-    /// Whether this piece has done its share.
+    /// Returns whether this piece has done its share.
     fn is_spent(&self) -> bool {
         self.looked >= ENTRIES || self.place.abs_diff(self.begun_at) >= SLOTS
     }
 }
 
-/// SCAN. Its COUNT is how many of our entries it looks at, and how far it goes: so many times 64
-/// slots, but one piece at least.
+/// Runs SCAN. COUNT bounds the cache's entries that it looks at, and the slots: 64 times COUNT, but one piece at least.
 pub fn scan<'a>(
     call: &Call,
     scan: &Scan<'a>,
@@ -171,24 +169,24 @@ pub fn scan<'a>(
     Ok(true)
 }
 
-/// How far a SCAN has come.
+/// The progress of a SCAN.
 #[derive(Debug, Default)]
 pub struct Scanned {
     keys: Keys,
     place: u64,
-    /// Entries of ours that it has looked at, and slots of the index, about.
+    /// About how many of the cache's entries and of the index's slots it has looked at.
     met: usize,
     slots: u64,
 }
 
-/// How far a walk of several pieces has come.
+/// The progress of KEYS.
 #[derive(Debug, Default)]
 pub struct Found {
     keys: Keys,
     place: u64,
 }
 
-/// KEYS. What it has found waits until it has looked at all.
+/// Runs KEYS. Replies only after it has looked at all entries.
 pub fn keys<'a>(
     call: &Call,
     pattern: &[u8],
@@ -216,8 +214,8 @@ pub fn keys<'a>(
     Ok(true)
 }
 
-/// RANDOMKEY: the first key from a random place on. One that follows a long stretch without keys is
-/// more likely than others.
+/// Runs RANDOMKEY: returns the first key after a random place. A key that follows a long stretch without keys is more
+/// likely than the rest.
 pub fn random_key<'a>(
     call: &Call,
     progress: &mut Option<(u64, bool)>,
@@ -247,7 +245,7 @@ pub fn random_key<'a>(
     }
     match (more, from_start) {
         (true, _) => *progress = Some((walk.place, from_start)),
-        // The end, from where it began in the middle: once more from the start.
+        // The walk began in the middle and has reached the end: it continues once from the start.
         (false, false) => *progress = Some((0, true)),
         (false, true) => {
             out.null();
@@ -257,7 +255,7 @@ pub fn random_key<'a>(
     Ok(false)
 }
 
-/// FLUSHDB. From its first piece on nobody finds an entry; the others give their memory back.
+/// Runs FLUSHDB. The first piece hides all entries; the later pieces free their memory.
 pub fn clear<'a>(
     call: &Call,
     progress: &mut Option<(u64, u64)>,

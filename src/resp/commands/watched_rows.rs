@@ -1,26 +1,27 @@
-//! The keys of a table that a connection watches, and what was there when it began to: a number for each,
-//! which an executor makes and compares (`tables::fingerprint`).
+//! The keys of a table that a connection watches, and a fingerprint of the entry under each when the watch began.
+//!
+//! Fingerprints are made and compared by an executor (`tables::fingerprint`).
 
 use std::collections::HashSet;
 
 use pgcache_resp::Args;
 use pgrx::pg_sys::Oid;
 
-/// What an executor's numbers begin with, and no reply.
+/// The first byte of an executor's fingerprints. No reply begins with it.
 pub const NUMBERS: u8 = 0;
-/// The number of a key without an entry.
+/// The fingerprint of a key without an entry.
 pub const ABSENT: u64 = 0;
 
-/// Keys of one table.
+/// Watched keys of one table.
 #[derive(Default)]
 pub struct WatchedRows {
-    /// None: there are none.
+    /// None if there are no keys.
     relation: Option<Oid>,
     keys: Vec<(Vec<u8>, u64)>,
 }
 
 impl WatchedRows {
-    /// The keys of a WATCH, of which nothing is known yet.
+    /// Returns the keys of a WATCH, without fingerprints yet.
     pub fn of(relation: Oid, keys: Args<'_>) -> WatchedRows {
         WatchedRows {
             relation: Some(relation),
@@ -36,12 +37,12 @@ impl WatchedRows {
         self.keys.is_empty()
     }
 
-    /// Whether they are of this table, or of none.
+    /// Returns whether the keys belong to this table, or there are none.
     pub fn is_of(&self, relation: Oid) -> bool {
         self.relation.is_none_or(|own| own == relation)
     }
 
-    /// Takes what an executor says: eight bytes for each key. False where it says something else.
+    /// Takes the fingerprints of an executor, eight bytes for each key. Returns false if the bytes are anything else.
     pub fn learn(&mut self, numbers: &[u8]) -> bool {
         let Some(numbers) = numbers.strip_prefix(&[NUMBERS]) else {
             return false;
@@ -53,7 +54,7 @@ impl WatchedRows {
         numbers.len() == self.keys.len() && rest.is_empty()
     }
 
-    /// More of the same table. False where they are of another one.
+    /// Adds keys of the same table. Returns false if they belong to another one.
     pub fn add(&mut self, more: WatchedRows) -> bool {
         let fits = match (self.relation, more.relation) {
             (Some(one), Some(other)) => one == other,
@@ -61,7 +62,7 @@ impl WatchedRows {
         };
         if fits {
             self.relation = self.relation.or(more.relation);
-            // A key that is watched already is watched since then.
+            // A key that is watched already stays watched from its first WATCH.
             let mut known: HashSet<Vec<u8>> = HashSet::new();
             known.extend(self.keys.iter().map(|(key, _)| key.clone()));
             let news = more.keys.into_iter();
@@ -71,14 +72,14 @@ impl WatchedRows {
         fits
     }
 
-    /// Whether none of the keys had an entry.
+    /// Returns whether none of the keys had an entry.
     pub fn are_absent(&self) -> bool {
         self.keys.iter().all(|(_, number)| *number == ABSENT)
     }
 }
 
-/// The bytes before the commands of an EXEC on a table: the number of databases, how many clients read the channel of
-/// each PUBLISH, and the watched keys.
+/// Returns the bytes before the commands of an EXEC on a table: the number of databases, the number of readers for each
+/// PUBLISH, and the watched keys.
 pub fn head(databases: usize, watched: &WatchedRows, readers: &[usize]) -> Vec<u8> {
     let number = |number: usize| (number as u32).to_le_bytes();
     let mut bytes = number(databases).to_vec();
@@ -95,20 +96,20 @@ pub fn head(databases: usize, watched: &WatchedRows, readers: &[usize]) -> Vec<u
     bytes
 }
 
-/// A key, and the number of what was there.
+/// A key and its fingerprint.
 type Watched<'b> = (&'b [u8], u64);
 
 /// The parts of an EXEC on a table.
 pub struct Head<'b> {
     pub databases: usize,
-    /// Of each PUBLISH.
+    /// The number of readers for each PUBLISH.
     pub readers: Vec<u32>,
     /// In the order of their spellings.
     pub watched: Vec<Watched<'b>>,
     pub commands: &'b [u8],
 }
 
-/// Reads what [`head`] has written.
+/// Reads the output of [`head`].
 pub fn read(bytes: &[u8]) -> Option<Head<'_>> {
     let (databases, rest) = bytes.split_first_chunk::<4>()?;
     let (count, mut rest) = rest.split_first_chunk::<4>()?;
