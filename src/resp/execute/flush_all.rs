@@ -1,7 +1,8 @@
-//! FLUSHALL of several databases: of none, where the role may not clear one of them. Tables come first, in one
-//! transaction of an executor, since that may fail; the request stays where it is meanwhile. From the first piece
-//! on nobody finds an entry of any memory cache; the memory is given back in pieces between which others
-//! have their turn.
+//! FLUSHALL of several databases. It clears none of them if the role may not clear one.
+//!
+//! Tables are cleared first, in one transaction of an executor, because that may fail. The request stays in the input
+//! meanwhile. From the first piece on no client finds an entry of any memory cache. Their memory is freed in pieces,
+//! between which other clients get their turns.
 
 use std::rc::Rc;
 
@@ -21,7 +22,7 @@ use crate::resp::shared::authentication;
 const NOT_IN_EXEC: &[u8] =
     b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
 
-/// Whether a command is one, of several databases.
+/// Returns whether a command is a FLUSHALL of several databases.
 pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
     let of_all = matches!(
         command,
@@ -33,7 +34,7 @@ pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
     of_all && (core.catalog.permissions.databases() > 1 || begun)
 }
 
-/// Begins it, or does the next piece.
+/// Begins a FLUSHALL, or does its next piece.
 pub fn run(
     core: &mut Core,
     session: &mut Session,
@@ -44,7 +45,7 @@ pub fn run(
     let Some((continuation, permission)) = session.long.continued.take() else {
         let step = begin(core, session, command, replies);
         if !matches!(step, Progress::Wait | Progress::Starve | Progress::More) {
-            session.long.flushing = Flushing::No; // however it ended: the next one asks anew
+            session.long.flushing = Flushing::No; // the next FLUSHALL begins anew, however this one ended
         }
         return step;
     };
@@ -80,7 +81,7 @@ fn begin(
         };
         match authentication::permission_in(core, session, database, replies) {
             Ok(permission) => all.push(permission),
-            // The protocol serves none of its entries.
+            // The cache is distributed, and the protocol serves none of its entries.
             Err(Progress::Done) if is_distributed(core) => replies.rewind(before),
             Err(step) => return step,
         }
@@ -103,7 +104,8 @@ fn begin(
             return Progress::Done;
         }
     };
-    // The list of caches may have changed while an executor was at work, so it is what counts, not that there was an answer.
+    // The list of caches may have changed while an executor worked, so the tables that it cleared count, not that it
+    // has answered.
     let is_left = |permission: &&Rc<Permission>| {
         permission.target.is_table() && !emptied.contains(&number(permission))
     };
@@ -149,7 +151,7 @@ fn number(permission: &Permission) -> u32 {
     permission.target.cache.relation.to_u32()
 }
 
-/// Asks an executor to empty these tables, too.
+/// Offloads the clearing of these tables to an executor.
 fn ask(
     core: &mut Core,
     session: &mut Session,
@@ -157,7 +159,7 @@ fn ask(
     mut emptied: Vec<u32>,
 ) -> Progress {
     let mut relations: Vec<u32> = tables.iter().map(|permission| number(permission)).collect();
-    // In one order, so that two of these never wait for each other in a circle.
+    // Sorted, so that two requests never wait for each other in a circle.
     relations.sort_unstable();
     relations.dedup();
     let (Some(first), Some(role)) = (relations.first(), session.login.role) else {
@@ -189,7 +191,7 @@ fn ask(
     Progress::Wait
 }
 
-/// The executor's answer has come; the request is looked at again.
+/// Takes the executor's answer; the request then runs again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
     let Flushing::Asked(tables) = std::mem::take(&mut session.long.flushing) else {
         return;

@@ -1,5 +1,7 @@
-//! Runs commands: those of the connection and the server, of channels, and those on entries; and the
-//! ones that a transaction has collected.
+//! Runs commands: those on the connection and the server, on channels and on entries, and those that a transaction has
+//! collected.
+//!
+//! Reading requests and sending replies belong to `network::serve`.
 
 mod flush_all;
 pub mod offload;
@@ -25,10 +27,10 @@ use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 use crate::resp::shared::tracking;
 
-/// After so long EXEC runs no further command that looks at all entries: nobody else is served meanwhile.
+/// After this time an EXEC runs no further command of unbounded duration, because no other client is served meanwhile.
 const LONGEST_WALKS: Duration = Duration::from_millis(100);
 
-/// Runs one command.
+/// Runs one command of a client.
 pub fn command(
     core: &mut Core,
     session: &mut Session,
@@ -72,7 +74,7 @@ pub fn command(
     }
 }
 
-/// Runs a command that may be run.
+/// Runs an admitted command.
 fn execute(
     core: &mut Core,
     session: &mut Session,
@@ -97,7 +99,7 @@ fn execute_here(
             channels::pong(*message, replies);
             Progress::Done
         }
-        // Subscriptions of a transaction count for the commands after it.
+        // Subscriptions inside a transaction take effect for the commands after it.
         _ if !session.in_exec && channels::is_reader(&session.state, session.protocol) => {
             as_reader(core, session, command, replies)
         }
@@ -114,7 +116,7 @@ fn execute_here(
     }
 }
 
-/// Runs a command of a client of version 2 that has subscribed to channels: few may be.
+/// Runs a command of a RESP2 client that has subscribed to channels. Few commands are allowed.
 fn as_reader(
     core: &mut Core,
     session: &mut Session,
@@ -148,7 +150,7 @@ fn on_entries(
     }
     let anew = match session.long.continued.take() {
         Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
-        // A piece of it was done: the rest goes by what was decided then.
+        // A piece of it is done, so the rest runs under the same permission.
         Some((continuation, permission)) => {
             tracking::reads_on(session);
             let (target, state) = (&permission.target, &mut session.state);
@@ -189,7 +191,7 @@ fn on_entries(
     }
 }
 
-/// COPY to another database.
+/// Runs COPY to another database.
 fn copy_to(
     core: &mut Core,
     session: &mut Session,
@@ -219,7 +221,7 @@ fn copy_to(
     Progress::Done
 }
 
-/// What only a table has.
+/// Runs a command that needs the table.
 fn to_table(
     core: &mut Core,
     session: &mut Session,
@@ -233,7 +235,7 @@ fn to_table(
     }
 }
 
-/// What follows of how far a command has come.
+/// Turns the outcome of a command into the client's progress.
 fn came(
     core: &mut Core,
     session: &mut Session,
@@ -257,7 +259,7 @@ fn came(
             commands::write_gone(replies);
             Progress::Done
         }
-        // an executor gives the cache its place again, or says that it is gone.
+        // An executor gives the cache a slot again, or reports that it is gone.
         commands::Outcome::Gone => {
             permission.forget();
             session.long.gone = true;
@@ -274,8 +276,8 @@ fn came(
     }
 }
 
-/// Runs the commands of a transaction one after the other. None of them can wait: what a role may do
-/// with the caches that they name was asked for when they were collected, or is not known.
+/// Runs the commands of a transaction one after the other. None of them can wait: the permissions on the caches that
+/// they name were requested when the commands were collected, or are unknown.
 fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progress {
     if session.state.in_transaction() {
         match authentication::permission(core, session, replies) {
@@ -283,7 +285,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
                 return table_exec::exec(core, session, permission, replies);
             }
             Ok(_) => {}
-            // Its commands tell, each for itself.
+            // The error is the reply to EXEC.
             Err(Progress::Done) => return refuse_exec(core, session, replies),
             Err(step) => return step,
         }
@@ -297,7 +299,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
         error.write(replies);
         return Progress::Done;
     }
-    // Each command may change what CLIENT REPLY says of the rest.
+    // A silent client gets no array header. Each command may still change CLIENT REPLY for the rest.
     if session.is_silent() {
         replies.rewind(before);
     }
@@ -315,7 +317,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
             continue;
         };
         if replies.overflowed() && only_reads(&command) {
-            continue; // the connection ends without the reply
+            continue; // the connection closes without the reply
         }
         if takes_its_time(&command) && began.elapsed() > LONGEST_WALKS {
             replies.error(&[b"ERR EXEC has run too long for another command of this kind"]);
@@ -354,7 +356,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
     }
 }
 
-/// An error where the commands of a transaction would cost too much: before the first of them.
+/// Fails before the first command of a transaction if all of them would cost too much.
 fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) -> Done<'a> {
     let databases = databases_of(core, session, queue);
     let permission: Vec<_> = databases
@@ -376,7 +378,7 @@ fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) 
     Ok(())
 }
 
-/// The databases that a transaction uses.
+/// Returns the databases that a transaction uses.
 fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u32> {
     let mut databases = BTreeSet::from([session.database]);
     while let Some(args) = queue.next() {
@@ -393,8 +395,8 @@ fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u
     databases
 }
 
-/// Returns the rights of the client in a database, if they are known. A command there is refused otherwise, because it
-/// would have to wait.
+/// Returns the client's permission in a database if it is known. Otherwise a command there is refused, because it would
+/// have to wait.
 fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Permission>> {
     let mut nowhere = Writer::new(session.protocol, 0);
     let permission = authentication::permission_in(core, session, database, &mut nowhere);
@@ -402,7 +404,7 @@ fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Per
     permission.ok()
 }
 
-/// Whether a command changes nothing.
+/// Returns whether a command changes nothing.
 fn only_reads(command: &Parsed<'_>) -> bool {
     match command.kind() {
         Kind::Read => true,
@@ -412,12 +414,12 @@ fn only_reads(command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Whether its time does not follow from its own length and that of values.
+/// Returns whether the duration of a command does not follow from its length and that of the values.
 fn takes_its_time(command: &Parsed<'_>) -> bool {
     command.entry.kind == Kind::Long || command.entry.has(rule::DESCRIBES | rule::MAY_BE_SLOW)
 }
 
-/// Takes back the reply of a command of an EXEC, which begins there, if CLIENT REPLY keeps it back.
+/// Drops the reply of a command of an EXEC, which begins at `from`, if CLIENT REPLY suppresses it.
 fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
     if !std::mem::take(&mut session.is_loud) && session.is_silent() {
         replies.rewind(*from);
@@ -425,7 +427,7 @@ fn silence(session: &mut Session, replies: &mut Writer, from: &mut usize) {
     *from = replies.as_bytes().len();
 }
 
-/// The error was written already: the transaction goes with it.
+/// Discards the transaction. Its error is written already.
 fn refuse_exec(core: &Core, session: &mut Session, replies: &mut Writer) -> Progress {
     let before = replies.as_bytes().len();
     session.state.refuse();

@@ -1,7 +1,7 @@
-//! What only a table has: a network process hands a client's commands over to an executor, and the client waits for the
-//! replies. Those that follow in its pipeline, for the same cache, go with the first.
+//! Offloads commands that need the table: submits them to an executor, and the client waits for the replies. Later
+//! commands of its pipeline for the same cache go along with the first.
 //!
-//! Guards a client's order: nothing of it is run while something of it is at an executor.
+//! Guards a client's order: no command of a client runs while an earlier one is at an executor.
 
 use std::rc::Rc;
 
@@ -20,11 +20,11 @@ use crate::resp::session::{Flushing, Replies, Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// Commands, and bytes of them, that are handed over together.
+/// Commands, and bytes of them, that are offloaded together.
 const COMMANDS: u32 = 32;
 const BYTES: usize = 64 << 10;
 
-/// A command that an executor is to run: others may join it. One that no executor runs is refused.
+/// Begins to offload a command, so that later ones may join it. Refuses a command that no executor runs.
 pub fn begin(
     core: &mut Core,
     session: &Session,
@@ -55,7 +55,7 @@ pub fn begin(
     Progress::Offload(Box::new(pending))
 }
 
-/// COPY from a table or to one.
+/// Begins to offload a COPY from or to a table.
 pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> Progress {
     if !core.submitter.has_room() {
         return Progress::Starve;
@@ -77,8 +77,8 @@ pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> 
     Progress::Offload(Box::new(pending))
 }
 
-/// A memory cache changes at once, and stays changed where the transaction is rolled back: so a COPY to one is never
-/// run twice. One from there may be, as any write of a table.
+/// Returns whether a COPY must not run twice. A memory cache changes at once, and stays changed if the transaction is
+/// rolled back, so a COPY to one must not. A COPY from a memory cache to a table may, as any write of a table.
 fn copies_once(from: &Permission, to: &Permission) -> bool {
     from.runs_user_code || to.runs_user_code || !to.target.is_table()
 }
@@ -90,17 +90,17 @@ pub fn lane(permission: &Permission, kind: Kind) -> Lane {
     }
 }
 
-/// Whether a command writes to the log.
+/// Returns whether a command writes to the write-ahead log.
 pub fn is_logged(permission: &Permission, command: &Parsed<'_>) -> bool {
     match command.kind() {
         Kind::Read | Kind::Watch | Kind::NoEntries => false,
         Kind::Write => writes_log(permission),
-        // Emptying any table does; the others only read.
+        // Clearing any table writes to the log; the other long commands only read.
         Kind::Long => command.entry.flags & flag::WRITE != 0,
     }
 }
 
-/// Whether a write to this table does. Of user-defined code, and of partitions, nobody knows.
+/// Returns whether a write to this table is logged. User-defined code and partitions may log, so they count as logged.
 pub fn writes_log(permission: &Permission) -> bool {
     let cache = &permission.target.cache;
     cache.storage == Storage::Logged || cache.partitioned || permission.runs_user_code
@@ -113,7 +113,7 @@ fn work(kind: Kind) -> Work {
     }
 }
 
-/// Whether the client's next command goes with those that are to be offloaded; `end` is where it ends in the input.
+/// Returns whether the client's next command joins the pending batch. `end` is where the command ends in the input.
 pub fn joins(
     core: &mut Core,
     session: &mut Session,
@@ -152,7 +152,7 @@ fn takes(
     true
 }
 
-/// Hands over what was bundled; its client waits from then on. False: there is no room now.
+/// Submits the pending batch; the client waits from then on. Returns false if there is no room now.
 pub fn submit(
     core: &mut Core,
     session: &mut Session,
@@ -195,7 +195,7 @@ pub fn submit(
     true
 }
 
-/// Tells executors of what was handed over.
+/// Wakes executors for the submitted work.
 pub fn wake_executors(core: &mut Core) {
     let (quick, slow) = std::mem::take(&mut core.submitter.untold);
     if quick {
@@ -207,7 +207,7 @@ pub fn wake_executors(core: &mut Core) {
     core.submitter.look_at_lanes(&core.queue);
 }
 
-/// Takes what executors have answered: the clients go on.
+/// Takes the answers of executors and wakes their clients.
 pub fn take_answered(core: &mut Core) {
     let mut room = 0;
     while let Some((id, answered)) = core.submitter.work_queue.take_answered(core.number) {
@@ -225,7 +225,7 @@ pub fn take_answered(core: &mut Core) {
     core.feed_some_starved(room);
 }
 
-/// The reply that has come for a client goes before all else that it is told.
+/// Writes an executor's reply for a client, before any other message to it.
 pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
     let session = &mut client.session;
     if let Some(answered) = session.offloaded.answered.take() {

@@ -1,4 +1,4 @@
-//! MULTI and WATCH on a table: an EXEC is one transaction of an executor, which locks the watched keys first and
+//! MULTI and WATCH on a table. An EXEC is one transaction of an executor, which first locks the watched keys and
 //! compares them.
 
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::resp::shared::tracking;
 
 const NOT_IN_EXEC: &[u8] = b"EXECABORT Transaction discarded because one of its commands is not supported inside EXEC on a table cache: see docs/door.md";
 
-/// EXEC of commands on a table: all of them in one transaction of an executor.
+/// Offloads an EXEC on a table, whose commands run in one transaction of an executor.
 pub fn exec(
     core: &mut Core,
     session: &mut Session,
@@ -38,7 +38,7 @@ pub fn exec(
     let (mut commands, mut is_long, mut logs) = (0, false, false);
     let mut readers = Vec::new();
     while let Some(args) = queue.next() {
-        // One that is wrong tells so as its element.
+        // The element of an invalid command is its error.
         if let Ok(command) = Parsed::read(args) {
             if !is_for_table(core, session, &command) {
                 replies.rewind(before);
@@ -54,7 +54,7 @@ pub fn exec(
         }
         commands += 1;
     }
-    // The lock on the row of a watched key does, too.
+    // The lock on the row of a watched key writes to the log, too.
     logs |= !watched.are_absent() && writes_log(&permission);
     if commands == 0 && watched.is_empty() {
         return Progress::Done;
@@ -81,7 +81,7 @@ pub fn exec(
     Progress::Offload(Box::new(pending))
 }
 
-/// Whether an EXEC on one table may contain a command.
+/// Returns whether an EXEC on one table may contain a command.
 fn is_for_table(core: &Core, session: &Session, command: &Parsed<'_>) -> bool {
     match command.entry.kind {
         Kind::NoEntries | Kind::Watch => command.entry.has(rule::IN_TABLE_EXEC),
@@ -92,13 +92,13 @@ fn is_for_table(core: &Core, session: &Session, command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Whether a COPY is to another cache.
+/// Returns whether a COPY goes to another cache.
 fn leaves(core: &Core, session: &Session, options: CopyOptions<'_>) -> bool {
     let read = options.read(core.catalog.permissions.databases());
     matches!(read, Ok((Some(other), _)) if other != session.database as usize)
 }
 
-/// WATCH: the executor says what is there now.
+/// Runs WATCH: an executor returns the fingerprints of the keys.
 pub fn watch(
     core: &mut Core,
     session: &mut Session,

@@ -1,6 +1,7 @@
-//! an executor process: does what can wait, for the network processes. It answers questions, each in a transaction of its
-//! own, and works on tables. One has the quick lane: that of number 0, until it is kept from it and another one
-//! takes it.
+//! An executor process: does work of the network processes that may have to wait. It answers catalog requests, each in
+//! a transaction of its own, and runs commands on tables.
+//!
+//! One executor has the quick lane: number 0, until it is held up and another one takes the lane over.
 
 pub mod tables;
 pub mod work;
@@ -18,14 +19,15 @@ use crate::resp::auth::{self, PermissionError};
 use crate::resp::executor::work::WorkRunner;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// How long the quick lane waits for a lock of a catalog.
+/// Longest wait for a catalog lock in the executor that has the quick lane.
 const QUICK: Duration = Duration::from_millis(10);
-/// The quick lane hashes passwords where no other process can, and then works for so many times as long on the rest.
+/// The executor with the quick lane hashes passwords only if no other one can. It then spends this many times as long
+/// on its other work.
 const REST_OF_HASH: u32 = 3;
-/// After so long without work what was done is reported.
+/// Idle time after which statistics are reported.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// The life of an executor.
+/// Runs an executor until it is asked to end.
 pub fn run(number: usize) {
     let (Some(queue), Some(work_queue)) = (RequestQueue::of_server(), WorkQueue::of_server())
     else {
@@ -56,27 +58,27 @@ pub fn run(number: usize) {
 
 struct Executor {
     number: usize,
-    /// The quick one takes no question before that may take long.
+    /// The time before which the executor with the quick lane takes no request that may take long.
     next_slow: Instant,
     queue: RequestQueue<CatalogRequest, CatalogResponse>,
     runner: WorkRunner,
 }
 
 impl Executor {
-    /// Works until there is nothing to do, and sleeps.
+    /// Works until no work is left, and sleeps.
     fn turn(&mut self) {
         self.queue.set_busy(self.number, true);
         if self.has_work() {
             background::show(Some("running commands of clients of the Redis protocol"));
         }
         while self.work() && !background::asked_to_end() {
-            // A cancel is for nobody here, and what else a signal asks for is done.
+            // Nothing here can be cancelled; the other requests of signals are carried out.
             let _ = background::obey_interrupts();
             if background::reload_if_asked() {
                 reload();
             }
         }
-        // What came before this was said is seen by the look after it.
+        // Check the queues again after announcing idle, so that work queued just before is not missed.
         self.queue.set_busy(self.number, false);
         if self.has_work() || background::asked_to_end() {
             return;
@@ -94,7 +96,7 @@ impl Executor {
         }
     }
 
-    /// One batch, one question, one job; whether there was any.
+    /// Runs one batch, one request and one job. Returns whether there was any.
     fn work(&mut self) -> bool {
         self.runner.bring_back(&self.queue);
         let mut worked = self.has_quick() && self.runner.quick(&self.queue);
@@ -105,7 +107,7 @@ impl Executor {
             worked = true;
         }
         if self.has_slow() && self.runner.has_slow() {
-            // It may take long: who comes in or asks meanwhile does not wait for it.
+            // The job may take long, and clients that authenticate or need permissions must not wait for it.
             if !self.has_quick() && self.queue.is_asked(Takes::ALL) {
                 self.queue.wake_quick();
             }
@@ -130,7 +132,7 @@ impl Executor {
                 return self.queue.put_back(asked);
             }
             (Err(failure), question) => {
-                // Of an authentication nothing is logged: a password may stand where a name should.
+                // An authentication is never logged, because a client may have sent its password as a name.
                 if matches!(
                     question,
                     CatalogRequest::Decide { .. } | CatalogRequest::ServerPrivileges { .. }
@@ -155,7 +157,8 @@ impl Executor {
         self.queue.has_quick(self.number)
     }
 
-    /// Whether it takes what may wait: the quick one only where nobody else can.
+    /// Returns whether this executor takes work that may wait. The one with the quick lane does so only if no other
+    /// can.
     fn has_slow(&self) -> bool {
         !self.has_quick() || standby_waits::all_others_wait(guc::resp::executors(), self.number)
     }
@@ -165,12 +168,14 @@ impl Executor {
             || self.may_answer() && self.queue.is_asked(self.takes())
     }
 
-    /// Whether it takes questions now: the quick one only where no other can.
+    /// Returns whether this executor takes catalog requests now. The one with the quick lane does so only if no other
+    /// can.
     fn may_answer(&self) -> bool {
         self.has_slow() || !self.queue.has_idle_slow()
     }
 
-    /// Until when the quick one leaves those alone that take long, where nobody else takes them.
+    /// Returns how long the executor with the quick lane leaves alone requests that may take long, if no other one
+    /// takes them.
     fn until_slow(&self) -> Option<Duration> {
         let waits = |takes| !self.has_slow() && self.may_answer() && self.queue.is_asked(takes);
         waits(Takes {
@@ -183,7 +188,8 @@ impl Executor {
         })
     }
 
-    /// Which questions it takes: the quick one none that has met a lock, and of those with a password a few.
+    /// Returns which requests this executor takes. The one with the quick lane takes none that has met a lock, and few
+    /// of those with a password.
     fn takes(&self) -> Takes {
         Takes {
             slow: self.has_slow() || Instant::now() >= self.next_slow,
@@ -192,7 +198,7 @@ impl Executor {
     }
 }
 
-/// Reads pg_hba.conf. Where that fails nobody comes in, or the lines that were read before count.
+/// Reads pg_hba.conf. If that fails, the lines that were read before still apply; without any, no client is admitted.
 fn reload() {
     if let Err(error) = background::in_transaction(auth::reload) {
         error.warn(
@@ -202,7 +208,7 @@ fn reload() {
     }
 }
 
-/// An error ends the transaction, not the process.
+/// Answers a catalog request. An error ends the transaction, not the process.
 fn answer(
     question: &CatalogRequest,
     patience: Option<Duration>,
@@ -238,7 +244,7 @@ fn answer(
         None => background::in_transaction(work),
         Some(patience) => as_role::within(patience, || background::in_transaction(work)),
     };
-    // Whoever cancels means no client of ours: once more.
+    // A cancel from outside cannot be meant for a client of this protocol, so try once more.
     ask().or_else(|failure| match failure.cancelled && !failure.locked {
         true => ask(),
         false => Err(failure),

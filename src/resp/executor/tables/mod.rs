@@ -1,11 +1,12 @@
 //! Commands on the entries of table caches, in a transaction of an executor process.
 //!
-//! The code of the commands is the same as of memory caches (`commands`); here stands what a table
-//! does for them ([`rows`]), and what differs by nature: walks over all entries. Guards that
-//! a command means what the function of SQL means that does the same: its privileges, policies,
-//! triggers, locks, marks and notifications are those of `cache`.
+//! The code of the commands is that of memory caches (`commands`). This folder holds the entries of a table ([`rows`]),
+//! and the walks over all entries, which differ by nature.
 //!
-//! A command that is refused has changed nothing. One that has to fail later raises an error.
+//! Guards that a command behaves like the SQL function that does the same: its privileges, policies, triggers, locks,
+//! marks and notifications are those of `cache`.
+//!
+//! A refused command has changed nothing. A command that fails later raises an error.
 
 mod plan;
 mod rows;
@@ -25,7 +26,7 @@ pub use crate::resp::executor::tables::plan::{Plan, plan};
 pub use crate::resp::executor::tables::table::{Table, take_surprise};
 pub use crate::resp::executor::tables::watch::{fingerprint, hold_absent};
 
-/// One command.
+/// Runs one command.
 pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
     let call = rows::call(table);
     match &command.command {
@@ -47,7 +48,7 @@ pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a
     }
 }
 
-/// FLUSHDB of several tables: of all, or of none. What fails in the middle is raised.
+/// Runs FLUSHDB on several tables: on all or on none. A failure in the middle is raised.
 pub fn clear_all(tables: &[Table]) -> Done<'static> {
     for table in tables {
         rows::call(table).needs(Privileges::CLEAR)?;
@@ -58,7 +59,7 @@ pub fn clear_all(tables: &[Table]) -> Done<'static> {
     Ok(())
 }
 
-/// COPY to the cache of another database, one of which at least is a table.
+/// Runs COPY to the cache of another database, where at least one of the two caches is a table.
 pub fn copy_between<'a>(
     (from, to): (&'a [u8], &'a [u8]),
     (table, other): (&Table, &Table),

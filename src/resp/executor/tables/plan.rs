@@ -1,8 +1,8 @@
-//! Looks at an EXEC on a table before its first command: which of its writes are overwritten by a later one, and
-//! whether they are too many.
+//! Examines an EXEC on a table before its first command: which of its writes a later one overwrites, and whether the
+//! rest are too many.
 //!
-//! Postgres keeps each version of a row until the transaction has ended and goes through all of them to find the last
-//! one. So n writes of one key take time and space of n squared.
+//! Postgres keeps each version of a row until the transaction ends, and goes through all of them to find the last one.
+//! So n writes of one key take time and space of n squared.
 
 use std::collections::HashMap;
 
@@ -20,13 +20,13 @@ use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::rows;
 use crate::resp::executor::tables::table::Table;
 
-/// How often one EXEC may change one key, beside changes that are overwritten.
+/// Most changes of one key in one EXEC, without those that are overwritten.
 const MOST_CHANGES: u32 = 4096;
-/// An EXEC of so few commands is not looked at.
+/// An EXEC of at most this many commands is not examined.
 const FEW: u32 = 64;
 
-/// Which requests of an EXEC are not run, because a later one overwrites their values before they are read. They are
-/// sound, so the reply is the same.
+/// The requests of an EXEC that are not run, because a later one overwrites their values before they are read. They are
+/// valid, so the reply is the same.
 #[derive(Default)]
 pub struct Plan {
     overwritten: Vec<bool>,
@@ -38,7 +38,7 @@ impl Plan {
     }
 }
 
-/// Looks at so many requests.
+/// Plans an EXEC of `count` requests.
 pub fn plan<'a>(
     table: &Table,
     requests: &[u8],
@@ -53,7 +53,7 @@ pub fn plan<'a>(
     let calls = [(0, rows::call(table))];
     let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
     let mut keys = Keys::default();
-    // Triggers and policies see each change.
+    // Triggers and policies must see each change.
     let merges = !table.runs_user_code() && call.needs(Privileges::WRITE).is_ok();
     let mut parser = Parser::new(Limits::new(usize::MAX));
     let mut at = 0;
@@ -76,7 +76,7 @@ pub fn plan<'a>(
             Command::Set(set) if is_plain(set) => {
                 match scratch.run(|| spelled(&call, set)) {
                     Ok(key) => keys.set(key, number, merges)?,
-                    Err(_) => None, // it changes nothing, and says so itself
+                    Err(_) => None, // the command changes nothing and replies with its error
                 }
             }
             _ => {
@@ -97,7 +97,7 @@ fn is_plain(set: &Set<'_>) -> bool {
         && !set.get
 }
 
-/// The hash of the key, if all of a SET is sound.
+/// Returns the hash of the key if all parts of a SET are valid.
 fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
     let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(set.key)?;
@@ -108,16 +108,16 @@ fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
     Ok(xxh3_64(entries.spelled(&key).unwrap_or_default()))
 }
 
-/// The keys that were met, by their hashes.
+/// The keys met so far, by their hashes.
 #[derive(Default)]
 struct Keys {
-    /// The last SET of a key that nothing has read since.
+    /// The last SET of each key, if no command has read it since.
     sets: HashMap<u64, usize>,
     changes: HashMap<u64, u32>,
 }
 
 impl Keys {
-    /// A SET; the one that it overwrites.
+    /// Notes a SET. Returns the earlier SET that it overwrites.
     fn set<'a>(&mut self, key: u64, number: usize, merges: bool) -> Done<'a, Option<usize>> {
         match self.sets.insert(key, number).filter(|_| merges) {
             None => self.change(key).map(|()| None),
@@ -125,7 +125,7 @@ impl Keys {
         }
     }
 
-    /// Another command.
+    /// Notes any other command.
     fn note<'a>(&mut self, table: &Table, command: &Parsed<'_>) -> Done<'a> {
         let entry = command.entry;
         if entry.kind == Kind::Long || entry.flags & flag::MOVABLEKEYS != 0 {

@@ -1,4 +1,4 @@
-//! A table's entries as commands are served by them.
+//! The entries of a table, as commands use them.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -13,7 +13,7 @@ use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::served::Served;
 use crate::resp::executor::tables::table::{Table, surprise};
 
-/// A command on a table, now.
+/// Prepares a command on a table at this moment.
 pub fn call(table: &Table) -> Call<'_, Rows<'_>> {
     Call::on(&table.target, table.rows(), clock::now())
 }
@@ -31,9 +31,9 @@ impl Served for Rows<'_> {
         Ok(())
     }
 
-    /// The first change of a transaction takes the lock that stays; the session that held it may have taken
-    /// the privileges away. If the cache has received user-defined triggers or policies meanwhile,
-    /// the transaction ends here: it does not have the settings for those, and may be run again.
+    /// Takes the lock that lasts until the end of the transaction, at its first change. Checks the privileges again,
+    /// because the session that held the lock may have revoked them. If the cache has received user-defined triggers or
+    /// policies meanwhile, the transaction ends here: it does not have the settings for those, and may be run again.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a> {
         if self.opened().is_some() {
             return Ok(());

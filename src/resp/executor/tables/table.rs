@@ -1,4 +1,4 @@
-//! A table cache as a transaction of an executor finds it.
+//! A table cache, as a transaction of an executor sees it.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -12,12 +12,12 @@ use crate::pg::session::{self, lock};
 use crate::resp::auth::target::Target;
 use crate::resp::commands::error::CommandError;
 
-/// A table cache, in one transaction.
+/// A table cache in one transaction.
 pub struct Table {
     pub target: Target,
-    /// From the first change on: the cache under the lock that stays.
+    /// The cache under the lock that lasts; set at the first change.
     pub changed: OnceCell<Rc<Cache>>,
-    /// user-defined code may run: the transaction is one for that.
+    /// Whether the transaction may run user-defined code.
     alone: bool,
 }
 
@@ -25,19 +25,19 @@ thread_local! {
     static SURPRISED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a change was given up since this was asked last, because it would have run user-defined code that
-/// nobody knew of when it began.
+/// Returns whether a change was given up since the last call, because it would have run user-defined code that was
+/// unknown when it began.
 pub fn take_surprise() -> bool {
     SURPRISED.take()
 }
 
-/// Notes that.
+/// Notes that a change was given up because of user-defined code.
 pub fn surprise() {
     SURPRISED.set(true);
 }
 
 impl Table {
-    /// Takes no lock that stays.
+    /// Opens a table without a lasting lock.
     pub fn open(relation: Oid, alone: bool) -> Result<Table, CommandError<'static>> {
         let cache = match registry::remembered(relation) {
             Some(cache) => cache,
@@ -54,19 +54,19 @@ impl Table {
         })
     }
 
-    /// Whether a command on it may run code that is not ours, as far as is known now.
+    /// Returns whether a command on the table may run user-defined code, as far as is known now.
     pub fn runs_user_code(&self) -> bool {
         let cache = self.changed.get().unwrap_or(&self.target.cache);
         cache.runs_user_code()
     }
 
-    /// Whether one may have, since it may have come to while a lock was waited for.
+    /// Returns whether a command may have run user-defined code, which may have been added while the command waited for
+    /// a lock.
     pub fn has_run_user_code(&self) -> bool {
         let now = registry::remembered(self.relation());
         self.runs_user_code() || now.is_none_or(|cache| cache.runs_user_code())
     }
 
-    /// Its entries.
     pub fn rows(&self) -> Rows<'_> {
         Rows::open_later(&self.target.cache, &self.changed, self.alone)
     }

@@ -1,7 +1,7 @@
 //! Commands on all entries of a table: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB.
 //!
-//! A scan goes through the keys in their order, in which none ever moves: so it meets each that stays
-//! from its begin to its end. Its cursor names a key that is kept in shared memory.
+//! A scan goes through the keys in their order, in which no key moves, so it meets each key that exists from its start
+//! to its end. Its cursor names a key that is kept in shared memory.
 
 use pgcache_resp::{Failure, Scan, Writer, matches};
 use pgrx::PgLogLevel;
@@ -24,9 +24,9 @@ use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::table::Table;
 
-/// Keys that are read at once, and that a SCAN looks at, at most.
+/// Most keys that are read at once, and that one SCAN reads.
 const PAGE: usize = 10_000;
-/// Bytes of keys after which a SCAN ends.
+/// Bytes of keys after which a SCAN replies.
 const LONGEST_REPLY: usize = 1 << 20;
 
 fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
@@ -34,15 +34,15 @@ fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
     open::lock_to_read(table.relation(), Privileges::SELECT).map_err(CommandError::from)
 }
 
-/// DBSIZE.
+/// Runs DBSIZE.
 pub fn count<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     let reading = to_read(call, table)?;
     out.integer(entries::count(&reading).map_err(CommandError::from)?);
     Ok(())
 }
 
-/// What a pattern begins with, as far as every key that matches does: only those are looked at. None
-/// of it where keys have no prefixes.
+/// Returns the prefix that all keys matching a pattern share, so that only keys with this prefix are read. Empty if the
+/// key type has no prefixes.
 fn prefix<'p>(reading: &Reading, pattern: &'p [u8]) -> &'p [u8] {
     let special = |byte: &u8| b"*?[\\".contains(byte);
     match reading.cache.key_type.is_text() {
@@ -51,7 +51,7 @@ fn prefix<'p>(reading: &Reading, pattern: &'p [u8]) -> &'p [u8] {
     }
 }
 
-/// A page of keys behind this one.
+/// Returns a page of keys after this one.
 fn page<'a>(
     reading: &Reading,
     prefix: &[u8],
@@ -73,7 +73,7 @@ fn page<'a>(
     Ok(found)
 }
 
-/// SCAN. Its COUNT is how many keys it looks at, of those that begin as its pattern does.
+/// Runs SCAN. COUNT bounds the keys that it reads, all of which begin with the pattern's prefix.
 pub fn scan<'a>(
     call: &Call<'_, Rows<'_>>,
     table: &Table,
@@ -118,7 +118,7 @@ pub fn scan<'a>(
     Ok(())
 }
 
-/// KEYS.
+/// Runs KEYS.
 pub fn keys<'a>(
     call: &Call<'_, Rows<'_>>,
     table: &Table,
@@ -139,7 +139,7 @@ pub fn keys<'a>(
             }
         }
         session::check_for_interrupts();
-        // What does not fit into the reply ends the connection, as in Redis.
+        // A reply that is too long ends the connection, as in Redis.
         if is_last || bytes > out.room() {
             break;
         }
@@ -149,13 +149,13 @@ pub fn keys<'a>(
     Ok(())
 }
 
-/// Blocks whose keys RANDOMKEY chooses among: all of a small table. With eight, a key of a sparse block is less
-/// than twice as likely as one of a full block, if half of the table is full.
+/// Random blocks whose keys RANDOMKEY chooses among; a table of at most this many blocks is read whole. With eight, a
+/// key of a sparse block is less than twice as likely as one of a full block if half of the table is full.
 const SAMPLED: u64 = 8;
-/// How often it looks for blocks that have keys.
+/// Attempts to find random blocks that have keys.
 const ROUNDS: u32 = 8;
 
-/// RANDOMKEY: any key of some random blocks.
+/// Runs RANDOMKEY: returns any key of some random blocks.
 pub fn random_key<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     let reading = to_read(call, table)?;
     let key = match reading.is_out_of_reach() {
@@ -190,7 +190,7 @@ fn random_of(reading: &Reading) -> Option<Text> {
     }
     let chosen = random::number() % (found.len() as u64).max(1);
     found.get(chosen as usize).copied().or_else(|| {
-        // In a table that is nearly empty, or partitioned: the next one from some block on.
+        // The table is nearly empty or partitioned: take the next key from a random block on.
         let plan = reading.plan(Statement::KeyFrom);
         let from = |block| plan.run(&[Typed::address(block)], |output| output.text(0, 0));
         from((random::number() % blocks.max(1)) as u32).or_else(|| from(0))
@@ -206,7 +206,7 @@ fn add_keys(reading: &Reading, from: u32, until: u32, found: &mut Vec<Text>) {
     });
 }
 
-/// The same of one of several: an error is raised, so that the others stay as they were.
+/// Clears one of several tables. Raises its errors, so that the other tables stay as they were.
 pub fn clear_one(table: &Table) {
     let done = open::to_clear(Some(table.relation()), c"FLUSHALL");
     if let Err(error) = done.and_then(|cache| define::clear(&cache)) {
@@ -214,7 +214,7 @@ pub fn clear_one(table: &Table) {
     }
 }
 
-/// FLUSHDB, with the lock that TRUNCATE takes.
+/// Runs FLUSHDB, under the lock that TRUNCATE takes.
 pub fn clear<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> Done<'a> {
     call.needs(Privileges::CLEAR)?;
     let cache = open::to_clear(Some(table.relation()), c"FLUSHDB").map_err(CommandError::from)?;

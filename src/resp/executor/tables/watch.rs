@@ -1,4 +1,4 @@
-//! What WATCH notes of a key, and how EXEC keeps it from changing.
+//! The fingerprints that WATCH takes of keys, and the locks by which EXEC keeps the keys from changing.
 
 use pgcache_store::NO_DEADLINE;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -17,8 +17,8 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::executor::tables::rows;
 use crate::resp::executor::tables::table::Table;
 
-/// Keeps others from storing an entry under these keys, which had none, until the transaction ends. A role that may not
-/// write keeps no other off: its reads then show the entry as it was a moment ago.
+/// Keeps other sessions from storing entries under these absent keys until the transaction ends. A role without write
+/// privileges locks nothing: its reads then show the entries as they were a moment ago.
 pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     if keys.is_empty() || !table.target.privileges.has(Privileges::MOVE) {
         return Ok(());
@@ -37,8 +37,8 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     Ok(())
 }
 
-/// A number for the entry under a key as it is now: another one for another entry. With `lock` nobody
-/// else changes the entry until the transaction ends. A role that may not write locks nothing.
+/// Returns a fingerprint of the entry under a key as it is now; another entry has another fingerprint. With `lock`, no
+/// other session changes the entry until the transaction ends. A role without write privileges locks nothing.
 pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     let call = rows::call(table);
     let locks = lock && table.target.privileges.has(Privileges::MOVE);
@@ -63,8 +63,8 @@ fn number(seen: &EntryMeta, value: &[u8]) -> u64 {
     xxh3_64_with_seed(value, seed) | 1
 }
 
-/// Without a tier a row that is written and removed at once keeps others from writing theirs: Postgres makes them wait
-/// for our transaction.
+/// Keeps other sessions from storing this key, without a tier: stores a row and removes it at once, so that Postgres
+/// makes other writers of the key wait for this transaction.
 fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &Option<HashedKey>) -> Done<'a> {
     let new = NewEntry::spelled(rows.smallest(), NO_DEADLINE);
     if rows.put(key, new, If::Absent)?

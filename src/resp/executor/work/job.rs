@@ -1,4 +1,4 @@
-//! What an executor has taken from the work queue: a client's commands, and how they are run in a transaction.
+//! The work that an executor takes from the work queue: a client's commands, and how they run in a transaction.
 
 use std::ops::Range;
 
@@ -17,34 +17,34 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::executor::tables::{self, Table};
 
-/// Commands of one client.
+/// The commands of one client.
 pub struct Job {
-    /// None of a part of another one.
+    /// None if the job is a part of another one.
     pub taken: Option<Taken>,
     pub handed: Handed,
-    /// Its commit waits for a synchronous standby.
+    /// Whether its commit waits for a synchronous standby.
     pub waits: bool,
-    /// Where they are among the bytes of the batch.
+    /// The range of the requests in the bytes of the batch.
     pub requests: Range<usize>,
-    /// Of the first command's key: jobs are run in its order.
+    /// The range of the first command's key. Jobs run in the order of these keys.
     pub key: Range<usize>,
-    /// Where its replies are among those of the transaction.
+    /// The range of the replies in those of the transaction.
     pub replies: Range<usize>,
 }
 
-/// What all jobs of an executor are run with.
+/// The buffers with which an executor runs its jobs.
 pub struct Tools {
     pub batch: Batch,
     pub scratch: Scratch,
     pub replies: Writer,
-    /// Databases that a COPY may name: a network process has checked those of commands outside of EXEC.
+    /// Databases that a COPY may name. The network process has checked the commands outside of EXEC.
     databases: usize,
-    /// Clients that read the channel of each PUBLISH of an EXEC, the last first.
+    /// Numbers of readers for each PUBLISH of an EXEC, the last one first.
     readers: Vec<u32>,
 }
 
 impl Job {
-    /// Whether it is of several commands that succeed or fail each for itself.
+    /// Returns whether the job has several commands that succeed or fail independently.
     pub fn is_pipeline(&self) -> bool {
         self.handed.commands > 1 && self.handed.work != Work::Exec
     }
@@ -72,11 +72,11 @@ impl Tools {
         });
     }
 
-    /// Where the first command's key is: nearly all have theirs behind their name.
+    /// Returns the range of the first command's key, which nearly all commands have right after their name.
     pub fn key(&mut self, requests: &[u8]) -> Range<usize> {
         self.batch.cut(requests, &Limits::new(usize::MAX));
         let key = self.batch.keys(requests).next().unwrap_or_default();
-        // It lies within the requests.
+        // A key that was found lies within the requests.
         let from = (key.as_ptr() as usize).wrapping_sub(requests.as_ptr() as usize);
         match from <= requests.len() {
             true => from..from + key.len(),
@@ -84,7 +84,7 @@ impl Tools {
         }
     }
 
-    /// Where each of these requests is.
+    /// Returns the range of each of these requests.
     pub fn parts(&mut self, requests: &[u8]) -> Vec<Range<usize>> {
         let mut parser = Parser::new(Limits::new(usize::MAX));
         let (mut parts, mut at) = (Vec::new(), 0);
@@ -99,8 +99,8 @@ impl Tools {
         parts
     }
 
-    /// Runs a job's commands inside of a transaction; its replies come after those of others. One whose
-    /// replies are too long has raised nothing: see `Writer::overflowed`.
+    /// Runs a job's commands inside a transaction. Appends its replies to those of earlier jobs, and returns their
+    /// range. Replies that are too long raise no error here: see `Writer::overflowed`.
     pub fn run(&mut self, handed: &Handed, requests: &[u8], table: &Table) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         self.set_protocol(handed);
@@ -138,7 +138,7 @@ impl Tools {
             number += 1;
         }
         self.batch = batch;
-        // What is long or unusual.
+        // Long or unusual requests, which the batch does not cut.
         let mut parser = Parser::new(Limits::new(usize::MAX));
         while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
             && let Ok(Some(request)) = parser.next(rest)
@@ -152,7 +152,7 @@ impl Tools {
         from..self.replies.as_bytes().len()
     }
 
-    /// Several tables are emptied, or none.
+    /// Clears several tables, or none.
     fn clear(&mut self, requests: &[u8], alone: bool) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         let opened = cleared(requests).into_iter();
@@ -167,7 +167,7 @@ impl Tools {
         from..self.replies.as_bytes().len()
     }
 
-    /// COPY to another table.
+    /// Runs COPY to another cache.
     fn copy(&mut self, requests: &[u8], table: &Table, (other, alone): (Oid, bool)) {
         let before = self.replies.as_bytes().len();
         let mut parser = Parser::new(Limits::new(usize::MAX));
@@ -190,7 +190,7 @@ impl Tools {
         }
     }
 
-    /// WATCH: a number for each key, instead of replies.
+    /// Runs WATCH. Writes a fingerprint for each key instead of replies.
     fn watch(&mut self, requests: &[u8], table: &Table) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         let mut parser = Parser::new(Limits::new(usize::MAX));
@@ -213,8 +213,8 @@ impl Tools {
         from..self.replies.as_bytes().len()
     }
 
-    /// The commands of an EXEC whose watched keys are as they were, which they are from now on until the
-    /// transaction ends; else that is replied.
+    /// Returns the commands of an EXEC if its watched keys are unchanged; they then stay so until the transaction ends.
+    /// Otherwise writes the reply.
     fn unchanged<'r>(&mut self, requests: &'r [u8], table: &Table) -> Option<&'r [u8]> {
         let head = watched_rows::read(requests)?;
         self.databases = head.databases;
@@ -243,7 +243,7 @@ impl Tools {
         Some(head.commands)
     }
 
-    /// The replies where the cache is gone.
+    /// Writes the replies for a cache that is gone.
     pub fn gone(&mut self, handed: &Handed) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         for _ in 0..replies_to(handed) {
@@ -252,7 +252,7 @@ impl Tools {
         from..self.replies.as_bytes().len()
     }
 
-    /// Ends the transaction where the replies are too long to be sent.
+    /// Fails, and so ends the transaction, if the replies are too long to be sent.
     pub fn check_length(&self) {
         if self.replies.overflowed() {
             ErrorReport::new(
@@ -264,7 +264,7 @@ impl Tools {
         }
     }
 
-    /// Runs a command, or replies to a SET that a later one overwrites.
+    /// Runs a command. Only replies to a SET that a later one overwrites.
     fn command(&mut self, args: Args<'_>, table: &Table, is_overwritten: bool) {
         let replies = &mut self.replies;
         if is_overwritten {
@@ -303,11 +303,11 @@ impl Tools {
     }
 }
 
-/// Bytes of the reply to a command that has failed, at most. user-defined code says what it likes.
+/// Most bytes of the reply to a failed command. Messages of user-defined code may have any length.
 pub const LONGEST_FAILURE: usize = 2 << 10;
 const LONGEST_MESSAGE: usize = 1 << 10;
 
-/// The reply to commands of which nothing was done. Postgres' message has no key and no value.
+/// Writes the replies to commands that took no effect. Postgres' message contains no key and no value.
 pub fn write_failure(handed: &Handed, failure: &Failure, replies: &mut Writer) {
     use PgSqlErrorCode as Code;
     let end = failure.message.floor_char_boundary(LONGEST_MESSAGE);
@@ -332,7 +332,7 @@ pub fn write_failure(handed: &Handed, failure: &Failure, replies: &mut Writer) {
     }
 }
 
-/// The tables that are to be emptied.
+/// Returns the tables to clear.
 pub fn cleared(requests: &[u8]) -> Vec<Oid> {
     let text = String::from_utf8_lossy(requests);
     let numbers = text.split_ascii_whitespace().skip(1);
@@ -346,7 +346,7 @@ fn replies_to(handed: &Handed) -> u32 {
     }
 }
 
-/// The reply where nobody knows whether it was done.
+/// Writes the replies to commands of which it is unknown whether they took effect.
 pub fn write_lost(handed: &Handed, replies: &mut Writer) {
     for _ in 0..replies_to(handed) {
         replies.error(&[

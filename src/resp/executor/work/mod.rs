@@ -1,9 +1,8 @@
-//! What an executor does with the commands that network processes hand over: many in one transaction where nothing has to
-//! wait, one by one where something does.
+//! Runs the commands that network processes offload: many in one transaction if none has to wait, one by one otherwise.
 //!
-//! Guards that a reply is sent after the commit, and that an error is its own client's alone: the
-//! transaction is rolled back, and the others are run again without whom it came from. What waits for a
-//! lock does so in the slow lane, in a transaction of its own.
+//! Guards that a reply is sent only after the commit, and that an error reaches only its own client: the transaction is
+//! rolled back, and the other jobs run again without the one that raised it. A job that waits for a lock does so in the
+//! slow lane, in a transaction of its own.
 
 mod job;
 mod quick;
@@ -33,14 +32,14 @@ use crate::resp::executor::work::job::{Job, Tools, write_failure, write_lost};
 use crate::resp::executor::work::roles::Roles;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// How long a role's settings are asked for where nobody may wait.
+/// Longest wait for a lock in the quick lane, also to read a role's settings.
 const PATIENCE: Duration = Duration::from_millis(2);
 /// Bytes of replies after which a transaction ends.
 const REPLIES: usize = 1 << 20;
 
 type Balancer = [bool; MOST_PROCESSES];
 
-/// an executor's side of the work queue.
+/// An executor's side of the work queue.
 pub struct WorkRunner {
     number: usize,
     work_queue: WorkQueue,
@@ -48,15 +47,15 @@ pub struct WorkRunner {
     roles: Roles,
     /// The requests of the jobs that were taken together.
     requests: Vec<u8>,
-    /// Network processes that are to be told of replies.
+    /// Network processes to wake because of replies.
     networks: Balancer,
-    /// Something was put into the slow lane, whose executors may sleep.
+    /// Whether a job was put into the slow lane, whose executors may sleep.
     has_given_up: bool,
-    /// Statistics wait to be reported.
+    /// Whether statistics wait to be reported.
     pub unreported: bool,
 }
 
-/// Where a transaction of several jobs has come to.
+/// The point that a transaction of several jobs has reached.
 #[derive(Clone, Copy)]
 enum At {
     Open(usize),
@@ -79,7 +78,7 @@ impl WorkRunner {
         }
     }
 
-    /// Answers what the predecessor of this number had taken.
+    /// Answers the jobs that the predecessor of this number had taken.
     pub fn answer_lost(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         for taken in self.work_queue.begin_executor(self.number) {
             self.tools.restart(self.work_queue.longest());
@@ -91,7 +90,7 @@ impl WorkRunner {
         self.tell(queue);
     }
 
-    /// Reads a job; how many commands it has.
+    /// Reads a job. Returns how many commands it has.
     fn add(&mut self, taken: Taken, jobs: &mut Vec<Job>) -> u32 {
         let Some(handed) = self.work_queue.handed(&taken) else {
             self.answer(Some(taken), 0..0);
@@ -114,8 +113,8 @@ impl WorkRunner {
         handed.commands
     }
 
-    /// Runs jobs in one transaction; how many were run when it ended. It ends before one whose table has come
-    /// to run user-defined code since it was handed over, which is said of that job from then on.
+    /// Runs jobs in one transaction. Returns how many have run when it ends. It ends before a job whose table has
+    /// received user-defined code since the job was submitted, and marks that job as `alone`.
     fn transaction(
         &mut self,
         terms: &Terms<'_>,
@@ -153,7 +152,7 @@ impl WorkRunner {
                     None => tools.gone(&job.handed),
                 };
                 ring::set_author(0);
-                // It may have begun to while the lock was waited for.
+                // The table may have received user-defined code while the job waited for its lock.
                 untidy.set(untidy.get() || has_run_user_code(job, bytes, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
                     work_queue.set_soonest(taken, soonest);
@@ -184,7 +183,7 @@ impl WorkRunner {
             standby_waits::begin(number_of_back);
             done
         });
-        // What an abort does not take back was left by whoever raised the error, or before.
+        // An abort does not undo all that the failed job, or one before it, has left in the session.
         if (untidy.get() || done.is_err()) && !fault::on(Fault::NotTidied) {
             tidy();
         }
@@ -205,8 +204,8 @@ impl WorkRunner {
         done
     }
 
-    /// Replaces the replies of a transaction of a logged cache that was committed while this process was asked to
-    /// end. That ends the wait for a synchronous standby, and such a commit must not be acknowledged.
+    /// Replaces the replies of a transaction on a logged cache that committed while this process was asked to end. That
+    /// request ends the wait for a synchronous standby, and such a commit must not be acknowledged.
     fn take_back(&mut self, jobs: &mut [Job]) {
         if !jobs.iter().any(|job| job.handed.is_logged) {
             return;
@@ -220,13 +219,13 @@ impl WorkRunner {
         }
     }
 
-    /// Whether the commit waits for a synchronous standby, as far as is known before it.
+    /// Returns whether the commit waits for a synchronous standby, as far as is known before it.
     fn waits_for_standby(&mut self, handed: &Handed) -> bool {
         handed.is_logged && self.roles.waits_for_standby(PATIENCE, handed.role)
     }
 
-    /// Notes of each job whether it would wait for a standby. Where a commit waits for long, those are put aside: it
-    /// holds its process, and they would not be answered sooner.
+    /// Notes for each job whether it would wait for a standby. While a commit waits for long, puts such jobs aside:
+    /// each would block its process, and would not be answered sooner.
     fn put_aside(&mut self, jobs: &mut Vec<Job>, lane: Lane) {
         for job in jobs.iter_mut() {
             job.waits = self.waits_for_standby(&job.handed);
@@ -240,7 +239,7 @@ impl WorkRunner {
         }
     }
 
-    /// Brings back what was put aside, once nobody waits for a standby.
+    /// Brings back the jobs that were put aside, once no commit waits for a standby.
     pub fn bring_back(&self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         if self.has_aside() {
             self.work_queue.bring_back();
@@ -249,7 +248,7 @@ impl WorkRunner {
         }
     }
 
-    /// Whether something was put aside and need not wait any more.
+    /// Returns whether jobs were put aside and need not wait any more.
     fn has_aside(&self) -> bool {
         self.work_queue.has_aside() && !standby_waits::somebody_waits()
     }
@@ -276,20 +275,20 @@ impl WorkRunner {
         self.answer(job.taken, 0..self.tools.replies.as_bytes().len());
     }
 
-    /// Answers by these of the replies. Network processes take theirs without waiting for anybody, and requests take no
-    /// room of replies, so there will be some for this one.
+    /// Answers with this range of the replies. Network processes take their replies without waiting, and requests take
+    /// no room of replies, so there will be room for this one.
     fn answer(&mut self, taken: Option<Taken>, replies: Range<usize>) {
         let bytes = self.tools.replies.as_bytes();
         let bytes = bytes.get(replies).unwrap_or_default();
         send(self.work_queue, &mut self.networks, taken, bytes);
     }
 
-    /// The same by these bytes.
+    /// Answers with these bytes.
     fn answer_with(&mut self, taken: Option<Taken>, replies: &[u8]) {
         send(self.work_queue, &mut self.networks, taken, replies);
     }
 
-    /// Tells network processes of replies, and another executor of what was given up.
+    /// Wakes network processes for their replies, and the executors of the slow lane for jobs that were put back.
     fn tell(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         if std::mem::take(&mut self.has_given_up) {
             queue.wake_slow();
@@ -297,24 +296,24 @@ impl WorkRunner {
         wake_networks(&mut self.networks, queue);
     }
 
-    /// Whether something waits that this executor may run.
+    /// Returns whether work waits that this executor may run.
     pub fn has_work(&self, with_quick: bool, with_slow: bool) -> bool {
         let quick = with_quick && self.work_queue.waiting(Lane::Quick) > 0;
         quick || with_slow && self.has_slow() || self.has_aside()
     }
 
-    /// Whether something waits in the slow lane.
+    /// Returns whether jobs wait in the slow lane.
     pub fn has_slow(&self) -> bool {
         self.work_queue.waiting(Lane::Slow) > 0
     }
 }
 
-/// Whether a job runs user-defined code: that of its table, which is open, or of the others that it changes.
+/// Returns whether a job runs user-defined code: that of its open table, or of the other tables that it changes.
 fn runs_user_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
     open.is_some_and(|(_, table)| table.runs_user_code()) || other_runs_code(job, requests)
 }
 
-/// Whether it may have run some, as is known after it.
+/// Returns whether a job may have run user-defined code, as is known after it.
 fn has_run_user_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
     open.is_some_and(|(_, table)| table.has_run_user_code()) || other_runs_code(job, requests)
 }
@@ -335,9 +334,9 @@ fn other_runs_code(job: &Job, requests: &[u8]) -> bool {
         .any(runs_code)
 }
 
-/// Takes back what user-defined code has left in the session.
+/// Resets the state that user-defined code has left in the session.
 fn tidy() {
-    // Whoever cancels, or asks the process to end, means no work of this kind.
+    // A request to cancel or to end cannot be meant for this work, so try again.
     let again = |failure: Failure| match failure.cancelled {
         true => as_role::discard(),
         false => Err(failure),
@@ -374,7 +373,7 @@ fn send(work_queue: WorkQueue, networks: &mut Balancer, taken: Option<Taken>, re
             wake_networks(networks, &queue);
         }
         if background::asked_to_end() {
-            // Who answers what this process has left tells that nobody knows.
+            // The successor answers the jobs of this process, with an unknown outcome.
             return;
         }
         let _ = background::obey_interrupts();

@@ -1,4 +1,4 @@
-//! The quick lane: what many clients have sent in one transaction, which waits for nobody.
+//! The quick lane: runs the commands of many clients in one transaction that does not wait.
 
 use std::cell::Cell;
 
@@ -16,11 +16,11 @@ use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 /// Commands, and bytes of them, that are taken together.
 const COMMANDS: u32 = 256;
 const BYTES: usize = 1 << 20;
-/// After so many errors the rest of a batch is run one by one.
+/// Errors after which the rest of a batch runs one job at a time.
 const ERRORS: u32 = 4;
 
 impl WorkRunner {
-    /// Runs what waits in the quick lane; whether there was anything.
+    /// Runs the jobs of the quick lane. Returns whether there were any.
     pub fn quick(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) -> bool {
         self.requests.clear();
         let mut jobs = Vec::new();
@@ -41,7 +41,7 @@ impl WorkRunner {
         jobs.sort_by(|one, other| {
             let rank = |job: &Job| {
                 (
-                    job.waits, // what may wait for a standby comes last: the others are answered before
+                    job.waits, // jobs that may wait for a standby come last, so that the rest is answered before
                     job.handed.role.to_u32(),
                     job.handed.work,
                     job.handed.relation.to_u32(),
@@ -62,7 +62,7 @@ impl WorkRunner {
         true
     }
 
-    /// Runs jobs of one role in as few transactions as can be.
+    /// Runs jobs of one role in as few transactions as possible.
     fn together(
         &mut self,
         role: Oid,
@@ -105,13 +105,13 @@ impl WorkRunner {
                     jobs = self.without_the_guilty(jobs, most, at.get(), &failure);
                 }
             }
-            // The next one's commit may wait.
+            // The commit of the next transaction may wait.
             self.tell(queue);
         }
     }
 
-    /// After a transaction of the first jobs was rolled back: those that are to be run again, without the one
-    /// that the error came from.
+    /// Returns the jobs to run again after a transaction of the first `ran` jobs was rolled back: all but the one that
+    /// raised the error.
     fn without_the_guilty(
         &mut self,
         mut jobs: Vec<Job>,
@@ -124,13 +124,13 @@ impl WorkRunner {
             false => runner.fail(job, failure),
         };
         if background::asked_to_end() {
-            // Nothing was done: the successor does it.
+            // Nothing was done, so the successor runs the jobs.
             jobs.into_iter()
                 .for_each(|job| self.put_back(job, Lane::Quick));
             return Vec::new();
         }
         match at {
-            // Nobody's fault; each may be cancelled by its own time.
+            // No job is at fault. Run alone, each may be cancelled by its own timeout.
             _ if failure.cancelled && ran > 1 => {}
             At::Job(number) if number < jobs.len() => end(self, jobs.remove(number)),
             At::Open(number) if number < jobs.len() => {
@@ -140,7 +140,7 @@ impl WorkRunner {
                 guilty.into_iter().for_each(|job| end(self, job));
                 return rest;
             }
-            // It is not known whose the error is: each shows it alone.
+            // It is unknown which job raised the error, so each one runs alone.
             _ if ran == 1 => end(self, jobs.remove(0)),
             _ => {
                 jobs.drain(..)

@@ -1,5 +1,5 @@
-//! The settings of roles that count in their transactions; Postgres itself applies a role's settings only
-//! where somebody connects.
+//! The settings of roles that apply in their transactions. Postgres itself applies a role's settings only when the role
+//! connects.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -15,7 +15,7 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 use crate::pg::worker::{as_role, background};
 
-/// Which count. The others are about what a session of SQL sees.
+/// The settings that apply. All others concern what a SQL session sees.
 const NAMES: [&str; 5] = [
     "synchronous_commit",
     "statement_timeout",
@@ -23,25 +23,25 @@ const NAMES: [&str; 5] = [
     "search_path",
     "row_security",
 ];
-/// What was read counts for so long: nobody tells of a change.
+/// Time for which settings are kept; no message announces a change of them.
 const FRESH: Duration = Duration::from_secs(1);
-/// More are forgotten together.
+/// Roles that are kept. At this number all are dropped together.
 const MOST: usize = 1000;
 
 pub type Settings = Rc<[(CString, CString)]>;
 
-/// The settings of the roles that were asked for last.
+/// The settings of recently used roles.
 pub struct Roles {
-    /// What counts where a role says nothing of it; the process itself has none.
+    /// The search path of roles that set none; the process itself has none.
     search_path: CString,
     known: HashMap<u32, Known>,
 }
 
 struct Known {
     since: Instant,
-    /// Whether synchronous_commit asks for a standby; None: the role says nothing of it.
+    /// Whether synchronous_commit requires a standby; None if the role does not set it.
     asks_standby: Option<bool>,
-    /// What counts where no user-defined code runs.
+    /// The settings for transactions without user-defined code.
     plain: Settings,
     all: Settings,
 }
@@ -54,8 +54,8 @@ impl Roles {
         }
     }
 
-    /// The settings of a role, for a transaction in which user-defined code may run, or for another one.
-    /// Outside of a transaction.
+    /// Returns the settings of a role, for a transaction with or without user-defined code. Must run outside a
+    /// transaction.
     pub fn settings(&mut self, role: Oid, user_code: bool) -> Settings {
         let fallback = (c"search_path".to_owned(), self.search_path.clone());
         match self.known(role, None) {
@@ -65,15 +65,15 @@ impl Roles {
         }
     }
 
-    /// Whether a commit of this role that writes to the log waits for a standby, as is known by now.
+    /// Returns whether a logged commit of this role waits for a standby, as far as is known now.
     pub fn waits_for_standby(&mut self, patience: Duration, role: Oid) -> bool {
         let asked = |known: &Known| known.asks_standby;
         standby_waits::standby_is_named()
             && standby_waits::is_asked_for(self.known(role, Some(patience)).and_then(asked))
     }
 
-    /// The settings for one in which none runs, for who must not wait: with what was known last if a lock of a
-    /// catalog is not to be had in this time. None: nothing was.
+    /// Returns the settings for a transaction without user-defined code, for a caller that must not wait. Returns the
+    /// last known ones if a catalog lock is not available within `patience`; None if there are none.
     pub fn settings_within(&mut self, patience: Duration, role: Oid) -> Option<Settings> {
         self.known(role, Some(patience))
             .map(|known| known.of(false))
@@ -89,7 +89,7 @@ impl Roles {
                     as_role::within(patience, || background::in_transaction(|| read(role)))
                 }
             };
-            // Whoever cancels means no work of this kind.
+            // A cancel from outside cannot be meant for this work, so try once more.
             let again = |failure: Failure| match failure.cancelled {
                 true => ask(),
                 false => Err(failure),
@@ -134,7 +134,7 @@ impl Known {
     }
 }
 
-/// Those for this database come last: they count more than those for all.
+/// Reads a role's settings. Those for this database come last, because they override those for all databases.
 fn read(role: Oid) -> Vec<(CString, CString)> {
     query_once(
         c"SELECT u.setting
@@ -153,7 +153,7 @@ fn read(role: Oid) -> Vec<(CString, CString)> {
     )
 }
 
-/// Whether a value of synchronous_commit asks for a standby.
+/// Returns whether a value of synchronous_commit requires a standby.
 fn asks_standby(value: &[u8]) -> bool {
     let not = ["local", "off", "false", "no", "0"];
     !not.iter()

@@ -13,13 +13,14 @@ use crate::resp::executor::work::job::{Job, LONGEST_FAILURE};
 use crate::resp::executor::work::{At, WorkRunner};
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// How long it waits for a lock before it gives way: while others wait for this process, and while nobody does.
+/// Longest wait for a lock before a job gives way: `SLICE` while other work waits, `LONG_SLICE` while none does,
+/// `SHORT_SLICE` in the executor that has the quick lane, too.
 const SLICE: Duration = Duration::from_millis(100);
 const SHORT_SLICE: Duration = Duration::from_millis(5);
 const LONG_SLICE: Duration = Duration::from_millis(300);
 
 impl WorkRunner {
-    /// Runs the next job of the slow lane; whether there was one.
+    /// Runs the next job of the slow lane. Returns whether there was one.
     pub fn slow(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) -> bool {
         let Some(taken) = self.work_queue.take(Lane::Slow, self.number) else {
             return false;
@@ -35,12 +36,12 @@ impl WorkRunner {
         true
     }
 
-    /// Runs one job, which may wait. What waits for long gives others a turn, unless its code would be run
-    /// twice that way.
+    /// Runs one job, which may wait. A job that waits too long gives way to others, unless it would then run
+    /// user-defined code twice.
     fn alone(&mut self, job: Job, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         let settings = self.roles.settings(job.handed.role, job.handed.alone);
         let slice = match () {
-            // It is the quick lane, too.
+            // This executor has the quick lane, too.
             () if queue.has_quick(self.number) => SHORT_SLICE,
             () if queue.is_asked(Takes::ALL) || self.work_queue.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
@@ -58,11 +59,11 @@ impl WorkRunner {
         let done = self.transaction(&terms, &mut jobs, &at, longest);
         let [job] = jobs;
         match done {
-            // Under other terms.
+            // The job must run under other terms.
             Ok(0) => self.put_back(job, Lane::Slow),
             Err(_) if job.handed.alone && !alone => self.put_back(job, Lane::Slow),
             Ok(_) => self.answer(job.taken, job.replies),
-            // Its code is not run twice.
+            // User-defined code is not run twice.
             Err(_) if background::asked_to_end() && !job.handed.alone => {
                 self.put_back(job, Lane::Slow);
             }
@@ -81,8 +82,8 @@ impl WorkRunner {
         }
     }
 
-    /// Runs a pipeline that could not be run as one: each command in a transaction, after the one before. All
-    /// replies go together: one that does not fit beside the others fails, and nothing of it is done.
+    /// Runs a pipeline that failed as a whole: each command in its own transaction, one after the other. All replies
+    /// are sent together. A command whose reply does not fit beside the rest fails, and changes nothing.
     fn one_by_one(&mut self, job: Job) {
         let whole = self.requests.get(job.requests.clone()).unwrap_or_default();
         let parts = self.tools.parts(whole);
@@ -117,7 +118,7 @@ impl WorkRunner {
         self.answer_with(job.taken, &replies);
     }
 
-    /// Runs one command of a pipeline, under the terms for what is known of it by now.
+    /// Runs one command of a pipeline, under the terms that fit what is known of it by now.
     fn part(&mut self, part: &mut [Job; 1], room: usize) -> Result<usize, Failure> {
         let [Job { handed, .. }] = part;
         let settings = self.roles.settings(handed.role, handed.alone);
