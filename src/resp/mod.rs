@@ -1,20 +1,22 @@
-//! The Redis protocol, served from inside of the server.
+//! The Redis protocol, served from inside the server.
 //!
-//! - `keeper`: the launcher keeps the processes running.
-//! - `network process`: owns listeners and connections, and answers what can never wait; `ahead`, `turn`, `execute`,
-//!   `connection`, `registration`, `session`, `clients`, `shared`, `listen` are its parts.
-//! - `network processes`, `elsewhere`: where there are several: which one gets a connection, and channels of the others'
-//!   clients.
-//! - `handshake`, `tls`, `certificate`: how a connection is encrypted.
-//! - `back`: does what can wait, for the network processes; `question` is what passes between them.
-//! - `auth`, `admission`, `decisions`, `target`: who a client is, and what it may do.
-//! - `tracking`: clients that hear of changes.
-//! - `shown`, `powers`, `role_names`, `pauses`: what others see of clients, who may see all of them, or end them, or hold
-//!   their commands back.
-//! - `commands`, `server_commands`, `client_commands`, `info`, `slow`, `refusal`: what it asks for.
-//! - `tally`, `tallies`: how many entries tables have.
+//! A folder uses only folders above it in this list; `t/lint/tests/floors.rs` checks this. `ipc` and `commands` do not
+//! use each other, nor do the last three.
 //!
-//! Nothing of this runs, and nothing is asked for at the start, unless a port or a socket is set.
+//! - `net`: TLS, certificates and poll registration of a connection.
+//! - `auth`: authentication by pg_hba.conf, and the privileges of a role on a cache.
+//! - `ipc`: the requests of network processes to executors, and the answers that they cache.
+//! - `commands`: commands on entries and channels, scripts, MULTI and WATCH.
+//! - `session`: the state of one client: its connection, its input and its tracked keys.
+//! - `tracking`: the keys that clients of CLIENT TRACKING have read, and the clients to notify.
+//! - `shared`: the state that the clients of a network process share.
+//! - `server`: commands on the connection and the server, such as HELLO, CLIENT, INFO and SLOWLOG.
+//! - `execute`: runs each command, or offloads it to an executor.
+//! - `network`: the network process: listeners, connections and the event loop.
+//! - `executor`: the executor: catalog requests, and commands on tables in transactions.
+//! - `supervisor`: starts both kinds of processes, from the launcher.
+//!
+//! Guards that nothing of this runs or takes shared memory unless a port or a socket is set.
 
 mod auth;
 mod commands;
@@ -43,7 +45,7 @@ use crate::pg::shmem::ring;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 pub use crate::resp::supervisor::keep;
 
-/// Asks at the start of the server for what the protocol needs; only while preloading.
+/// Registers the protocol's shared memory and processes at server start. Must run while preloading.
 pub fn register() {
     if !guc::resp::is_on() {
         return;
@@ -65,7 +67,7 @@ pub fn register() {
         network: network::event_loop::run,
         executor: executor::run,
     });
-    // One more for the launcher. Postgres itself would only say that a process was not started.
+    // One more for the launcher. Postgres itself would only report that a process was not started.
     let needed = guc::resp::workers() + guc::resp::executors() + 1;
     let most = process::max_worker_processes();
     if most < needed {

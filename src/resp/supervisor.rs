@@ -1,8 +1,7 @@
-//! Keeps the processes of the Redis protocol running: what the launcher does besides its own work.
+//! Keeps the processes of the Redis protocol running, as an additional task of the launcher.
 //!
-//! They are no workers that Postgres itself starts again: without their database these would fail
-//! every few seconds, each time with a FATAL in the log. So the launcher looks first whether the
-//! database is there, and says once what is missing.
+//! It does not leave restarts to Postgres: without their database the processes would fail every few seconds, each time
+//! with a FATAL in the log. So the launcher first checks that the database exists, and reports once what is missing.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -19,11 +18,11 @@ use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// A process that ended is started again after this time, if it had not lived for longer.
+/// Pause after the start of a process before it is started again, unless it has lived longer.
 const START_AGAIN: Duration = Duration::from_secs(5);
-/// How often the launcher looks whether all are there.
+/// Interval at which the launcher checks that all processes run.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often it looks for what is missing.
+/// Interval at which it checks while something is missing.
 const LOOK_FOR_MISSING: Duration = Duration::from_secs(1);
 
 /// A place for a process.
@@ -31,11 +30,11 @@ struct Place {
     kind: Kind,
     number: usize,
     started: Option<(Started, Instant)>,
-    /// Not to be started before.
+    /// The earliest time of the next start.
     not_before: Option<Instant>,
 }
 
-/// What is missing, and was said.
+/// The missing resource that was reported.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Missing {
     Nothing,
@@ -53,7 +52,7 @@ thread_local! {
     static SUPERVISOR: RefCell<Option<Supervisor>> = const { RefCell::new(None) };
 }
 
-/// Starts what is not there. After how long to look again; None: there is nothing to look after.
+/// Starts missing processes. Returns when to check again; None if there is nothing to keep running.
 pub fn keep() -> Option<Duration> {
     SUPERVISOR.with_borrow_mut(|supervisor| {
         if supervisor.is_none() {
@@ -64,7 +63,7 @@ pub fn keep() -> Option<Duration> {
 }
 
 impl Supervisor {
-    /// None where nothing listens.
+    /// None if neither a port nor a socket is set.
     fn new() -> Option<Supervisor> {
         let queue = RequestQueue::of_server()?;
         let place = |kind| {
@@ -124,7 +123,7 @@ impl Supervisor {
         LOOK_FOR_MISSING
     }
 
-    /// Says once what is missing.
+    /// Reports once what is missing.
     fn say(&mut self, missing: Missing) {
         if std::mem::replace(&mut self.said, missing) == missing {
             return;
@@ -147,14 +146,14 @@ impl Supervisor {
     }
 }
 
-/// The database of the setting, if one can connect to it.
+/// Returns the database of the setting, if it accepts connections.
 fn find_database() -> Option<Oid> {
     let name = settings::database();
     background::in_transaction(|| database::connectable_by_name(&name)).unwrap_or(None)
 }
 
 impl Place {
-    /// Whether it has no process. One that a former launcher has started counts, too.
+    /// Returns whether the place has no process. A process that a former launcher started counts, too.
     fn is_empty(
         &mut self,
         queue: &RequestQueue<CatalogRequest, CatalogResponse>,

@@ -1,9 +1,9 @@
-//! Where a connection goes: the first network process takes all, and hands each to the network process that has the fewest
-//! clients, itself among them, before a byte of it is read.
+//! Chooses the network process of a connection. The first network process accepts all connections and hands each to the
+//! process that has the fewest clients, which may be itself, before any byte is read.
 //!
-//! A place on the client registry is claimed for the connection before it is handed on. So the first network process knows how
-//! many clients each has, those on their way among them, and the limit holds for all together. A network process that
-//! ends loses those on their way to it: its successor gives their places back.
+//! A place in the client registry is claimed before the connection is handed over. So the first network process knows
+//! how many clients each process has, including those on their way, and the limit holds for all processes together. A
+//! network process that ends loses the connections on their way to it; its successor gives their places back.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -19,10 +19,10 @@ use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
 use crate::pg::resp::fd_passing::{Inbox, Outbox};
 use crate::pg::session::failure;
 
-/// How often it is tried to open an inbox where that failed.
+/// Pause before the next attempt to open an inbox.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
-/// How a network process hands on connections, or gets them.
+/// A network process's means to hand connections over, or to receive them.
 pub struct Balancer {
     number: usize,
     all: usize,
@@ -30,7 +30,7 @@ pub struct Balancer {
     inbox: Option<Inbox>,
     next_open: Instant,
     said: bool,
-    /// There may be something in the inbox.
+    /// Whether connections may be in the inbox.
     pub ready: bool,
 }
 
@@ -47,12 +47,12 @@ impl Balancer {
         }
     }
 
-    /// Whether this network process listens; the others get their connections from it.
+    /// Returns whether this network process listens; it hands the others their connections.
     pub fn is_first(&self) -> bool {
         self.number == 0
     }
 
-    /// When it is to be tried to open what is not open; None: nothing is to be opened.
+    /// Returns when to try again to open the inbox or outbox; None if nothing is to be opened.
     pub fn next_open(&self) -> Option<Instant> {
         let is_open = match self.is_first() {
             true => self.outbox.is_some() || self.all == 1,
@@ -61,7 +61,7 @@ impl Balancer {
         (!is_open).then_some(self.next_open)
     }
 
-    /// Opens what connections are handed through. The log hears of an error once.
+    /// Opens the inbox or outbox. Logs an error once.
     pub fn open(&mut self, registry: &Registry, token: Token) {
         self.next_open = Instant::now() + OPEN_AGAIN;
         let opened = match self.is_first() {
@@ -89,12 +89,12 @@ impl Balancer {
         Ok(())
     }
 
-    /// Whether connections can come to this network process.
+    /// Returns whether connections can reach this network process.
     pub fn takes_clients(&self) -> bool {
         self.is_first() || self.inbox.is_some()
     }
 
-    /// Those that take a client now, the one with the fewest first.
+    /// Returns the network processes that accept a client now, the one with the fewest clients first.
     pub fn by_load(&self, registry: &ClientRegistry) -> Vec<usize> {
         let all = 0..if self.outbox.is_some() { self.all } else { 1 };
         let mut open: Vec<(u64, usize)> = all
@@ -112,7 +112,7 @@ impl Balancer {
         }
     }
 
-    /// The next connection from the first network process, and its place; None: there is none.
+    /// Returns the next connection from the first network process, and its place. None if no connection waits.
     pub fn take(&mut self, registry: &ClientRegistry) -> Option<(Socket, Claimed)> {
         loop {
             let handed = match self.inbox.as_ref()?.take() {
@@ -128,7 +128,7 @@ impl Balancer {
             };
             match handed.socket {
                 Some(socket) => return Some((Socket::from(socket), claimed)),
-                // The system closed it, as there was no descriptor for it.
+                // The kernel closed the connection, because this process had no descriptor for it.
                 None => registry.give_back(&claimed),
             }
         }

@@ -1,7 +1,8 @@
-//! A network process process: owns connections, the first one listeners, too, and answers what can never wait.
+//! The event loop of a network process: owns its connections, and in the first process the listeners, and answers all
+//! that never has to wait.
 //!
-//! A turn takes in what others have told, by a transaction that looks at no table; serves those
-//! clients that have sent something, each within bounds; and sleeps if there was nothing to do.
+//! A turn takes in invalidation messages, by a transaction that reads no table. It serves the clients that have sent
+//! something, each within bounds, and sleeps if no work is left.
 
 use std::cell::Cell;
 use std::io;
@@ -38,23 +39,23 @@ use crate::resp::shared::tracking;
 
 /// Events that are taken at once.
 const EVENTS: usize = 1024;
-/// How long one transaction may serve clients.
+/// Longest time that one transaction serves clients.
 const LONGEST_ROUND: Duration = Duration::from_millis(2);
-/// Connections that are taken at once, so that those who are there are served, too.
+/// Connections that are accepted at once, so that connected clients are served, too.
 const ACCEPTED: usize = 64;
-/// How often clients are looked at that say nothing.
+/// Interval at which idle clients are checked.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it is tried to listen where it failed.
+/// Pause before the next attempt to listen after a failure.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-/// How long no connection is taken after there was no descriptor for one.
+/// Pause before the next connection is accepted after descriptors have run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
-/// How long a client may wait for an executor, or for its last replies to be taken.
+/// Longest time that a client may wait for an executor, or may leave its last replies unread.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Descriptors of the process that are no clients'.
+/// Descriptors of the process that belong to no client.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// Listeners have the tokens from here on, the two before are the inbox' and that of what wakes every
-/// process; clients have the numbers of their places.
+/// The first token of listeners. The two before it are those of the inbox, and of signals and wakeups. Clients have the
+/// numbers of their places.
 const LISTENERS: usize = usize::MAX / 2;
 const INBOX: usize = LISTENERS - 1;
 const SIGNALS: usize = LISTENERS - 2;
@@ -62,25 +63,25 @@ const SIGNALS: usize = LISTENERS - 2;
 struct NetworkProcess {
     core: Core,
     poll: Poll,
-    /// The same set, for those who change what it is asked of their sockets.
+    /// The same set, for connections that change which events they watch.
     registry: Rc<Registry>,
     events: Events,
     sleeper: Sleeper,
     networks: Balancer,
     listeners: Vec<Listener>,
-    /// Where it could not listen yet, and the error that the log knows of.
+    /// Endpoints that are not open yet, and the last error of each that was logged.
     unopened: Vec<(Endpoint, Option<io::ErrorKind>)>,
     next_open: Instant,
     next_look: Instant,
     next_accept: Option<Instant>,
-    /// Clients that the process has descriptors for.
+    /// Clients for which the process has descriptors.
     descriptors: usize,
     short_of_descriptors: bool,
-    /// The log knows that no connection could be taken.
+    /// Whether the log says that no connection could be accepted.
     said_full: bool,
 }
 
-/// The life of a network process.
+/// Runs a network process until it is asked to end.
 pub fn run(number: usize) {
     let Some(queue) = RequestQueue::<CatalogRequest, CatalogResponse>::of_server() else {
         background::end(0);
@@ -155,7 +156,7 @@ impl NetworkProcess {
         Ok(network)
     }
 
-    /// Asks for a descriptor for each client that there may be; says so where there are fewer.
+    /// Requests a descriptor for each possible client, and warns if the system allows fewer.
     fn count_descriptors(&mut self) {
         let wanted = self.core.limits.clients.saturating_add(OWN_DESCRIPTORS);
         let descriptors = system::raise_descriptors(wanted);
@@ -234,7 +235,7 @@ impl NetworkProcess {
             || self.networks.ready
     }
 
-    /// Waits at most so long, None: without an end, and notes what the sockets have to say.
+    /// Waits for events, at most this long (None: without a limit), and notes them.
     fn look(&mut self, pause: Option<Duration>) {
         let came = match pause {
             Some(Duration::ZERO) => self.poll.poll(&mut self.events, pause),
@@ -287,7 +288,7 @@ impl NetworkProcess {
         came
     }
 
-    /// How long there is nothing to do; None: until something comes.
+    /// Returns how long no work is due; None until an event comes.
     fn pause(&mut self, pause_ends: Option<Instant>) -> Option<Duration> {
         let now = Instant::now();
         let looks = (self.core.clients.len() > 0).then_some(self.next_look);
@@ -306,7 +307,7 @@ impl NetworkProcess {
         .map(|moment| moment.saturating_duration_since(now))
     }
 
-    /// What others ask of the process by signals.
+    /// Carries out what signals request.
     fn obey(&mut self) {
         if let Err(error) = background::obey_interrupts() {
             error.warn(
@@ -319,7 +320,7 @@ impl NetworkProcess {
             self.core.tls.reload();
             self.count_descriptors();
         }
-        // Messages are taken in although nobody asks: others wait for the slowest reader.
+        // Messages are taken in even when no client needs them, because other processes wait for the slowest reader.
         self.take_messages();
     }
 
@@ -332,7 +333,7 @@ impl NetworkProcess {
         }
     }
 
-    /// Listens where it does not yet. The log hears of an error once.
+    /// Listens on the endpoints that are not open yet. Logs an error once.
     fn open(&mut self) {
         for (endpoint, said) in std::mem::take(&mut self.unopened) {
             match endpoint.open().and_then(|listener| self.watch(listener)) {
@@ -377,7 +378,7 @@ impl NetworkProcess {
         self.listeners.iter().any(|listener| listener.ready)
     }
 
-    /// Takes connections, a bounded number.
+    /// Accepts connections, a bounded number.
     fn accept(&mut self, now: Instant) {
         if self.next_accept.is_some_and(|moment| moment > now) {
             return;
@@ -392,7 +393,7 @@ impl NetworkProcess {
                 match accepted {
                     Ok(Some(socket)) => self.place(socket),
                     Ok(None) => self.said_full &= self.somebody_waits(),
-                    // No descriptor, no memory: those who wait are taken later.
+                    // No descriptor or no memory is left: the waiting connections are accepted later.
                     Err(error) => {
                         self.say_full(&error);
                         self.next_accept = Some(now + ACCEPT_AGAIN);
@@ -403,7 +404,7 @@ impl NetworkProcess {
         }
     }
 
-    /// Says once that nobody can be taken, until all who waited were.
+    /// Logs once that no connection can be accepted, until all waiting ones have been.
     fn say_full(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.said_full, true) {
             failure::warn(
@@ -415,7 +416,8 @@ impl NetworkProcess {
         }
     }
 
-    /// Finds a network process for a connection. The client registry is as large as the setting was when the server started.
+    /// Finds a network process for a connection. The client registry is as large as the setting was when the server
+    /// started.
     fn place(&mut self, socket: Socket) {
         if self.core.registry.claimed() < self.core.limits.clients as u64 {
             for number in self.networks.by_load(&self.core.registry) {
@@ -447,7 +449,7 @@ impl NetworkProcess {
         }
     }
 
-    /// What fails of this connection is no reason to take no other.
+    /// Adds a client for a connection. An error of one connection must not keep others from being accepted.
     fn welcome(&mut self, socket: Socket, claimed: Claimed) {
         let place = self.core.clients.next_place();
         let arrived = Arrived::prepare(socket);
@@ -472,7 +474,7 @@ impl NetworkProcess {
         self.core.clients.add(client);
     }
 
-    /// Serves those who are ready, each once, in transactions that are short.
+    /// Serves each ready client once, in short transactions.
     fn serve(&mut self) {
         self.tell_changes();
         let mut left = self.core.ready.len();
@@ -493,7 +495,7 @@ impl NetworkProcess {
                 }
             });
             if let Err(error) = done {
-                // The client went with the error: where its request ends is not known.
+                // The client was dropped with the error, because the end of its request is unknown.
                 if let Some((place, id)) = serving.get() {
                     self.core.clients.remove(place, id);
                     self.core.redirect_lost(id);
@@ -507,13 +509,13 @@ impl NetworkProcess {
                         .into(),
                     "Other clients are not affected.",
                 );
-                // Those who were read are served in the next turn, after what others ask by signals.
+                // The remaining clients are served in the next turn, after the requests of signals.
                 return;
             }
         }
     }
 
-    /// Tells clients that track what has changed.
+    /// Notifies tracking clients of changes.
     fn tell_changes(&mut self) {
         if !self.core.tracking.has_news() {
             return;
@@ -527,10 +529,10 @@ impl NetworkProcess {
         }
     }
 
-    /// Ends those who say nothing for too long, or who wait for what does not come.
+    /// Disconnects clients that are silent for too long, and those whose wait has lasted too long.
     fn end_silent(&mut self, now: Instant) {
-        // Decisions about roles and caches may be void, though no client sends anything. And replication decides
-        // prepared transactions without a word.
+        // Permissions may have become invalid although no client sends anything, and replication decides prepared
+        // transactions without any notice.
         let tracks = self.core.tracking.is_on();
         if let Err(error) = background::in_turn(|| {
             if tracks {
@@ -549,7 +551,7 @@ impl NetworkProcess {
         for (place, client) in self.core.clients.iter_mut() {
             let session = &client.session;
             let since = |moment: Instant| now.saturating_duration_since(moment);
-            // The server itself holds back the AUTH of a client that a pause has met.
+            // The server itself holds back the AUTH of a client during a pause.
             let stranger = session.login.role.is_none()
                 && session.waits != Waits::Pause
                 && limits
@@ -580,7 +582,7 @@ impl NetworkProcess {
 }
 
 fn serve_one(core: &mut Core, place: usize, mut read: Read, now: Instant) {
-    // It may have ended since it was read.
+    // The client may have ended since its input was read.
     let Some(mut client) = core.clients.take_if(place, read.id()) else {
         core.read_batch.give_back(read);
         return;

@@ -1,8 +1,7 @@
-//! How a connection begins: whether it is encrypted is told by its first byte, and a handshake is done
-//! step by step.
+//! The start of a connection: its first byte shows whether it is encrypted, and a TLS handshake runs step by step.
 //!
-//! A step may take a millisecond, for one with a long key of RSA. So between two of them others have
-//! as much time as the last one took: handshakes take half of the network process at most.
+//! A step may take a millisecond for a long RSA key. So after each step other clients get as much time as the step
+//! took: handshakes take half of the network process's time at most.
 
 use std::io::{ErrorKind, Read};
 use std::time::Instant;
@@ -14,7 +13,7 @@ use crate::resp::session::connection::{Connection, Wire};
 use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
 
-/// Brings a connection to where requests come; what is to become of it until then. None: it is there.
+/// Advances a connection until requests can come. Returns its progress until then, and None from then on.
 pub fn begin(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     match &client.wire {
         Wire::Plain => None,
@@ -52,7 +51,7 @@ fn recognise(core: &mut Core, client: &mut Connection) -> Option<Progress> {
         let mut words = Writer::new(client.session.protocol, 1 << 10);
         words.error(&[b"ERR this port accepts only encrypted connections: connect with TLS"]);
         client.closing = true;
-        // What was sent and not read would make the system throw the words away.
+        // Unread input would make the kernel discard the error.
         let _ = client.socket.read(&mut [0; 4 << 10]);
         return Some(match client.send(words.as_bytes()) {
             Ok(()) if client.unsent() > 0 => Progress::Done,

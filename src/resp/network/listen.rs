@@ -1,5 +1,5 @@
-//! Listeners: TCP addresses and the unix socket. Opened in the network process, not in the postmaster: all other
-//! processes of the server would inherit them, and keep the port.
+//! Listeners: TCP addresses and the unix socket. The network process opens them, not the postmaster, because all other
+//! processes of the server would inherit them and keep the port.
 
 use std::fs;
 use std::io;
@@ -15,21 +15,21 @@ use crate::guc::resp as settings;
 use crate::pg::resp::system;
 use crate::resp::auth::{Peer, PeerAddress};
 
-/// Connections that the system keeps for us between two looks; it may keep fewer.
+/// Connections that the kernel queues between two turns; it may queue fewer.
 const BACKLOG: i32 = 4096;
 
-/// Where clients connect to.
+/// A socket that clients connect to.
 pub struct Listener {
     pub socket: Socket,
-    /// As the log and CLIENT LIST name it.
+    /// The name in the log and in CLIENT LIST.
     pub name: String,
-    /// A unix socket's file: its path, its device and its number.
+    /// The file of a unix socket: its path, device and inode.
     file: Option<(PathBuf, u64, u64)>,
-    /// There may be connections.
+    /// Whether connections may wait.
     pub ready: bool,
 }
 
-/// A connection that has come, prepared for its client.
+/// An accepted connection, prepared for its client.
 pub struct Arrived {
     pub socket: Socket,
     pub peer: Peer,
@@ -37,16 +37,16 @@ pub struct Arrived {
     pub local_address: String,
 }
 
-/// A place to listen on.
+/// An address to listen on.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Endpoint {
     Tcp(SocketAddr),
-    /// A name that could not be resolved.
+    /// A host name that could not be resolved.
     Unknown(String),
     Unix(PathBuf),
 }
 
-/// The places that the settings name.
+/// Returns the endpoints that the settings name.
 pub fn endpoints() -> Vec<Endpoint> {
     let mut endpoints = Vec::new();
     if let Some(port) = settings::port() {
@@ -84,7 +84,7 @@ fn resolve(name: &str, port: u16) -> Vec<SocketAddr> {
 }
 
 impl Endpoint {
-    /// As the log names it.
+    /// Returns the name for the log.
     pub fn name(&self) -> String {
         match self {
             Endpoint::Tcp(address) => address.to_string(),
@@ -116,7 +116,7 @@ impl Endpoint {
 fn listen_tcp(address: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     if address.is_ipv6() {
-        // Beside an address of the fourth version, which has a listener of its own.
+        // IPv4 addresses have a listener of their own.
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_address(true)?;
@@ -125,8 +125,8 @@ fn listen_tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A file of that name which nobody listens on is left from an earlier life, and goes; any other is
-/// not touched.
+/// Listens on a unix socket. Removes a socket file that no process listens on, because it is left from an earlier run.
+/// Touches no other file.
 fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -153,7 +153,7 @@ fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
 }
 
 impl Listener {
-    /// Takes the next connection; None: there is none.
+    /// Accepts the next connection. None if no connection waits.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         match self.socket.accept() {
             Ok((socket, _)) => Ok(Some(socket)),
@@ -161,7 +161,7 @@ impl Listener {
                 self.ready = false;
                 Ok(None)
             }
-            // It was gone before it was taken.
+            // The client was gone before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             Err(error) => Err(error),
@@ -211,12 +211,12 @@ impl Arrived {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // The file goes with its listener, unless another one has taken its place.
+        // A listener removes its file, unless another listener has replaced the file.
         if let Some((path, device, number)) = &self.file
             && let Ok(found) = fs::symlink_metadata(path)
             && (found.dev(), found.ino()) == (*device, *number)
         {
-            // What is left is removed by the next listener.
+            // A file that stays is removed by the next listener.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! A client's turn: runs commands of what was read, within bounds, and sends once.
+//! A client's turn: runs commands of its input, within bounds, and sends once.
 
 use std::time::{Duration, Instant};
 
@@ -20,18 +20,18 @@ use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 use crate::resp::shared::tracking;
 
-/// A turn ends after so many commands, or so much time: others wait.
+/// Commands, and time, after which a turn ends, so that other clients get theirs.
 const COMMANDS: u32 = 512;
 const LONGEST: Duration = Duration::from_micros(200);
-/// After so many commands a turn looks at the time.
+/// Commands after which a turn checks the time.
 const LOOK: u32 = 16;
-/// Replies are sent when there are so many bytes of them.
+/// Bytes of replies at which they are sent.
 const SEND: usize = 256 << 10;
 
-/// Serves a client that has something to do, or of which something was read.
+/// Serves a client that is ready, or whose input was read.
 pub fn serve(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> Progress {
     match serve_once(core, client, read, now) {
-        // Nobody tells that the socket takes more: it was not asked to take all.
+        // No event reports room in the socket, because the last write did not fill it.
         Progress::Done | Progress::Wait | Progress::Starve if client.may_send() => Progress::More,
         after => after,
     }
@@ -98,8 +98,8 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     }
 }
 
-/// Sends replies, and the messages that wait: those of changes before them, and again after them where
-/// they tell of what may have been read before it changed. Inside of a reply none is sent.
+/// Sends replies, and the client's pending messages. Invalidations go before the replies, and again after them if they
+/// concern a value that the client may have read before it changed. No message goes inside a reply.
 fn send(
     core: &mut Core,
     client: &mut Connection,
@@ -128,7 +128,7 @@ fn send(
     }
 }
 
-/// Ends once the last replies are sent.
+/// Closes the connection once the last replies are sent.
 fn leave(client: &Connection) -> Progress {
     match client.unsent() {
         0 => Progress::Close,
@@ -136,8 +136,8 @@ fn leave(client: &Connection) -> Progress {
     }
 }
 
-/// Whether the other side is gone, and does not only send nothing more. It may have sent commands whose
-/// replies it waits for.
+/// Returns whether the peer is gone, and has not only stopped sending. It may still wait for the replies to its
+/// commands.
 fn is_gone(client: &Connection) -> bool {
     !matches!(client.socket.take_error(), Ok(None))
 }
@@ -158,7 +158,7 @@ fn run(
     offload::reply(core, client, replies);
     let progress = match read.received {
         Received::End => return Progress::Close,
-        // A handshake, or what belongs to the encryption alone, was all there was.
+        // A handshake, or bytes of TLS alone, were all that came.
         Received::Nothing if client.hungry && client.readable => return Progress::More,
         Received::Nothing if client.hungry => return Progress::Done,
         Received::Nothing => run_input(core, client, read, &mut turn, replies),
@@ -172,7 +172,7 @@ fn run(
     after(client, progress)
 }
 
-/// Runs what came, which may be the rest of a request.
+/// Runs the input that came, which may be the rest of a request.
 fn run_read(
     core: &mut Core,
     client: &mut Connection,
@@ -197,7 +197,7 @@ fn run_read(
     }
 }
 
-/// What is to become of a client after its requests: one that has run all of them may have sent more.
+/// Returns the progress of a client after its requests. A client that has run all of them may have sent more.
 fn after(client: &Connection, progress: Progress) -> Progress {
     match progress {
         Progress::Done if client.readable => Progress::More,
@@ -205,7 +205,7 @@ fn after(client: &Connection, progress: Progress) -> Progress {
     }
 }
 
-/// Runs what is left of what came before.
+/// Runs the rest of earlier input.
 fn run_input(
     core: &mut Core,
     client: &mut Connection,
@@ -221,18 +221,18 @@ fn run_input(
     ended
 }
 
-/// What a turn has used of its bounds.
+/// The bounds that a turn has used up.
 struct Turn {
     began: Instant,
-    /// When the clock was asked last.
+    /// The last time that the clock was read.
     looked: Instant,
     commands: u32,
-    /// Commands that an executor is to run.
+    /// Commands to offload to an executor.
     pending: Option<Box<PendingBatch>>,
 }
 
 impl Turn {
-    /// Whether one more command is within the bounds.
+    /// Returns whether one more command is within the bounds.
     fn goes_on(&mut self, replies: &Writer) -> bool {
         self.commands += 1;
         let look = self.commands.is_multiple_of(LOOK);
@@ -245,8 +245,8 @@ impl Turn {
     }
 }
 
-/// Runs the commands in a buffer; returns how many of its bytes are dealt with. Offloads what an executor is to run.
-/// [`Progress::Done`]: what is left is no whole request.
+/// Runs the commands in a buffer, and offloads those for an executor. Returns how many bytes are done.
+/// [`Progress::Done`]: the rest is no complete request.
 fn commands(
     core: &mut Core,
     client: &mut Connection,
@@ -255,7 +255,7 @@ fn commands(
     turn: &mut Turn,
     replies: &mut Writer,
 ) -> (usize, Progress) {
-    // A message that is owed for a reply that has come goes after that reply.
+    // An invalidation that is owed for a reply follows that reply.
     let settled = match replies.as_bytes().is_empty() {
         true => tracking::settle_before(core, client),
         false => Ok(()),
@@ -279,7 +279,7 @@ fn commands(
     }
 }
 
-/// Offloads a batch that no other command joins.
+/// Submits a batch that no other command joins.
 fn submit(
     core: &mut Core,
     client: &mut Connection,
@@ -298,12 +298,12 @@ fn submit(
         return (input.at, Progress::Wait);
     }
     if collected.is_some() {
-        // The client tries again, as after any EXEC that was given up.
+        // The client tries again, as after any aborted EXEC.
         replies
             .error(&[b"EXECABORT Transaction discarded because the server has no room for it now"]);
         return (input.at, Progress::More);
     }
-    // They are cut once more when there may be room.
+    // The requests are cut again once there may be room.
     input.batch.clear();
     client.parser = Parser::new(Limits::new(core.limits.request));
     (pending.from, Progress::Starve)
@@ -313,16 +313,16 @@ fn submit(
 struct Requests<'a> {
     batch: &'a mut Batch,
     buffer: &'a [u8],
-    /// Where the batch begins.
+    /// The position of the batch.
     batch_at: usize,
-    /// Where the next request begins.
+    /// The position of the next request.
     at: usize,
-    /// The last request was cut with the batch.
+    /// Whether the last request was cut with the batch.
     is_of_batch: bool,
 }
 
 impl Requests<'_> {
-    /// Returns the next request, and where it ends in the buffer; None where none is whole.
+    /// Returns the next request and its end in the buffer; None if none is complete.
     #[inline]
     fn next<'r>(
         &'r mut self,
@@ -336,10 +336,11 @@ impl Requests<'_> {
             None => Limits::unauthenticated(UNAUTHENTICATED),
         };
         if session.login.role.is_none() {
-            // A client that has just lost its role has the bounds of a stranger from here on.
+            // A client that has just lost its role has the limits of an unauthenticated client from here on.
             self.batch.clear();
         } else if self.batch.is_empty() && parser.is_between() && session.long.continued.is_none() {
-            // The parser cuts a command that is run in pieces: it keeps where the arguments are from turn to turn.
+            // The parser cuts a command that runs in pieces, because it keeps the positions of the arguments between
+            // turns.
             self.batch_at = self.at;
             self.batch.cut(left, &limits);
             read_batch::ask(session, self.batch, left);
@@ -355,7 +356,7 @@ impl Requests<'_> {
         Ok(request.map(|request| (request.args, self.at + request.used)))
     }
 
-    /// The last request is not dealt with: it is the next one again.
+    /// Makes the last request, which is not done, the next one again.
     fn again(&mut self, parser: &mut Parser) {
         match self.is_of_batch {
             true => self.batch.again(),
@@ -364,7 +365,7 @@ impl Requests<'_> {
     }
 }
 
-/// Runs requests up to one that is not to be run now. What an executor is to run stays in the turn.
+/// Runs requests up to one that cannot run now. Commands for an executor stay in the turn.
 fn requests(
     core: &mut Core,
     client: &mut Connection,
@@ -426,7 +427,7 @@ fn requests(
                     replies.rewind(before);
                 }
                 slow_log::goes_on(session, turn.looked);
-                // The next piece of a long command is run in this turn while there is time.
+                // The next piece of a long command runs in this turn while time is left.
                 if !matches!(progress, Progress::More) || turn.is_late() {
                     return progress;
                 }
@@ -435,7 +436,7 @@ fn requests(
     }
 }
 
-/// Ends a command that is answered, whose request has so many bytes and whose reply begins at `before`.
+/// Ends an answered command, whose request has `used` bytes and whose reply begins at `before`.
 fn end_command(
     core: &mut Core,
     session: &mut Session,
@@ -462,7 +463,7 @@ fn end_command(
     session.state.write_own_messages(replies);
 }
 
-/// What becomes of a client whose input is no request.
+/// Returns the progress of a client whose input is not a request.
 fn on_broken(
     core: &mut Core,
     session: &mut Session,
@@ -473,7 +474,7 @@ fn on_broken(
     replies: &mut Writer,
 ) -> Progress {
     match broken {
-        // A client that may be the default role without a word may send more than a stranger.
+        // A client that may get the default role without authentication may send more than an unauthenticated one.
         Broken::UnauthenticatedCount | Broken::UnauthenticatedLength
             if session.login.implicit == Implicit::Unknown
                 && core.limits.default_role.is_some() =>
@@ -481,7 +482,7 @@ fn on_broken(
             *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
             authentication::ask_implicit(core, session)
         }
-        // The commands before it are run first.
+        // The commands before the broken input run first.
         _ if has_pending => {
             *parser = Parser::new(Limits::new(core.limits.request));
             Progress::Done
