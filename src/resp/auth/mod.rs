@@ -1,11 +1,12 @@
-//! Who a client is, and what it may do.
+//! Authentication and privileges of clients.
 //!
-//! Both questions are asked in an executor, inside of a transaction: they look into catalogs, and the
-//! first may take some milliseconds. The answers are plain data, for the network process that asked.
+//! Both are read from the catalogs in an executor, within a transaction; authentication may take some milliseconds.
+//! The answers are plain data for the network process that sent the request.
 //!
-//! Guards that pg_hba.conf decides as for a session of Postgres, in the same order: its first line
-//! that matches, then what that line asks for, then LOGIN, CONNECT and the limits of connections.
-//! And that a client hears nothing of the reason that a wrong guess would not hear, too.
+//! It guards two rules. pg_hba.conf decides as for a session of Postgres, in the same order: its first matching line,
+//! then the method of that line, then LOGIN, CONNECT and the connection limits. And a client is not given a reason
+//! for a failure that it would not also be given after a wrong guess; otherwise the reason would reveal which roles
+//! exist.
 
 pub mod target;
 
@@ -33,46 +34,47 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::{Text, ValueType};
 use crate::resp::net::certificate::Certificate;
 
-/// Postgres' longest name; a longer one is cut, as a session's is.
+/// The longest name in Postgres; a longer one is truncated, as for a session.
 const LONGEST_NAME: usize = 63;
 
-/// A client that may come in.
+/// A client that has authenticated.
 #[derive(Debug, Clone, Copy)]
 pub struct Authenticated {
     pub role: Oid,
-    /// It came by its password, which may cease to count ([`Decision::valid_until`]).
+    /// It authenticated with a password, which may expire ([`FoundPermission::valid_until`]).
     pub by_password: bool,
     pub is_superuser: bool,
-    /// How many clients of the role the door may have, this one among them: what CONNECTION LIMIT
-    /// leaves beside the sessions of Postgres. None: as many as there are.
+    /// The number of clients of the role that may be connected, including this one: CONNECTION LIMIT less the
+    /// sessions of Postgres. None: no limit.
     pub room_of_role: Option<u32>,
-    /// The same of the database, for all roles together.
+    /// The same number for the database, over all roles.
     pub room_of_database: Option<u32>,
 }
 
-/// Why a client may not come in.
+/// Why authentication failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthFailure {
-    /// It has shown nothing, and would have to.
+    /// The client sent no password, and needs one.
     NeedsPassword,
-    /// Wrong, unknown, without LOGIN, past its time, a user that may not be this role: not told apart.
+    /// The password is wrong, the role does not exist, has no LOGIN or an expired password, or the user may not be
+    /// this role: these cases look the same to the client.
     WrongPassword,
-    /// The password would have passed the network as it is: see [`Peer::hides_words`].
+    /// The password would have crossed the network unencrypted: see [`Peer::hides_words`].
     Cleartext,
-    /// pg_hba.conf has no line for it, or one that rejects.
+    /// No line of pg_hba.conf matches, or the one that matches rejects.
     Denied,
-    /// The line asks for a certificate, and the client has shown none.
+    /// The line requires a certificate, and the client presented none.
     NeedsCertificate,
-    /// The line asks for what the door cannot ask for: gss, ldap.
+    /// The line requires a method that the Redis protocol does not support, such as gss or ldap.
     Unsupported,
-    /// The role lacks CONNECT, or the database takes no connections.
+    /// The role lacks CONNECT, or the database accepts no connections.
     NoConnect,
-    /// pg_hba.conf could not be read since the process began.
+    /// pg_hba.conf could not be read since the process started.
     NoRules,
 }
 
 impl AuthFailure {
-    /// What the client is told.
+    /// Returns the error message for the client.
     pub fn words(self) -> &'static str {
         match self {
             AuthFailure::NeedsPassword => "NOAUTH Authentication required.",
@@ -96,7 +98,8 @@ impl AuthFailure {
 }
 
 impl Peer {
-    /// Whether nobody on a network hears what the client says.
+    /// Returns whether the client's bytes cannot be read on a network: over a unix socket, with TLS, or on the
+    /// loopback interface.
     pub fn hides_words(&self) -> bool {
         match self.address {
             PeerAddress::Unix { .. } => true,
@@ -105,12 +108,12 @@ impl Peer {
     }
 }
 
-/// Reads pg_hba.conf and pg_ident.conf; when an executor begins, and at SIGHUP.
+/// Reads pg_hba.conf and pg_ident.conf: when an executor starts, and at SIGHUP.
 pub fn reload() {
     hba::reload();
 }
 
-/// Whether a client may come in as `user`. Inside of a transaction.
+/// Checks whether a client may be `user`. Runs within a transaction.
 pub fn authenticate(
     user: &[u8],
     password: Option<&[u8]>,
@@ -139,7 +142,7 @@ pub fn authenticate(
     }
 }
 
-/// Whether the client shows what the line asks for; gives whether that was a password.
+/// Checks what the line requires of the client; returns whether that was a password.
 fn satisfies(
     log_in: &Login,
     line: Option<&Line>,
@@ -148,7 +151,8 @@ fn satisfies(
     rules: &hba::Rules,
 ) -> Result<bool, AuthFailure> {
     let line = line.ok_or(AuthFailure::Denied)?;
-    // As in Postgres, a certificate is missed first, and whom it names is asked last.
+    // As in Postgres, a missing certificate is an error before the method is checked, and the name in it is checked
+    // last.
     if line.certificate != ShownCertificate::NotAsked && certificate.is_none() {
         return Err(AuthFailure::NeedsCertificate);
     }
@@ -159,7 +163,7 @@ fn satisfies(
     }
 }
 
-/// Whether the certificate that the line asks for is of somebody who may be the role.
+/// Returns whether the certificate that the line requires names a user that may be the role.
 fn names_role(
     log_in: &Login,
     line: &Line,
@@ -177,7 +181,7 @@ fn names_role(
     !name.is_empty() && log_in.may_be(name, line.map.as_deref(), &rules.mappings)
 }
 
-/// The same of the line's method alone.
+/// Checks the method of the line.
 fn satisfies_method(
     log_in: &Login,
     line: &Line,
@@ -210,7 +214,7 @@ fn is_peer(log_in: &Login, line: &Line, rules: &hba::Rules) -> bool {
         .is_some_and(|user| log_in.may_be(&user, line.map.as_deref(), &rules.mappings))
 }
 
-/// Whether role and database take the client whom pg_hba.conf lets in.
+/// Checks whether the role and the database accept a client that pg_hba.conf lets in.
 fn admits(log_in: &Login, database: &login::Database) -> Result<(), AuthFailure> {
     if !login::role(log_in.role).is_some_and(|role| role.can_login) {
         return Err(AuthFailure::WrongPassword);
@@ -221,7 +225,7 @@ fn admits(log_in: &Login, database: &login::Database) -> Result<(), AuthFailure>
     }
 }
 
-/// No limit is one to a superuser.
+/// Returns the authenticated client with its limits. A superuser has none.
 fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authenticated {
     let facts = login::role(role);
     let limited = facts.filter(|facts| !facts.is_superuser);
@@ -241,8 +245,8 @@ fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authent
     }
 }
 
-/// Says in the log what the client is not told. The name of a role that is not there stays out of
-/// it: a password may stand where the name should.
+/// Logs the reason that the client is not given. The name of a role that does not exist is left out, because it may
+/// be a password given in the wrong place.
 fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
     let name = match login::role(log_in.role) {
         Some(_) => format!("role \"{}\"", decode(log_in.user.to_bytes())),
@@ -267,32 +271,32 @@ fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
         .report(PgLogLevel::LOG);
 }
 
-/// What a network process must know to answer a role's commands on a cache without a look into the catalogs.
+/// The facts with which a network process answers a role's commands on a cache without reading the catalogs.
 #[derive(Debug, Clone, Copy)]
 pub struct FoundPermission {
     pub relation: Oid,
     pub value_type: ValueType,
     pub storage: Storage,
-    /// Of a table: copies of its entries in the hot tier may be read without a look at it.
+    /// For a table cache: copies of its entries in the hot tier may be read without reading the table.
     pub may_be_hot: bool,
-    /// Of a table: whoever reads or writes it may run code that is not ours.
+    /// For a table cache: a read or a write may run user-defined code.
     pub runs_user_code: bool,
     pub settings: Settings,
     pub privileges: Privileges,
-    /// Until when the role's password counts, for a client that came by it.
+    /// The time until which the role's password is valid, for a client that authenticated with it.
     pub valid_until: Option<Timestamp>,
 }
 
-/// Why there is no decision.
+/// Why a role has no permission.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PermissionError {
-    /// The role is gone, or may not connect any more.
+    /// The role was dropped, or may no longer connect.
     NoRole,
-    /// The setting names no cache at all.
+    /// The setting names no cache.
     NoCaches,
-    /// It names fewer caches than when the client chose its database.
+    /// The setting names fewer caches than when the client selected its database.
     NoDatabase,
-    /// It names none for this database.
+    /// The setting has an empty name for this database.
     NoName,
     /// No relation has this name.
     NoCache,
@@ -300,16 +304,16 @@ pub enum PermissionError {
     Distributed,
     /// The relation does not work as a cache.
     NotACache,
-    /// The server has no hot tier, in which a memory cache's entries are.
+    /// The server has no hot tier, where the entries of a memory cache are kept.
     NoTier,
     /// The tier has no room for one more cache.
     NoSlot,
-    /// Somebody has the cache locked, to change it. It is asked again, and no client is told.
+    /// Another session has locked the cache to change it. The request is repeated, so no client receives this error.
     Locked,
 }
 
 impl PermissionError {
-    /// What the client is told.
+    /// Returns the error message for the client.
     pub fn words(self) -> &'static str {
         match self {
             PermissionError::NoRole => "NOAUTH this role may no longer connect",
@@ -338,13 +342,13 @@ impl PermissionError {
     }
 }
 
-/// What a role may do with the cache of that name, and what the cache is. Inside of a transaction.
-/// It does not wait for whoever has the cache locked: all others' questions would wait, too, those
-/// of who they are among them, for as long as that session, or a prepared transaction, likes.
+/// Returns the privileges of a role on the cache of this name, and the facts of that cache. Runs within a
+/// transaction. It does not wait for a session that has the cache locked: all other requests, authentications among
+/// them, would wait as long as that session or a prepared transaction keeps the lock.
 pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionError> {
     let relation = name::relation_named(Text::new(cache));
     let relation = relation.ok_or(PermissionError::NoCache)?;
-    // What is looked up from here on holds as long as the lock does, or a message says otherwise.
+    // Facts read from here on hold as long as the lock is held, and after that until an invalidation message arrives.
     let lock = lock::Brief::try_on(relation, lock::Mode::Read);
     let _lock = lock.ok_or(PermissionError::Locked)?;
     let facts = login::role(role).filter(|role| role.can_login);
@@ -356,7 +360,7 @@ pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionErro
     if cache.storage == Storage::Memory {
         TierHandle::of(&cache).map_err(why_not)?;
     } else if let Some(tier) = tier().filter(|_| !session::in_recovery()) {
-        // By which clients are told of its changes. Where none is left they keep nothing.
+        // The slot reports changes to clients that track. If the tier has none left, these clients keep nothing.
         cache.slot_or_new(tier);
     }
     Ok(FoundPermission {
@@ -381,29 +385,29 @@ fn why_not(error: Error) -> PermissionError {
     }
 }
 
-/// Whether a role has this name. Inside of a transaction.
+/// Returns whether a role has this name. Runs within a transaction.
 pub fn is_role(name: &[u8]) -> bool {
     let name = name.get(..LONGEST_NAME).unwrap_or(name);
     CString::new(name).is_ok_and(|name| login::role(hba::matching::role_named(&name)).is_some())
 }
 
-/// What a role may do besides its commands on entries.
+/// The server privileges of a role: privileges other than those on entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerPrivileges {
-    /// See all clients: pg_monitor.
+    /// It may see all clients: pg_monitor.
     pub monitors: bool,
-    /// End clients of others: pg_signal_backend.
+    /// It may end clients of other roles: pg_signal_backend.
     pub signals: bool,
-    /// It owns the database that is served, or is a superuser.
+    /// It owns the served database, or is a superuser.
     pub owns: bool,
     pub is_superuser: bool,
-    /// It is gone, or may not log in any more.
+    /// It was dropped, or may no longer log in.
     pub is_locked_out: bool,
-    /// Until when its password counts, for a client that came by it.
+    /// The time until which its password is valid, for a client that authenticated with it.
     pub valid_until: Option<Timestamp>,
 }
 
-/// A role's powers. Inside of a transaction.
+/// Returns the server privileges of a role. Runs within a transaction.
 pub fn privileges(role: Oid) -> ServerPrivileges {
     let facts = login::role(role);
     let may_log_in = facts.is_some_and(|facts| facts.can_login) && login::may_connect(role);

@@ -1,11 +1,12 @@
-//! What a command acts on: a cache, and what the connection's role may do with it.
+//! The target of a command: a cache, and the privileges of the connection's role on it. It checks nothing; the
+//! privileges are found by `auth::decide`.
 
 use std::rc::Rc;
 
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::pg::catalog::privilege::Privileges;
 
-/// A cache, and a role's rights on it.
+/// A cache, and the privileges of a role on it.
 #[derive(Clone)]
 pub struct Target {
     pub cache: Rc<Cache>,
@@ -13,7 +14,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Whether its entries are a table's, and copies of some of them in the tier.
+    /// Returns whether its entries are rows of a table, of which the tier holds only copies.
     #[inline]
     pub fn is_table(&self) -> bool {
         self.cache.storage != Storage::Memory

@@ -1,7 +1,7 @@
-//! Answers of executors that a network process keeps, with the clients that wait for one.
+//! Answers of executors that a network process keeps, and the clients that wait for them.
 //!
-//! Guards that an answer counts only while its [`Standing`] holds, that a question is under way once however many
-//! clients wait for it, and that a failure is the answer once: the next client asks again.
+//! It guards that an answer counts only while its [`Standing`] holds, that only one request for it is under way
+//! however many clients wait, and that a failure is returned once: the next client requests the answer again.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,14 +16,15 @@ use crate::resp::auth::ServerPrivileges;
 use crate::resp::ipc::permission_cache::NotPermitted;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, RoleName};
 
-/// More answers than this are forgotten together: clients cannot make a table grow without a bound.
+/// Beyond this number all answers are dropped together, so that clients cannot make the table grow without limit.
 const MOST: usize = 10_000;
 
-/// What a network process asks, as the key of what it keeps.
+/// A question of a network process, which is also the key under which its answer is kept.
 pub trait Question: Copy + Eq + Hash {
     type Value: Copy;
     type Standing: Standing;
-    /// The bit of its tickets. Permissions have bit 63, and authentications have none of these bits.
+    /// The bit that marks its tickets. Those of permissions have bit 63, and those of authentications have none of
+    /// these bits.
     const TAG: u64;
 
     fn request(self) -> CatalogRequest;
@@ -32,11 +33,11 @@ pub trait Question: Copy + Eq + Hash {
     fn value(answer: &CatalogResponse) -> Option<Self::Value>;
 }
 
-/// Until when an answer counts.
+/// How long an answer counts.
 pub trait Standing: Copy {
     fn now() -> Self;
 
-    /// Returns the standing of an answer to a question of then; None: it no longer counts.
+    /// Returns the standing of the answer to a question of standing `asked`; None: the answer no longer counts.
     fn of_answer(asked: Self) -> Option<Self>;
 
     fn holds(self) -> bool;
@@ -57,7 +58,7 @@ impl Standing for Roles {
     }
 }
 
-/// An answer that counts for a second from when it came.
+/// An answer that counts for one second after it arrives.
 #[derive(Clone, Copy)]
 pub struct Fresh(Instant);
 
@@ -75,7 +76,7 @@ impl Standing for Fresh {
     }
 }
 
-/// What a role may do besides its commands on entries: see all clients, end those of others, reset counters.
+/// The server privileges of a role: to see all clients, to end those of other roles, to reset counters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivilegesOf(pub Oid);
 
@@ -96,7 +97,7 @@ impl Question for PrivilegesOf {
     }
 }
 
-/// How many entries a table has, for INFO.
+/// The number of entries of a table, for INFO.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct EntriesOf(pub Oid);
 
@@ -143,7 +144,7 @@ enum Known<Q: Question> {
         since: Q::Standing,
         waiting: Vec<u64>,
     },
-    /// None: the executor has failed.
+    /// The answer; None: the executor has failed.
     Answered(Q::Standing, Option<Q::Value>),
 }
 
@@ -175,7 +176,7 @@ impl<Q: Question> Answers<Q> {
         let Some((question, Known::Asked { since, waiting })) = asked else {
             return Some(Vec::new());
         };
-        // The clients that wait for an answer that no longer counts ask again.
+        // If the answer no longer counts, the clients that waited for it send a new request.
         if let Some(standing) = Q::Standing::of_answer(since) {
             let known = Known::Answered(standing, Q::value(answer));
             self.known.insert(question, known);
@@ -183,8 +184,8 @@ impl<Q: Question> Answers<Q> {
         Some(waiting)
     }
 
-    /// Returns the answer, where it is known; None: the executor has failed. Otherwise the client is woken when the
-    /// answer comes.
+    /// Returns the answer if it is known; None: the executor has failed. Otherwise the client waits and is woken when
+    /// the answer arrives.
     pub fn look_up(
         &mut self,
         queue: &RequestQueue<CatalogRequest, CatalogResponse>,
@@ -224,7 +225,7 @@ impl<Q: Question> Answers<Q> {
         Err(NotPermitted::Asked)
     }
 
-    /// Forgets answers that no longer count, and all of them where there are too many.
+    /// Removes answers that no longer count, and all answers if there are too many.
     fn forget(&mut self) {
         let is_full = self.known.len() >= MOST;
         self.known.retain(|_, known| match known {

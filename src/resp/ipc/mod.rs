@@ -1,6 +1,7 @@
-//! What a network process asks executors and hands over to them, and the answers that it keeps.
-//!
-//! The shared memory between the processes is `crate::pg::resp`: `catalog_requests` and `work_queue`.
+//! Requests from network processes to executors: catalog requests and their cached answers, and batches of commands
+//! that are offloaded. The shared memory between the processes is not here but in `crate::pg::resp`
+//! (`catalog_requests` and `work_queue`). An answer counts only as long as no invalidation message makes it doubtful;
+//! otherwise a client would keep a revoked privilege.
 
 pub mod answers;
 pub mod pending_batch;
@@ -12,7 +13,7 @@ use self::permission_cache::PermissionCache;
 use self::request::{CatalogRequest, CatalogResponse};
 use crate::pg::resp::catalog_requests::RequestQueue;
 
-/// What a network process knows of the catalogs.
+/// Answers about the catalogs that a network process keeps.
 pub struct Catalog {
     pub permissions: PermissionCache,
     pub privileges: Answers<PrivilegesOf>,
@@ -30,7 +31,7 @@ impl Catalog {
         }
     }
 
-    /// Takes an answer; returns the clients that wait for it. None: it is that to an authentication.
+    /// Takes an answer; returns the clients that wait for it. None: it is the answer to an authentication.
     pub fn answered(
         &mut self,
         queue: &RequestQueue<CatalogRequest, CatalogResponse>,

@@ -1,4 +1,6 @@
-//! What a network process keeps of the commands that it hands over to executors.
+//! The commands that a network process offloads to executors: a client's batch before it is submitted, and the places
+//! of the work queue. The queue in shared memory is `pg::resp::work_queue`. It guards that offloaded work does not
+//! stall: if no executor takes work from a lane for 20 ms, other executors are called to it.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -9,24 +11,24 @@ use crate::pg::resp::work_queue::{Answered, Free, Handed, Lane, Work, WorkQueue}
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// Executors that have taken nothing from a lane for so long do not come to it.
+/// The time without progress after which a lane counts as stalled.
 const STALLED: Duration = Duration::from_millis(20);
 
-/// Commands of one client's pipeline that are handed over together.
+/// Commands of one client's pipeline that are offloaded together.
 pub struct PendingBatch {
     pub permission: Rc<Permission>,
-    /// It writes to the log of the server.
+    /// The batch writes WAL.
     pub is_logged: bool,
-    /// It is a COPY to this cache.
+    /// The cache that is the target of a COPY in the batch.
     pub copied_to: Option<Rc<Permission>>,
     pub work: Work,
     pub lane: Lane,
-    /// Where its first request begins in the client's input.
+    /// The position of its first request in the client's input.
     pub from: usize,
     pub commands: u32,
     /// No other command may join it.
     pub is_full: bool,
-    /// The requests, where they are not in the client's input: those of a MULTI.
+    /// The requests, if they are not in the client's input: those of a MULTI.
     pub collected: Option<Vec<u8>>,
 }
 
@@ -36,7 +38,7 @@ pub struct WorkSubmitter {
     free: Vec<Free>,
     quick: Watched,
     slow: Watched,
-    /// What was handed over since executors were last told: to the quick lane, to the slow one.
+    /// Whether work was added to the quick lane, and to the slow one, since executors were last woken.
     pub untold: (bool, bool),
 }
 
@@ -51,9 +53,9 @@ impl WorkSubmitter {
         }
     }
 
-    /// Looks whether executors come to what waits in the lanes. Where that of the quick lane does not (a standby or
-    /// a disk holds it) another one takes its lane; and one that sleeps takes over from those that wait for
-    /// a standby.
+    /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane does not,
+    /// because a standby or a disk holds it up, another one takes over that lane; and for the slow lane an idle
+    /// executor takes over from those that wait for a standby.
     pub fn look_at_lanes(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
         if self.quick.is_stalled(&self.work_queue) {
             queue.free_quick();
@@ -63,7 +65,7 @@ impl WorkSubmitter {
         }
     }
 
-    /// When to look at them again.
+    /// Returns the moment of the next check.
     pub fn next_look(&self) -> Option<Instant> {
         let since = [&self.quick, &self.slow].map(|watched| watched.since);
         since
@@ -77,7 +79,7 @@ impl WorkSubmitter {
         !self.free.is_empty()
     }
 
-    /// Hands over; the number of the place. None: there is no room now.
+    /// Submits a batch; returns the number of its place. None: the queue has no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
         let place = self.free.pop()?;
         if !self.work_queue.write(&place, handed, requests) {
@@ -93,16 +95,16 @@ impl WorkSubmitter {
         Some(number)
     }
 
-    /// A reply was sent, or nobody wants it.
+    /// Frees a place after its reply was sent, or if no client waits for the reply.
     pub fn give_back(&mut self, place: Answered) {
         self.free.push(self.work_queue.free(place));
     }
 }
 
-/// A lane, while something waits there.
+/// A lane in which work waits.
 struct Watched {
     lane: Lane,
-    /// Since when, and how many had been taken from it then.
+    /// The moment of the last observed progress, and the number of batches taken until then.
     since: Option<(Instant, u64)>,
 }
 
@@ -111,7 +113,7 @@ impl Watched {
         Watched { lane, since: None }
     }
 
-    /// Whether nothing was taken for long; said again after as long.
+    /// Returns whether no work was taken for 20 ms; it returns true again only after another 20 ms.
     fn is_stalled(&mut self, work_queue: &WorkQueue) -> bool {
         if work_queue.waiting(self.lane) == 0 {
             self.since = None;

@@ -1,12 +1,13 @@
-//! What a network process knows of who may do what: a cache and a role's rights on it, as an executor has found them.
+//! The permissions that a network process knows: a cache and the privileges of a role on it, as an executor found
+//! them.
 //!
-//! Guards that nothing counts which a message has made doubtful: a changed relation or schema, or a
-//! changed role, voids what was decided on, and it is asked for again. Messages are taken in where a
-//! turn begins (`network process`), so a REVOKE acts on what a client sends after it.
+//! It guards that no doubtful permission counts: a changed relation, schema or role voids the permissions that depend
+//! on it, and they are requested again. Invalidation messages are taken in at the beginning of each round of the
+//! event loop, so a REVOKE applies to all commands that a client sends after it.
 //!
-//! An answer is late: what it was made from may have changed on its way. So it counts only if no
-//! message came meanwhile, or if none came for its relation and for roles, which is watched from the
-//! first answer on.
+//! An answer may be outdated when it arrives, because its sources may have changed on its way. So it counts only if
+//! no message came meanwhile, or if none came for its relation and for roles; the relation is watched from the first
+//! answer on.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -23,15 +24,15 @@ use crate::resp::auth::target::Target;
 use crate::resp::auth::{FoundPermission, PermissionError};
 use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse};
 
-/// After so many answers that were doubtful when they came, an error is the answer: the catalogs
-/// change faster than anybody can look.
+/// After this many answers that were doubtful on arrival the result is an error: the catalogs change faster than an
+/// executor can read them.
 const MOST_TRIES: u32 = 50;
-/// Tickets of decisions have this bit, those of clients have not.
+/// The bit that marks tickets of permissions; those of clients do not have it.
 const TICKET: u64 = 1 << 63;
-/// More than this are forgotten together: clients cannot make the table grow for ever.
+/// Beyond this number all permissions are dropped together, so that clients cannot make the table grow without limit.
 const MOST: usize = 10_000;
 
-/// Whether there is no decision because somebody has the cache locked.
+/// Returns whether the permission is unknown because another session has the cache locked.
 pub fn is_locked(answer: &CatalogResponse) -> bool {
     matches!(
         answer,
@@ -39,38 +40,39 @@ pub fn is_locked(answer: &CatalogResponse) -> bool {
     )
 }
 
-/// What a role may do with a cache.
+/// The privileges of a role on a cache.
 pub struct Permission {
     pub target: Target,
-    /// Of a table: a network process may look for copies of its entries.
+    /// For a table cache: a network process may look for copies of its entries.
     pub may_be_hot: bool,
-    /// Of a table: a command on it may run code that is not ours.
+    /// For a table cache: a command on it may run user-defined code.
     pub runs_user_code: bool,
     roles: Roles,
-    /// Until when the role's password counts.
+    /// The time until which the role's password is valid.
     valid_until: Option<Timestamp>,
     void: Cell<bool>,
 }
 
 impl Permission {
-    /// Whether a client may be told of keys that it has not read, and knows them by what it is told: of a
-    /// table neither where policies hide rows nor where one key can be written in several ways.
+    /// Returns whether a client may be notified of keys that it has not read, and can recognize them. For a table
+    /// cache this is not so if policies hide rows or if a key can be written in several ways.
     pub fn tells_keys(&self) -> bool {
         !self.target.is_table() || self.may_be_hot
     }
 
-    /// Whether the password has ceased to count for a client that came by it.
+    /// Returns whether the password of a client that authenticated with it has expired.
     #[inline]
     pub fn is_past(&self, by_password: bool) -> bool {
         by_password && self.valid_until.is_some_and(|until| until < clock::now())
     }
 
-    /// It counts no more, for whoever has it.
+    /// Voids the permission for all clients that have it.
     pub fn forget(&self) {
         self.void.set(true);
     }
 
-    /// Whether nothing has come that makes it doubtful: a promotion, too, after which an executor opens the cache.
+    /// Returns whether no message has made the permission doubtful. A promotion of the server counts as one: an
+    /// executor opens the cache after it.
     #[inline]
     pub fn holds(&self) -> bool {
         let is_void = self.void.get() || self.target.cache.is_stale() || self.roles != Roles::now();
@@ -78,12 +80,12 @@ impl Permission {
     }
 }
 
-/// Why there is no decision.
+/// Why the permission is unknown.
 #[derive(Clone, Copy)]
 pub enum NotPermitted {
-    /// It was asked for; who asked will be told.
+    /// It was requested; the client is woken when the answer arrives.
     Asked,
-    /// It could not be asked for; who asked tries again.
+    /// The queue of requests is full; the client tries again.
     NoPlace,
     Refused(PermissionError),
     /// The executor has failed.
@@ -104,21 +106,21 @@ struct Asking {
     since: Everything,
     roles: Roles,
     named: u64,
-    /// Of an answer that was doubtful: its cache is watched from then on.
+    /// The cache of an answer that was doubtful: it is watched from then on.
     watched: Option<Rc<Cache>>,
     tries: u32,
     waiting: Vec<u64>,
 }
 
-/// All decisions of a network process.
+/// All permissions of a network process.
 pub struct PermissionCache {
     network: usize,
     entries: HashMap<Place, Entry>,
     tickets: HashMap<u64, Place>,
     names: Vec<CacheName>,
-    /// How often the names have changed: an answer under former ones counts for no database.
+    /// The number of times that the names have changed: an answer under earlier names counts for no database.
     named: u64,
-    /// The relation that each database was when it was last decided.
+    /// The relation of each database when its permission was last found.
     relations: HashMap<u32, Oid>,
     /// A database has become another cache.
     moved: bool,
@@ -139,7 +141,7 @@ impl PermissionCache {
         }
     }
 
-    /// The caches' names, by the number of the database. What was decided under others is void.
+    /// Sets the names of the caches, in the order of their databases. Permissions under earlier names are voided.
     pub fn set_names(&mut self, names: Vec<CacheName>) {
         let mut pairs = std::iter::zip(&self.names, &names);
         let keeps = self.names.len() <= names.len()
@@ -153,17 +155,17 @@ impl PermissionCache {
         self.names = names;
     }
 
-    /// Whether a database has become another cache since this was last called.
+    /// Returns whether a database has become another cache since the last call.
     pub fn take_moved(&mut self) -> bool {
         std::mem::take(&mut self.moved)
     }
 
-    /// How many databases the protocol has.
+    /// Returns the number of databases of the protocol.
     pub fn databases(&self) -> usize {
         self.names.len()
     }
 
-    /// Voids what is known and fits. Who waits for an answer is not forgotten.
+    /// Voids the permissions that fit. Requests that are under way stay, with the clients that wait for them.
     fn void_if(&mut self, fits: impl Fn(&Permission) -> bool) {
         self.entries.retain(|_, entry| match entry {
             Entry::Asked(_) => true,
@@ -176,7 +178,8 @@ impl PermissionCache {
         });
     }
 
-    /// What this role may do with the cache of this number. `client` is told when the answer comes.
+    /// Returns the permission of this role on the cache of this database. Otherwise `client` is woken when the answer
+    /// arrives.
     pub fn look_up(
         &mut self,
         queue: &RequestQueue<CatalogRequest, CatalogResponse>,
@@ -201,7 +204,7 @@ impl PermissionCache {
             }
             Some(Entry::Refused(why, since)) if *since == Everything::now() => {
                 let why = *why;
-                // A failure is told once: the next command asks again.
+                // A failure is returned once: the next command sends a new request.
                 if matches!(why, NotPermitted::Failed) {
                     self.entries.remove(&place);
                 }
@@ -224,7 +227,7 @@ impl PermissionCache {
         }
     }
 
-    /// Whether the answer for a role and a database is that Citus has distributed the cache.
+    /// Returns whether the answer for a role and a database is that Citus has distributed the cache.
     pub fn is_distributed(&self, role: Oid, database: u32) -> bool {
         matches!(
             self.entries.get(&(role.to_u32(), database)),
@@ -266,7 +269,7 @@ impl PermissionCache {
         true
     }
 
-    /// Takes an answer; who is to go on. None: the ticket is of no decision.
+    /// Takes an answer; returns the clients that continue. None: the ticket is not one of a permission.
     pub fn answered(
         &mut self,
         queue: &RequestQueue<CatalogRequest, CatalogResponse>,
@@ -288,7 +291,7 @@ impl PermissionCache {
         let Some((place, asking)) = asked else {
             return Some(Vec::new());
         };
-        // Nothing is known: who asked asks again, after a while.
+        // The permission stays unknown: the clients that wait for it request it again, after a delay.
         if is_locked(answer) || asking.named != self.named {
             return Some(asking.waiting);
         }
@@ -316,7 +319,7 @@ impl PermissionCache {
                     if self.ask(queue, place, Some(cache), tries, waiting) {
                         return Some(Vec::new());
                     }
-                    // Those who wait ask again.
+                    // The clients that wait send a new request.
                     return Some(asking.waiting);
                 }
                 if counts {
@@ -351,8 +354,8 @@ impl PermissionCache {
         Some(asking.waiting)
     }
 
-    /// The cache of a decision. Only one is watched for each relation: what was decided with another
-    /// would hear of nothing any more.
+    /// Returns the cache of a permission. Only one object per relation is watched, so permissions that hold another
+    /// one are voided: they would not be notified of changes any more.
     fn adopt(&mut self, decision: &FoundPermission) -> Rc<Cache> {
         let cache = registry::adopt(
             decision.relation,

@@ -1,4 +1,5 @@
-//! What a network process asks an executor, and what it is answered: plain data that goes through shared memory.
+//! Requests to executors and their answers, as plain data that passes through shared memory. How an answer is found
+//! is in `auth`. Every type here is `Copy` and of fixed size; a pointer would be meaningless in the other process.
 
 use pgrx::pg_sys::Oid;
 
@@ -9,39 +10,40 @@ use crate::resp::auth::{
 use crate::resp::net::bounded_text::Short;
 use crate::resp::net::certificate::Certificate;
 
-/// A role's name: Postgres has none that are longer.
+/// The name of a role; no name in Postgres is longer.
 pub type RoleName = Short<64>;
-/// A cache's name, its schema with it, quoted.
+/// The quoted name of a cache, including its schema.
 pub type CacheName = Short<264>;
-/// A password: a request before authentication has no more bytes.
+/// A password; a request before authentication cannot be longer.
 pub type Password = Short<4096>;
 
-/// What can wait.
+/// A request that an executor answers, because it reads catalogs and may wait.
 #[derive(Clone, Copy)]
 #[expect(
     clippy::large_enum_variant,
     reason = "it lies in a place of shared memory, which has room for the largest"
 )]
 pub enum CatalogRequest {
-    /// Whether a client is this role: with its password, or by what pg_hba.conf says without one.
+    /// Whether a client is this role: by its password, or by a line of pg_hba.conf that needs none.
     Authenticate {
         user: RoleName,
         password: Option<Password>,
         peer: Peer,
         certificate: Option<Certificate>,
     },
-    /// What a role may do with a cache.
+    /// The privileges of a role on a cache.
     Decide { role: Oid, cache: CacheName },
-    /// What a role may do besides.
+    /// The server privileges of a role.
     ServerPrivileges { role: Oid },
     /// Whether a role has this name.
     IsRole { name: RoleName },
-    /// How many entries a table has.
+    /// The number of entries of a table.
     Entries { relation: Oid },
 }
 
 impl CatalogRequest {
-    /// Whether it may take milliseconds: a password is hashed thousands of times, blocks are read from the disk.
+    /// Returns whether the request may take milliseconds, because it hashes a password thousands of times or reads
+    /// blocks from disk.
     pub fn is_slow(&self) -> bool {
         matches!(
             self,
@@ -50,7 +52,7 @@ impl CatalogRequest {
     }
 }
 
-/// What the executor says.
+/// The answer to a catalog request.
 #[derive(Clone, Copy)]
 pub enum CatalogResponse {
     Authenticated(Result<Authenticated, AuthFailure>),
@@ -58,6 +60,6 @@ pub enum CatalogResponse {
     ServerPrivileges(ServerPrivileges),
     IsRole(bool),
     Entries(EntryCount),
-    /// An error came in between, or the executor ended: nothing is known.
+    /// An error occurred or the executor ended, so the answer is unknown.
     Failed,
 }

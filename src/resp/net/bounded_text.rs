@@ -1,6 +1,7 @@
-//! Texts of a bounded length, as they lie in shared memory.
+//! Texts of a limited length, stored in place so that they can lie in shared memory. A text that is too long is
+//! refused, never truncated: a truncated name would be another one.
 
-/// Bytes of a text that has a bound.
+/// A text of at most `N` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Short<const N: usize> {
     length: u16,
@@ -8,7 +9,7 @@ pub struct Short<const N: usize> {
 }
 
 impl<const N: usize> Short<N> {
-    /// None for a text that is longer.
+    /// Returns None for a text that is longer.
     pub fn new(text: &[u8]) -> Option<Self> {
         let mut bytes = [0; N];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
@@ -18,7 +19,7 @@ impl<const N: usize> Short<N> {
         })
     }
 
-    /// No text.
+    /// Returns the empty text.
     pub fn empty() -> Self {
         Short {
             length: 0,

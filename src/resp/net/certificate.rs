@@ -1,12 +1,12 @@
-//! Who a client's certificate says that it is: its common name, and its distinguished name as Postgres
-//! writes it (RFC 2253).
+//! Reads the names in a client's certificate: its common name, and its distinguished name in the format of Postgres
+//! (RFC 2253).
 //!
-//! The certificate was verified before. What cannot be written as OpenSSL would is left out: then it
-//! is nobody's name, and lets nobody in.
+//! It does not verify the certificate; that was done before. A name that cannot be written exactly as OpenSSL writes
+//! it is left empty, so that it matches no user and admits no client.
 
 use crate::resp::net::bounded_text::Short;
 
-/// What a name's parts are called, by the bytes of their numbers.
+/// The names of a distinguished name's parts, by their encoded object identifiers.
 const KINDS: [(&[u8], &str); 15] = [
     (COMMON_NAME, "CN"),
     (&[85, 4, 4], "SN"),
@@ -29,21 +29,21 @@ const COMMON_NAME: &[u8] = &[85, 4, 3];
 const OBJECT_IDENTIFIER: u8 = 6;
 const SEQUENCE: u8 = 48;
 const SET: u8 = 49;
-/// The version, which the first certificates had not.
+/// The tag of the version, which certificates of version 1 lack.
 const VERSION: u8 = 160;
 
-/// What a client's certificate, which was verified, says of who it is. Empty: nothing.
+/// The names in a client's certificate, which was verified. Empty: it has none.
 #[derive(Clone, Copy)]
 pub struct Certificate {
     pub common_name: Short<256>,
     pub distinguished_name: Short<1024>,
 }
 
-/// The names in a certificate; empty where there is none, or none that can be told.
+/// Returns the names in a certificate; empty if it has none, or none that can be written.
 pub fn names(certificate: &[u8]) -> Certificate {
     let parts = subject(certificate).unwrap_or_default();
     let common = parts.iter().flatten().find(|part| part.kind == COMMON_NAME);
-    // Whoever compares texts that end at a zero must not be fooled.
+    // A name with a zero byte is refused, because C code that compares it would stop there.
     let common = common.filter(|part| part.is_text() && !part.value.contains(&0));
     let distinguished = distinguished(&parts).unwrap_or_default();
     Certificate {
@@ -52,12 +52,12 @@ pub fn names(certificate: &[u8]) -> Certificate {
     }
 }
 
-/// Empty for a text that is too long: half a name is another one.
+/// Returns the empty text for one that is too long, because half a name is another name.
 fn short<const N: usize>(text: &[u8]) -> Short<N> {
     Short::new(text).unwrap_or_else(Short::empty)
 }
 
-/// A part of a name.
+/// A part of a distinguished name.
 struct Part<'c> {
     kind: &'c [u8],
     form: u8,
@@ -65,7 +65,7 @@ struct Part<'c> {
 }
 
 impl Part<'_> {
-    /// Whether the value is text that stands there as it is.
+    /// Returns whether the value is text that needs no conversion.
     fn is_text(&self) -> bool {
         match self.form {
             // UTF8String.
@@ -77,7 +77,7 @@ impl Part<'_> {
     }
 }
 
-/// The parts of the subject's name, in their order; those that stand together are one name's.
+/// Returns the parts of the subject's name, in their order; the inner lists are parts of one relative name.
 fn subject(certificate: &[u8]) -> Option<Vec<Vec<Part<'_>>>> {
     let (_, certificate, _) = element(certificate)?;
     let (_, mut fields, _) = element(certificate)?;
@@ -85,7 +85,7 @@ fn subject(certificate: &[u8]) -> Option<Vec<Vec<Part<'_>>>> {
     if first == VERSION {
         fields = after;
     }
-    // Its number, the signature's algorithm, the issuer, the time that it is good for.
+    // Skip the serial number, the signature's algorithm, the issuer and the validity.
     for _ in 0..4 {
         (_, _, fields) = element(fields)?;
     }
@@ -110,15 +110,15 @@ fn subject(certificate: &[u8]) -> Option<Vec<Vec<Part<'_>>>> {
     Some(names)
 }
 
-/// The first element of these bytes: its tag, what is in it, and what comes after it.
+/// Returns the first DER element of these bytes: its tag, its contents, and the bytes after it.
 fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = bytes.split_first()?;
     let (&first, rest) = rest.split_first()?;
     let (length, rest) = match first {
         0..=127 => (usize::from(first), rest),
-        // Without a length: no certificate has that.
+        // An indefinite length, which no certificate has.
         128 => return None,
-        // So many bytes of a length; a certificate is no longer than three of them say.
+        // The number of bytes of the length; no certificate needs more than three.
         129..=131 => {
             let (digits, rest) = rest.split_at_checked(usize::from(first & 127))?;
             let length = digits
@@ -132,8 +132,8 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, inside, after))
 }
 
-/// The last part first, with commas between them, and a plus sign within one. None: a part of it would
-/// be written otherwise by OpenSSL.
+/// Writes the last part first, with commas between the parts and a plus sign within one. None: OpenSSL would write a
+/// part of it differently.
 fn distinguished(names: &[Vec<Part<'_>>]) -> Option<String> {
     let mut text = String::new();
     for name in names.iter().rev() {

@@ -1,8 +1,8 @@
-//! What a network process is told of a client's socket: that something came, always; that it takes bytes again,
-//! only while some wait for it.
+//! The registration of a client's socket with epoll: input is always reported, room for output only while replies
+//! wait for it.
 //!
-//! A unix socket tells of room whenever the other side has read something. Who asks for that without
-//! need is woken once more by each reply.
+//! A unix socket reports room whenever the peer has read something. A network process that stayed registered for it
+//! would be woken once more by each reply.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -19,7 +19,7 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// From now on the network process is told what comes of this socket.
+    /// Registers the socket, so that the network process is notified of its input.
     pub fn begin(
         registry: &Rc<Registry>,
         token: Token,
@@ -33,12 +33,12 @@ impl Registration {
         })
     }
 
-    /// It is told once that the socket takes bytes, at once if it does now.
+    /// Requests one notification that the socket takes bytes; it comes at once if the socket does now.
     pub fn ask_for_room(&self, socket: &Socket) -> io::Result<()> {
         self.ask(socket, Interest::READABLE | Interest::WRITABLE)
     }
 
-    /// It was told.
+    /// Ends the request for room after the notification.
     pub fn has_room(&self, socket: &Socket) -> io::Result<()> {
         self.ask(socket, Interest::READABLE)
     }

@@ -1,10 +1,11 @@
-//! TLS: the server's certificate, key, CA and revocation list, and one connection's encryption.
+//! TLS: the server's certificate, key, CA and revocation list, and the encryption of one connection. Whether a
+//! certificate admits its client is checked in `auth`.
 //!
-//! The files and the settings are Postgres' own. What they ask for and rustls cannot do is refused by
-//! name, never left out: who reads postgresql.conf may rely on it. They are read when a network process begins,
-//! and at SIGHUP; what is wrong then changes nothing for those who connect later.
+//! The files and the settings are those of Postgres. A setting that rustls cannot follow is refused by name, never
+//! ignored, because the administrator relies on postgresql.conf. They are read when a network process starts and at
+//! SIGHUP; if they are wrong at a SIGHUP, later connections use the previous ones.
 //!
-//! No session is resumed: a resumed one would bring a certificate that was judged by older files.
+//! No session is resumed: it would bring a certificate that was checked against older files.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write};
@@ -31,20 +32,20 @@ use crate::resp::net::certificate::{self, Certificate};
 pub const HELLO: u8 = 0x16;
 /// Plain bytes that rustls keeps encrypted for a socket that takes none.
 const KEPT: usize = 16 << 10;
-/// Looks into the socket until there are bytes of the client's: it may send records without any.
+/// Reads of the socket until application data arrives, because a client may send records without any.
 const READS: u32 = 16;
 
-/// Why there is no TLS, for the log.
+/// Why TLS cannot be used, for the log.
 struct Unusable(String);
 
-/// What connections are encrypted by.
+/// The encryption of connections, as the settings define it.
 pub struct Tls {
     mode: TlsMode,
     config: Option<Arc<ServerConfig>>,
 }
 
 impl Tls {
-    /// Reads the files, if connections may be encrypted.
+    /// Reads the files if connections may be encrypted.
     pub fn new() -> Tls {
         let mut tls = Tls {
             mode: settings::tls(),
@@ -54,7 +55,7 @@ impl Tls {
         tls
     }
 
-    /// Reads the files again. What cannot be used leaves what was there.
+    /// Reads the files again. If they cannot be used, the previous ones stay.
     pub fn reload(&mut self) {
         if self.mode == TlsMode::Off {
             return;
@@ -74,17 +75,17 @@ impl Tls {
         }
     }
 
-    /// Whether a connection of the network may begin TLS.
+    /// Returns whether a network connection may begin TLS.
     pub fn is_possible(&self) -> bool {
         self.mode != TlsMode::Off
     }
 
-    /// Whether it has to.
+    /// Returns whether a network connection must begin TLS.
     pub fn is_required(&self) -> bool {
         self.mode == TlsMode::Required
     }
 
-    /// The server's end of a connection that has begun it; None where there is nothing to go by.
+    /// Begins the server's side of a TLS connection; None if no files could be read.
     pub fn begin(&self) -> Option<Encryption> {
         let mut connection = ServerConnection::new(Arc::clone(self.config.as_ref()?)).ok()?;
         connection.set_buffer_limit(Some(KEPT));
@@ -92,7 +93,7 @@ impl Tls {
     }
 }
 
-/// When the next step of a handshake may be done.
+/// The moment at which the next step of a handshake may run.
 pub struct Pace(Instant);
 
 impl Pace {
@@ -109,32 +110,32 @@ impl Pace {
     }
 }
 
-/// One connection's encryption.
+/// The encryption of one connection.
 pub struct Encryption {
     connection: ServerConnection,
 }
 
-/// How far a handshake is.
+/// The progress of a handshake.
 pub enum Shaken {
     Done,
-    /// The next step is there, or may be.
+    /// The next step may be possible.
     More,
-    /// The other side's turn.
+    /// The handshake waits for the peer.
     Waits,
 }
 
-/// What came of reading.
+/// The result of reading.
 pub enum Read {
-    /// None of them: the end.
+    /// Application data; zero bytes are the end.
     Bytes(usize),
-    /// What came was none of the client's bytes, and there may be more.
+    /// The record was no application data, and more may follow.
     Other,
-    /// The socket has nothing now.
+    /// The socket has no bytes now.
     Nothing,
 }
 
 impl Encryption {
-    /// Takes the byte by which it was recognised.
+    /// Passes rustls the first byte, by which the connection was recognized as TLS.
     pub fn greet(&mut self) -> io::Result<()> {
         self.connection.read_tls(&mut [HELLO].as_slice()).map(drop)
     }
@@ -143,7 +144,7 @@ impl Encryption {
         self.connection.is_handshaking()
     }
 
-    /// Goes one step on with the handshake.
+    /// Runs one step of the handshake.
     pub fn shake(&mut self, socket: &Socket) -> io::Result<Shaken> {
         let mut socket = socket;
         match self.connection.read_tls(&mut socket) {
@@ -160,14 +161,14 @@ impl Encryption {
         })
     }
 
-    /// Who the client's certificate says that it is; None where it has shown none. One that was shown
-    /// has been verified.
+    /// Returns the names in the client's certificate; None if it presented none. A certificate that was presented has
+    /// been verified.
     pub fn certificate(&self) -> Option<Box<Certificate>> {
         let first = self.connection.peer_certificates()?.first()?;
         Some(Box::new(certificate::names(first)))
     }
 
-    /// What was sent, decrypted. It may be less than the room while the socket has more.
+    /// Reads and decrypts bytes of the client. It may return fewer than there is room for while the socket has more.
     pub fn read(&mut self, socket: &Socket, room: &mut [u8]) -> io::Result<Read> {
         let mut from = socket;
         for _ in 0..READS {
@@ -186,8 +187,8 @@ impl Encryption {
         Ok(Read::Other)
     }
 
-    /// Looks at what was read. What that makes us say is sent as far as the socket takes it, the reason
-    /// for an end among it.
+    /// Processes records that were read. The records that answer them are sent as far as the socket takes them, among
+    /// them the alert that names the reason of a failure.
     fn process(&mut self, socket: &Socket) -> io::Result<()> {
         let processed = self.connection.process_new_packets();
         let sent = self.push(socket);
@@ -197,12 +198,12 @@ impl Encryption {
         }
     }
 
-    /// Takes bytes to send; how many.
+    /// Takes bytes to send; returns how many.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.writer().write(bytes)
     }
 
-    /// Sends what is encrypted; whether the socket took all of it.
+    /// Sends encrypted bytes; returns whether the socket took all of them.
     pub fn push(&mut self, socket: &Socket) -> io::Result<bool> {
         let mut to = socket;
         while self.connection.wants_write() {
@@ -216,20 +217,20 @@ impl Encryption {
         Ok(true)
     }
 
-    /// Whether something encrypted waits for the socket.
+    /// Returns whether encrypted bytes wait for the socket.
     pub fn has_unsent(&self) -> bool {
         self.connection.wants_write()
     }
 
-    /// Says that nothing more comes, if the socket takes it.
+    /// Announces the end of the connection, if the socket takes it.
     pub fn end(&mut self, socket: &Socket) {
         self.connection.send_close_notify();
-        // The connection ends, whether the other side hears of it or not.
+        // The connection ends whether or not the peer receives the announcement.
         let _ = self.push(socket);
     }
 }
 
-/// Everything that the settings name.
+/// Reads all files and settings into a configuration.
 fn read() -> Result<ServerConfig, Unusable> {
     let provider = Arc::new(CryptoProvider {
         kx_groups: groups()?,
@@ -283,10 +284,10 @@ fn named(name: &str) -> Option<String> {
     Some(setting(name)).filter(|path| !path.is_empty())
 }
 
-/// Settings that rustls has nothing for: they must be as they are by default.
+/// Refuses settings that rustls has no equivalent for, unless they have their default values.
 fn refuse_unknown() -> Result<(), Unusable> {
     const DEFAULTS: [(&str, &[&str]); 4] = [
-        // The second of a Postgres that was built without OpenSSL.
+        // The second is the default of a Postgres built without OpenSSL.
         ("ssl_ciphers", &["HIGH:MEDIUM:+3DES:!aNULL", "none"]),
         ("ssl_tls13_ciphers", &[]),
         ("ssl_dh_params_file", &[]),
@@ -322,7 +323,8 @@ fn versions() -> Result<Vec<&'static SupportedProtocolVersion>, Unusable> {
     Ok(chosen.map(|(_, version)| version).collect())
 }
 
-/// The groups of keys. The default of 15 to 17 has one of them; it stands for all, as the default.
+/// Returns the groups for key exchange. Before version 18 the default of Postgres is a single group; as the default
+/// it stands for all supported ones.
 fn groups() -> Result<Vec<&'static dyn SupportedKxGroup>, Unusable> {
     let (name, value) = match process::setting("ssl_groups") {
         Some(value) => ("ssl_groups", value),
@@ -376,7 +378,7 @@ fn revocations(path: &str) -> Result<Vec<CertificateRevocationListDer<'static>>,
         })
 }
 
-/// The key, which nobody else may read: Postgres asks for the same.
+/// Reads the key. Like Postgres, it refuses a file that other users can read.
 fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
     let about = |what: &str| Unusable(format!("The file \"{path}\" of ssl_key_file {what}."));
     let facts = fs::metadata(path).map_err(|error| about(&format!("cannot be read: {error}")))?;
@@ -391,7 +393,7 @@ fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
         ));
     }
     let pem = contents("ssl_key_file", path)?;
-    // Both forms say so in a line that is no secret.
+    // Both formats say so in a line that is not secret.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
         return Err(about(
             "has a passphrase, and ssl_passphrase_command is not supported",

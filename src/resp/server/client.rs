@@ -1,4 +1,6 @@
-//! CLIENT and its commands.
+//! The subcommands of CLIENT, except those of tracking (`tracking`). A client sees and ends only clients of its own
+//! role, unless its role is a member of pg_monitor or pg_signal_backend; otherwise one role could watch or disconnect
+//! another.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
@@ -14,7 +16,7 @@ use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 use crate::resp::shared::client_list;
 
-/// Runs a command of CLIENT.
+/// Runs a subcommand of CLIENT.
 pub fn run(
     core: &mut Core,
     session: &mut Session,
@@ -61,7 +63,8 @@ pub fn run(
                 Ok(_) => pauses::end(&core.registry, replies),
                 Err(step) => return step,
             }
-            // Who waits goes on in this turn, and what comes behind this command is held back.
+            // Clients whose commands were held back continue in this round, and commands behind this one are held
+            // back.
             core.look_at_pause();
         }
         "no-evict" | "no-touch" if is("on") || is("off") => {
@@ -120,7 +123,7 @@ fn set_info(session: &mut Session, attribute: &[u8], value: &[u8], replies: &mut
     replies.simple("OK");
 }
 
-/// The clients of the same role; of all roles for a member of pg_monitor.
+/// Lists the clients of the same role; those of all roles for a member of pg_monitor.
 fn list(
     core: &mut Core,
     session: &mut Session,
@@ -200,7 +203,7 @@ fn reads_channels(shown: &Shown) -> bool {
     shown.channels + shown.patterns > 0
 }
 
-/// Whether a client is of the session's role.
+/// Returns whether a client has the session's role.
 fn is_own(session: &Session, shown: &Shown) -> bool {
     session
         .login
@@ -208,7 +211,7 @@ fn is_own(session: &Session, shown: &Shown) -> bool {
         .is_some_and(|role| role.to_u32() == shown.role)
 }
 
-/// Whom CLIENT KILL means.
+/// The clients that CLIENT KILL selects.
 #[derive(Default)]
 struct Filter<'a> {
     id: Option<i64>,
@@ -226,11 +229,11 @@ enum Wrong<'a> {
     Words(&'static str),
     Type(&'a [u8]),
     User(&'a [u8]),
-    /// Whether a user exists is to be asked.
+    /// Whether the user exists is not known yet.
     Unknown(Progress),
 }
 
-/// Whether a type of client is one that only replication has.
+/// Returns whether a type of client exists only with replication.
 fn is_replication(kind: &[u8]) -> bool {
     let kinds: [&[u8]; 3] = [b"replica", b"slave", b"master"];
     kinds.iter().any(|name| kind.eq_ignore_ascii_case(name))
@@ -241,7 +244,7 @@ fn write_unknown_type(kind: &[u8], replies: &mut Writer) {
 }
 
 impl<'a> Filter<'a> {
-    /// Reads the options; otherwise writes the error.
+    /// Reads the options; writes the error if they are wrong.
     fn read(
         options: Args<'a>,
         is_user: impl FnMut(&[u8]) -> Result<bool, Progress>,
@@ -323,14 +326,14 @@ impl<'a> Filter<'a> {
     }
 }
 
-/// Whether a client may end another one: as a session may end one of Postgres.
+/// Returns whether a client may end another one, by the rule for sessions of Postgres.
 fn may_end(session: &Session, privileges: ServerPrivileges, shown: &Shown) -> bool {
     privileges.is_superuser
         || !shown.is_superuser && privileges.signals
         || shown.role != 0 && is_own(session, shown)
 }
 
-/// Whether CLIENT KILL takes a name for that of a user: a role, or `default`.
+/// Returns whether CLIENT KILL accepts a name as a user: that of a role, or `default`.
 fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Progress> {
     let mut clients = core.registry.clients();
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
@@ -339,7 +342,7 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
     authentication::is_role(core, session, name)
 }
 
-/// Ends clients of the same role; of all roles for a member of pg_signal_backend.
+/// Ends clients of the same role; those of all roles for a member of pg_signal_backend.
 fn kill(
     core: &mut Core,
     session: &mut Session,

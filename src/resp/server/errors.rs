@@ -1,14 +1,15 @@
-//! The errors for what there is in Redis, and not here.
+//! Errors for features of Redis that pgcache does not support, and for missing privileges. Errors of entries are in
+//! `commands`.
 
 use pgcache_resp::Writer;
 
-/// The error for what there is in Redis, and not here.
+/// Writes the error for a command of Redis that pgcache does not support.
 pub fn unsupported(name: &str, replies: &mut Writer) {
     let name = name.replace('|', " ").to_ascii_uppercase();
     replies.error(&[b"ERR ", name.as_bytes(), b" is not supported by pgcache"]);
 }
 
-/// The error for what the client's role may not do, in Redis' words.
+/// Writes the error for a command that the client's role may not run, in the words of Redis.
 pub fn no_power(name: &str, user: &[u8], replies: &mut Writer) {
     replies.error(&[
         b"NOPERM User ",

@@ -1,4 +1,5 @@
-//! INFO, in Redis' form: what redis_exporter and the usual dashboards read.
+//! INFO, in the format of Redis: the fields that redis_exporter and the usual dashboards read. It shows only caches
+//! whose entries the client's role may read.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -24,13 +25,13 @@ use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 
-/// The version of Redis whose commands these are.
+/// The version of Redis whose commands are served.
 pub const VERSION: &str = "8.4.0";
 
-/// So long INFO waits for the privileges of the role on caches that are not known yet.
+/// How long INFO waits for privileges on caches that are not known yet.
 const PATIENCE: Duration = Duration::from_millis(100);
 
-/// INFO.
+/// Runs INFO.
 pub fn run(
     core: &mut Core,
     session: &mut Session,
@@ -55,7 +56,8 @@ pub fn run(
 /// The databases whose entries the role may read.
 type Caches = Vec<(u32, Rc<Permission>)>;
 
-/// Inside of EXEC, and after a while, what is not known is left out: a cache may be locked for long.
+/// Returns the caches that the role may read. Within an EXEC, and after [`PATIENCE`], caches with unknown privileges
+/// are left out, because a cache may be locked for long.
 fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
@@ -74,7 +76,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     Ok(caches)
 }
 
-/// Asks for the number of entries of the tables. In the end what is known counts.
+/// Requests the number of entries of the tables. After [`PATIENCE`] INFO shows the numbers that are known.
 fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
@@ -99,7 +101,7 @@ fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Res
     }
 }
 
-/// Sections of INFO that are asked for by name only.
+/// The sections of INFO, in their order.
 const SECTIONS: [&str; 9] = [
     "server",
     "clients",
@@ -165,7 +167,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ("uptime_in_days", (uptime / 86_400).to_string()),
         ],
         "clients" => vec![
-            // The client that asks is taken out while it is served, and still counted.
+            // The client that runs INFO is taken out while it is served, and still counted.
             ("connected_clients", core.registry.now().clients.to_string()),
             ("maxclients", core.limits.clients.to_string()),
             ("blocked_clients", core.registry.now().blocked.to_string()),
@@ -238,12 +240,12 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
         .collect()
 }
 
-/// Bytes of the tier.
+/// Returns the bytes of the tier.
 fn used() -> usize {
     tier().map_or(0, |tier| tier.size())
 }
 
-/// The caches that have entries.
+/// Returns the lines of the caches that have entries.
 fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
     let line = |(database, permission): &(u32, Rc<Permission>)| {
         let count = match permission.target.is_table() {
@@ -264,7 +266,7 @@ fn keyspace(core: &Core, caches: &Caches) -> Vec<(String, String)> {
     caches.iter().filter_map(line).collect()
 }
 
-/// The entries of a memory cache.
+/// Returns the number of entries of a memory cache.
 fn counted(slot: &Slot) -> EntryCount {
     let (expiring, mean) = slot.expiring();
     let left = mean.saturating_mul(1000) - clock::now() / 1000;
@@ -284,7 +286,7 @@ fn expired(_: &Permission, slot: &Slot) -> u64 {
     slot.counter(slot::Counter::Expired)
 }
 
-/// A copy of a row that is evicted is no loss.
+/// Returns the number of evicted entries; the eviction of a row's copy does not count, because the row remains.
 fn evicted(permission: &Permission, slot: &Slot) -> u64 {
     match permission.target.is_table() {
         true => 0,
@@ -292,7 +294,7 @@ fn evicted(permission: &Permission, slot: &Slot) -> u64 {
     }
 }
 
-/// A sum over the caches, each once.
+/// Sums a counter over the caches, each of them once.
 fn sum(caches: &Caches, counter: impl Fn(&Permission, &Slot) -> u64) -> u64 {
     let mut known = HashSet::new();
     let distinct = caches
@@ -304,7 +306,7 @@ fn sum(caches: &Caches, counter: impl Fn(&Permission, &Slot) -> u64) -> u64 {
     counters.sum()
 }
 
-/// A number for this life of the server, in 40 digits.
+/// Returns a number of 40 digits that identifies this run of the server.
 fn run_id() -> String {
     let start = clock::server_start().to_le_bytes();
     let hash = xxh3_128(&start);

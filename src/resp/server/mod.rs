@@ -1,4 +1,5 @@
-//! Commands on the connection and the server: those that are on no cache's entries.
+//! Commands on the connection and the server, which act on no entry of a cache. Commands on entries are in
+//! `commands`.
 
 mod client;
 pub mod errors;
@@ -22,7 +23,7 @@ use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 
-/// Runs a command of these; None: it is none of them.
+/// Runs a command of this module; None: the command belongs to another one.
 pub fn run(
     core: &mut Core,
     session: &mut Session,
@@ -171,7 +172,7 @@ fn other(
     Some(Progress::Done)
 }
 
-/// Nobody is behind: there are no replicas to wait for.
+/// Runs WAIT: it returns 0 at once, because there are no replicas to wait for.
 fn wait(args: Args<'_>, replies: &mut Writer) {
     match (args.get(1).and_then(integer), args.get(2).and_then(integer)) {
         (Some(_), Some(timeout)) if timeout < 0 => replies.error(&[b"ERR timeout is negative"]),
@@ -181,7 +182,7 @@ fn wait(args: Args<'_>, replies: &mut Writer) {
     }
 }
 
-/// The commands of a command, in the form of Redis' HELP.
+/// Writes the subcommands of a command, in the format of HELP in Redis.
 fn help(entry: &'static Entry, replies: &mut Writer) {
     if let Some(lines) = slow_log::help(entry) {
         replies.array(lines.len());
@@ -200,10 +201,10 @@ fn help(entry: &'static Entry, replies: &mut Writer) {
     }
 }
 
-/// Names that COMMAND INFO and COMMAND DOCS take at once: many times as many as there are commands.
+/// Names that COMMAND INFO and COMMAND DOCS accept at once: many times the number of commands.
 const MOST_DESCRIBED: usize = 4096;
 
-/// Whether these are too many, which is replied then.
+/// Returns whether the names are too many; if so, it has replied with an error.
 fn are_too_many(names: Args<'_>, replies: &mut Writer) -> bool {
     let too_many = names.len() > MOST_DESCRIBED;
     if too_many {
@@ -241,10 +242,10 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     known().for_each(|entry| document(entry, replies));
 }
 
-/// Bytes that the comparisons of one command with names read; the rest then does not match.
+/// Bytes that one command may compare to match names; after that no name matches.
 const LOOKS: usize = 1 << 20;
 
-/// Whether a pattern stands for the name of a command, or of a setting.
+/// Returns whether a pattern matches the name of a command or of a setting.
 fn is_named(pattern: &[u8], name: &str, looks: &Cell<usize>) -> bool {
     let mut left = looks.get();
     let matched = matches_within(pattern, name.as_bytes(), &mut left);
@@ -293,7 +294,7 @@ fn keys_of(args: Args<'_>, replies: &mut Writer) {
         }
     };
     let keys: Vec<&[u8]> = entry.keys(args).collect();
-    // Redis replies an empty list for a script without keys.
+    // Redis returns an empty list for a script without keys.
     if keys.is_empty() && entry.flags & flag::NO_MANDATORY_KEYS == 0 {
         return replies.error(&[b"ERR The command has no key arguments"]);
     }
@@ -301,7 +302,7 @@ fn keys_of(args: Args<'_>, replies: &mut Writer) {
     keys.iter().for_each(|key| replies.bulk(key));
 }
 
-/// What CONFIG GET knows: what programs ask for, as it is here.
+/// Returns the settings that CONFIG GET shows: those that client programs read, with their values here.
 fn config(core: &Core) -> Vec<(&'static str, String)> {
     let seconds = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_secs());
     let micros = |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

@@ -1,8 +1,8 @@
-//! SLOWLOG, and LATENCY, which monitors nothing.
+//! SLOWLOG and LATENCY; nothing is monitored for LATENCY.
 //!
-//! To ask the clock for each command would be a few percent of a GET. So it is asked behind those that may
-//! take long, by what they are or by how long they or their replies are, and a turn's other looks at it
-//! tell where the last one began.
+//! Reading the clock for each command would cost a few percent of a GET. So the clock is read only after commands
+//! that may take long, by their kind or by the length of the request or its replies; the start of such a command is
+//! the last moment at which the clock was read in this turn.
 
 use std::time::{Duration, Instant};
 
@@ -18,19 +18,19 @@ use crate::resp::shared::authentication;
 
 /// A request, or replies, of more bytes may take long.
 const LONG: usize = 4 << 10;
-/// Entries that SLOWLOG GET gives unasked.
+/// The number of entries that SLOWLOG GET returns by default.
 const FEW: i64 = 10;
 
-/// A command is not done, and goes on from its beginning or from where it is. What CLIENT PAUSE holds back
-/// has not begun.
+/// Notes that a command is not finished and will run again or continue. A command that CLIENT PAUSE holds back has
+/// not begun.
 pub fn goes_on(session: &mut Session, since: Instant) {
     if session.waits != Waits::Pause && session.activity.under_way.is_none() {
         session.activity.under_way = Some(since);
     }
 }
 
-/// A command is done, whose request and reply had so many bytes, and which began after `since`. Gives that
-/// of the next.
+/// Notes that a command is done; `bytes` is the length of its request and reply, `since` a moment before its start.
+/// Returns such a moment for the next command.
 #[inline]
 pub fn done(core: &Core, session: &mut Session, bytes: usize, since: Instant) -> Instant {
     let all = core.limits.slow == Some(Duration::ZERO);
@@ -58,7 +58,7 @@ fn measured(core: &Core, session: &mut Session, since: Instant) -> Instant {
     now
 }
 
-/// Runs a command of SLOWLOG; None: it is none.
+/// Runs a subcommand of SLOWLOG; None: the command is another one.
 pub fn log(
     core: &mut Core,
     session: &mut Session,
@@ -121,7 +121,8 @@ fn get(
     }
 }
 
-/// A command of LATENCY, as Redis answers where nothing is monitored; false: it is none.
+/// Runs a subcommand of LATENCY, which replies as Redis does when nothing is monitored; false: the command is another
+/// one.
 pub fn latency(entry: &'static Entry, args: Args<'_>, replies: &mut Writer) -> bool {
     match entry.name {
         "latency|history" | "latency|latest" => replies.array(0),
@@ -140,7 +141,7 @@ pub fn latency(entry: &'static Entry, args: Args<'_>, replies: &mut Writer) -> b
     true
 }
 
-/// The lines of SLOWLOG HELP and of LATENCY HELP, as Redis has them.
+/// Returns the lines of SLOWLOG HELP and of LATENCY HELP, as in Redis.
 pub fn help(entry: &'static Entry) -> Option<&'static [&'static str]> {
     match entry.name {
         "slowlog|help" => Some(&[

@@ -1,4 +1,5 @@
-//! CLIENT TRACKING, CACHING, TRACKINGINFO and GETREDIR.
+//! CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO and CLIENT GETREDIR. It guards that a client is notified only
+//! of keys that it may read, and that REDIRECT names only clients of the same role.
 
 use pgcache_resp::{Args, Entry, Failure, Writer};
 use pgrx::PgSqlErrorCode;
@@ -14,7 +15,7 @@ use crate::resp::session::tracked::{Mode, Options};
 use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 
-/// Runs one of them.
+/// Runs one of these commands.
 pub fn run(
     core: &mut Core,
     session: &mut Session,
@@ -33,7 +34,7 @@ pub fn run(
     Progress::Done
 }
 
-/// Who is told instead of a client: 0, nobody else; -1, it does not track.
+/// Returns the client that is notified instead of this one: 0 for none, -1 if the client does not track.
 fn redirect(session: &Session) -> i64 {
     let tracked = session.tracking.as_ref();
     tracked.map_or(-1, |tracked| tracked.redirect.map_or(0, number))
@@ -49,7 +50,7 @@ fn tracking(
     args: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    // Others' clients are neither told of nor told.
+    // Clients of other roles cannot be the target, and the reply does not show that they exist.
     let may_be_told = |id| {
         let other = core.clients.of_id(id);
         match id == session.id
@@ -80,7 +81,7 @@ fn tracking(
         return step;
     }
     if tracked.mode == Mode::Broadcast {
-        // Who is told of keys that it has not read must be allowed to read them.
+        // A client that is notified of keys that it has not read must be allowed to read them.
         let slot = match authentication::permission(core, session, replies) {
             Ok(permission) if !permission.target.privileges.has(Privileges::READ) => {
                 replies.error(&[b"NOPERM No permissions to access a key"]);
@@ -112,7 +113,7 @@ fn tracking(
     Progress::Done
 }
 
-/// Why a client that is none of this network process' and this role's cannot be told.
+/// Returns why a client that this network process does not serve for this role cannot be the target.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let role = session.login.role.map(|role| role.to_u32());
     let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;
@@ -125,7 +126,7 @@ fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     }
 }
 
-/// A standby replays what its tables' rows become, and hears of no key.
+/// Refuses to track a table cache on a standby, because a standby replays changed rows and receives no keys.
 fn refuse_on_standby(
     core: &mut Core,
     session: &mut Session,
@@ -140,7 +141,7 @@ fn refuse_on_standby(
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Progress::Done)
         }
-        // What it may not read it is not told of either.
+        // A client that may not read the cache is not notified of its keys either.
         Ok(_) | Err(Progress::Done) => {
             replies.rewind(before);
             Ok(())
@@ -220,7 +221,7 @@ fn info(session: &Session, replies: &mut Writer) {
     prefixes.iter().for_each(|prefix| replies.bulk(prefix));
 }
 
-/// The log hears once in a network process' life that nobody can track here.
+/// Logs, once in a network process's life, that no client can track in this process.
 fn say_no_ring() {
     failure::warn(
         PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,

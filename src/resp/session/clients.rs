@@ -1,10 +1,10 @@
-//! All clients of a network process, by place and by number. The one that is being served is taken out.
+//! All clients of a network process, by place and by number. The client that is being served is taken out meanwhile.
 
 use std::collections::HashMap;
 
 use crate::resp::session::connection::Connection;
 
-/// The clients.
+/// The clients of a network process.
 #[derive(Default)]
 pub struct Clients {
     places: Vec<Option<Box<Connection>>>,
@@ -17,7 +17,7 @@ impl Clients {
         self.by_id.len()
     }
 
-    /// The place that the next client gets.
+    /// Returns the place that the next client gets.
     pub fn next_place(&self) -> usize {
         self.free.last().copied().unwrap_or(self.places.len())
     }
@@ -43,7 +43,7 @@ impl Clients {
         self.by_id.get(&id).copied()
     }
 
-    /// None of the client that is taken out.
+    /// Returns a client by number; None while it is taken out.
     pub fn of_id(&self, id: u64) -> Option<&Connection> {
         self.places.get(self.place_of(id)?)?.as_deref()
     }
@@ -53,20 +53,20 @@ impl Clients {
         self.places.get_mut(place)?.take()
     }
 
-    /// The same, if it is the one of this number.
+    /// Takes a client out if it is the one with this number.
     pub fn take_if(&mut self, place: usize, id: u64) -> Option<Box<Connection>> {
         let client = self.places.get_mut(place)?;
         client.take_if(|client| client.session.id == id)
     }
 
-    /// Puts one executor that was taken out.
+    /// Puts a client back that was taken out.
     pub fn put_back(&mut self, place: usize, client: Box<Connection>) {
         if let Some(empty) = self.places.get_mut(place) {
             *empty = Some(client);
         }
     }
 
-    /// Forgets a client, which may have been taken out.
+    /// Removes a client, which may have been taken out.
     pub fn remove(&mut self, place: usize, id: u64) {
         self.by_id.remove(&id);
         if let Some(full) = self.places.get_mut(place) {
@@ -75,7 +75,7 @@ impl Clients {
         }
     }
 
-    /// All but the one that is taken out, with their places.
+    /// Iterates over all clients except the one that is taken out, with their places.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.places
             .iter_mut()

@@ -1,4 +1,5 @@
-//! A connection: its socket, and the bytes that wait on either side. At rest it holds none of them.
+//! A connection: its socket, its input and the replies that wait to be sent. It parses no request and runs none. An
+//! idle connection holds no buffers, so that many idle clients cost little memory.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,19 +13,19 @@ use crate::resp::net::registration::Registration;
 use crate::resp::net::tls::{self, Encryption};
 use crate::resp::session::Session;
 
-/// Room that a buffer keeps when it is empty.
+/// Capacity that an empty buffer may keep.
 const KEPT: usize = 2 << 10;
-/// Replies of more bytes are not copied, and buffers grow no further by others.
+/// Replies longer than this are moved rather than copied, and a buffer of this length takes no further replies.
 const LONG: usize = 512 << 10;
-/// Bytes that a socket is given at once. One that is read meanwhile takes a reply of megabytes in one
-/// call, and nobody else is served until it has.
+/// Bytes that are written to a socket at once. Without this limit a peer that reads while we write would take a reply
+/// of megabytes in one call, and no other client would be served meanwhile.
 const AT_ONCE: usize = 128 << 10;
-/// Bytes of a request before it is known who the client is.
+/// The longest request, in bytes, of a client that has not authenticated.
 pub const UNAUTHENTICATED: usize = 4 << 10;
 
-/// What a connection's bytes are.
+/// How the bytes of a connection are encoded.
 pub enum Wire {
-    /// None came yet, and the first one tells.
+    /// No byte has arrived yet; the first one decides.
     Unknown,
     Plain,
     Encrypted(Box<Encryption>),
@@ -37,35 +38,37 @@ pub struct Connection {
     pub wire: Wire,
     pub session: Session,
     pub parser: Parser,
-    /// The bytes from the beginning of the first request that was not dealt with.
+    /// The input from the beginning of the first request that is not finished.
     pub input: Vec<u8>,
-    /// Replies, and how many bytes of the first of them the socket has taken: what is long is not moved.
+    /// Replies that wait, and the number of bytes of the first of them that the socket has taken: a long reply is not
+    /// moved when a part of it is sent.
     unsent: VecDeque<Vec<u8>>,
     sent: usize,
-    /// Messages that wait for the end of a reply that has begun, or for their client's turn.
+    /// Messages that wait for the end of a reply that has begun, or for the client's turn.
     pushed: Vec<u8>,
-    /// The socket may have bytes for us, may take some; where it takes none, its network process is told when it does.
+    /// Whether the socket may have bytes to read, and whether it may take some. Where it takes none, the network
+    /// process is notified once it does.
     pub readable: bool,
     writable: bool,
-    /// What has come is no whole request.
+    /// The input is not a complete request.
     pub hungry: bool,
-    /// The other side sends nothing more; what it has sent is still read.
+    /// The peer sends no more bytes; those that it has sent are still read.
     pub half_closed: bool,
-    /// The other side takes nothing more either. Of TCP this is known only after something was sent.
+    /// The peer receives no more bytes either. With TCP this shows only after something was sent.
     pub hung_up: bool,
-    /// It ends as soon as the last replies are sent.
+    /// The connection ends as soon as the last replies are sent.
     pub closing: bool,
-    /// It is among those that are to be served.
+    /// The client is on the list of clients to serve.
     pub queued: bool,
-    /// It is to be served no more: cut off at the end of its turn.
+    /// The client is not served any more: the connection is cut at the end of its turn.
     pub killed: bool,
-    /// When the socket last took some of the replies that waited.
+    /// The moment at which the socket last took some of the waiting replies.
     pub last_taken: Option<Instant>,
-    /// Bytes of memory that were counted for it (`Memory`).
+    /// Bytes of memory that `Memory` has counted for the client.
     pub counted: usize,
 }
 
-/// What came of reading.
+/// The result of reading from a connection.
 #[derive(Clone, Copy, Default)]
 pub enum Received {
     Bytes(usize),
@@ -104,26 +107,26 @@ impl Connection {
         }
     }
 
-    /// Notes what its network process was told of its socket.
+    /// Notes an event of the socket.
     pub fn note(&mut self, event: &Event) {
         self.readable |= event.is_readable() || event.is_error();
         self.half_closed |= event.is_read_closed() || event.is_error();
         self.hung_up |= event.is_read_closed() && event.is_write_closed();
         self.readable |= self.half_closed;
         if event.is_writable() && !self.writable {
-            // Where the set cannot be changed, it is told more than it asks for.
+            // If the registration cannot be changed, the socket reports more events than are needed.
             let _ = self.registration.has_room(&self.socket);
             self.writable = true;
         }
     }
 
-    /// The socket takes no more now.
+    /// Notes that the socket takes no bytes now, and registers for the event that it does.
     fn is_full(&mut self) -> io::Result<()> {
         self.writable = false;
         self.registration.ask_for_room(&self.socket)
     }
 
-    /// Sends what is encrypted, as far as the socket takes it.
+    /// Sends the encrypted bytes, as far as the socket takes them.
     fn push_encrypted(&mut self) -> io::Result<()> {
         if let Wire::Encrypted(encryption) = &mut self.wire
             && !encryption.push(&self.socket)?
@@ -133,7 +136,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether requests come: what it is encrypted by, if by anything, is agreed upon.
+    /// Returns whether requests can arrive: the connection is not encrypted, or the TLS handshake is complete.
     pub fn has_begun(&self) -> bool {
         match &self.wire {
             Wire::Unknown => false,
@@ -142,10 +145,10 @@ impl Connection {
         }
     }
 
-    /// Reads into this room. Where nothing came it may still be readable.
+    /// Reads into `room`. After `Received::Nothing` the connection may still be readable.
     pub fn read(&mut self, room: &mut [u8]) -> io::Result<Received> {
         if let Wire::Encrypted(encryption) = &mut self.wire {
-            // There may be more in the socket, or of what was decrypted: only a look tells.
+            // More bytes may wait in the socket or be decrypted already; only another read shows whether they do.
             return Ok(match encryption.read(&self.socket, room)? {
                 tls::Read::Bytes(0) => Received::End,
                 tls::Read::Bytes(read) => {
@@ -164,7 +167,7 @@ impl Connection {
                 Ok(0) => Ok(Received::End),
                 Ok(read) => {
                     self.session.activity.net_in += read as u64;
-                    // Fewer than there was room for: the socket is empty.
+                    // The socket returned less than there was room for, so it is empty.
                     self.readable = read == room.len() || self.half_closed;
                     Ok(Received::Bytes(read))
                 }
@@ -178,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Keeps what is left of a request; false where there is no memory.
+    /// Keeps the rest of a request; returns false if memory is exhausted.
     #[must_use]
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         if self.input.try_reserve(bytes.len()).is_err() {
@@ -188,7 +191,7 @@ impl Connection {
         true
     }
 
-    /// So many bytes of the input were dealt with.
+    /// Removes `count` bytes from the input, whose requests are finished.
     pub fn used(&mut self, count: usize) {
         self.input.drain(..count.min(self.input.len()));
         if self.input.is_empty() && self.input.capacity() > KEPT {
@@ -196,22 +199,22 @@ impl Connection {
         }
     }
 
-    /// Bytes of replies that wait.
+    /// Returns the number of bytes that wait to be sent.
     pub fn unsent(&self) -> usize {
-        // What is encrypted already is little, and counts as a byte.
+        // Encrypted bytes that wait are few, and count as one byte.
         let encrypted = matches!(&self.wire, Wire::Encrypted(wire) if wire.has_unsent());
         let unsent = self.unsent.iter().map(Vec::len).sum::<usize>();
         unsent - self.sent + self.pushed.len() + usize::from(encrypted)
     }
 
-    /// Says that the connection ends, where that is said.
+    /// Announces the end of the connection to the peer if the connection is encrypted.
     pub fn end(&mut self) {
         if let Wire::Encrypted(encryption) = &mut self.wire {
             encryption.end(&self.socket);
         }
     }
 
-    /// Bytes of memory that its buffers hold.
+    /// Returns the bytes of memory that the buffers hold.
     pub fn held(&self) -> usize {
         let begun = self.session.long.continued.as_ref();
         let begun = begun.map_or(0, |(continuation, _)| continuation.held());
@@ -220,12 +223,12 @@ impl Connection {
         self.input.capacity() + waits + self.parser.held()
     }
 
-    /// Bytes of memory that the client takes.
+    /// Returns the bytes of memory that the client takes.
     pub fn memory(&self) -> usize {
         size_of::<Connection>() + self.held() + self.session.held()
     }
 
-    /// Frees the buffers of a client that is to end.
+    /// Frees the buffers of a client whose connection is about to end.
     pub fn drop_buffers(&mut self) {
         self.input = Vec::new();
         self.unsent = VecDeque::new();
@@ -236,8 +239,8 @@ impl Connection {
         self.session.state = Default::default();
     }
 
-    /// Sends these replies after those that wait; what the socket does not take is kept, unless there is
-    /// no memory for it.
+    /// Sends replies after those that wait. The part that the socket does not take is kept; if memory for it is
+    /// exhausted, the call fails.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.flush()?;
         let mut left = bytes;
@@ -260,7 +263,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The same of replies that a writer has: long ones are taken from it, not copied.
+    /// Sends the replies of a writer as `send` does, but takes long ones from the writer instead of copying them.
     pub fn send_replies(&mut self, replies: &mut Writer) -> io::Result<()> {
         self.flush()?;
         if replies.as_bytes().len() < LONG {
@@ -270,12 +273,13 @@ impl Connection {
         self.flush()
     }
 
-    /// Whether a part of a reply was written, so that a message cannot be sent.
+    /// Returns whether a part of a reply was written, so that no message can be sent now.
     pub fn is_amid_reply(&self) -> bool {
         self.session.long.continued.is_some()
     }
 
-    /// Sends a message that is no reply, now or after the one that has begun; false where that fails.
+    /// Sends a message that is not a reply, either now or after the reply that has begun; returns false if that
+    /// fails.
     #[must_use]
     pub fn push(&mut self, message: &[u8]) -> bool {
         match self.is_amid_reply() || !self.pushed.is_empty() {
@@ -284,7 +288,7 @@ impl Connection {
         }
     }
 
-    /// Keeps a message until its client's turn; false where there is no memory.
+    /// Keeps a message until the client's turn; returns false if memory is exhausted.
     #[must_use]
     pub fn keep_push(&mut self, message: &[u8]) -> bool {
         if self.pushed.try_reserve(message.len()).is_err() {
@@ -294,7 +298,7 @@ impl Connection {
         true
     }
 
-    /// The messages that wait, if one can be sent now.
+    /// Returns the messages that wait, if they can be sent now.
     pub fn take_pushed(&mut self) -> Vec<u8> {
         match self.is_amid_reply() {
             true => Vec::new(),
@@ -302,18 +306,18 @@ impl Connection {
         }
     }
 
-    /// When the client last sent or took something.
+    /// Returns the moment at which the client last sent or received bytes.
     pub fn last_active(&self) -> Instant {
         let heard = self.session.activity.last_heard;
         self.last_taken.map_or(heard, |taken| taken.max(heard))
     }
 
-    /// Whether replies wait that the socket may take: it is the client's next turn that goes on with them.
+    /// Returns whether replies wait that the socket may take; the client's next turn continues with them.
     pub fn may_send(&self) -> bool {
         self.writable && !self.unsent.is_empty()
     }
 
-    /// Sends some of what waits, as far as the socket takes it.
+    /// Sends some of the waiting replies, as far as the socket takes them.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.writable {
             self.push_encrypted()?;
@@ -328,7 +332,7 @@ impl Connection {
             let written = match self.write(some) {
                 Ok(written) => written,
                 Err(error) => {
-                    self.unsent.push_front(first); // what was sent of it is counted
+                    self.unsent.push_front(first); // `sent` counts the part of it that was sent
                     return Err(error);
                 }
             };

@@ -1,9 +1,9 @@
-//! The memory that clients take, and its bound for all clients of the server together
+//! Counts the memory that clients take, and limits that of all clients of the server together
 //! (`pgcache.resp_max_clients_memory`): the client that takes most is disconnected first.
 //!
-//! Each network process counts its own clients after each of their turns, and wherever a message is kept for one of
-//! them. It tells the others its sum and its largest client, so that the network process that has the largest one
-//! disconnects it.
+//! Each network process counts its own clients after each of their turns, and whenever a message is kept for one of
+//! them. It shows the other network processes its sum and the size of its largest client, so that the network process
+//! that has the largest client disconnects it.
 
 use std::time::{Duration, Instant};
 
@@ -16,23 +16,23 @@ use crate::pg::session::fault::{self, Fault};
 use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::Connection;
 
-/// At most one line of the log in this time.
+/// The least time between two lines in the log.
 const BETWEEN_LINES: Duration = Duration::from_secs(1);
 
-/// The memory of a network process' clients.
+/// The memory of a network process's clients.
 pub struct Memory {
     number: usize,
     registry: ClientRegistry,
-    /// None: there are no other network processes.
+    /// Whether other network processes exist.
     others: bool,
-    /// Bytes that all clients of the server may take; None: any.
+    /// Bytes that all clients of the server may take; None: no limit.
     most: Option<usize>,
-    /// Bytes that those of this network process take.
+    /// Bytes that the clients of this network process take.
     own: usize,
     largest: usize,
-    /// Clients that were disconnected.
+    /// The number of clients that were disconnected.
     pub evicted: u64,
-    /// The time of the last line of the log, and the clients that were disconnected without one since.
+    /// The time of the last line in the log, and the number of clients disconnected without a line since then.
     said: Option<Instant>,
     unsaid: u64,
 }
@@ -57,7 +57,7 @@ impl Memory {
         self.most = settings::max_clients_memory();
     }
 
-    /// Counts a client as it is now.
+    /// Counts a client at its present size.
     #[inline]
     pub fn count(&mut self, client: &mut Connection) {
         let now = client.memory();
@@ -70,21 +70,21 @@ impl Memory {
         }
     }
 
-    /// A client is gone.
+    /// Subtracts the memory of a client that has ended.
     pub fn forget(&mut self, client: &Connection) {
         self.own = self.own.saturating_sub(client.counted);
         self.registry
             .set_memory(self.number, self.own, self.largest);
     }
 
-    /// Counts all clients anew: one was lost in the middle of its turn.
+    /// Counts all clients anew, after a client was lost in the middle of its turn.
     pub fn count_anew(&mut self, clients: &Clients) {
         self.own = clients.iter().map(|client| client.counted).sum();
         self.registry
             .set_memory(self.number, self.own, self.largest);
     }
 
-    /// Bytes beyond the bound.
+    /// Returns the bytes beyond the limit.
     #[inline]
     fn excess(&self) -> usize {
         let Some(most) = self.most else {
@@ -97,8 +97,8 @@ impl Memory {
         all.saturating_sub(most)
     }
 
-    /// Takes the buffers of the largest clients while all of them take more than they may. Returns their
-    /// places: they are to end.
+    /// Frees the buffers of the largest clients while all clients together exceed the limit. Returns the places of
+    /// these clients, whose connections are to end.
     #[inline]
     pub fn bound(&mut self, clients: &mut Clients) -> Vec<usize> {
         match self.excess() {

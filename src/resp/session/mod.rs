@@ -1,4 +1,6 @@
-//! What is known of a client.
+//! The state of a client: its login, its labels, the command that it runs and the reply that it waits for. The socket
+//! and its buffers are not here but in `connection`. A client that waits has exactly one reason ([`Waits`]), and only
+//! the end of that wait resumes it.
 
 pub mod clients;
 pub mod connection;
@@ -22,23 +24,23 @@ use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::net::certificate::Certificate;
 use crate::resp::session::tracked::Tracked;
 
-/// What a client waits for.
+/// The reason why a client waits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Waits {
     Nothing,
-    /// Who it is without having said so.
+    /// An executor checks whether the client may be the default role without authenticating.
     Implicit,
     /// The answer to an AUTH, or to a HELLO with one.
     Authentication,
-    /// What it may do.
+    /// An executor reads the client's privileges.
     Permission,
     /// The end of CLIENT PAUSE.
     Pause,
-    /// What an executor does with a table.
+    /// An executor runs the client's commands on a table.
     Table,
 }
 
-/// Who a client is that has not said so.
+/// Whether a client that has not authenticated may be the default role.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Implicit {
     Unknown,
@@ -50,13 +52,13 @@ pub enum Implicit {
 pub enum Replies {
     On,
     Off,
-    /// Not that of the next command.
+    /// The reply to the next command is not sent.
     SkipNext,
-    /// Not that of this one.
+    /// The reply to the present command is not sent.
     Skip,
 }
 
-/// Without what would make two fields, or two lines, of a name.
+/// Replaces every character that would split a name into two fields or two lines.
 pub fn printable(bytes: &[u8]) -> String {
     let shown = |byte: &u8| match byte {
         b'!'..=b'~' => char::from(*byte),
@@ -65,46 +67,46 @@ pub fn printable(bytes: &[u8]) -> String {
     bytes.iter().map(shown).collect()
 }
 
-/// How far a FLUSHALL has come with tables.
+/// How far a FLUSHALL has come with the caches that are tables.
 #[derive(Debug, Default)]
 pub enum Flushing {
     #[default]
     No,
-    /// an executor empties the last of these.
+    /// An executor empties the last of these caches.
     Asked(Vec<u32>),
-    /// These are empty.
+    /// These caches are empty.
     Done(Vec<u32>),
-    /// Its reply: none of those that it was asked for was emptied.
+    /// The error reply: an executor emptied none of the caches that it was asked to.
     Failed(Vec<u8>),
 }
 
 /// Bytes of the longest name that CLIENT LIST shows: `cluster|countkeysinslot`.
 const LONGEST_NAME: usize = 24;
 
-/// Where a client connects from, and to.
+/// The addresses and the certificate of a client.
 pub struct Origin {
     pub peer: Peer,
-    /// The certificate that the client showed when TLS began.
+    /// The certificate that the client presented in the TLS handshake.
     pub certificate: Option<Box<Certificate>>,
-    /// The two addresses, as CLIENT LIST has them.
+    /// The two addresses, in the format of CLIENT LIST.
     pub address: Box<str>,
     pub local_address: Box<str>,
 }
 
-/// Who a client is.
+/// The role of a client, and how the client became it.
 pub struct Login {
     /// None: the client has not authenticated, or its role may not log in.
     pub role: Option<Oid>,
     pub is_superuser: bool,
     pub user: Box<[u8]>,
     pub implicit: Implicit,
-    /// How often an executor was asked who the client is: only the answer to the last question counts.
+    /// The number of authentication requests sent to executors: only the answer to the latest one counts.
     pub asked: u16,
     /// The result of the client's AUTH.
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
-    /// The client came by a password, which may expire.
+    /// The client authenticated with a password, which may expire.
     pub by_password: bool,
-    /// Since when the client has time to authenticate.
+    /// The start of the time that the client has to authenticate.
     pub unknown_since: Instant,
 }
 
@@ -123,33 +125,33 @@ impl Login {
     }
 }
 
-/// A client's commands that an executor has.
+/// The commands of a client that an executor runs.
 #[derive(Default)]
 pub struct Offloaded {
     /// Their place in the work queue.
     pub handed: Option<u32>,
-    /// The reply to them has come.
+    /// The reply to them, once it has arrived.
     pub answered: Option<Answered>,
-    /// They are a WATCH of these keys.
+    /// The rows that they watch, if they are a WATCH.
     pub watching: Option<Box<commands::WatchedRows>>,
-    /// CLIENT REPLY keeps the reply back.
+    /// CLIENT REPLY suppresses their reply.
     pub mute: bool,
 }
 
-/// A long command that has begun.
+/// A long command that runs in pieces.
 #[derive(Default)]
 pub struct Long {
-    /// What is left of it, and the permission by which it began.
+    /// The rest of the command, and the permission with which it began.
     pub continued: Option<(commands::Continuation, Rc<Permission>)>,
-    /// What else is left of a FLUSHALL.
+    /// The caches that a FLUSHALL still has to clear.
     pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
-    /// How far a FLUSHALL has come with tables.
+    /// How far a FLUSHALL has come with the caches that are tables.
     pub flushing: Flushing,
-    /// The cache was found to be gone, and an executor was asked for it again.
+    /// The cache turned out to be dropped, and an executor looks it up again.
     pub gone: bool,
 }
 
-/// What a client was called by CLIENT SETNAME and SETINFO.
+/// The names that a client set with CLIENT SETNAME and CLIENT SETINFO.
 #[derive(Default)]
 pub struct Labels {
     pub name: Box<[u8]>,
@@ -157,17 +159,17 @@ pub struct Labels {
     pub library_version: Box<[u8]>,
 }
 
-/// What a client has done, for CLIENT LIST and SLOWLOG.
+/// The activity of a client, for CLIENT LIST and SLOWLOG.
 pub struct Activity {
     pub connected: Instant,
     pub last_heard: Instant,
-    /// The beginning of the last command's name, as it was sent, or the name of a command in a command.
+    /// The beginning of the last command's name as it was sent, or that of the container command and its subcommand.
     last_name: [u8; LONGEST_NAME],
     pub commands: u64,
-    /// Bytes that the client has sent and received.
+    /// Bytes received from the client, and bytes sent to it.
     pub net_in: u64,
     pub net_out: u64,
-    /// When the command began that is not done.
+    /// The start of the command that is not yet finished.
     pub under_way: Option<Instant>,
     /// The last command may have taken long.
     pub heavy: bool,
@@ -189,9 +191,9 @@ impl Activity {
     }
 }
 
-/// A client.
+/// A client of the Redis protocol.
 pub struct Session {
-    /// Never used again in this life of the server.
+    /// The client's number, which is not reused until the server restarts.
     pub id: u64,
     pub origin: Origin,
     pub login: Login,
@@ -199,7 +201,7 @@ pub struct Session {
     pub activity: Activity,
     pub offloaded: Offloaded,
     pub long: Long,
-    /// The client's place in the client registry; None: it is not shown yet.
+    /// The client's place in the client registry; None before the client is shown there.
     pub place: Option<Claimed>,
     /// A property that seldom changes has changed since the client was last shown.
     pub changed: bool,
@@ -208,16 +210,17 @@ pub struct Session {
     pub protocol: Protocol,
     pub database: u32,
     pub permission: Option<Rc<Permission>>,
-    /// It runs the commands of an EXEC.
+    /// The client runs the commands of an EXEC.
     pub in_exec: bool,
     pub replies: Replies,
-    /// The reply is sent whatever CLIENT REPLY says: that of a subscription, and of an EXEC, which obeys by itself.
+    /// The reply is sent regardless of CLIENT REPLY: that of a subscription, and that of an EXEC, which applies
+    /// CLIENT REPLY itself.
     pub is_loud: bool,
     pub no_evict: bool,
     pub no_touch: bool,
-    /// MULTI, WATCH, subscriptions.
+    /// The state of MULTI, WATCH and subscriptions.
     pub state: commands::State,
-    /// CLIENT TRACKING.
+    /// The state of CLIENT TRACKING.
     pub tracking: Option<Box<Tracked>>,
 }
 
@@ -253,18 +256,18 @@ impl Session {
         }
     }
 
-    /// Since when the client waits.
+    /// Returns the moment at which the client began to wait.
     pub fn waits_since(&self) -> Instant {
         self.waits_since
     }
 
-    /// Waits for something from now on.
+    /// Makes the client wait, beginning now.
     pub fn wait_for(&mut self, awaited: Waits) {
         self.waits = awaited;
         self.waits_since = Instant::now();
     }
 
-    /// Bytes of memory beside itself.
+    /// Returns the bytes of memory that the session holds besides itself.
     pub fn held(&self) -> usize {
         let texts = [
             &self.login.user,
@@ -277,28 +280,28 @@ impl Session {
         texts + tracked + self.state.held()
     }
 
-    /// Whether CLIENT REPLY keeps the reply to the present command back.
+    /// Returns whether CLIENT REPLY suppresses the reply to the present command.
     pub fn is_silent(&self) -> bool {
         matches!(self.replies, Replies::Off | Replies::Skip)
     }
 
-    /// Whether it is not disconnected for the memory of all: CLIENT NO-EVICT of a superuser, because any
-    /// other role could lift the bound with it.
+    /// Returns whether the client is never disconnected to free memory: it is a superuser that set CLIENT NO-EVICT.
+    /// Other roles are not exempt, because any of them could lift the limit that way.
     pub fn is_exempt(&self) -> bool {
         self.no_evict && self.login.is_superuser
     }
 
-    /// What its last question of who it is was asked with.
+    /// Returns the ticket of the latest authentication request: the client's number and the request's.
     pub fn ticket(&self) -> u64 {
         self.id << u16::BITS | u64::from(self.login.asked)
     }
 
-    /// Whose ticket it is.
+    /// Returns the number of the client that a ticket belongs to.
     pub fn id_of(ticket: u64) -> u64 {
         ticket >> u16::BITS
     }
 
-    /// Remembers a command's name for CLIENT LIST.
+    /// Notes a command's name for CLIENT LIST.
     #[inline]
     pub fn note_name(&mut self, name: &[u8]) {
         let length = name.len().min(self.activity.last_name.len());
@@ -311,13 +314,13 @@ impl Session {
         }
     }
 
-    /// The beginning of the last command's name, as it was sent; of a command in a command both.
+    /// Returns the beginning of the last command's name as it was sent; for a subcommand both names.
     pub fn last_name(&self) -> &[u8] {
         let name = self.activity.last_name.split(|byte| *byte == 0).next();
         name.unwrap_or_default()
     }
 
-    /// As it was when it connected, but for its role (`Core::log_out`).
+    /// Resets the session to the state of a new connection, except for its role (see `Core::log_out`).
     pub fn reset(&mut self) {
         self.changed = true;
         self.login.unknown_since = Instant::now();

@@ -1,6 +1,5 @@
-//! CLIENT PAUSE: commands that are held back, for all clients of the server.
-//!
-//! A client whose command is held back waits with it, so its order holds; others hear nothing of it.
+//! CLIENT PAUSE: holds commands back for all clients of the server. A client whose command is held back waits with
+//! that command, so that its commands keep their order. Clients without such a command do not notice the pause.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +9,10 @@ use crate::pg::resp::client_registry::{ClientRegistry, Pause};
 use crate::pg::session::clock;
 use crate::resp::session::{Session, Waits};
 
-/// Redis' longest time, some centuries.
+/// The longest time of a pause, a limit of Redis: some centuries.
 const LONGEST: i64 = i64::MAX / 4000;
 
-/// What a network process knows of it.
+/// The present pause as one network process knows it, and the clients that it holds back.
 #[derive(Default)]
 pub struct Pauses {
     now: Option<Pause>,
@@ -21,7 +20,8 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Takes in what others have said of it, once a turn: who goes on, and when to look again.
+    /// Reads the present pause from the client registry, once in each round of the event loop. Returns the clients
+    /// that continue, and the moment of the next look.
     pub fn look(&mut self, registry: &ClientRegistry) -> (Vec<u64>, Option<Instant>) {
         let said = registry.pause();
         if said.is_none() && self.now.is_none() {
@@ -42,22 +42,22 @@ impl Pauses {
         (goes_on, ends)
     }
 
-    /// How many clients are held back.
+    /// Returns the number of clients that are held back.
     pub fn holds(&self) -> usize {
         self.waiting.len()
     }
 
-    /// A client has ended.
+    /// Removes a client that has ended.
     pub fn forget(&mut self, id: u64) {
         self.waiting.retain(|waiting| *waiting != id);
     }
 
-    /// Whether any command may be held back.
+    /// Returns whether a pause is on, so that commands may be held back.
     pub fn is_on(&self) -> bool {
         self.now.is_some()
     }
 
-    /// Whether a command is held back; then its client waits.
+    /// Holds a command back if the pause covers it: its client waits.
     #[inline]
     pub fn hold(&mut self, session: &mut Session, args: Args<'_>) -> bool {
         match self.now {
@@ -87,7 +87,7 @@ impl Pauses {
     }
 }
 
-/// CLIENT PAUSE, of who may.
+/// Runs CLIENT PAUSE. The caller has checked that the client may.
 pub fn begin(registry: &ClientRegistry, options: Args<'_>, replies: &mut Writer) {
     let mode = options.get(1);
     let all = match mode {
@@ -110,7 +110,7 @@ pub fn begin(registry: &ClientRegistry, options: Args<'_>, replies: &mut Writer)
     }
 }
 
-/// CLIENT UNPAUSE, of who may.
+/// Runs CLIENT UNPAUSE. The caller has checked that the client may.
 pub fn end(registry: &ClientRegistry, replies: &mut Writer) {
     registry.end_pause();
     replies.simple("OK");

@@ -1,14 +1,14 @@
-//! How far a command, or a client's turn, has come.
+//! The progress of a command, or of a client's turn.
 
 use crate::resp::ipc::pending_batch::PendingBatch;
 
-/// How far a command has come; of a turn: what is to become of its client.
+/// The progress of a command, or the next step of a client at the end of its turn.
 pub enum Progress {
-    /// A command is answered. A client rests until something comes of its socket.
+    /// The command is answered. The client is idle until its socket has an event.
     Done,
-    /// A piece of a long command is done, and its request stays. A client has more to do.
+    /// A piece of a long command is done, and its request stays. The client has more to do.
     More,
-    /// It continues when an executor has answered; the request stays.
+    /// The command continues when an executor has answered; the request stays.
     Wait,
     /// The queue to the executors has no room; the request stays, and the client tries again.
     Starve,

@@ -1,9 +1,10 @@
-//! What clients have sent is read, and cut into requests, some clients at a time before the first of them
-//! is served: so what is stored under their keys is on its way from memory meanwhile.
+//! Reads the input of several clients and cuts it into requests before the first of the clients is served, so that
+//! the entries of their keys are prefetched meanwhile. It runs no request.
 //!
-//! Guards that a client is served what was read before the messages of others were taken in: it has sent it
-//! before, so who revokes a right, and then tells the client, is obeyed. And that nothing is lost: what was
-//! read and not yet served when a turn failed is served in the next one.
+//! It guards two rules. Input that was read is served before further messages of other processes are taken in,
+//! because the client sent it earlier; a client that is notified of a REVOKE and then sends a command has that
+//! command checked against the new privileges. And no input is lost: input that was read but not served when a turn
+//! failed is served in the next one.
 
 use std::collections::VecDeque;
 
@@ -14,32 +15,32 @@ use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::{Connection, Received};
 use crate::resp::session::{Session, Waits};
 
-/// Clients that are read before the first is served. What they have sent, and what was asked for, is to be
-/// in the processor's caches still when they are.
+/// Clients that are read before the first one is served: few enough that their input and the prefetched memory are
+/// still in the processor's caches when they are served.
 const CLIENTS: usize = 16;
-/// Bytes that are read at once.
+/// Bytes that are read from a client at once.
 const READ: usize = 64 << 10;
 
-/// What was read of a client.
+/// The input read from one client.
 #[derive(Default)]
 pub struct Read {
     place: usize,
     id: u64,
     room: Vec<u8>,
     pub received: Received,
-    /// The requests at the beginning of what came, if it begins with one.
+    /// The complete requests at the beginning of the input, if the input begins with a request.
     pub batch: Batch,
-    /// Of their keys: the index was asked for where these are.
+    /// Hashes of the requests' keys whose places in the index were prefetched.
     hashes: Vec<u64>,
 }
 
 impl Read {
-    /// The number of the client.
+    /// Returns the number of the client.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The bytes that came.
+    /// Returns the input.
     pub fn bytes(&self) -> &[u8] {
         let count = match self.received {
             Received::Bytes(count) => count,
@@ -49,23 +50,23 @@ impl Read {
     }
 }
 
-/// What was read and is not served.
+/// The input that was read and is not yet served.
 #[derive(Default)]
 pub struct ReadBatch {
     reads: Vec<Read>,
-    /// Of these so many are filled, and of those so many served.
+    /// The number of `reads` that are filled, and the number of those that were served.
     filled: usize,
     served: usize,
 }
 
 impl ReadBatch {
-    /// Whether something was read that is to be served.
+    /// Returns whether input waits to be served.
     pub fn waits(&self) -> bool {
         self.served < self.filled
     }
 
-    /// Reads the next of those who are ready, at most so many, unless there are some who were read before.
-    /// How many were taken from the list.
+    /// Reads the next clients of the list, at most `most`, unless input that was read before still waits. Returns the
+    /// number of clients taken from the list.
     pub fn read(
         &mut self,
         clients: &mut Clients,
@@ -99,7 +100,7 @@ impl ReadBatch {
         taken
     }
 
-    /// The next to be served, and its client's place and number. It is given back after that.
+    /// Takes the next input to serve, with its client's place and number. The caller gives it back afterwards.
     pub fn take(&mut self) -> Option<(usize, u64, Read)> {
         if !self.waits() {
             return None;
@@ -110,7 +111,7 @@ impl ReadBatch {
         Some((read.place, read.id, read))
     }
 
-    /// Asks for the entries of the next to be served; their index was asked for some time ago.
+    /// Prefetches the entries of the next input to serve; their places in the index were prefetched earlier.
     fn ask_entries(&self) {
         if self.waits()
             && let Some(next) = self.reads.get(self.served)
@@ -144,7 +145,8 @@ fn read_one(client: &mut Connection, read: &mut Read, requests: &Limits) {
     }
 }
 
-/// What was decided for the client may count no more: then it is asked for in vain.
+/// Prefetches the keys' places in the index. If the client's permission no longer holds, the prefetch is wasted and
+/// does no harm.
 fn ask_index(client: &Connection, read: &mut Read) {
     let mut hashes = std::mem::take(&mut read.hashes);
     hashes.clear();
@@ -158,7 +160,7 @@ fn ask_index(client: &Connection, read: &mut Read) {
     read.hashes = hashes;
 }
 
-/// Asks for what is stored under the keys of requests that were cut when others had been run.
+/// Prefetches the entries of requests that were cut from the buffer after earlier ones had run.
 pub fn ask(client: &Session, batch: &Batch, buffer: &[u8]) {
     if batch.len() < 2 {
         return;

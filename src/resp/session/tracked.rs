@@ -1,56 +1,59 @@
-//! What a client has asked for by CLIENT TRACKING, and the options it may give.
+//! The state of CLIENT TRACKING for one client, and the options of the command. Which clients read a key is not here
+//! but in `tracking`. Invalidations that arrive while a read is under way are kept and sent again after its reply,
+//! because a client would otherwise keep a value about which it was already notified.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 
 use crate::cache::model::key::MAX_BYTES;
 
-/// Prefixes that a client may have: each is compared with each, and kept.
+/// The most prefixes that a client may have, because each new one is compared with all others and kept.
 const PREFIXES: usize = 64;
 /// Bytes of messages that are kept while a command is under way.
 const PASSED: usize = 4096;
 
-/// Of which keys a client is told.
+/// The keys about which a client is notified.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Those that it reads.
+    /// Keys that the client reads.
     Reads,
-    /// Those that it reads right after CLIENT CACHING YES.
+    /// Keys that the client reads right after CLIENT CACHING YES.
     OptIn,
-    /// Those that it reads, but for what follows CLIENT CACHING NO.
+    /// Keys that the client reads, except right after CLIENT CACHING NO.
     OptOut,
-    /// All that begin with one of its prefixes.
+    /// Keys that begin with one of the client's prefixes.
     Broadcast,
 }
 
-/// A client that is told of changes.
+/// The tracking state of a client that is notified of changes.
 pub struct Tracked {
     pub mode: Mode,
-    /// Not of those that it makes itself.
+    /// The client is not notified of changes that it makes itself.
     pub no_loop: bool,
-    /// Another client is told.
+    /// The client that receives the notifications instead.
     pub redirect: Option<u64>,
-    /// That one is gone.
+    /// The client of `redirect` has disconnected.
     pub broken: bool,
     pub prefixes: Vec<Box<[u8]>>,
     /// CLIENT CACHING was sent for the next command.
     pub caching: bool,
-    /// It has read a key since the last replies were sent: what is told is told after them, too.
+    /// The client has read a key since the last replies were sent: invalidations that precede the next replies are
+    /// sent again after them.
     pub fresh: bool,
-    /// Keys that were noted since then.
+    /// The number of keys noted since then.
     pub noted: usize,
-    /// A command that reads is under way: what is told meanwhile is told again after its reply.
+    /// A command that reads is under way: invalidations that arrive meanwhile are sent again after its reply.
     pub reading: bool,
-    /// Rows that it reads, by their cache's place.
+    /// Rows that the command reads, with the slot of their cache.
     pub rows: Vec<(u32, Box<[u8]>)>,
     passed: Vec<u8>,
-    /// What it may know is to be decided, then it is told that everything has changed.
+    /// The client is owed the message that everything has changed; it is sent once the client's privileges are known.
     pub owed: bool,
-    /// The place of the cache whose keys it is told of, of a client with prefixes.
+    /// For a client with prefixes: the slot of the cache whose keys it tracks.
     pub slot: Option<u32>,
 }
 
 impl Tracked {
-    /// Messages are sent, with replies or without: gives those that are to be sent again after them.
+    /// Notes that messages are sent, with replies or without; returns those to send again after the replies.
     pub fn again(&mut self, pushed: &[u8], has_replies: bool) -> Vec<u8> {
         let mut again = Vec::new();
         if self.reading {
@@ -66,20 +69,21 @@ impl Tracked {
         again
     }
 
-    /// Bytes of memory that it takes.
+    /// Returns the bytes of memory that the tracking state takes.
     pub fn held(&self) -> usize {
         let prefixes: usize = self.prefixes.iter().map(|prefix| prefix.len()).sum();
         let rows: usize = self.rows.iter().map(|(_, key)| key.len()).sum();
         size_of::<Tracked>() + prefixes + rows + self.passed.capacity()
     }
 
-    /// The command is answered.
+    /// Notes that the command that reads has its reply.
     pub fn end_read(&mut self) {
         self.reading = false;
         self.rows.clear();
     }
 
-    /// Of too many it is told after the reply that everything has changed.
+    /// Keeps messages until the reply. Too many are dropped, and the client is notified after the reply that
+    /// everything has changed.
     fn keep(&mut self, pushed: &[u8]) {
         if self.passed.len() + pushed.len() > PASSED {
             self.passed = Vec::new();
@@ -89,7 +93,7 @@ impl Tracked {
         }
     }
 
-    /// Whether what the next command reads is noted.
+    /// Returns whether keys that the next command reads are noted.
     pub fn takes_reads(&self) -> bool {
         match self.mode {
             Mode::Reads => true,
@@ -100,7 +104,7 @@ impl Tracked {
     }
 }
 
-/// The options of CLIENT TRACKING, as they were written.
+/// The options of CLIENT TRACKING, as they were sent.
 #[derive(Default)]
 pub struct Options<'a> {
     pub redirect: Option<u64>,
@@ -116,7 +120,8 @@ fn error(words: &str, replies: &mut Writer) {
 }
 
 impl<'a> Options<'a> {
-    /// None: it has replied what is wrong. `may_be_told` knows clients by their numbers.
+    /// Reads the options; None after it has replied with an error. `may_be_told` checks the number of a client as the
+    /// target of REDIRECT.
     pub fn read(
         options: Args<'a>,
         may_be_told: impl Fn(u64) -> Result<(), &'static str>,
@@ -165,7 +170,8 @@ impl<'a> Options<'a> {
         Some(read)
     }
 
-    /// What a client is that was `former` and gives these; None: it has replied why it may not.
+    /// Returns the tracking state of a client that was in state `former` and sends these options; None after it has
+    /// replied with an error.
     pub fn apply(&self, former: Option<&Tracked>, replies: &mut Writer) -> Option<Tracked> {
         let had = |mode| former.is_some_and(|former| former.mode == mode);
         let misfit = if !self.broadcast && !self.prefixes.is_empty() {
@@ -235,7 +241,7 @@ impl<'a> Options<'a> {
         })
     }
 
-    /// A key is told once: no two prefixes of a client fit it.
+    /// Refuses prefixes that overlap, so that a client is notified of a key only once.
     fn check_prefixes(&self, known: &[Box<[u8]>], replies: &mut Writer) -> bool {
         let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
         for (at, prefix) in self.prefixes.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! Who a client is, and what it may do: asked of an executor where the network process does not know it. The request
-//! stays where it is until the answer comes, and is then looked at again.
+//! Finds out the role of a client and what that role may do. If the network process does not know, it sends a request
+//! to an executor; the client's command stays in its input and is run again once the answer has arrived. The checks
+//! themselves run in the executor (`auth`).
 
 use std::rc::Rc;
 
@@ -13,8 +14,8 @@ use crate::resp::session::progress::Progress;
 use crate::resp::session::{Implicit, Session, Waits};
 use crate::resp::shared::Core;
 
-/// Lets a client in that has not said who it is, if it may be the default role without a word, or if
-/// the command is one for everybody.
+/// Admits a client that has not authenticated if it may be the default role without authenticating, or if the command
+/// needs no role.
 pub fn admit(
     core: &mut Core,
     session: &mut Session,
@@ -40,7 +41,7 @@ pub fn admit(
     }
 }
 
-/// Asks whether a client is the default role without a word.
+/// Requests whether the client may be the default role without authenticating.
 pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Progress {
     match core.limits.default_role {
         Some(user) => ask(core, session, Waits::Implicit, user, None),
@@ -48,7 +49,7 @@ pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Progress {
     }
 }
 
-/// Asks an executor who the client is.
+/// Requests from an executor whether the client is this role.
 fn ask(
     core: &mut Core,
     session: &mut Session,
@@ -74,7 +75,8 @@ fn ask(
     Progress::Wait
 }
 
-/// What came of a name and a password. The first time they are given to an executor.
+/// Checks a name and a password. The first call sends them to an executor; the next one, after the answer, logs the
+/// client in or replies with an error.
 pub fn authenticate(
     core: &mut Core,
     session: &mut Session,
@@ -123,7 +125,7 @@ fn write_words(words: &str, replies: &mut Writer) {
     replies.error(&[words.as_bytes()]);
 }
 
-/// The role that a client names. None: it means the default one, and there is none.
+/// Returns the name of the role that the client gives. None: it means the default role, and none is set.
 fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
     match user {
         Some(user) if user != b"default" => Some(user.to_vec()),
@@ -131,7 +133,7 @@ fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
     }
 }
 
-/// What the client's role may do with the cache of its database.
+/// Returns the permission of the client's role on the cache of the client's database.
 #[inline]
 pub fn permission(
     core: &mut Core,
@@ -150,7 +152,7 @@ pub fn permission(
     Ok(permission)
 }
 
-/// The same for another of the databases.
+/// Returns the permission of the client's role on the cache of another database.
 pub fn permission_in(
     core: &mut Core,
     session: &mut Session,
@@ -189,18 +191,18 @@ pub fn permission_in(
     }
 }
 
-/// Whether a role has this name.
+/// Returns whether a role has this name.
 pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Progress> {
     let Some(name) = RoleName::new(name) else {
         return Ok(false);
     };
     let (known, queue) = (&mut core.catalog.roles, &core.queue);
     let known = known.look_up(queue, core.number, IsRole(name), session.id);
-    // After a failure the client asks again.
+    // After a failure the client tries again.
     wait_for(session, known)?.ok_or(Progress::Starve)
 }
 
-/// What the client's role may do besides its commands on entries: nothing, where an executor has failed to find it out.
+/// Returns the server privileges of the client's role; none if an executor failed to read them.
 pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivileges, Progress> {
     let Some(role) = session.login.role else {
         return Ok(ServerPrivileges::default());
@@ -210,7 +212,7 @@ pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivil
     Ok(wait_for(session, known)?.unwrap_or_default())
 }
 
-/// Lets a client wait for an answer that is not known.
+/// Makes the client wait for an answer that is not yet known.
 fn wait_for<T>(session: &mut Session, known: Result<T, NotPermitted>) -> Result<T, Progress> {
     known.map_err(|why| match why {
         NotPermitted::Asked => {

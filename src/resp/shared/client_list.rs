@@ -1,4 +1,5 @@
-//! What others see of a client: its place on the client registry, from which SQL's view and CLIENT LIST read.
+//! Shows clients to other processes: each client's place in the client registry, from which the view of SQL and
+//! CLIENT LIST read.
 
 use std::time::Instant;
 
@@ -16,22 +17,22 @@ fn count(number: usize) -> u32 {
 }
 
 impl Core {
-    /// A moment of this process' clock as others tell it.
+    /// Converts a moment of this process's clock to a timestamp.
     pub fn moment(&self, instant: Instant) -> Timestamp {
         let micros = instant.saturating_duration_since(self.began).as_micros();
         self.began_at
             .saturating_add(i64::try_from(micros).unwrap_or(i64::MAX))
     }
 
-    /// Shows a client as it is now. Called after each of its turns: it takes no memory and asks no
-    /// clock.
+    /// Shows the present state of a client. It runs after each of the client's turns, so it allocates no memory and
+    /// reads no clock.
     pub fn show(&self, client: &mut Connection) {
         let unsent = client.unsent();
         let held = client.held().saturating_sub(unsent);
         self.show_session(&mut client.session, held, unsent);
     }
 
-    /// The same where only the session is at hand: in the middle of its turn.
+    /// Shows a client in the middle of its turn, when only the session is at hand.
     pub fn show_session(&self, session: &mut Session, input: usize, output: usize) {
         let Some(place) = &session.place else {
             return;
@@ -77,7 +78,7 @@ impl Core {
     }
 }
 
-/// A client as CLIENT LIST has it.
+/// Formats a client as a line of CLIENT LIST.
 pub fn line(shown: &Shown, now: Timestamp) -> String {
     let since = |moment: Timestamp| now.saturating_sub(moment).max(0) / 1_000_000;
     let multi = if shown.in_transaction { 0 } else { -1 };
@@ -96,7 +97,7 @@ pub fn line(shown: &Shown, now: Timestamp) -> String {
     if flags.is_empty() {
         flags.push('N');
     }
-    // As CLIENT GETREDIR has it.
+    // The same number as CLIENT GETREDIR.
     let redirect = match shown.tracks {
         true => i64::try_from(shown.redirect).unwrap_or(i64::MAX),
         false => -1,

@@ -1,4 +1,7 @@
-//! What a network process' clients share: the clients themselves, decisions, the queue, limits, figures.
+//! The state of a network process that all its clients share: the clients themselves, cached answers of the catalogs,
+//! the queues to executors, limits and counters. It neither reads sockets nor runs commands. A client that waits is
+//! resumed only by [`Core::wake`] for the reason that it waits for; otherwise an answer that came late would resume a
+//! client whose command an executor still runs.
 
 pub mod authentication;
 pub mod client_list;
@@ -41,26 +44,26 @@ use crate::resp::session::{Flushing, Implicit, Session, Waits};
 use crate::resp::shared::rate::Rate;
 use crate::resp::tracking::state::Tracking;
 
-/// Messages of sessions that are handed out in one turn.
+/// Messages published by sessions that are delivered in one round of the event loop.
 const PUBLISHED: usize = 1024;
-/// Bytes at which these may look to compare their channels with patterns in one turn: a millisecond, and more than one
-/// comparison takes.
+/// Bytes that may be compared when the channels of these messages are matched with patterns in one round: about a
+/// millisecond, and more than a single comparison takes.
 const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
-/// Roles that are asked about at once.
+/// Roles whose privileges are requested in one round.
 const ASKED_AT_ONCE: usize = 256;
-/// How long the reply to a wrong password is held back.
+/// The delay of the reply to a wrong password.
 const PENALTY: Duration = Duration::from_secs(1);
-/// After how long a cache is asked for again that somebody has locked.
+/// The delay before a cache is requested again that another session has locked.
 const LOCKED: Duration = Duration::from_millis(20);
 
-/// What is counted. It goes on from what the network process' predecessor had counted; the client registry has the same
-/// for all network processes.
+/// The counters of a network process. They continue from those of the predecessor of the network process; the client
+/// registry has the same counters for all network processes.
 #[derive(Default)]
 pub struct Counters {
     pub connections: u64,
     pub rejected: u64,
     pub commands: u64,
-    /// Turns of clients in which commands ran, and the most commands in one since that was shown.
+    /// Turns of clients in which commands ran, and the most commands in one turn since that number was last shown.
     pub batches: u64,
     pub largest_batch: u64,
     pub input: u64,
@@ -73,9 +76,9 @@ pub struct Counters {
     pub queue_full: u64,
     pub messages: u64,
     pub overflows: u64,
-    /// Hits and misses of the predecessor; this process' own are counted where entries are read.
+    /// Hits and misses of the predecessor; those of this process are counted where entries are read.
     former_reads: (u64, u64),
-    /// Microseconds of processor time: of the predecessor, and with this process'.
+    /// Microseconds of processor time: that of the predecessor, and the sum with that of this process.
     former_cpu: (u64, u64),
     cpu: (u64, u64),
 }
@@ -111,7 +114,7 @@ impl Counters {
         self.cpu = (self.former_cpu.0 + user, self.former_cpu.1 + system);
     }
 
-    /// In the order of [`Counter`].
+    /// Returns the counters in the order of [`Counter`].
     fn for_board(&self, evicted: u64) -> client_registry::Counters {
         let (hits, misses) = raw::reads();
         [
@@ -138,7 +141,7 @@ impl Counters {
     }
 }
 
-/// What the settings say, as they were read last.
+/// The settings as they were last read.
 pub struct Limits {
     pub request: usize,
     pub output: usize,
@@ -146,9 +149,9 @@ pub struct Limits {
     pub idle: Option<Duration>,
     pub authentication: Option<Duration>,
     pub cleartext: bool,
-    /// Commands that take so long are logged; None: none are.
+    /// The duration from which commands are logged; None: no command is.
     pub slow: Option<Duration>,
-    /// None: nobody.
+    /// The role of clients that do not authenticate; None: no role.
     pub default_role: Option<RoleName>,
 }
 
@@ -168,12 +171,12 @@ impl Limits {
     }
 }
 
-/// What is shared.
+/// The state that a network process's clients share.
 pub struct Core {
     pub number: usize,
     pub queue: RequestQueue<CatalogRequest, CatalogResponse>,
     pub registry: ClientRegistry,
-    /// None: this is the only network process.
+    /// The other network processes; None: this is the only one.
     pub peers: Option<MultiProcess>,
     pub clients: Clients,
     pub catalog: Catalog,
@@ -188,25 +191,26 @@ pub struct Core {
     pub rate: Rate,
     pub began: Instant,
     pub began_at: Timestamp,
-    /// Places of clients that are to be served.
+    /// Places of the clients to serve.
     pub ready: VecDeque<usize>,
-    /// Clients that are held back, until when, and as what they wait for.
+    /// Clients that are delayed, the moment at which the delay ends, and the reason for which they wait.
     held: Vec<(Instant, u64, Waits)>,
-    /// Where commands are handed over.
+    /// The network process's side of the work queue.
     pub submitter: WorkSubmitter,
-    /// Clients that found no place in the queue.
+    /// Clients that found no room in the queue.
     starved: Vec<u64>,
-    /// How many clients each role has.
+    /// The number of clients of each role.
     roles: HashMap<u32, usize>,
-    /// What was read of clients that are to be served.
+    /// The input that was read of clients to serve.
     pub read_batch: ReadBatch,
-    /// The moment at which the commands of a client act: the clock is asked once for all that it has sent.
+    /// The moment at which a client's commands act: the clock is read once for all commands that the client has sent.
     pub now: Timestamp,
-    /// Places on the client registry that were given back.
+    /// Places in the client registry that were given back.
     freed: Vec<Claimed>,
-    /// What sessions have published.
+    /// The reader of messages that sessions publish.
     published: Option<Reader>,
-    /// One of these that is still to be compared with the patterns behind this one.
+    /// A published message of which only some readers have received a copy, and the pattern behind which the matching
+    /// continues.
     partly_published: Option<(Message, Box<[u8]>)>,
     replies: Option<Writer>,
 }
@@ -255,14 +259,14 @@ impl Core {
         core
     }
 
-    /// Takes over what the settings say now.
+    /// Reads the settings.
     pub fn read_settings(&mut self) {
         self.limits = Limits::read();
         self.memory.read_setting();
         self.tracking.read_settings();
         let names = settings::caches();
         let names = names.iter().map(|name| {
-            // A name that is too long is that of no cache.
+            // A name that is too long is the name of no cache.
             CacheName::new(name.as_bytes()).or_else(|| CacheName::new(b""))
         });
         self.catalog
@@ -273,18 +277,19 @@ impl Core {
         }
     }
 
-    /// A place for the next client, for this network process; None: the client registry is full.
+    /// Claims a place for the next client of this network process; None: the client registry is full.
     pub fn claim_for(&mut self, network: usize) -> Option<Claimed> {
         self.registry.claim(network, &mut self.freed)
     }
 
-    /// Tells a connection that there are too many. What it does not take it never reads.
+    /// Replies to a connection that there are too many clients. The part of the reply that the socket does not take
+    /// is lost.
     pub fn turn_away(&mut self, socket: &Socket) {
         self.counters.rejected += 1;
         let _ = socket.send(b"-ERR max number of clients reached\r\n");
     }
 
-    /// Shows others what was counted.
+    /// Shows the counters in the client registry.
     pub fn show_figures(&mut self) {
         let moment = Instant::now();
         let is_due = self.rate.is_due(moment);
@@ -306,7 +311,7 @@ impl Core {
         }
     }
 
-    /// Takes in what others have said of CLIENT PAUSE; when to look again.
+    /// Takes over the state of CLIENT PAUSE from the client registry; returns the moment of the next look.
     pub fn look_at_pause(&mut self) -> Option<Instant> {
         let (goes_on, ends) = self.pauses.look(&self.registry);
         goes_on
@@ -315,13 +320,13 @@ impl Core {
         ends
     }
 
-    /// Counts a client as it is now.
+    /// Counts the memory of a client at its present size.
     #[inline]
     pub fn count_memory(&mut self, client: &mut Connection) {
         self.memory.count(client);
     }
 
-    /// Disconnects the largest clients while all of them take more memory than they may.
+    /// Disconnects the largest clients while all clients together exceed the memory limit.
     #[inline]
     pub fn bound_memory(&mut self) {
         for place in self.memory.bound(&mut self.clients) {
@@ -329,7 +334,7 @@ impl Core {
         }
     }
 
-    /// Ends those clients that others want to be ended.
+    /// Ends the clients that other processes have asked to end.
     pub fn end_asked(&mut self) {
         if !self.registry.has_ends(self.number) {
             return;
@@ -347,8 +352,8 @@ impl Core {
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Ends clients whose role is gone or may not log in any more: they would read channels for ever. A
-    /// role of which nothing is known is asked about, and counts the next time.
+    /// Ends clients whose role was dropped or may no longer log in, because they could read channels for ever. A role
+    /// of unknown state is requested from an executor, and counts in the next round.
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;
@@ -395,7 +400,7 @@ impl Core {
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// A writer for a client's replies.
+    /// Returns a writer for a client's replies.
     pub fn take_replies(&mut self, protocol: Protocol, limit: usize) -> Writer {
         match self.replies.take() {
             Some(mut replies) => {
@@ -410,14 +415,14 @@ impl Core {
         self.replies = Some(replies);
     }
 
-    /// Reads some of those who are to be served; how many were taken from the list.
+    /// Reads the input of some clients to serve; returns the number of clients taken from the list.
     pub fn read_ahead(&mut self, most: usize) -> usize {
         let requests = pgcache_resp::Limits::new(self.limits.request);
         self.read_batch
             .read(&mut self.clients, &mut self.ready, most, &requests)
     }
 
-    /// The client at this place is to be served, if it is not on the list.
+    /// Puts the client at this place on the list of clients to serve, unless it is on it.
     pub fn enqueue(&mut self, place: usize) {
         if let Some(client) = self.clients.get_mut(place)
             && !client.queued
@@ -427,18 +432,18 @@ impl Core {
         }
     }
 
-    /// A client that found no place in the queue asks again when there may be one.
+    /// Notes a client that found no room in the queue; it tries again when there may be room.
     pub fn starve(&mut self, id: u64) {
         self.counters.queue_full += 1;
         self.starved.push(id);
     }
 
-    /// Whether somebody waits for a place in the queue.
+    /// Returns whether a client waits for room in the queue.
     pub fn has_starved(&self) -> bool {
         !self.starved.is_empty()
     }
 
-    /// Those who found no place try again.
+    /// Serves all clients again that found no room.
     pub fn feed_starved(&mut self) {
         for id in std::mem::take(&mut self.starved) {
             if let Some(place) = self.clients.place_of(id) {
@@ -447,7 +452,7 @@ impl Core {
         }
     }
 
-    /// As many of these.
+    /// Serves at most `most` of these clients again.
     pub fn feed_some_starved(&mut self, most: usize) {
         let most = most.min(self.starved.len());
         for id in self.starved.drain(..most).collect::<Vec<_>>() {
@@ -457,7 +462,7 @@ impl Core {
         }
     }
 
-    /// Takes what the executors have answered to questions.
+    /// Takes the answers of executors to catalog requests.
     pub fn take_answers(&mut self) {
         while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
             self.counters.questions += 1;
@@ -477,8 +482,8 @@ impl Core {
         }
     }
 
-    /// A client goes on that waits for this. It may wait for something else by now: what was asked inside of
-    /// EXEC is answered later, and whose command is at an executor must not go on for that.
+    /// Resumes a client if it waits for this reason. It may wait for another one by now: an answer to a request made
+    /// within an EXEC arrives later, and a client whose command an executor runs must not resume for that answer.
     pub fn wake(&mut self, id: u64, awaited: Waits) {
         if let Some(place) = self.clients.place_of(id)
             && let Some(client) = self.clients.get_mut(place)
@@ -489,8 +494,8 @@ impl Core {
         }
     }
 
-    /// A client goes on that waits for a decision; it may wait for something else by now. Where the
-    /// cache is locked it asks again after a while.
+    /// Resumes a client that waits for a permission; it may wait for another reason by now. If the cache is locked,
+    /// the client requests the permission again after a delay.
     fn permission(&mut self, id: u64, locked: bool) {
         let place = self.clients.place_of(id);
         let client = place.and_then(|place| self.clients.get_mut(place));
@@ -504,8 +509,9 @@ impl Core {
         }
     }
 
-    /// The answer to its last question counts. One that it did not wait for, because it was asked inside
-    /// of EXEC, must not be taken for the answer to another name and password.
+    /// Takes the answer to an authentication request. Only the answer to the client's latest request counts: the
+    /// client did not wait for one that was sent within an EXEC, and its answer must not be taken for that to another
+    /// name and password.
     fn authenticated(&mut self, ticket: u64, answer: CatalogResponse) {
         let id = Session::id_of(ticket);
         let Some(place) = self.clients.place_of(id) else {
@@ -531,7 +537,7 @@ impl Core {
         }
     }
 
-    /// Tells a client what came of its authentication; whether it is to be kept waiting.
+    /// Notes the result of a client's authentication; returns whether the reply is to be delayed.
     fn note_authentication(
         &mut self,
         session: &mut Session,
@@ -568,7 +574,7 @@ impl Core {
         }
     }
 
-    /// The client is this role from now on, unless there are too many.
+    /// Makes the client this role, unless the role or the database has too many clients.
     pub fn log_in(
         &mut self,
         session: &mut Session,
@@ -581,7 +587,7 @@ impl Core {
         if !has_room(authenticated.room_of_role, others.of_role)
             || !has_room(authenticated.room_of_database, others.all)
         {
-            // Who is refused stays who it is.
+            // A client that is refused keeps its role.
             if let Some(place) = &session.place {
                 let role = session.login.role.map_or(0, |role| role.to_u32());
                 self.registry.set_role(place, role);
@@ -599,8 +605,8 @@ impl Core {
         true
     }
 
-    /// How many other clients there are, for limits that there are: whom the client is now it will not be
-    /// then.
+    /// Counts the other clients for the connection limits, if any are set. The client's present role does not count,
+    /// because the client gives it up.
     fn others(&self, session: &Session, authenticated: &Authenticated) -> LoggedIn {
         let role = authenticated.role.to_u32();
         if let (Some(_), Some(place)) = (self.peers, &session.place) {
@@ -617,7 +623,7 @@ impl Core {
         }
     }
 
-    /// The client is no role any more.
+    /// Takes the client's role away.
     pub fn log_out(&mut self, session: &mut Session) {
         let Some(role) = session.login.role.take() else {
             return;
@@ -634,7 +640,7 @@ impl Core {
         }
     }
 
-    /// Counts anew how many clients each role has: one was lost in the middle of its turn.
+    /// Counts the clients of each role anew, after a client was lost in the middle of its turn.
     pub fn count_roles(&mut self) {
         self.roles.clear();
         for role in self
@@ -647,7 +653,7 @@ impl Core {
         self.memory.count_anew(&self.clients);
     }
 
-    /// Forgets a client that has been taken out or is at this place.
+    /// Ends a client that was taken out or is at this place.
     pub fn end(&mut self, place: usize, client: Option<Box<Connection>>) {
         if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
             client.end();
@@ -671,39 +677,41 @@ impl Core {
         }
     }
 
-    /// A connection is gone that may have tracked keys for another client.
+    /// Notes that a connection has ended that may have tracked keys for another client.
     pub fn redirect_lost(&mut self, id: u64) {
         let most = self.limits.output;
         let target = self.tracking.redirect_lost(id, &mut self.clients, most);
         target.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// A database of the protocol has become another cache: no client knows which of its keys it read there.
+    /// Owes all clients that track the message that everything has changed: a database of the protocol has become
+    /// another cache, and no client knows which of its keys it read there.
     fn owe_all(&mut self) {
         let owed = self.tracking.owe_all(&mut self.clients);
         owed.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Takes a client that is gone from the client registry.
+    /// Removes a client that has ended from the client registry.
     pub fn unshow(&mut self, place: Option<Claimed>) {
         if let Some(place) = place {
             self.registry.give_back(&place);
-            // Of several network processes the first one claims.
+            // With several network processes the first one claims all places.
             if self.number == 0 {
                 self.freed.push(place);
             }
         }
     }
 
-    /// Takes those from the client registry that are not among the clients: one was lost in the middle of its turn.
+    /// Removes a client from the client registry that was lost in the middle of its turn and is no longer among the
+    /// clients.
     pub fn unshow_lost(&mut self, id: u64) {
         if let Some(place) = self.registry.place_of(self.number, id) {
             self.unshow(Some(place));
         }
     }
 
-    /// Hands out what sessions have published. Where some of it was lost those who read channels are
-    /// cut off, as one is that does not read: then they know.
+    /// Delivers the messages that sessions have published. If some of them were lost, all clients that read channels
+    /// are disconnected, as is a client that does not read, so that they notice the loss.
     pub fn take_published(&mut self) {
         let Some(mut published) = self.published.take() else {
             return;
@@ -743,14 +751,15 @@ impl Core {
         }
     }
 
-    /// Hands out one, to the readers by patterns behind this one or to all. The rest follows in the next turn.
+    /// Delivers one message: to all readers, or to the readers of the patterns behind `after`. The rest follows in
+    /// the next round.
     fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
         let (channel, text) = (&message.channel, &message.text);
         let rest = channels::publish_from_outside(channel, text, after, looks, self);
         self.partly_published = rest.map(|after| (message, after));
     }
 
-    /// Whether messages of sessions wait.
+    /// Returns whether messages of sessions wait.
     pub fn has_published(&self) -> bool {
         self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::has_more)
     }
@@ -765,7 +774,7 @@ impl Core {
         }
     }
 
-    /// Lets those go on whose time has come; until when the next one is held.
+    /// Resumes the clients whose delay is over; returns the moment at which the next delay ends.
     pub fn release_held(&mut self, now: Instant) -> Option<Instant> {
         let held = std::mem::take(&mut self.held).into_iter();
         let (due, held): (Vec<_>, Vec<_>) = held.partition(|(until, ..)| *until <= now);

@@ -1,21 +1,21 @@
-//! Commands per second, as INFO has them: from samples of what all network processes have counted.
+//! Computes the commands per second that INFO shows, from samples of the counters of all network processes.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// The time between two samples.
 const STEP: Duration = Duration::from_millis(100);
-/// Samples that count, as in Redis.
+/// The number of samples, as in Redis.
 const SAMPLES: usize = 16;
 
-/// The last samples.
+/// The last samples: their moments, and the number of commands until then.
 #[derive(Default)]
 pub struct Rate {
     samples: VecDeque<(Instant, u64)>,
 }
 
 impl Rate {
-    /// Whether it is time for the next sample.
+    /// Returns whether the next sample is due.
     pub fn is_due(&self, now: Instant) -> bool {
         let last = self.samples.back();
         last.is_none_or(|(last, _)| now.saturating_duration_since(*last) >= STEP)
@@ -29,8 +29,8 @@ impl Rate {
         self.samples.push_back((now, commands));
     }
 
-    /// The mean since the oldest sample of the last seconds. A process that slept has only older ones: then the mean
-    /// since the last.
+    /// Returns the mean rate since the oldest sample that is at most 17 steps old. A process that slept has only older
+    /// samples; then it is the mean since the newest sample.
     pub fn per_second(&self, now: Instant, commands: u64) -> u64 {
         let age = |taken: &Instant| now.saturating_duration_since(*taken);
         let window = STEP * (SAMPLES as u32 + 1);

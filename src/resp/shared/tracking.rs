@@ -1,4 +1,5 @@
-//! What a network process does in its turns for clients that track: notes what they read, and tells them.
+//! Connects the tracking of keys with the turns of clients: notes what clients read, and sends them the changes. The
+//! table of read keys and the messages are in `resp::tracking`, whose order of steps this file follows.
 
 use pgcache_resp::{Kind, Parsed, Writer};
 
@@ -19,19 +20,19 @@ use crate::resp::shared::Core;
 use crate::resp::shared::authentication;
 use crate::resp::tracking::state::{Everybody, Told, standing};
 
-/// Keys that are noted between two replies. Nobody else is served meanwhile; of what comes beyond the client
-/// is told at once that it has changed.
+/// Keys that are noted between two replies, because no other client is served meanwhile. If a client reads more keys,
+/// it is notified at once that everything has changed.
 const NOTED: usize = 4096;
 
-/// Runs `note` for each key that a command only reads, as Redis' table of commands has it. Redis counts GETEX without an
-/// option as a write, so that a client that keeps the reply would never receive the change.
+/// Runs `note` for each key that a command only reads. Redis' table of commands counts GETEX without an option as a
+/// write, so that a client that keeps the reply would never receive the change.
 fn each_key<'a>(command: &Parsed<'a>, note: impl FnMut(&'a [u8])) {
     if command.kind() == Kind::Read {
         command.entry.keys(command.args).for_each(note);
     }
 }
 
-/// Before a command on entries is run: what it reads is noted, if the client wants to hear of it.
+/// Notes the keys that a command on entries reads before the command runs, if the client tracks them.
 #[inline]
 pub fn note_reads(
     core: &mut Core,
@@ -62,7 +63,7 @@ fn note_reads_of(
         || permission.may_be_hot && slot.is_some_and(hears_all)
         || fault::on(Fault::UnheardNotOwed);
     if !tracked.takes_reads() {
-        // A client with prefixes keeps what it reads: a change between the read and the reply is sent
+        // A client with prefixes keeps the values that it reads: a change between the read and the reply is sent
         // before the reply, and again after it.
         if tracked.mode == Mode::Broadcast && !fault::on(Fault::BroadcastReadNotNoted) {
             each_key(command, |_| {
@@ -79,11 +80,11 @@ fn note_reads_of(
         tracked.reading = true;
         tracked.owed |= !hears_all;
         let (Some(_), Some(slot)) = (&entries, slot) else {
-            tracked.owed = true; // of what has no place nobody is told
+            tracked.owed = true; // a cache without a slot reports no changes
             return;
         };
         if key.is_empty() || key.len() > MAX_BYTES {
-            return; // there is never an entry
+            return; // such a key never has an entry
         }
         if fault::on(Fault::ReadNotNoted) {
             return;
@@ -96,7 +97,7 @@ fn note_reads_of(
         }
         core.tracking.follow(slot);
         let deadline = || {
-            // A copy of a row may come and go until it is read: `has_read`.
+            // The copy of a row may be evicted or filled until it is read: see `has_read`.
             let entries = entries.as_ref().filter(|_| !is_table)?;
             let seen = entries.look(&entries.key(key))?;
             raw::has_deadline(&seen).then_some(seen.deadline)
@@ -110,21 +111,21 @@ fn note_reads_of(
     });
 }
 
-/// Whether each change of a table cache is heard of: while it is not, reads are told at once. A standby
-/// hears of none.
+/// Returns whether every change of a table is reported. While this is not so, clients are notified at once after each
+/// read. A standby reports no change at all.
 fn hears_all(slot: u32) -> bool {
     let hears = |tier: &Tier| tier.slot(slot).hears_all() && !session::in_recovery();
     tier::tier().is_some_and(hears)
 }
 
-/// Another piece of a command is to be run.
+/// Prepares for another piece of a command.
 pub fn reads_on(session: &Session) {
     if session.tracking.is_some() {
         raw::take_soonest();
     }
 }
 
-/// A piece of a command was run.
+/// Notes that a piece of a command has run.
 #[inline]
 pub fn has_read(core: &mut Core, session: &Session) {
     if let Some(tracked) = &session.tracking
@@ -135,7 +136,8 @@ pub fn has_read(core: &mut Core, session: &Session) {
     }
 }
 
-/// What was read of a table ends with the entry of these that ends first.
+/// Notes the earliest deadline among rows of a table that a command has read; it counts for all of the command's
+/// keys.
 #[cold]
 fn note_deadline(core: &mut Core, tracked: &Tracked, deadline: Timestamp) {
     for (slot, key) in &tracked.rows {
@@ -143,7 +145,8 @@ fn note_deadline(core: &mut Core, tracked: &Tracked, deadline: Timestamp) {
     }
 }
 
-/// an executor has answered what was handed over: the first entry that it has read ends then.
+/// Notes that an executor has answered a client's commands; `soonest` is the earliest deadline of the entries that
+/// they read.
 pub fn reply_came(core: &mut Core, session: &mut Session, soonest: Option<Timestamp>) {
     if let Some(tracked) = &mut session.tracking {
         if let Some(deadline) = soonest {
@@ -153,8 +156,8 @@ pub fn reply_came(core: &mut Core, session: &mut Session, soonest: Option<Timest
     }
 }
 
-/// Tells clients what has changed up to now. Inside of a turn's transaction, which has taken in what
-/// makes decisions void.
+/// Notifies clients of all changes up to now. It runs within a round's transaction, after invalidation messages that
+/// void permissions were taken in.
 pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     let tracking = &mut core.tracking;
     let Some(mut reader) = tracking.reader.take() else {
@@ -194,8 +197,8 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     }
 }
 
-/// Notifies a client that everything has changed where that is owed to it, or where a client with prefixes has
-/// come to another cache. Returns whether it did; Err: the client waits for what its role may read.
+/// Notifies a client that everything has changed if this is owed to it, or if a client with prefixes has moved to
+/// another cache. Returns whether it did; Err: the client waits for its permission.
 pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress> {
     let session = &mut client.session;
     let mut slot = None;
@@ -213,7 +216,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
             Err(step) => return Err(step),
         };
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
-        // A client that lost the right is notified when it has it again.
+        // A client that lost the privilege to read is notified when it has it again.
         if let Some(tracked) = &mut session.tracking
             && !may_read
         {
@@ -244,8 +247,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
     Ok(true)
 }
 
-/// Before commands of a client that is told of prefixes: what it is to be told of before their replies, but
-/// nobody knows whether it may read it, is found out. Err: they wait for that.
+/// Settles a client with prefixes before its commands run: whatever it must be notified of before their replies,
+/// while its permission is unknown, waits for that permission. Err: the commands wait, too.
 pub fn settle_before(core: &mut Core, client: &mut Connection) -> Result<(), Progress> {
     let is_told = client.session.tracking.as_deref().is_some_and(is_broadcast);
     if !is_told || client.is_amid_reply() {
@@ -263,14 +266,14 @@ fn is_broadcast(tracked: &Tracked) -> bool {
     tracked.mode == Mode::Broadcast
 }
 
-/// Whether a client is to be settled: it is owed something, or what was decided of one that is told of
-/// prefixes is void. Of these one that waits is looked at when it goes on.
+/// Returns whether a client is to be settled: a message is owed to it, or it has prefixes and its permission no
+/// longer holds. A client with prefixes that waits is settled when it resumes.
 pub fn is_unsettled(session: &Session) -> bool {
     session.tracking.as_deref().is_some_and(|tracked| {
         match is_broadcast(tracked) {
-            // After the reply.
+            // It is settled after the reply.
             _ if tracked.reading => false,
-            // It is asked what it may read, which has to wait.
+            // Settling requests its permission, for which it may have to wait.
             true => {
                 session.waits == Waits::Nothing && (tracked.owed || standing(session).is_none())
             }
@@ -279,14 +282,14 @@ pub fn is_unsettled(session: &Session) -> bool {
     })
 }
 
-/// What a client is sent now, and is to be sent again after its replies: it may be of what was read
-/// before it changed.
+/// Returns the messages that are sent now and must be sent again after the replies, because the replies may show
+/// values from before the change.
 pub fn again(session: &mut Session, pushed: &[u8], has_replies: bool) -> Vec<u8> {
     let tracked = session.tracking.as_deref_mut();
     tracked.map_or_else(Vec::new, |tracked| tracked.again(pushed, has_replies))
 }
 
-/// A command was run.
+/// Notes that a command was run.
 pub fn command_done(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking {
         tracked.end_read();
@@ -294,8 +297,8 @@ pub fn command_done(session: &mut Session, command: &Parsed<'_>) {
     }
 }
 
-/// A command was run, or handed over: CLIENT CACHING was for it, unless it was one of CLIENT or began a
-/// transaction.
+/// Notes that a command was run or offloaded: this ends the effect of CLIENT CACHING, except after a command of
+/// CLIENT or one that begins a transaction.
 pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking
         && tracked.caching
@@ -306,14 +309,14 @@ pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     }
 }
 
-/// What the network process changes from here on is this client's doing.
+/// Makes this client the author of the changes that the network process makes from here on.
 pub fn set_author(core: &Core, client: u64) {
     if core.tracking.is_on() {
         ring::set_author(client);
     }
 }
 
-/// It is nobody's again.
+/// Ends the effect of `set_author`.
 pub fn set_no_author(core: &Core) {
     if core.tracking.is_on() {
         ring::set_author(0);

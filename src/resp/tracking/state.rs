@@ -1,4 +1,4 @@
-//! Which clients of a network process track what, and telling them.
+//! Records which clients of a network process track which keys, and writes the invalidation messages to them.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
@@ -21,31 +21,31 @@ use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::tracked::Tracked;
 
-/// After it was woken for a change a network process does not ask to be woken for so long, and looks itself:
-/// or writers would pay for a signal each time.
+/// After a change has woken a network process, it does not request another wake-up for this long and looks by itself;
+/// otherwise writers would send a signal for each change.
 const QUIET: Duration = Duration::from_millis(1);
-/// After so many clients have gone their numbers are looked for and forgotten.
+/// After this many clients have gone, their numbers are removed from the table of keys.
 const GONE: usize = 1000;
 
-/// Prefixes, and who is told of all keys that begin with them.
+/// Prefixes, and the clients that are notified of all keys beginning with them.
 pub type Prefixes = BTreeMap<Box<[u8]>, Vec<u64>>;
 
-/// What a network process knows of its clients that track.
+/// The tracking state of a network process.
 #[derive(Default)]
 pub struct Tracking {
     number: usize,
-    /// While there are any.
+    /// The reader of the ring of changes, while clients track.
     pub reader: Option<Reader>,
     clients: HashSet<u64>,
-    /// Clients that are notified instead of others.
+    /// Clients with REDIRECT, and the clients that are notified instead of them.
     redirects: HashMap<u64, u64>,
     gone: usize,
-    /// Slots of which changes are asked for.
+    /// Slots whose changes are reported to this network process.
     slots: HashSet<u32>,
     pub table: Table,
-    /// Keys that had to go for others, and who has read them.
+    /// Keys that were evicted to make room for others, and the clients that have read them.
     pub evicted: Vec<Node>,
-    /// Who is told of all keys with a prefix.
+    /// The clients that are notified of all keys with a prefix.
     pub prefixes: Prefixes,
     pub most: usize,
     woken: Option<Instant>,
@@ -53,7 +53,7 @@ pub struct Tracking {
 
 impl Tracking {
     pub fn new(number: usize) -> Tracking {
-        // A predecessor that was ended by force has left its marks.
+        // A predecessor that was killed has left its bits on slots.
         if let (Some(tier), Some(reader)) = (tier::tier(), Reader::begin(number)) {
             tier.untrack_all(reader.bit());
         }
@@ -64,28 +64,28 @@ impl Tracking {
         }
     }
 
-    /// Takes over what the settings say now.
+    /// Reads the settings.
     pub fn read_settings(&mut self) {
         self.most = settings::tracking_keys();
     }
 
-    /// Whether anybody tracks.
+    /// Returns whether any client tracks.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.reader.is_some()
     }
 
-    /// How many do.
+    /// Returns the number of clients that track.
     pub fn clients(&self) -> usize {
         self.clients.len()
     }
 
-    /// How many keys they have read that have not changed since.
+    /// Returns the number of keys that clients have read and that have not changed since.
     pub fn keys(&self) -> usize {
         self.table.len()
     }
 
-    /// Whether somebody is to be told something.
+    /// Returns whether a client is to be notified.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.reader.as_ref().is_some_and(|reader| {
@@ -98,7 +98,8 @@ impl Tracking {
         })
     }
 
-    /// Before a sleep of this length: how long it may be, None for ever. Zero: there is news.
+    /// Prepares for a sleep of at most `pause` (None: without end) and returns how long it may be; zero if changes
+    /// have arrived.
     pub fn before_sleep(&mut self, pause: Option<Duration>) -> Option<Duration> {
         let Some(reader) = &self.reader else {
             return pause;
@@ -125,7 +126,7 @@ impl Tracking {
         }
     }
 
-    /// Is told of the changes of a slot from now on.
+    /// Makes the changes of a slot be reported to this network process.
     pub fn follow(&mut self, slot: u32) {
         if let (Some(reader), Some(tier)) = (&self.reader, tier::tier())
             && self.slots.insert(slot)
@@ -146,8 +147,8 @@ impl Tracking {
         self.reader.is_some()
     }
 
-    /// Notifies the client that a lost connection had named for REDIRECT: of the keys that this connection
-    /// has read it will receive nothing more. Returns the place of that client.
+    /// Notifies the client that a lost connection had named for REDIRECT, because it receives no more messages about
+    /// keys that this connection has read. Returns the place of that client.
     pub fn redirect_lost(
         &mut self,
         client: u64,
@@ -183,13 +184,13 @@ impl Tracking {
         places
     }
 
-    /// A client tracks no more, or is gone: `tracked` was what it had asked for.
+    /// Ends the tracking of a client that no longer tracks or has disconnected; `tracked` was its state.
     pub fn end(&mut self, client: u64, tracked: Option<&Tracked>) {
         self.redirects.remove(&client);
         if !self.clients.remove(&client) {
             return;
         }
-        // Not looked for among all prefixes: many clients may go at once.
+        // Only its own prefixes are searched, because many clients may disconnect at once.
         for prefix in tracked.map_or(&[][..], |tracked| &tracked.prefixes[..]) {
             if let Some(clients) = self.prefixes.get_mut(prefix) {
                 clients.retain(|other| *other != client);
@@ -220,21 +221,21 @@ fn until(deadline: Timestamp) -> Duration {
     Duration::from_micros(u64::try_from(left).unwrap_or(0))
 }
 
-/// What a client is told.
+/// The content of an invalidation message.
 #[derive(Clone, Copy)]
 pub enum Told<'k> {
     Key(&'k [u8]),
     Everything,
 }
 
-/// All clients, the one that is being served among them.
+/// All clients of the network process, including the one that is being served.
 pub struct Everybody<'c> {
     pub clients: &'c mut Clients,
     pub serving: Option<&'c mut Connection>,
     pub memory: &'c mut Memory,
-    /// Bytes that may wait for a client.
+    /// Bytes that may wait to be sent to a client.
     pub most_output: usize,
-    /// Places of those who are to be served.
+    /// Places of the clients to serve.
     pub wakes: Vec<usize>,
 }
 
@@ -253,7 +254,7 @@ impl Everybody<'_> {
         self.find(id)?.session.tracking.as_deref_mut()
     }
 
-    /// Tells a client of a change by `author`, or whom it has named.
+    /// Notifies a client, or the client of its REDIRECT, of a change made by `author`.
     pub fn tell(&mut self, id: u64, told: Told<'_>, author: u64) {
         let Some(tracked) = self.tracked(id) else {
             return;
@@ -268,7 +269,7 @@ impl Everybody<'_> {
                 }
             });
         };
-        // What the other one is sent does not wait for this one's reply.
+        // A message to the other client does not wait for the reply to this one.
         tracked.owed |= tracked.reading;
         let role = self.find(id).and_then(|client| client.session.login.role);
         let is_its_own = |client: &mut Connection| client.session.login.role == role;
@@ -317,8 +318,8 @@ impl Everybody<'_> {
         }
     }
 
-    /// Tells a client with a prefix of a key, or of all keys, of the cache of this slot, if that is the
-    /// one of its database and it may read it.
+    /// Notifies a client with prefixes of a key, or of all keys, of the cache of this slot, if it is the cache of the
+    /// client's database and the client may read it.
     fn tell_broadcast(&mut self, id: u64, slot: u32, told: Told<'_>, author: u64) {
         let Some(client) = self.find(id) else {
             return;
@@ -345,13 +346,13 @@ impl Everybody<'_> {
     }
 }
 
-/// What was decided of a client, if it counts now.
+/// Returns the client's permission if it still holds.
 pub fn standing(session: &Session) -> Option<&Permission> {
     let permission = session.permission.as_deref()?;
     (permission.holds() && !permission.is_past(session.login.by_password)).then_some(permission)
 }
 
-/// Writes a message for a client that REDIRECT has named.
+/// Writes a message to a client that another one has named for REDIRECT.
 fn write_as_target(session: &Session, told: Told<'_>, out: &mut Writer) {
     if session.protocol == Protocol::Resp3 || channels::is_reader(&session.state, session.protocol)
     {
@@ -380,14 +381,15 @@ fn write(told: Told<'_>, out: &mut Writer) {
     }
 }
 
-/// Who is told of a key: looks for no more prefixes than the key has bytes, however many there are.
+/// Returns the clients whose prefix the key begins with. It makes at most as many look-ups as the key has bytes,
+/// however many prefixes exist.
 fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'p Vec<u64>> {
     let mut rest = Some(key);
     std::iter::from_fn(move || {
         loop {
             let range = (Bound::Unbounded, Bound::Included(rest?));
             let (prefix, clients) = prefixes.range::<[u8], _>(range).next_back()?;
-            // Whatever fits and comes before this one is shorter, and begins both.
+            // Every earlier prefix that fits is shorter, and this prefix and the key both begin with it.
             let same = |(one, other): &(&u8, &u8)| one == other;
             let common = prefix.iter().zip(key).take_while(same).count();
             if common == prefix.len() {

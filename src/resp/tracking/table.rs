@@ -1,7 +1,7 @@
-//! Which clients have read which keys: a network process' own table.
+//! The table of keys that the clients of one network process have read.
 //!
-//! Guards its bound: beyond so many keys, or so many readers of keys, one key that is there goes for each
-//! that comes, and its clients are told.
+//! It guards its limit: beyond a number of keys, or of readers of keys, each new key evicts another one, whose
+//! clients are notified.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -9,17 +9,17 @@ use std::rc::Rc;
 
 use crate::pg::session::clock::Timestamp;
 
-/// Readers that a key may have, on average: beyond that, too, keys go. Who is gone counts until it is
-/// forgotten.
+/// The average number of readers that a key may have; beyond it, keys are evicted as well. A client that has
+/// disconnected counts until it is removed.
 const READERS: usize = 64;
 
-/// A key that somebody has read.
+/// A key, and the clients that have read it.
 pub struct Node {
     pub key: Rc<[u8]>,
-    /// Sorted.
+    /// Sorted by number.
     pub clients: Vec<u64>,
-    /// When its entry ends, as it was when the first of them read it: a later one is a change. Of a table
-    /// each reader finds the row's, or none where there was no copy.
+    /// The entry's deadline when the first of the clients read it; a deadline that is set later is a change. For a
+    /// table cache each reader lowers it to the deadline of the row; None if no reader had a copy.
     deadline: Option<Timestamp>,
 }
 
@@ -28,7 +28,7 @@ pub struct Node {
 struct Keys {
     places: HashMap<Rc<[u8]>, usize>,
     nodes: Vec<Node>,
-    /// Where the next key is taken that goes for another.
+    /// The position from which the next key is evicted.
     hand: usize,
 }
 
@@ -45,27 +45,27 @@ impl Keys {
     }
 }
 
-/// When a key of a cache expires, the first one first.
+/// The deadlines of keys, the earliest first.
 type Due = Reverse<(Timestamp, u32, Rc<[u8]>)>;
 
-/// The keys of all caches, by their slots.
+/// The keys of all caches, by slot.
 #[derive(Default)]
 pub struct Table {
     caches: HashMap<u32, Keys>,
     count: usize,
-    /// All keys' clients together.
+    /// The number of clients of all keys together.
     readers: usize,
     deadlines: BinaryHeap<Due>,
 }
 
 impl Table {
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// A client reads a key. `deadline` is asked for where nobody has read it yet. Gives what has to
-    /// go for it.
+    /// Notes that a client reads a key. `deadline` is called only if no client has read the key before. Returns the
+    /// key that was evicted to make room.
     pub fn add(
         &mut self,
         slot: u32,
@@ -102,7 +102,7 @@ impl Table {
         self.evict_if_full(slot, most)
     }
 
-    /// The entry of a key that was noted ends then, or sooner.
+    /// Lowers the deadline of a noted key.
     pub fn set_deadline(&mut self, slot: u32, key: &[u8], deadline: Timestamp) {
         let Some(keys) = self.caches.get_mut(&slot) else {
             return;
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// One of this cache's other keys, or of another cache where it has none.
+    /// Evicts another key of this cache, or one of another cache if it has none.
     fn evict(&mut self, slot: u32) -> Option<Node> {
         let has_others =
             |slot: u32, keys: &Keys, own: u32| keys.nodes.len() > usize::from(slot == own);
@@ -138,7 +138,7 @@ impl Table {
                     .map(|(other, _)| *other)
             })?;
         let keys = self.caches.get_mut(&others)?;
-        // The last one has just come.
+        // The last key is the one just added.
         let choice = keys.nodes.len() - usize::from(others == slot);
         keys.hand = (keys.hand + 1) % choice;
         let node = keys.remove_at(keys.hand);
@@ -147,7 +147,7 @@ impl Table {
         Some(node)
     }
 
-    /// A key changes: who has read it is told once.
+    /// Removes a key that has changed; the clients that have read it are notified once.
     pub fn remove(&mut self, slot: u32, key: &[u8]) -> Option<Node> {
         let keys = self.caches.get_mut(&slot)?;
         let place = *keys.places.get(key)?;
@@ -157,7 +157,7 @@ impl Table {
         Some(node)
     }
 
-    /// All keys of a cache change: who has read any.
+    /// Removes all keys of a cache; returns the clients that have read any of them.
     pub fn remove_cache(&mut self, slot: u32) -> HashSet<u64> {
         let Some(keys) = self.caches.remove(&slot) else {
             return HashSet::new();
@@ -168,7 +168,7 @@ impl Table {
         clients().copied().collect()
     }
 
-    /// The next key whose entry has ended, and its cache's slot.
+    /// Removes the next key whose deadline has passed; returns it with the slot of its cache.
     pub fn take_due(&mut self, now: Timestamp) -> Option<(u32, Node)> {
         while self.next_deadline()? <= now {
             let Reverse((deadline, slot, key)) = self.deadlines.pop()?;
@@ -183,14 +183,14 @@ impl Table {
         None
     }
 
-    /// When the next entry ends.
+    /// Returns the earliest deadline.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         self.deadlines
             .peek()
             .map(|Reverse((deadline, ..))| *deadline)
     }
 
-    /// Keys that were removed leave their deadlines behind.
+    /// Removes the deadlines of keys that were removed.
     fn forget_old_deadlines(&mut self) {
         if self.deadlines.len() <= 2 * self.count + 1024 {
             return;
@@ -203,7 +203,7 @@ impl Table {
         });
     }
 
-    /// Forgets the clients of which `lives` is false: those that are gone.
+    /// Removes the clients for which `lives` is false, because they have disconnected.
     pub fn retain_clients(&mut self, lives: impl Fn(u64) -> bool) {
         for keys in self.caches.values_mut() {
             for place in (0..keys.nodes.len()).rev() {
