@@ -24,8 +24,8 @@ use crate::resp::tracking::state::{Everybody, Told, standing};
 /// it is notified at once that everything has changed.
 const NOTED: usize = 4096;
 
-/// Runs `note` for each key that a command only reads. Redis' table of commands counts GETEX without an option as a
-/// write, so that a client that keeps the reply would never receive the change.
+/// Runs `note` for each key that a command only reads. GETEX without an option counts as a read here. Redis counts it
+/// as a write, so that a client that keeps the reply never receives the change.
 fn each_key<'a>(command: &Parsed<'a>, note: impl FnMut(&'a [u8])) {
     if command.kind() == Kind::Read {
         command.entry.keys(command.args).for_each(note);

@@ -1,4 +1,5 @@
-//! Places on the client registry: who gets one, and gives it back.
+//! Places in the client registry: claims and frees them. A place is claimed by one atomic exchange, so two clients
+//! never share one.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -9,13 +10,13 @@ use crate::pg::resp::client_registry::place::Place;
 pub struct Claimed(pub(super) usize);
 
 impl ClientRegistry {
-    /// A number for a client, never used again in this life of the server.
+    /// Returns a new number for a client; numbers are not reused until the server restarts.
     pub fn new_id(&self) -> u64 {
         self.head.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// A place for a client of this network process; None: there is none. `former` was given back by this
-    /// process, and others may have claimed it since.
+    /// Claims a place for a client of this network process; None: all are taken. `former` lists places that this
+    /// process gave back, which other processes may have claimed since.
     pub fn claim(&self, number: usize, former: &mut Vec<Claimed>) -> Option<Claimed> {
         let claims = |at: usize| {
             let place = self.places.get(at)?;
@@ -46,21 +47,21 @@ impl ClientRegistry {
         }
     }
 
-    /// A place is nobody's from here on.
+    /// Frees a place.
     pub(super) fn clear(&self, place: &Place) {
         if let Some(number) = place.clear().checked_sub(1) {
             self.network(number as usize).claimed.fetch_sub(1, Relaxed);
         }
     }
 
-    /// The client of a place is gone.
+    /// Frees the place of a client that has disconnected.
     pub fn give_back(&self, claimed: &Claimed) {
         if let Some(place) = self.places.get(claimed.0) {
             self.clear(place);
         }
     }
 
-    /// The place of a client of this network process, where that is lost.
+    /// Returns the place of a client of this network process whose [`Claimed`] was lost.
     pub fn place_of(&self, number: usize, id: u64) -> Option<Claimed> {
         let own = number as u32 + 1;
         let is_it = |place: &Place| place.id() == id && place.network.load(Relaxed) == own;

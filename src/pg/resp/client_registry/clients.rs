@@ -1,4 +1,5 @@
-//! Clients, for each other and for SQL: each is shown by its network process, seen by everybody, and ended by who may.
+//! The clients, as other clients and SQL see them. A client is shown by its network process, visible to all
+//! processes, and ended on request; the caller checks the privilege to end it.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
@@ -8,14 +9,14 @@ use crate::pg::resp::client_registry::place::{Place, Shown};
 use crate::pg::worker::background;
 
 impl ClientRegistry {
-    /// Shows a client at its place; `all`: also what seldom changes.
+    /// Shows a client at its place; `all`: including the texts that seldom change.
     pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
         if let Some(place) = self.places.get(claimed.0) {
             place.write(shown, all);
         }
     }
 
-    /// All clients, with the processes that have them.
+    /// Returns all clients, with the process ids of their network processes.
     pub fn clients(&self) -> impl Iterator<Item = (u32, Shown)> + use<> {
         let registry = *self;
         let used = self.used();
@@ -25,7 +26,7 @@ impl ClientRegistry {
         })
     }
 
-    /// Asks that the client of this number is ended; whether it is there.
+    /// Requests that the client of this number ends; returns whether it exists.
     pub fn end(&self, id: u64) -> bool {
         let is_it = |place: &&Place| place.id() == id && place.network.load(Acquire) != 0;
         let Some(place) = self.used().iter().find(is_it) else {
@@ -42,14 +43,14 @@ impl ClientRegistry {
         true
     }
 
-    /// Whether somebody wants a client of this network process to be ended, since it was last asked.
+    /// Returns whether a client of this network process was requested to end since the last call.
     #[inline]
     pub fn has_ends(&self, number: usize) -> bool {
         let ends = &self.network(number).ends;
         ends.load(Relaxed) != 0 && ends.swap(0, SeqCst) != 0
     }
 
-    /// Whether the client of a place is to end.
+    /// Returns whether the client of a place is to end.
     pub fn is_to_end(&self, claimed: &Claimed, id: u64) -> bool {
         let place = self.places.get(claimed.0);
         place.is_some_and(|place| place.end.load(SeqCst) == id)

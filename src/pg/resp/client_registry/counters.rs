@@ -1,4 +1,4 @@
-//! What network processes have counted, and what there is of them now: said by each, summed up for who asks.
+//! Counters and present numbers of the network processes: each process stores its own, and readers get the sums.
 
 use std::array;
 use std::sync::atomic::AtomicU64;
@@ -9,10 +9,10 @@ use crate::pg::resp::client_registry::layout::{
 };
 use crate::pg::session::clock::{self, Timestamp};
 
-/// What is not counted up, but there.
+/// Present numbers, which rise and fall.
 pub struct Now {
     pub clients: u64,
-    /// Clients that are told of changes, and keys whose changes they are told of.
+    /// Clients that track keys, and the number of these keys.
     pub tracking: u64,
     pub tracked_keys: u64,
     /// Clients that CLIENT PAUSE holds.
@@ -22,7 +22,7 @@ pub struct Now {
 }
 
 impl ClientRegistry {
-    /// Says what a network process has counted, and what there is of it now.
+    /// Stores the counters and present numbers of a network process.
     pub fn set_figures(&self, number: usize, counters: &Counters, now: &Now) {
         let network = self.network(number);
         for (place, counter) in network.counters.iter().zip(counters) {
@@ -44,7 +44,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the sums of all processes since the figures were set back.
+    /// Returns the sums of all processes since the counters were reset.
     pub fn counters(&self) -> Counters {
         let since = |sum: &AtomicU64, base: &AtomicU64| {
             let sum = sum.load(Relaxed);
@@ -63,7 +63,7 @@ impl ClientRegistry {
         counters
     }
 
-    /// What there is now, of all network processes.
+    /// Returns the present numbers of all network processes together.
     pub fn now(&self) -> Now {
         let networks = || self.head.networks.iter();
         let batch = networks().map(|network| network.largest_batch.load(Relaxed));
@@ -84,7 +84,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Sets the figures back to 0.
+    /// Resets the counters to 0.
     pub fn reset(&self) {
         for network in &self.head.networks {
             for (base, counter) in network.base.iter().zip(&network.counters) {
@@ -98,7 +98,7 @@ impl ClientRegistry {
         self.head.reset.store(clock::now(), Relaxed);
     }
 
-    /// Since when it was counted.
+    /// Returns the time since which the counters count.
     pub fn since(&self) -> Timestamp {
         self.head.reset.load(Relaxed)
     }

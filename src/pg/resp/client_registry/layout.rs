@@ -1,4 +1,4 @@
-//! What the client registry is made of: its head, a place for each client, and what every network process counts.
+//! The layout of the client registry: its head, a place for each client, and the counters of every network process.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
@@ -7,11 +7,11 @@ use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::resp::client_registry::place::Place;
 use crate::pg::resp::shared_memory;
 
-/// What is counted: one number each for every network process. New ones come at the end.
+/// The counters of a network process. New ones are added at the end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
-    /// Connections that were taken, and that were turned away.
+    /// Connections that were accepted, and those that were turned away.
     Connections,
     Rejected,
     Commands,
@@ -22,44 +22,44 @@ pub enum Counter {
     Input,
     Output,
     FailedAuthentications,
-    /// Clients that were cut off, as they did not read.
+    /// Clients that were disconnected because they did not read.
     CutOff,
-    /// Clients that were ended by others.
+    /// Clients that were ended on request.
     Killed,
-    /// Questions to executors, and how often there was no place for one.
+    /// Catalog requests to executors, and how often the queue had no room for one.
     Questions,
     QueueFull,
-    /// Messages from SQL, and how often the ring went round before the network process had read it.
+    /// Messages from SQL, and how often the ring was overwritten before the network process had read it.
     Messages,
     Overflows,
-    /// Connections whose TLS did not come about.
+    /// Connections whose TLS handshake failed.
     FailedHandshakes,
-    /// Clients that were ended as all of them took too much memory.
+    /// Clients that were ended because all clients took too much memory.
     Evicted,
     /// Microseconds of processor time of the network processes.
     CpuUser,
     CpuSystem,
 }
 
-/// How many there are.
+/// The number of counters.
 pub(super) const FIGURES: usize = Counter::CpuSystem as usize + 1;
 
-/// What was counted, by [`Counter`].
+/// The values of all counters, by [`Counter`].
 pub type Counters = [u64; FIGURES];
 
 #[repr(C, align(64))]
 pub(super) struct NetworkProcess {
-    /// 0: there is none.
+    /// 0: no process runs.
     pub(super) pid: AtomicU32,
-    /// Somebody wants clients of it to be ended.
+    /// Clients of it were requested to end.
     pub(super) ends: AtomicU32,
-    /// Places that were claimed for it, and how many clients it takes now.
+    /// Places that were claimed for it, the number of clients that it accepts, and the number that it has.
     pub(super) claimed: AtomicU64,
     pub(super) room: AtomicU64,
     pub(super) clients: AtomicU64,
-    /// Clients that are told of changes.
+    /// Clients that track keys.
     pub(super) tracking: AtomicU64,
-    /// Keys whose changes clients are told of.
+    /// Keys that these clients track.
     pub(super) tracked_keys: AtomicU64,
     /// Clients that CLIENT PAUSE holds.
     pub(super) blocked: AtomicU64,
@@ -68,30 +68,30 @@ pub(super) struct NetworkProcess {
     pub(super) largest_client: AtomicU64,
     pub(super) largest_batch: AtomicU64,
     pub(super) counters: [AtomicU64; FIGURES],
-    /// What the figures were when they were set back.
+    /// The values of the counters at their last reset.
     pub(super) base: [AtomicU64; FIGURES],
 }
 
 #[repr(C)]
 pub(super) struct Head {
     pub(super) database: AtomicU32,
-    /// The last client's number.
+    /// The number of the last client.
     pub(super) last_id: AtomicU64,
     /// Places from here on were never used.
     pub(super) fresh: AtomicU64,
-    /// Where a place was found last, when there were no fresh ones.
+    /// Where a free place was last found, once all places had been used.
     pub(super) found: AtomicU64,
-    /// When the figures were set back.
+    /// The time of the last reset.
     pub(super) reset: AtomicI64,
-    /// Until when commands are held back, twice, and 1 for all commands; 0: they are not.
+    /// Twice the time until which commands are held back, plus 1 if all commands are; 0: no pause.
     pub(super) pause: AtomicI64,
-    /// Hits and misses that executors have counted, and what they were when they were set back.
+    /// Hits and misses that executors have counted, and their values at the last reset.
     pub(super) reads: [AtomicU64; 2],
     pub(super) reads_base: [AtomicU64; 2],
     pub(super) networks: [NetworkProcess; MOST_PROCESSES],
 }
 
-/// Bytes of a client registry with places for so many clients.
+/// Returns the bytes of a client registry with places for this number of clients.
 pub fn bytes(clients: usize) -> usize {
     places_at() + clients * size_of::<Place>()
 }
@@ -108,11 +108,11 @@ pub struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// None where nothing listens.
+    /// Returns None if the Redis protocol is off.
     pub fn of_server() -> Option<ClientRegistry> {
         let area = shared_memory::of_server()?;
-        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as
-        // long as the server lives; all that is in them is atomic.
+        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as long as the server
+        // lives; all their contents are atomic.
         unsafe {
             Some(ClientRegistry {
                 head: area.registry.cast().as_ref(),

@@ -1,11 +1,12 @@
-//! The client registry: the clients of the Redis protocol, and what was counted, for all sessions to see.
+//! The client registry: the clients of the Redis protocol and the counters of its network processes, in shared memory
+//! for all sessions to see.
 //!
-//! What it is not: nothing is decided by it but who is to be ended. A place belongs to the network process that
-//! has claimed it, which alone writes it, without a lock: its number is odd meanwhile, and who reads
-//! begins again when it has changed. No key and no value comes here.
+//! It holds no key and no value, and decides nothing except which clients are to end. A place belongs to the network
+//! process that has claimed it. That process alone writes the place, without a lock: the version is odd meanwhile,
+//! and a reader that finds it changed starts again.
 //!
-//! A network process that ends leaves places and figures: its successor, which has the same number, gives the
-//! places back and goes on counting from the figures.
+//! A network process that ends leaves places and counters. Its successor, which has the same number, frees the places
+//! and continues the counters.
 
 mod claims;
 mod clients;

@@ -1,4 +1,4 @@
-//! Commands that are held back for a time (CLIENT PAUSE), by all network processes alike.
+//! The present CLIENT PAUSE, which all network processes follow.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
@@ -9,12 +9,12 @@ use crate::pg::session::clock::{self, Timestamp};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     pub until: Timestamp,
-    /// All; else those that write.
+    /// All commands are held back; otherwise only those that write.
     pub all: bool,
 }
 
 impl ClientRegistry {
-    /// Which commands are held back; None: none.
+    /// Returns the present pause, if any.
     #[inline]
     pub fn pause(&self) -> Option<Pause> {
         match self.head.pause.load(Relaxed) {
@@ -26,7 +26,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Holds commands back: until the later moment, and all of them, if one is held back already.
+    /// Begins a pause. If one is on already, it ends at the later moment, and covers all commands if either does.
     pub fn begin_pause(&self, until: Timestamp, all: bool) {
         let now = clock::now();
         let joined = |word: i64| {
@@ -40,7 +40,7 @@ impl ClientRegistry {
         self.wake_networks();
     }
 
-    /// Holds nothing back any more.
+    /// Ends the pause.
     pub fn end_pause(&self) {
         self.head.pause.store(0, Release);
         self.wake_networks();

@@ -1,5 +1,5 @@
-//! What the client registry shows of one client. Its network process alone writes it, without a lock; who reads it while it is written begins
-//! again.
+//! A client's place in the client registry. Its network process alone writes it, without a lock; a reader that meets
+//! a write starts again.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -9,11 +9,11 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
 
-/// What is known of a client; texts that are too long are cut.
+/// The facts shown of a client; texts that are too long are truncated.
 #[derive(Clone, Default)]
 pub struct Shown<T = Vec<u8>> {
     pub id: u64,
-    /// 0: it has not said who it is.
+    /// 0: it has not authenticated.
     pub role: u32,
     pub is_superuser: bool,
     pub database: u32,
@@ -22,7 +22,7 @@ pub struct Shown<T = Vec<u8>> {
     pub connected: Timestamp,
     pub last_heard: Timestamp,
     pub commands: u64,
-    /// Bytes that it has sent and received.
+    /// Bytes received from the client, and bytes sent to it.
     pub net_in: u64,
     pub net_out: u64,
     /// Bytes of requests and of replies that wait.
@@ -31,16 +31,16 @@ pub struct Shown<T = Vec<u8>> {
     /// Channels and patterns that it has subscribed to.
     pub channels: u32,
     pub patterns: u32,
-    /// Keys that it watches, and bytes of the commands of its transaction.
+    /// Keys that it watches, and bytes of the commands queued by MULTI.
     pub watched: u32,
     pub collected: u32,
-    /// Flags of CLIENT LIST that are not told by the others.
+    /// A flag of CLIENT LIST that the other fields do not imply.
     pub no_evict: bool,
-    /// It is told of changes; of all keys with certain beginnings; whom it is told instead of is gone.
+    /// The client tracks keys; it tracks prefixes; the client of its REDIRECT has disconnected.
     pub tracks: bool,
     pub broadcasts: bool,
     pub redirect_broken: bool,
-    /// The client that is told instead of it; 0: none.
+    /// The client that is notified instead of it; 0: none.
     pub redirect: u64,
     pub last_command: T,
     pub user: T,
@@ -51,14 +51,14 @@ pub struct Shown<T = Vec<u8>> {
     pub local_address: T,
 }
 
-/// Words of numbers, and of each text, in the order of [`Shown`].
+/// The number of words of the numbers, and of each text, in the order of [`Shown`].
 const NUMBERS: usize = 12;
 const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
 const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
 #[repr(C)]
 pub(super) struct Place {
-    /// The number of its network process and 1; 0: nobody's.
+    /// The number of its network process plus 1; 0: free.
     pub(super) network: AtomicU32,
     /// The client of this number is to end.
     pub(super) end: AtomicU64,
@@ -71,11 +71,11 @@ impl Place {
         self.words[0].load(Relaxed)
     }
 
-    /// Gives the number of the network process that had it, and 1.
+    /// Returns the number of the network process that had it, plus 1.
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);
-        // A writer that has died may have left the version odd.
+        // A writer that was killed may have left the version odd.
         drop(self.version.write());
         self.network.swap(0, AcqRel)
     }
@@ -125,7 +125,7 @@ impl Place {
         }
     }
 
-    /// None where nobody is, or where it could not be read because it is written all the time.
+    /// Returns None if the place has no client, or if it could not be read because it is written all the time.
     pub(super) fn read(&self) -> Option<(usize, Shown)> {
         let (network, words) = self.version.read(|| {
             let network = self.network.load(Acquire);

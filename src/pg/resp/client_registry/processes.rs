@@ -1,5 +1,5 @@
-//! Network processes: which are there and what they serve, how many clients each has and which one a place is for, how many
-//! clients of all network processes are one role's.
+//! The network processes: which of them run and what they serve, how many clients each has, which one a place was
+//! claimed for, and how many clients of all of them have one role.
 
 use std::array;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -12,7 +12,7 @@ use crate::pg::resp::client_registry::place::{Place, high, pair};
 use crate::pg::session::clock;
 use crate::pg::worker::background;
 
-/// Clients that were let in, of all network processes.
+/// Clients that have authenticated, over all network processes.
 #[derive(Clone, Copy, Default)]
 pub struct LoggedIn {
     pub of_role: usize,
@@ -20,18 +20,18 @@ pub struct LoggedIn {
 }
 
 impl ClientRegistry {
-    /// Says which database is served.
+    /// Stores the database that is served.
     pub fn set_database(&self, database: Oid) {
         self.head.database.store(database.to_u32(), Relaxed);
     }
 
-    /// The database that is served.
+    /// Returns the database that is served.
     pub fn database(&self) -> Oid {
         Oid::from_u32(self.head.database.load(Relaxed))
     }
 
-    /// This process is the network process of this number. What its predecessor has shown is taken away; gives
-    /// what that has counted.
+    /// Begins as the network process of this number. Removes the clients that its predecessor has shown, and returns
+    /// the predecessor's counters.
     pub fn begin_network(&self, number: usize) -> Counters {
         for place in self.places {
             if place.network.load(Acquire) == number as u32 + 1 {
@@ -54,7 +54,7 @@ impl ClientRegistry {
         array::from_fn(|at| network.counters[at].load(Relaxed))
     }
 
-    /// The network process of this number ends, and its clients with it.
+    /// Ends the network process of this number, and its clients with it.
     pub fn end_network(&self, number: usize) {
         let network = self.network(number);
         network.pid.store(0, SeqCst);
@@ -66,7 +66,7 @@ impl ClientRegistry {
         network.largest_client.store(0, Relaxed);
     }
 
-    /// Says how much memory the clients of a network process take, and the largest of them.
+    /// Stores the memory of all clients of a network process, and that of the largest of them.
     #[inline]
     pub fn set_memory(&self, number: usize, all: usize, largest: usize) {
         let network = self.network(number);
@@ -74,13 +74,13 @@ impl ClientRegistry {
         network.largest_client.store(largest as u64, Relaxed);
     }
 
-    /// Bytes of memory that the clients of all network processes take.
+    /// Returns the bytes of memory that the clients of all network processes take.
     pub fn clients_memory(&self) -> usize {
         let memory = |network: &NetworkProcess| network.memory.load(Relaxed);
         self.head.networks.iter().map(memory).sum::<u64>() as usize
     }
 
-    /// Another network process that has a larger client than this.
+    /// Returns another network process that has a larger client than `size`.
     pub fn network_with_larger_client(&self, number: usize, size: usize) -> Option<usize> {
         let networks = self.head.networks.iter().enumerate();
         let sizes =
@@ -107,12 +107,13 @@ impl ClientRegistry {
         pids.filter(|&pid| pid != 0).for_each(background::wake);
     }
 
-    /// Says how many clients a network process takes.
+    /// Stores the number of clients that a network process accepts.
     pub fn set_room(&self, number: usize, room: usize) {
         self.network(number).room.store(room as u64, SeqCst);
     }
 
-    /// How many clients a network process has, those on their way to it among them; None: it takes no more.
+    /// Returns the number of clients of a network process, including those on their way to it; None: it accepts no
+    /// more.
     pub fn load(&self, number: usize) -> Option<u64> {
         let network = self.network(number);
         let claimed = network.claimed.load(Relaxed);
@@ -120,23 +121,23 @@ impl ClientRegistry {
         (lives && claimed < network.room.load(Acquire)).then_some(claimed)
     }
 
-    /// How many clients there are, those on their way to a network process among them.
+    /// Returns the number of all clients, including those on their way to a network process.
     pub fn claimed(&self) -> u64 {
         let claimed = |network: &NetworkProcess| network.claimed.load(Relaxed);
         self.head.networks.iter().map(claimed).sum()
     }
 
-    /// The process of a network process; 0: there is none.
+    /// Returns the process id of a network process; 0: none runs.
     pub fn pid(&self, number: usize) -> u32 {
         self.network(number).pid.load(Acquire)
     }
 
-    /// A place as a number, to be told to the network process that it was claimed for.
+    /// Returns a place as a number, to be sent to the network process that it was claimed for.
     pub fn number_of(&self, claimed: &Claimed) -> u64 {
         claimed.0 as u64
     }
 
-    /// The place of this number, if it was claimed for this network process and nobody is there.
+    /// Returns the place of this number if it was claimed for this network process and shows no client yet.
     pub fn take_over(&self, number: usize, place: u64) -> Option<Claimed> {
         let at = usize::try_from(place).ok()?;
         let own = number as u32 + 1;
@@ -144,18 +145,17 @@ impl ClientRegistry {
         (place.network.load(Acquire) == own && place.id() == 0).then_some(Claimed(at))
     }
 
-    /// Notes whom a client is let in as; 0: nobody. For who counts.
+    /// Stores the role of a client for those that count it; 0: none.
     pub fn set_role(&self, claimed: &Claimed, role: u32) {
         if let Some(place) = self.places.get(claimed.0) {
-            // No version is needed for a word of its own.
+            // No version is needed for a single word.
             let database = high(place.words[1].load(Relaxed));
             place.words[1].store(pair(role, database), SeqCst);
         }
     }
 
-    /// How many clients others have let in, or are letting in, beside the one at this place: all, and as
-    /// this role. Two that come at the same moment see each other, and both may be refused, as with
-    /// sessions.
+    /// Returns the number of other clients that have authenticated or are about to: in all, and as this role. Two
+    /// clients that authenticate at the same moment see each other, and both may be refused, as with sessions.
     pub fn logged_in(&self, beside: &Claimed, role: u32) -> LoggedIn {
         let mut count = LoggedIn::default();
         let others =

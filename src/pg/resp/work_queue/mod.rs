@@ -1,14 +1,15 @@
-//! The work queue of the Redis protocol, in shared memory: where network processes hand commands over to executors, and get the
-//! replies.
+//! The work queue of the Redis protocol, in shared memory: network processes submit commands to it, executors take
+//! them and return the replies.
 //!
-//! What it is not: it knows neither commands nor replies, only bytes, and for whom they are. Places and
-//! pages are taken at the start of the server. A place belongs to its network process until it is handed over, to the
-//! back that takes it until it is answered, then to its network process again: who owns it is its state, and a value
-//! of [`Free`], [`Taken`] or [`Answered`] stands for owning it. Nobody waits for anybody here.
+//! It knows neither commands nor replies, only bytes and their network process. Places and pages are allocated at the
+//! start of the server. A place belongs to its network process until it is submitted, then to the executor that takes
+//! it until it is answered, then to its network process again. Its state names the owner, and a value of [`Free`],
+//! [`Taken`] or [`Answered`] stands for ownership; if two processes owned a place, one would read bytes that the
+//! other overwrites. No process waits for another here.
 //!
-//! an executor that ends in the middle leaves places that it had taken: its successor finds them by its number
-//! (`begin_back`) and answers each. A network process that ends leaves some that are under way: its successor gets
-//! the answers, for clients that are not there.
+//! An executor that ends early leaves places that it had taken; its successor finds them by its number
+//! (`begin_executor`) and answers each. A network process that ends leaves places that are under way; its successor
+//! receives their answers, although the clients have gone.
 
 mod pages;
 mod ring;
@@ -26,84 +27,84 @@ use crate::pg::resp::work_queue::pages::{Half, PAGE, Pages};
 use crate::pg::resp::work_queue::ring::Ring;
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 
-/// Places of a network process: so many of its clients can have something at an executor.
+/// Places of a network process: the most of its clients that can have commands at an executor at once.
 pub const PLACES: usize = 512;
 const MOST_PLACES: usize = PLACES * MOST_PROCESSES;
-/// What is not longer needs no page.
+/// Bytes that need no page.
 const SHORT: usize = 1024;
-/// Pages for what many clients have there at once, beside one request and one reply of the longest.
+/// Bytes of pages for the commands of many clients at once, besides one request and one reply of the greatest length.
 const MORE: usize = 8 << 20;
 
 const FREE: u32 = 0;
 const WAITING: u32 = 1;
 const TAKEN: u32 = 2;
 const ANSWERED: u32 = 3;
-/// Above these bits stands, while an executor has it, its number.
+/// While an executor has the place, its number is above these bits.
 const STATE_BITS: u32 = 8;
 
 fn taken_by(executor: usize) -> u32 {
     TAKEN | (executor as u32) << STATE_BITS
 }
 
-/// Which executors take it.
+/// The executors that take the work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Many at once, which wait for nobody.
+    /// Many commands at once, which never wait.
     Quick,
-    /// One at a time; it may wait.
+    /// One batch at a time, which may wait.
     Slow,
 }
 
-/// Stands beside a place's number where what was put aside is for the slow lane.
+/// The bit beside a place's number that marks work put aside for the slow lane.
 const FOR_SLOW: u32 = 1 << 31;
 
-/// What is to be done with what is handed over.
+/// The kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Work {
     /// Commands that change nothing.
     Read,
-    /// What is under the keys of a WATCH.
+    /// Reads the rows of a WATCH.
     Watch,
     Write,
-    /// The commands of a MULTI: all or none.
+    /// The commands of a MULTI: all or none of them.
     Exec,
-    /// Several tables are to be emptied: all or none.
+    /// Empties several tables: all or none of them.
     Clear,
 }
 
-/// What a network process says of what it hands over.
+/// The description of a batch that a network process submits.
 #[derive(Clone, Copy)]
 pub struct Handed {
     pub network: usize,
-    /// What the network process knows its client by.
+    /// The number by which the network process knows the client.
     pub ticket: u64,
     pub role: Oid,
     pub relation: Oid,
-    /// Its commit may wait for a synchronous standby, if its role asks for that: it writes to the log.
+    /// The batch writes WAL, so its commit may wait for a synchronous standby if the role's settings require that.
     pub is_logged: bool,
-    /// The command is a COPY to this one.
+    /// The target of a COPY, if the command is one.
     pub copied_to: Option<Oid>,
-    /// user-defined code may run: each command has a transaction of its own, which is not run twice.
+    /// User-defined code may run: each command has a transaction of its own, which is not run twice.
     pub alone: bool,
     pub work: Work,
     pub commands: u32,
-    /// The version of the protocol that is replied in is 3.
+    /// The replies use version 3 of the protocol.
     pub three: bool,
-    /// When it was handed over, as the clock of the session has it.
+    /// The time of submission, by the session's clock.
     pub since: i64,
 }
 
 #[repr(C)]
 struct Place {
     state: AtomicU32,
-    /// Its client is gone: nobody waits for the reply.
+    /// The client has disconnected, and no client waits for the reply.
     gone: AtomicBool,
     handed: UnsafeCell<MaybeUninit<Handed>>,
     length: UnsafeCell<usize>,
-    /// When the first of the entries ends that were read, as the clock of the session has it; the greatest
-    /// number: none does.
+    /// The earliest deadline of the entries that were read, by the session's clock; the greatest number: none has
+    /// one.
     soonest: AtomicI64,
-    /// Where the bytes are if they are not short; 0: nowhere.
+    /// The first page of the bytes if they are not short; 0: none.
     first_page: UnsafeCell<u32>,
     short: UnsafeCell<[u8; SHORT]>,
 }
@@ -112,12 +113,12 @@ struct Place {
 struct Head {
     quick: Ring<MOST_PLACES>,
     slow: Ring<MOST_PLACES>,
-    /// What is for one of the lanes, later.
+    /// Work for one of the lanes, to be queued later.
     aside: Ring<MOST_PLACES>,
     answered: [Ring<PLACES>; MOST_PROCESSES],
 }
 
-/// How large it is.
+/// The size of the queue.
 #[derive(Clone, Copy)]
 struct Sizes {
     networks: usize,
@@ -144,7 +145,7 @@ thread_local! {
     static MEMORY: Cell<Option<NonNull<u8>>> = const { Cell::new(None) };
 }
 
-/// Asks for room at the start of the server; only while preloading, once.
+/// Requests the shared memory; called once, while preloading.
 pub fn register(networks: usize, longest: usize) {
     let sizes = Sizes {
         networks: networks.min(MOST_PROCESSES),
@@ -160,11 +161,11 @@ pub fn register(networks: usize, longest: usize) {
     });
 }
 
-/// A place that is its network process'.
+/// A place of this network process that is free.
 pub struct Free(u32);
 /// A place that this executor has taken.
 pub struct Taken(u32);
-/// A place with a reply, which is its network process'.
+/// A place of this network process that has a reply.
 pub struct Answered(u32);
 
 /// The work queue of this server.
@@ -176,12 +177,12 @@ pub struct WorkQueue {
 }
 
 impl WorkQueue {
-    /// None where nothing listens.
+    /// Returns None if the Redis protocol is off.
     pub fn of_server() -> Option<WorkQueue> {
         let memory = MEMORY.get()?;
         let sizes = SIZES.get();
-        // SAFETY: as many bytes lie there from an aligned address on, as `register` has asked for. Zeroed
-        // rings are empty, zeroed places free; what is in the cells of a place only its owner touches.
+        // SAFETY: as many bytes lie there from an aligned address on as `register` has requested. Zeroed rings are
+        // empty and zeroed places free; only its owner touches the cells of a place.
         unsafe {
             let places = memory.add(Sizes::places_at()).cast().as_ptr();
             Some(WorkQueue {
@@ -196,7 +197,7 @@ impl WorkQueue {
         }
     }
 
-    /// The longest that can be handed over, or replied.
+    /// Returns the length of the longest batch or reply.
     pub fn longest(&self) -> usize {
         self.pages.half()
     }
@@ -215,19 +216,19 @@ impl WorkQueue {
             .collect()
     }
 
-    /// Writes what is to be handed over; false where there is no room for it now.
+    /// Writes a batch to a place; returns false if it has no room now.
     pub fn write(&self, place: &Free, handed: Handed, bytes: &[u8]) -> bool {
         let Some(place) = self.place(place.0) else {
             return false;
         };
-        // SAFETY: the place is this network process' alone until it is handed over.
+        // SAFETY: the place is this network process's alone until it is submitted.
         unsafe { (*place.handed.get()).write(handed) };
         place.soonest.store(i64::MAX, Relaxed);
         place.gone.store(false, Relaxed);
         self.fill(place, bytes, Half::Requests)
     }
 
-    /// Puts bytes to a place of the caller's, for those that are there.
+    /// Writes bytes to a place of the caller's, in the place itself or in pages.
     fn fill(&self, place: &Place, bytes: &[u8], half: Half) -> bool {
         let page = match bytes.len() <= SHORT {
             true => 0,
@@ -236,7 +237,7 @@ impl WorkQueue {
                 None => return false,
             },
         };
-        // SAFETY: the place is the caller's alone, and so is the chain that it has.
+        // SAFETY: the place is the caller's alone, and so is its chain of pages.
         unsafe {
             self.pages.give_back(*place.first_page.get());
             *place.first_page.get() = page;
@@ -251,7 +252,7 @@ impl WorkQueue {
 
     /// Shows the bytes of a place of the caller's, in one piece or several.
     fn show(&self, place: &Place, mut take: impl FnMut(&[u8])) {
-        // SAFETY: the place is the caller's alone, and nobody writes to it meanwhile.
+        // SAFETY: the place is the caller's alone, and no other process writes to it meanwhile.
         unsafe {
             let (page, length) = (*place.first_page.get(), *place.length.get());
             match page {
@@ -261,7 +262,7 @@ impl WorkQueue {
         }
     }
 
-    /// Hands over what was written.
+    /// Submits a batch that was written.
     pub fn hand(&self, place: Free, lane: Lane) {
         self.enqueue(place.0, lane);
     }
@@ -271,64 +272,66 @@ impl WorkQueue {
             return;
         };
         place.state.store(WAITING, Release);
-        // There is room for all places.
+        // The rings have room for all places.
         match lane {
             Lane::Quick => self.head.quick.push(number),
             Lane::Slow => self.head.slow.push(number),
         };
     }
 
-    /// The client that a place was handed over for is gone. The place is this network process', by its number.
+    /// Notes that the client of a submitted place has disconnected. The place, given by its number, is this network
+    /// process's.
     pub fn leave(&self, place: u32) {
         if let Some(place) = self.place(place) {
             place.gone.store(true, Relaxed);
         }
     }
 
-    /// What one leaves it by.
+    /// Returns the number by which `leave` knows the place.
     pub fn number(place: &Free) -> u32 {
         place.0
     }
 
-    /// A reply for this network process, and whose it is.
+    /// Takes a reply for this network process; returns it with its client's ticket.
     pub fn take_answered(&self, network: usize) -> Option<(u64, Answered)> {
         let number = self.head.answered.get(network)?.pop()?;
         let place = self.place(number)?;
-        // SAFETY: what is in this ring is the network process'; it had written this itself, or its predecessor.
+        // SAFETY: a place in this ring is the network process's; this process or its predecessor had written the
+        // value.
         let handed = unsafe { (*place.handed.get()).assume_init() };
         Some((handed.ticket, Answered(number)))
     }
 
-    /// Whether there is a reply for this network process.
+    /// Returns whether a reply waits for this network process.
     pub fn is_answered(&self, network: usize) -> bool {
         let ring = self.head.answered.get(network);
         ring.is_some_and(|ring| ring.len() > 0)
     }
 
-    /// Shows a reply.
+    /// Passes the bytes of a reply to `take`.
     pub fn reply(&self, place: &Answered, take: impl FnMut(&[u8])) {
         if let Some(place) = self.place(place.0) {
             self.show(place, take);
         }
     }
 
-    /// One of the entries that an executor has read for this ends then, and none sooner.
+    /// Notes the earliest deadline of the entries that an executor has read for this batch.
     pub fn set_soonest(&self, taken: &Taken, soonest: i64) {
         if let Some(place) = self.place(taken.0) {
             place.soonest.store(soonest, Relaxed);
         }
     }
 
-    /// When the first of the entries ends that were read for a reply.
+    /// Returns the earliest deadline of the entries that were read for a reply.
     pub fn soonest(&self, place: &Answered) -> Option<i64> {
         let soonest = self.place(place.0)?.soonest.load(Relaxed);
         (soonest != i64::MAX).then_some(soonest)
     }
 
-    /// A reply was taken.
+    /// Frees a place whose reply was taken.
     pub fn free(&self, place: Answered) -> Free {
         if let Some(place) = self.place(place.0) {
-            // SAFETY: the place is this network process' alone.
+            // SAFETY: the place is this network process's alone.
             unsafe {
                 self.pages
                     .give_back(std::mem::take(&mut *place.first_page.get()))
@@ -338,7 +341,7 @@ impl WorkQueue {
         Free(place.0)
     }
 
-    /// Takes what was handed over first, to an executor of this number.
+    /// Takes the oldest batch of a lane for the executor of this number.
     pub fn take(&self, lane: Lane, executor: usize) -> Option<Taken> {
         let number = match lane {
             Lane::Quick => self.head.quick.pop(),
@@ -348,9 +351,10 @@ impl WorkQueue {
         Some(Taken(number))
     }
 
-    /// How many wait in a lane.
+    /// Returns the number of batches that wait in a lane.
     pub fn waiting(&self, lane: Lane) -> u64 {
-        // What was said before this, such as that its executor is to sleep, is seen by who hands over after it.
+        // A process that submits work after this look sees everything stored before it, such as that its executor is
+        // about to sleep.
         fence(SeqCst);
         match lane {
             Lane::Quick => self.head.quick.len(),
@@ -358,15 +362,15 @@ impl WorkQueue {
         }
     }
 
-    /// What was said of a place that this executor has taken; None: its client is gone.
+    /// Returns the description of a batch that this executor has taken; None: its client has disconnected.
     pub fn handed(&self, taken: &Taken) -> Option<Handed> {
         let place = self.place(taken.0)?;
-        // SAFETY: the place is this executor's alone; its network process has written this.
+        // SAFETY: the place is this executor's alone; its network process has written the value.
         let handed = unsafe { (*place.handed.get()).assume_init() };
         (!place.gone.load(Relaxed)).then_some(handed)
     }
 
-    /// user-defined code may run for a place that this executor has taken, as is known by now.
+    /// Notes that user-defined code may run for a batch that this executor has taken, as it has found out meanwhile.
     pub fn set_alone(&self, taken: &Taken) {
         if let Some(place) = self.place(taken.0) {
             // SAFETY: as in `handed`.
@@ -374,14 +378,14 @@ impl WorkQueue {
         }
     }
 
-    /// Appends the commands of a place that this executor has taken.
+    /// Appends the requests of a batch that this executor has taken.
     pub fn read(&self, taken: &Taken, to: &mut Vec<u8>) {
         if let Some(place) = self.place(taken.0) {
             self.show(place, |bytes| to.extend_from_slice(bytes));
         }
     }
 
-    /// Answers; the number of the network process that is to be told. Err: there are no pages for the reply now.
+    /// Writes the reply; returns the number of the network process to wake. Err: the reply finds no pages now.
     pub fn answer(&self, taken: Taken, reply: &[u8]) -> Result<usize, Taken> {
         let Some(place) = self.place(taken.0) else {
             return Ok(0);
@@ -399,12 +403,12 @@ impl WorkQueue {
         Ok(network)
     }
 
-    /// What this executor has taken is for another, or for later.
+    /// Puts a batch back into a lane, for another executor or for later.
     pub fn put_back(&self, taken: Taken, lane: Lane) {
         self.enqueue(taken.0, lane);
     }
 
-    /// What this executor has taken is for a lane, once somebody puts it there.
+    /// Puts a batch aside; it enters its lane when `bring_back` is called.
     pub fn put_aside(&self, taken: Taken, lane: Lane) {
         if let Some(place) = self.place(taken.0) {
             place.state.store(WAITING, Release);
@@ -415,15 +419,15 @@ impl WorkQueue {
         }
     }
 
-    /// Whether something was put aside.
+    /// Returns whether a batch was put aside.
     pub fn has_aside(&self) -> bool {
         fence(SeqCst);
         self.head.aside.len() > 0
     }
 
-    /// Puts what was put aside into its lanes.
+    /// Moves the batches that were put aside into their lanes.
     pub fn bring_back(&self) {
-        // What comes meanwhile has a reason of its own.
+        // Batches that are put aside meanwhile have a reason of their own.
         for _ in 0..self.head.aside.len() {
             match self.head.aside.pop() {
                 Some(slow) if slow & FOR_SLOW != 0 => self.enqueue(slow & !FOR_SLOW, Lane::Slow),
@@ -433,7 +437,7 @@ impl WorkQueue {
         }
     }
 
-    /// How many were ever taken from a lane.
+    /// Returns the number of batches ever taken from a lane.
     pub fn taken_from(&self, lane: Lane) -> u64 {
         match lane {
             Lane::Quick => self.head.quick.popped(),
@@ -441,7 +445,7 @@ impl WorkQueue {
         }
     }
 
-    /// This process is the executor of this number: what its predecessor had taken.
+    /// Begins as the executor of this number; returns the batches that its predecessor had taken.
     pub fn begin_executor(&self, number: usize) -> Vec<Taken> {
         let places = self.places.iter().enumerate();
         let taken = |place: &Place| place.state.load(Acquire) == taken_by(number);
@@ -452,7 +456,7 @@ impl WorkQueue {
     }
 }
 
-/// How many commands' places wait for an executor, or are at one; 0 where nothing listens.
+/// Returns the number of batches that wait for an executor or are at one; 0 if the Redis protocol is off.
 pub fn depth() -> usize {
     let is_open = |place: &&Place| {
         let state = place.state.load(Relaxed) & ((1 << STATE_BITS) - 1);

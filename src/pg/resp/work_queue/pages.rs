@@ -1,4 +1,5 @@
-//! Pages of the work queue: room for what is longer than a place, in chains.
+//! Pages of the work queue: room, in chains, for bytes that do not fit into a place. A page belongs to the owner of
+//! its place.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -7,24 +8,24 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 /// Bytes of a page.
 pub const PAGE: usize = 16 << 10;
 
-/// Which pages bytes may take. Each kind has its own half, so that commands which wait for an executor never
-/// take the room of the replies that it has to write before it comes to them.
+/// The half of the pages that bytes may take. Requests and replies have a half each, so that commands that wait for
+/// an executor never take the room of the replies that it must write before it comes to them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Half {
     Requests,
     Replies,
 }
 
-/// All pages, and which of them are taken. Nobody waits here: who gets none tries again later.
+/// All pages, and which of them are taken. No process waits for a page: one that gets none tries again later.
 #[derive(Clone, Copy)]
 pub struct Pages {
-    /// A bit for each page that is taken, and after these, in words, the next page of each one, from 1.
+    /// A bit for each page that is taken, and after these, a word each, the successor of each page, counted from 1.
     taken: &'static [AtomicU64],
     next: &'static [AtomicU64],
     memory: NonNull<u8>,
 }
 
-/// Bytes of the words of so many pages; they begin as zeros, the pages themselves need not.
+/// Returns the bytes of the words for this number of pages; the words begin as zeros, the pages need not.
 pub fn bytes_of_words(pages: usize) -> usize {
     (pages.div_ceil(64) + pages) * size_of::<u64>()
 }
@@ -35,7 +36,7 @@ impl Pages {
     /// `memory`, for as long as the process lives; all processes look at them by this type alone.
     pub unsafe fn over(words: NonNull<u8>, memory: NonNull<u8>, pages: usize) -> Pages {
         let bits = pages.div_ceil(64);
-        // SAFETY: by the caller's word.
+        // SAFETY: as the caller promises.
         unsafe {
             let words = words.cast::<AtomicU64>().as_ptr();
             Pages {
@@ -46,7 +47,7 @@ impl Pages {
         }
     }
 
-    /// Bytes of the smaller half.
+    /// Returns the bytes of the smaller half.
     pub fn half(&self) -> usize {
         let first = self.words_of_requests() * 64;
         first.min(self.next.len().saturating_sub(first)) * PAGE
@@ -80,10 +81,10 @@ impl Pages {
         None
     }
 
-    /// Writes bytes to new pages; the number of the first, from 1. None: there are not as many.
+    /// Writes bytes to new pages; returns the number of the first page, from 1. None: not enough pages are free.
     pub fn write(&self, bytes: &[u8], half: Half) -> Option<u32> {
         let mut first = 0;
-        // From the end, so that each page knows its next one.
+        // From the end, because each page stores its successor.
         let chunks = bytes.len().div_ceil(PAGE);
         for chunk in (0..chunks).rev() {
             let Some(page) = self.take_one(half) else {
@@ -93,7 +94,7 @@ impl Pages {
             let from = chunk * PAGE;
             let part = bytes.get(from..).unwrap_or_default();
             let part = part.get(..PAGE).unwrap_or(part);
-            // SAFETY: the page is ours since its bit was set, and within the memory.
+            // SAFETY: the page is ours since its bit was set, and lies within the memory.
             unsafe {
                 let memory = self.memory.add(page * PAGE);
                 std::ptr::copy_nonoverlapping(part.as_ptr(), memory.as_ptr(), part.len());
@@ -106,7 +107,7 @@ impl Pages {
         Some(first)
     }
 
-    /// Appends the bytes of a chain that the caller owns.
+    /// Passes the bytes of a chain that the caller owns to `take`.
     pub fn read(&self, first: u32, length: usize, mut take: impl FnMut(&[u8])) {
         let (mut page, mut left) = (first, length);
         while page != 0 && left > 0 {
@@ -115,7 +116,7 @@ impl Pages {
             if index >= self.next.len() {
                 return;
             }
-            // SAFETY: the page belongs to the caller's chain, so nobody writes to it.
+            // SAFETY: the page belongs to the caller's chain, so no other process writes to it.
             take(unsafe {
                 std::slice::from_raw_parts(self.memory.add(index * PAGE).as_ptr(), part)
             });
@@ -127,7 +128,7 @@ impl Pages {
         }
     }
 
-    /// Gives a chain back.
+    /// Frees a chain.
     pub fn give_back(&self, first: u32) {
         let mut page = first;
         while page != 0 {

@@ -1,21 +1,21 @@
-//! Queues of the work queue: numbers of places, pushed and popped by any process, none of which ever waits for
-//! another. Zeros are an empty one.
+//! Queues of place numbers, into which any process pushes and from which any pops; no process waits for another. A
+//! zeroed ring is empty.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[repr(C)]
 struct Cell {
-    /// Which turn of the ring it is for, less its own place: then a ring of zeros is an empty one.
+    /// The round of the ring that the cell is for, less its own index, so that a ring of zeros is empty.
     turn: AtomicU64,
     value: AtomicU32,
 }
 
-/// Room for `N` numbers, a power of two. Whoever pushes knows that there are no more of them.
+/// A ring with room for `N` numbers, a power of two. Callers never push more numbers than that.
 #[repr(C)]
 pub struct Ring<const N: usize> {
     popped: AtomicU64,
-    /// Not in one line of the processor's cache with the other: they are different processes'.
+    /// Keeps the two counters in different cache lines, because different processes write them.
     apart: [u64; 7],
     pushed: AtomicU64,
     cells: [Cell; N],
@@ -27,7 +27,7 @@ impl<const N: usize> Ring<N> {
         self.cells.get(at as usize).map(|cell| (cell, at))
     }
 
-    /// False where there is no room.
+    /// Returns false if the ring is full.
     pub fn push(&self, value: u32) -> bool {
         let mut position = self.pushed.load(Relaxed);
         loop {
@@ -57,7 +57,7 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// The oldest number.
+    /// Takes the oldest number.
     pub fn pop(&self) -> Option<u32> {
         let mut position = self.popped.load(Relaxed);
         loop {
@@ -86,12 +86,12 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// How many were ever taken.
+    /// Returns how many numbers were ever taken.
     pub fn popped(&self) -> u64 {
         self.popped.load(Acquire)
     }
 
-    /// How many there are; others may change that at once.
+    /// Returns how many numbers the ring holds; other processes may change that at once.
     pub fn len(&self) -> u64 {
         let popped = self.popped.load(Acquire);
         self.pushed.load(Acquire).saturating_sub(popped)
