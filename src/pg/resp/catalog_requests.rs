@@ -1,13 +1,14 @@
-//! The queue between network process and back processes of the Redis protocol, in shared memory.
+//! The queue of catalog requests between network processes and executors, in shared memory.
 //!
-//! A network process asks what can wait, an executor answers. All places are taken at the start of the server; one
-//! without a free place asks again later. A place belongs to its network process until it is asked, then to
-//! the executor that takes it until it is answered, then to its network process again: who owns it is its state,
-//! and only its owner touches the rest. What is asked and answered is plain data of this library,
-//! which lies at the same address in every process.
+//! A network process sends requests whose answers may wait, and executors answer them. All places are allocated at
+//! the start of the server; a network process without a free place tries again later. A place belongs to its network
+//! process until the request is sent, then to the executor that takes it until it is answered, then to its network
+//! process again. Its state names the owner, and only the owner touches the rest; otherwise one process would read a
+//! request or an answer half written. Both are plain data of this library, which is loaded at the same address in
+//! every process.
 //!
-//! A process that ends in the middle leaves places: its successor, which has the same number, clears
-//! up after it (`begin_front`, `begin_back`). What an executor had taken is answered with "nobody knows".
+//! A process that ends early leaves places: its successor, which has the same number, cleans up after it
+//! (`begin_network`, `begin_executor`). The requests that an executor had taken are answered as failed.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -21,22 +22,22 @@ use pgrx::pg_sys;
 use crate::pg::shmem::zeroed::{self, Piece};
 use crate::pg::worker::background;
 
-/// As many questions may be under way.
+/// The number of requests that may be under way.
 const PLACES: usize = 128;
-/// Of these, those that take long may have so many: the others must not wait for places.
+/// The number of places for slow requests, so that the others do not wait for places.
 const SLOW_PLACES: u32 = 64;
-/// Processes of either kind.
+/// The most processes of either kind.
 pub const MOST_PROCESSES: usize = 16;
 
 const FREE: u32 = 0;
-/// A network process writes its question.
+/// The network process writes its request.
 const WRITTEN: u32 = 1;
 const ASKED: u32 = 2;
 const TAKEN: u32 = 3;
 const ANSWERED: u32 = 4;
-/// Its network process has gone while an executor had it: whoever finishes frees it.
+/// Its network process has ended while an executor had it: the executor that finishes frees it.
 const ABANDONED: u32 = 5;
-/// Above these bits stands, of the states TAKEN and ABANDONED, the number of the executor.
+/// In the states TAKEN and ABANDONED the number of the executor is above these bits.
 const STATE_BITS: u32 = 8;
 
 fn kind(state: u32) -> u32 {
@@ -47,17 +48,17 @@ fn with_executor(state: u32, executor: usize) -> u32 {
     state | (executor as u32) << STATE_BITS
 }
 
-/// Of the quick lane: no executor has it. Zeros: the first one has.
+/// No executor has the quick lane. Zeros: the first one has it.
 const NOBODY: u32 = u32::MAX;
 
-/// What others know of a process.
+/// The state of a process that other processes read.
 #[repr(C)]
 struct Process {
-    /// 0: there is none.
+    /// 0: no process runs.
     pid: AtomicU32,
-    /// an executor: it is at work and will look again before it sleeps.
+    /// Of an executor: it is at work, and looks again before it sleeps.
     busy: AtomicBool,
-    /// A network process: so many answers wait for it.
+    /// Of a network process: the number of answers that wait for it.
     answers: AtomicU32,
 }
 
@@ -71,9 +72,9 @@ impl Process {
 struct Head {
     /// The database that is served.
     database: AtomicU32,
-    /// The next question's number.
+    /// The number of the next request.
     order: AtomicU64,
-    /// Slow questions that have a place.
+    /// The number of slow requests that have a place.
     slow: AtomicU32,
     /// The number of the executor that has the quick lane.
     quick: AtomicU32,
@@ -87,20 +88,20 @@ struct Place<Q, A> {
     /// The number of the network process.
     network: AtomicU32,
     slow: AtomicBool,
-    /// an executor that does not wait has met a lock: another one takes it.
+    /// An executor that may not wait has met a lock, so another one takes the request.
     met_lock: AtomicBool,
-    /// Smaller ones were asked earlier.
+    /// Requests with smaller numbers were sent earlier.
     order: AtomicU64,
-    /// What the network process knows its question by.
+    /// The number by which the network process knows the request.
     ticket: AtomicU64,
     question: UnsafeCell<MaybeUninit<Q>>,
     answer: UnsafeCell<MaybeUninit<A>>,
 }
 
-/// Which questions an executor takes.
+/// The requests that an executor takes.
 #[derive(Clone, Copy)]
 pub struct Takes {
-    /// Those that take long.
+    /// Slow ones.
     pub slow: bool,
     /// Those that have met a lock.
     pub locked: bool,
@@ -113,7 +114,7 @@ impl Takes {
     };
 }
 
-/// Which kind of process.
+/// The kind of a process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Network,
@@ -130,13 +131,13 @@ fn places_at() -> usize {
     size_of::<Head>().next_multiple_of(64)
 }
 
-/// Bytes of a queue of these questions and answers.
+/// Returns the bytes of a queue of these requests and answers.
 fn bytes<Q, A>() -> usize {
     places_at() + PLACES * size_of::<Place<Q, A>>()
 }
 
-/// Asks for the queue of these questions and answers at the start of the server; only while
-/// preloading, once. Zeros are a queue whose places are free and that has no processes.
+/// Requests the shared memory for a queue of these requests and answers; called once, while preloading. Zeros are a
+/// queue whose places are free and that has no processes.
 pub fn register<Q: Copy + 'static, A: Copy + 'static>() {
     BYTES.set(bytes::<Q, A>());
     zeroed::register(Piece {
@@ -155,24 +156,24 @@ pub struct RequestQueue<Q: 'static, A: 'static> {
     kinds: PhantomData<(Q, A)>,
 }
 
-/// A question that this executor has taken, and its place.
+/// A request that this executor has taken, and its place.
 pub struct Asked<Q> {
     pub place: usize,
-    /// It may take long.
+    /// It is slow.
     pub slow: bool,
     pub question: Q,
 }
 
 impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
-    /// None where none was asked for at the start. `Q` and `A` are those of `register`.
+    /// Returns None if the queue was not registered at the start. `Q` and `A` are those of `register`.
     pub fn of_server() -> Option<RequestQueue<Q, A>> {
         let memory = MEMORY.get()?;
         if BYTES.get() != bytes::<Q, A>() {
             return None;
         }
-        // SAFETY: as many bytes lie there from an aligned address on, as `register` has computed
-        // with the same types. Zeroed places are free, and what is in a free one is not looked at;
-        // afterwards the owner by its state alone touches what is in its cells.
+        // SAFETY: as many bytes lie there from an aligned address on as `register` has computed with the same types.
+        // Zeroed places are free, and the contents of a free place are not read; after that only the owner, given by
+        // the state, touches the cells.
         unsafe {
             Some(RequestQueue {
                 head: memory.cast().as_ref(),
@@ -182,12 +183,12 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         }
     }
 
-    /// The database that is served: its number.
+    /// Returns the database that is served.
     pub fn database(&self) -> pg_sys::Oid {
         pg_sys::Oid::from_u32(self.head.database.load(Acquire))
     }
 
-    /// Says which database is served, to processes that start from now on.
+    /// Stores the database that is served, for processes that start from now on.
     pub fn set_database(&self, database: pg_sys::Oid) {
         self.head.database.store(database.to_u32(), Release);
     }
@@ -200,18 +201,18 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         &processes[number % MOST_PROCESSES]
     }
 
-    /// The process of this number; None: there is none.
+    /// Returns the process id of the process of this number; None: no process runs.
     pub fn pid(&self, kind: Kind, number: usize) -> Option<u32> {
         let pid = self.process(kind, number).pid.load(Acquire);
         (pid != 0).then_some(pid)
     }
 
-    /// This process no longer has its number.
+    /// Notes that this process no longer has its number.
     pub fn end(&self, kind: Kind, number: usize) {
         self.process(kind, number).pid.store(0, Release);
     }
 
-    /// This process is the network process of this number. What its predecessor has asked interests nobody.
+    /// Begins as the network process of this number; the requests of its predecessor are abandoned.
     pub fn begin_network(&self, number: usize) {
         let process = self.process(Kind::Network, number);
         for place in self.places {
@@ -232,7 +233,7 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         process.pid.store(background::own_pid(), Release);
     }
 
-    /// This process is the executor of this number. `lost` answers what its predecessor had taken.
+    /// Begins as the executor of this number. `lost` is the answer to requests that its predecessor had taken.
     pub fn begin_executor(&self, number: usize, lost: A) {
         let process = self.process(Kind::Executor, number);
         for (index, place) in self.places.iter().enumerate() {
@@ -247,7 +248,7 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         process.pid.store(background::own_pid(), Release);
     }
 
-    /// Asks; false: there is no place now. A slow question waits for those that are not.
+    /// Sends a request; returns false if no place is free now. Slow requests leave places to the others.
     pub fn ask(&self, network: usize, ticket: u64, slow: bool, question: Q) -> bool {
         if slow && self.head.slow.fetch_add(1, AcqRel) >= SLOW_PLACES {
             self.head.slow.fetch_sub(1, AcqRel);
@@ -272,14 +273,15 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         place
             .order
             .store(self.head.order.fetch_add(1, Relaxed), Relaxed);
-        // SAFETY: in this state the place is this network process' alone.
+        // SAFETY: in this state the place is this network process's alone.
         unsafe { (*place.question.get()).write(question) };
         place.state.store(ASKED, SeqCst);
         self.wake_executor();
         true
     }
 
-    /// an executor that is at work looks again before it sleeps. The quick one is the last that is asked.
+    /// Wakes an idle executor; that of the quick lane is the last choice. An executor that is at work looks again
+    /// before it sleeps.
     fn wake_executor(&self) {
         if let Some(executor) = self.idle_slow().next().or_else(|| self.idle_quick()) {
             background::wake(executor.pid.load(Acquire));
@@ -301,7 +303,7 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
             .filter(|executor| executor.is_idle())
     }
 
-    /// Whether this executor has the quick lane; it takes it where nobody has.
+    /// Returns whether this executor has the quick lane; it takes the lane if no executor has it.
     pub fn has_quick(&self, executor: usize) -> bool {
         let quick = self.head.quick.load(SeqCst);
         let claim = || {
@@ -314,14 +316,14 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         quick == executor as u32 || quick == NOBODY && claim()
     }
 
-    /// Takes the quick lane from the executor that has it, which does not come to it: for another one that does,
-    /// or for itself again.
+    /// Takes the quick lane from its executor, which does not come to its work, so that another executor takes it, or
+    /// the same one again.
     pub fn free_quick(&self) {
         self.head.quick.store(NOBODY, SeqCst);
         self.wake_executor();
     }
 
-    /// Wakes the executor of the quick lane, if it sleeps.
+    /// Wakes the executor of the quick lane if it sleeps.
     pub fn wake_quick(&self) {
         match self.head.quick.load(SeqCst) {
             NOBODY => self.wake_executor(),
@@ -333,24 +335,24 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         }
     }
 
-    /// Wakes one of the slow lane's that sleeps; where there is none the quick one is.
+    /// Wakes an executor of the slow lane that sleeps; if none does, that of the quick lane.
     pub fn wake_slow(&self) {
         self.wake_executor();
     }
 
-    /// Whether any executor but the quick one can do what is asked at once.
+    /// Returns whether an executor other than that of the quick lane can run a request at once.
     pub fn has_idle_slow(&self) -> bool {
         self.idle_slow().next().is_some()
     }
 
-    /// Says whether this executor is at work. After it has said that it is not, it looks once more.
+    /// Stores whether this executor is at work. After it has stored that it is not, it looks once more.
     pub fn set_busy(&self, executor: usize, busy: bool) {
         self.process(Kind::Executor, executor)
             .busy
             .store(busy, SeqCst);
     }
 
-    /// Takes the next of these questions: quick ones first, in the order in which they were asked.
+    /// Takes the next of these requests: quick ones first, in the order in which they were sent.
     pub fn next(&self, executor: usize, takes: Takes) -> Option<Asked<Q>> {
         loop {
             let (index, place) = self
@@ -368,7 +370,7 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
                 continue;
             }
             // SAFETY: in this state the place is this executor's alone; its network process has written it. It is
-            // made empty, because a question may have a password in it.
+            // overwritten, because a request may contain a password.
             let question = unsafe {
                 let question = (*place.question.get()).assume_init();
                 wipe(place.question.get());
@@ -382,31 +384,32 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         }
     }
 
-    /// Leaves a question to an executor that may wait for the lock which this one has met.
+    /// Leaves a request to an executor that may wait for the lock which this one has met.
     pub fn put_back(&self, asked: Asked<Q>) {
         let Some(place) = self.places.get(asked.place) else {
             return;
         };
-        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its executor's alone.
+        // SAFETY: in the states TAKEN and ABANDONED the place is its executor's alone.
         unsafe { (*place.question.get()).write(asked.question) };
         place.met_lock.store(true, Relaxed);
         let again = |state| (kind(state) == TAKEN).then_some(ASKED);
         if place.state.fetch_update(SeqCst, Acquire, again).is_ok() {
             self.wake_executor();
         } else {
-            // SAFETY: as above; nobody asks any more, and a question may have a password in it.
+            // SAFETY: as above; no network process waits for the answer any more, and a request may contain a
+            // password.
             unsafe { wipe(place.question.get()) };
             self.count_out(place);
             place.state.store(FREE, Release);
         }
     }
 
-    /// Answers the question at a place that this executor has taken, and wakes who has asked.
+    /// Answers the request at a place that this executor has taken, and wakes its network process.
     pub fn answer(&self, index: usize, answer: A) {
         let Some(place) = self.places.get(index) else {
             return;
         };
-        // SAFETY: in the state TAKEN, and in ABANDONED, the place is its executor's alone.
+        // SAFETY: in the states TAKEN and ABANDONED the place is its executor's alone.
         unsafe { (*place.answer.get()).write(answer) };
         let network = self.process(Kind::Network, place.network.load(Relaxed) as usize);
         let answered = |state| (kind(state) == TAKEN).then_some(ANSWERED);
@@ -419,7 +422,7 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         }
     }
 
-    /// Takes an answer of this network process': the question's ticket and what was answered.
+    /// Takes an answer for this network process; returns it with the request's ticket.
     pub fn take_answer(&self, network: usize) -> Option<(u64, A)> {
         let waiting = &self.process(Kind::Network, network).answers;
         if waiting.load(SeqCst) == 0 {
@@ -429,7 +432,7 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
             place.network.load(Relaxed) as usize == network && place.state.load(SeqCst) == ANSWERED
         })?;
         waiting.fetch_sub(1, SeqCst);
-        // SAFETY: in this state the place is this network process' alone; its executor has written the answer.
+        // SAFETY: in this state the place is this network process's alone; its executor has written the answer.
         let answer = unsafe { (*place.answer.get()).assume_init() };
         let ticket = place.ticket.load(Relaxed);
         self.count_out(place);
@@ -437,14 +440,14 @@ impl<Q: Copy, A: Copy> RequestQueue<Q, A> {
         Some((ticket, answer))
     }
 
-    /// A place is given back.
+    /// Counts a place that is freed.
     fn count_out(&self, place: &Place<Q, A>) {
         if place.slow.swap(false, AcqRel) {
             self.head.slow.fetch_sub(1, AcqRel);
         }
     }
 
-    /// Whether one of these questions waits for an executor.
+    /// Returns whether one of these requests waits for an executor.
     pub fn is_asked(&self, takes: Takes) -> bool {
         self.places.iter().any(|place| place.is_for(takes))
     }
@@ -458,16 +461,16 @@ impl<Q, A> Place<Q, A> {
     }
 }
 
-/// How many questions wait for an executor, or are at one; 0 where nothing listens. For who does not know
-/// what the questions are.
+/// Returns the number of requests that wait for an executor or are at one; 0 if the Redis protocol is off. It needs
+/// no types, for callers that do not know those of the requests.
 pub fn depth() -> usize {
     let Some(memory) = MEMORY.get() else {
         return 0;
     };
     let stride = (BYTES.get() - places_at()) / PLACES;
     let is_open = |at: usize| {
-        // SAFETY: as in `of_server`: the places lie behind the head, each as long as the others, and
-        // begin with their state.
+        // SAFETY: as in `of_server`: the places lie behind the head, all of the same length, and begin with their
+        // state.
         let state = unsafe {
             memory
                 .add(places_at() + at * stride)
@@ -490,7 +493,7 @@ fn is_open(state: u32) -> bool {
 unsafe fn wipe<T>(cell: *mut MaybeUninit<T>) {
     let bytes = cell.cast::<u8>();
     for at in 0..size_of::<T>() {
-        // SAFETY: inside of the cell, which is the caller's alone.
+        // SAFETY: within the cell, which is the caller's alone.
         unsafe { bytes.add(at).write_volatile(0) };
     }
 }

@@ -1,9 +1,9 @@
-//! Where SCANs of tables go on: the last key of each call, in a ring that all executors share.
+//! The cursors of SCANs over tables: the last key of each call, in a ring that all executors share.
 //!
-//! A cursor of the protocol is a number, which clients carry from one connection to the next. So the
-//! key lies here, and the number says where. The ring is bounded: a cursor that was not used until
-//! the ring had gone round is lost, as all are by a restart. Both are noticed: a number names a place
-//! since the server's start, and the key lies there with a sum over it.
+//! A cursor of the protocol is a number, which clients take from one connection to the next. So the key is kept here,
+//! and the number is its position. The ring has a fixed size: a cursor that is not used until the ring has gone round
+//! is lost, and a restart loses all cursors. Both are noticed: a number names a position since the server's start,
+//! and a checksum is stored with the key.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -15,13 +15,13 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::pg::session::random;
 use crate::pg::shmem::zeroed::{self, Piece};
 
-/// The name of the lock of those who look, in pg_stat_activity.
+/// The name, in pg_stat_activity, of the lock on the ring.
 const LOCK: &CStr = c"PgcacheCursors";
 /// Words of eight bytes: room for some 40,000 keys of 24 bytes.
 const WORDS: usize = (2 << 20) / 8;
-/// Words before a key: how long it is, and the sum.
+/// Words before a key: its length and the checksum.
 const HEAD: usize = 2;
-/// Numbers stay below 2^53, up to which every client's numbers are exact: 2^40 words are far away.
+/// Numbers stay below 2^53, up to which every client represents them exactly: 2^40 words are far away.
 const FIRST: u64 = 1 << 52;
 
 #[repr(C)]
@@ -36,7 +36,7 @@ struct Ring {
 /// Bytes of a ring before its words.
 const HEAD_BYTES: usize = size_of::<Ring>() - 8 * WORDS;
 
-/// Whose cursor it is: it goes on in this cache, for this role.
+/// The owner of a cursor: it is valid for this cache and this role.
 #[derive(Clone, Copy)]
 pub struct Scanner {
     pub relation: pg_sys::Oid,
@@ -54,7 +54,7 @@ thread_local! {
     static SHARED: Cell<Option<Shared>> = const { Cell::new(None) };
 }
 
-/// Asks for room at the start of the server; only while preloading, once.
+/// Requests the shared memory; called once, while preloading.
 pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache resp cursors",
@@ -67,7 +67,7 @@ pub fn register() {
 }
 
 fn request() {
-    // SAFETY: called in the hook where locks may be asked for. The name is copied.
+    // SAFETY: called in the hook in which locks may be requested. The name is copied.
     unsafe { pg_sys::RequestNamedLWLockTranche(LOCK.as_ptr(), 1) };
 }
 
@@ -80,11 +80,11 @@ fn given(ring: NonNull<u8>) {
     }));
 }
 
-/// Runs `work` on the ring, alone; None where nothing listens.
+/// Runs `work` on the ring under its lock; None if the Redis protocol is off.
 fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     let shared = SHARED.get()?;
-    // SAFETY: ring and lock lie in shared memory for as long as the server lives; whoever holds the
-    // lock has the ring alone. `work` raises nothing and waits for nothing.
+    // SAFETY: ring and lock lie in shared memory for as long as the server lives; the process that holds the lock has
+    // the ring alone. `work` raises no error and does not wait.
     unsafe {
         pg_sys::LWLockAcquire(shared.lock.as_ptr(), pg_sys::LWLockMode::LW_EXCLUSIVE);
         let result = work(&mut *shared.ring.as_ptr());
@@ -93,7 +93,7 @@ fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     }
 }
 
-/// Keeps a key; the number of the cursor that goes on behind it. None where nothing listens.
+/// Keeps a key; returns the number of the cursor that continues after it. None if the Redis protocol is off.
 pub fn keep(scanner: Scanner, key: &[u8]) -> Option<u64> {
     let base = FIRST + random::number() % FIRST / 2;
     alone(|ring| {
@@ -114,7 +114,7 @@ pub fn keep(scanner: Scanner, key: &[u8]) -> Option<u64> {
     })
 }
 
-/// The key that a cursor goes on behind; None where it is lost, or somebody else's.
+/// Returns the key after which a cursor continues; None if the cursor is lost or belongs to another cache or role.
 pub fn find(scanner: Scanner, number: u64) -> Option<Vec<u8>> {
     let mut key = Vec::with_capacity(pgcache_store::MAX_KEY.next_multiple_of(8));
     alone(|ring| {
@@ -146,7 +146,7 @@ impl Ring {
         self.end += 1;
     }
 
-    /// A word, if it was written and not over it.
+    /// Returns a word if it was written and not overwritten.
     fn word(&self, at: u64) -> Option<u64> {
         let is_there = at < self.end && self.end - at <= WORDS as u64;
         let word = self.words.get((at % WORDS as u64) as usize);

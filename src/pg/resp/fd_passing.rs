@@ -1,9 +1,9 @@
-//! How the first network process hands a connection to another one: its descriptor, in a datagram.
+//! Passes a connection from the first network process to another one: its descriptor, in a datagram.
 //!
-//! Each other network process has an inbox, a unix socket in a folder of the data directory that nobody but the
-//! server's user can reach, that no backup takes and that is there in every version. A network process opens it
-//! itself, so no other process of the server inherits it, nor what comes by it. What is in the inbox of a
-//! network process that ends is closed by the system.
+//! Each other network process has an inbox, a unix socket in a folder of the data directory that only the server's
+//! user can reach, that no backup includes and that exists in every version. A network process opens its inbox
+//! itself, so that no other process of the server inherits it, nor the connections that arrive by it. If a network
+//! process ends, the system closes the connections left in its inbox.
 
 use std::fs;
 use std::io;
@@ -16,12 +16,12 @@ use socket2::SockAddr;
 
 use crate::pg::resp::system;
 
-/// Every process of the server is in the data directory.
+/// The working directory of every process of the server is the data directory.
 fn path(network: usize) -> PathBuf {
     format!("pg_stat_tmp/pgcache_resp_network.{network}").into()
 }
 
-/// The bytes of a control message with one descriptor; some more than any system needs.
+/// The bytes of a control message with one descriptor; a few more than any system needs.
 #[repr(C, align(16))]
 struct Control([u8; 64]);
 
@@ -48,7 +48,7 @@ fn piece(word: &mut [u8; 8]) -> libc::iovec {
     }
 }
 
-/// Where connections are handed out.
+/// The socket by which connections are passed on.
 pub struct Outbox(UnixDatagram);
 
 impl Outbox {
@@ -58,7 +58,7 @@ impl Outbox {
         Ok(Outbox(socket))
     }
 
-    /// Hands a connection to a network process, and a number with it; fails at once where that takes none.
+    /// Sends a connection, and a number with it, to a network process; fails at once if that accepts none now.
     pub fn send(&self, network: usize, number: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
         let address = SockAddr::unix(path(network))?;
         let mut word = number.to_le_bytes();
@@ -67,8 +67,8 @@ impl Outbox {
         let mut message = message(&mut piece, &mut control);
         message.msg_name = address.as_ptr().cast_mut().cast();
         message.msg_namelen = address.len();
-        // SAFETY: the message has room for the header and one descriptor, which it is filled with; all
-        // that it points to lives through the call, which writes none of it.
+        // SAFETY: the message has room for the header and one descriptor, which it is filled with; everything that it
+        // points to lives through the call, which writes none of it.
         let sent = unsafe {
             let header = libc::CMSG_FIRSTHDR(&message);
             (*header).cmsg_level = libc::SOL_SOCKET;
@@ -86,20 +86,20 @@ impl Outbox {
     }
 }
 
-/// Where a network process gets its connections.
+/// The socket by which a network process receives connections.
 pub struct Inbox {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-/// What came: the number, and the connection, unless there was no descriptor for it.
+/// A received connection with its number; None if the descriptor was lost on the way.
 pub struct Handed {
     pub number: u64,
     pub socket: Option<OwnedFd>,
 }
 
 impl Inbox {
-    /// Opens that of the network process of this number, which this process is; a predecessor's goes.
+    /// Opens the inbox of this process, the network process of this number, and removes that of its predecessor.
     pub fn open(network: usize) -> io::Result<Inbox> {
         let path = path(network);
         match fs::remove_file(&path) {
@@ -112,14 +112,14 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Takes the next connection; None: there is none.
+    /// Takes the next connection; None: none waits.
     pub fn take(&self) -> io::Result<Option<Handed>> {
         let mut word = [0; 8];
         let mut control = Control([0; 64]);
         let mut piece = piece(&mut word);
         let mut message = message(&mut piece, &mut control);
-        // SAFETY: the message has room for a word and one descriptor, which live through the call. Of more
-        // descriptors the system closes those that find no room.
+        // SAFETY: the message has room for a word and one descriptor, which live through the call. The system closes
+        // further descriptors that find no room.
         let read = unsafe {
             libc::recvmsg(
                 self.socket.as_raw_fd(),
@@ -134,8 +134,8 @@ impl Inbox {
                 _ => Err(error),
             };
         }
-        // SAFETY: the system has filled the message: what it says of its control messages holds, and a
-        // descriptor in one is this process' own from here on.
+        // SAFETY: the system has filled the message, so its control messages are valid, and a descriptor in one
+        // belongs to this process from here on.
         let socket = unsafe {
             let header = libc::CMSG_FIRSTHDR(&message);
             let has_one = !header.is_null()
@@ -161,7 +161,7 @@ impl AsFd for Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // What is left is removed by the successor.
+        // The successor removes a file that is left.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,13 +1,13 @@
-//! Lets one network process run a command while no other runs any: EXEC, and the commands on several keys that act
-//! all at once. With one network process nothing is needed: it runs one command after the other.
+//! Lets one network process run a command while no other runs any: EXEC, and commands on several keys that act
+//! atomically. With one network process no gate is needed, because it runs one command after the other.
 //!
-//! A network process says that it is inside before it serves a client, in a word of its own, and looks whether
-//! somebody is alone. Who wants to be alone says so, and waits until nobody else is inside. Each writes
-//! before it looks, so one of two always sees the other. Who waits is not inside itself, or two who want
-//! to be alone would wait for each other.
+//! Before it serves a client, a network process marks itself as inside, in a word of its own, and then looks whether
+//! another process is alone. A process that wants to be alone marks that, and then waits until no other process is
+//! inside. Each writes before it looks, so one of two always sees the other. A process that waits is not inside
+//! itself; otherwise two that want to be alone would wait for each other.
 //!
-//! A network process that ends in the middle leaves its words: who waits for it looks whether it is still there,
-//! and its successor clears them.
+//! A network process that ends early leaves its words: a process that waits for it checks whether it still runs, and
+//! its successor clears them.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -16,43 +16,43 @@ use std::time::{Duration, Instant};
 use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::worker::background;
 
-/// Looks before a network process that waits gives its processor away.
+/// Looks before a network process that waits yields the processor.
 const SPINS: usize = 500;
-/// How long it sleeps then: what others do inside is short.
+/// The sleep after these looks; other processes are inside only for a short time.
 const NAP: Duration = Duration::from_micros(50);
-/// After how long it looks whether the other one is still there.
+/// The interval at which a waiting process checks whether the other one still runs.
 const LOOK: Duration = Duration::from_millis(2);
 
 #[repr(C, align(64))]
 struct Inside {
-    /// 1: it is inside.
+    /// 1: the process is inside.
     word: AtomicU32,
-    /// Its process.
+    /// The process id.
     pid: AtomicU32,
 }
 
 #[repr(C, align(64))]
 pub(super) struct Shared {
-    /// The number of the network process that is alone, and 1; 0: none.
+    /// The number of the network process that is alone, plus 1; 0: none.
     alone: AtomicU32,
     networks: [Inside; MOST_PROCESSES],
 }
 
-/// The gate, as one network process has it.
+/// One network process's access to the gate.
 #[derive(Clone, Copy)]
 pub struct Gate {
     shared: &'static Shared,
     number: usize,
 }
 
-/// While it lives the network process is inside.
+/// Keeps the network process inside while it lives.
 pub struct Entered(Gate);
 
-/// While it lives nobody else is inside. None in it: somebody of this process was alone already.
+/// Keeps other processes outside while it lives. None: this process was alone already.
 pub struct Alone(Option<Gate>);
 
 impl Gate {
-    /// That of the network process of this number, which this process is.
+    /// Begins as the network process of this number.
     pub(super) fn begin(shared: &'static Shared, number: usize) -> Gate {
         let gate = Gate { shared, number };
         gate.own().word.store(0, SeqCst);
@@ -69,14 +69,14 @@ impl Gate {
         self.number as u32 + 1
     }
 
-    /// The network process of this number is alone no more.
+    /// Ends the exclusive state of the network process of this number.
     fn free(&self, number: usize) {
         let mark = number as u32 + 1;
         let alone = &self.shared.alone;
         alone.compare_exchange(mark, 0, SeqCst, Relaxed).ok();
     }
 
-    /// Goes inside, after whoever is alone.
+    /// Goes inside; waits while another process is alone.
     #[inline]
     pub fn enter(self) -> Entered {
         loop {
@@ -91,7 +91,7 @@ impl Gate {
         }
     }
 
-    /// Waits until all others are outside. Called inside.
+    /// Waits until all other processes are outside. Called inside.
     pub fn alone(self) -> Alone {
         let mark = self.mark();
         let alone = &self.shared.alone;
@@ -118,7 +118,7 @@ impl Gate {
         Alone(Some(self))
     }
 
-    /// Waits until nobody is alone; false: the process is to end, and waits no more.
+    /// Waits until no process is alone; returns false if this process is to end and waits no longer.
     #[cold]
     fn wait_for_alone(&self) -> bool {
         let alone = &self.shared.alone;
@@ -137,8 +137,8 @@ impl Gate {
     }
 }
 
-/// Waits until `is_done`, and looks after a while at what may have happened to the other one; false: the
-/// process is to end.
+/// Waits until `is_done`, and calls `look` now and then to check on the other process; returns false if this process
+/// is to end.
 fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
     for _ in 0..SPINS {
         if is_done() {

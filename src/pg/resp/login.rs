@@ -1,4 +1,5 @@
-//! What the catalogs say of a role that logs in, and of the database that is served.
+//! Reads from the catalogs the facts of a role that logs in, and of the served database. Whether they admit a client
+//! is decided in `resp::auth`.
 
 use std::ffi::{CStr, CString};
 
@@ -8,29 +9,28 @@ use crate::pg::session::clock::Timestamp;
 use crate::pg::session::database;
 use crate::pg::version;
 
-/// What decides whether a role may come in.
+/// The facts of a role that decide whether it may log in.
 #[derive(Clone, Copy)]
 pub struct Role {
     pub can_login: bool,
     pub is_superuser: bool,
-    /// CONNECTION LIMIT; None: there is none.
+    /// CONNECTION LIMIT; None: no limit.
     pub connections: Option<u32>,
-    /// VALID UNTIL, which is about the password.
+    /// VALID UNTIL, which limits the password.
     pub valid_until: Option<Timestamp>,
 }
 
-/// The same of a database.
+/// The same facts of a database.
 pub struct Database {
     pub name: CString,
     pub takes_connections: bool,
     pub connections: Option<u32>,
 }
 
-/// The role's facts; None where it is gone.
+/// Returns the facts of a role; None if it was dropped.
 pub fn role(role: Oid) -> Option<Role> {
     let cache = pg_sys::SysCacheIdentifier::AUTHOID as i32;
-    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after what is kept
-    // has been copied.
+    // SAFETY: a syscache look-up within a transaction; the tuple is released after the facts were copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(role));
         if tuple.is_null() {
@@ -51,7 +51,7 @@ pub fn role(role: Oid) -> Option<Role> {
     }
 }
 
-/// This process' database; None where it is gone.
+/// Returns the facts of this process's database; None if it was dropped.
 pub fn served() -> Option<Database> {
     let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
     // SAFETY: as in `role`.
@@ -71,44 +71,45 @@ pub fn served() -> Option<Database> {
     }
 }
 
-/// Whether the role may connect to this process' database.
+/// Returns whether the role may connect to this process's database.
 pub fn may_connect(role: Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction.
+    // SAFETY: a syscache look-up within a transaction.
     unsafe { version::may_connect(role, database()) }
 }
 
-/// Sessions of Postgres that the role has now.
+/// Returns the number of Postgres sessions of the role.
 pub fn sessions_of(role: Oid) -> u32 {
     // SAFETY: counts in shared memory under a lock of its own.
     u32::try_from(unsafe { pg_sys::CountUserBackends(role) }).unwrap_or(0)
 }
 
-/// Sessions of Postgres in this process' database.
+/// Returns the number of Postgres sessions in this process's database.
 pub fn sessions() -> u32 {
     // SAFETY: as above.
     u32::try_from(unsafe { pg_sys::CountDBConnections(database()) }).unwrap_or(0)
 }
 
-/// Whether names of roles are told apart by database, which no rule of ours knows. Gone from 17 on.
+/// Returns whether names of roles are specific to a database, which no rule here supports. The setting was removed in
+/// version 17.
 pub fn names_are_per_database() -> bool {
-    // SAFETY: a look-up that gives NULL for a setting that there is not; the text is read at once.
+    // SAFETY: a look-up that returns NULL for a setting that does not exist; the text is read at once.
     unsafe {
         let value = pg_sys::GetConfigOption(c"db_user_namespace".as_ptr(), true, false);
         !value.is_null() && CStr::from_ptr(value) == c"on"
     }
 }
 
-/// Roles that every server has: who may see all sessions, and who may end those of others.
+/// The predefined roles whose members may see all sessions, and end those of other roles.
 pub const MONITOR: Oid = Oid::from_u32(3373);
 pub const SIGNAL_BACKEND: Oid = Oid::from_u32(4200);
 
-/// Whether a role has the privileges of another one; a superuser has those of all.
+/// Returns whether a role has the privileges of another one; a superuser has those of all.
 pub fn has_role(role: Oid, of: Oid) -> bool {
-    // SAFETY: syscache look-ups inside of a transaction; neither needs to be there.
+    // SAFETY: syscache look-ups within a transaction; neither role needs to exist.
     unsafe { pg_sys::has_privs_of_role(role, of) }
 }
 
-/// Whether a role owns this process' database, or has the privileges of who does.
+/// Returns whether a role owns this process's database, or has the privileges of its owner.
 pub fn owns_served(role: Oid) -> bool {
     let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
     // SAFETY: as in `role`.

@@ -1,9 +1,10 @@
-//! The ring of messages for the network processes: those that sessions have sent with `pgcache.publish`, and those of
-//! clients whose readers are another network process'.
+//! The ring of messages for the network processes: messages that sessions send with `pgcache.publish`, and those of
+//! clients for readers at another network process.
 //!
-//! Writers take turns by a lock, which they hold for as long as it takes to copy. Network processes read without
-//! one, each from where it was: bytes that were overwritten meanwhile are noticed, because a writer
-//! says first how far it is going to write. Then nobody knows what was lost, and the network process says so.
+//! Writers exclude each other by a lock, which they hold only while they copy. Network processes read without a lock,
+//! each from its own position. A reader notices that words were overwritten meanwhile, because a writer announces how
+//! far it is going to write before it writes. Then it is unknown which messages were lost, and the network process
+//! reports the loss.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
@@ -13,12 +14,13 @@ use pgrx::pg_sys;
 use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::shared_memory;
 
-/// Bytes of the ring. A network process drains it in each turn, so this is for the longest of its turns.
+/// Bytes of the ring. A network process drains it in each round of its event loop, so this must last for the longest
+/// round.
 const ROOM: usize = 4 << 20;
 const WORDS: usize = ROOM / 8;
-/// Bits of a length, in a message's first word; above both is its sender.
+/// Bits of each of two lengths in a message's first word; the sender is above both.
 const LENGTH_BITS: u32 = 28;
-/// Bytes of the messages of one transaction: a part of the ring, so that others find room beside it.
+/// The most bytes of messages in one transaction: a part of the ring, so that other messages find room beside them.
 pub const MOST: usize = 1 << 20;
 
 /// Bytes of shared memory.
@@ -26,13 +28,14 @@ pub const BYTES: usize = size_of::<Ring>();
 
 #[repr(C)]
 struct Ring {
-    /// Words that were written since the start of the server, and those that are written now, too.
+    /// Words that were written since the start of the server, and the same number including the words that are being
+    /// written.
     end: AtomicU64,
     reserved: AtomicU64,
     words: [AtomicU64; WORDS],
 }
 
-/// A message: its channel, and what it says.
+/// A message: its channel and its text.
 pub struct Message {
     pub channel: Vec<u8>,
     pub text: Vec<u8>,
@@ -45,45 +48,45 @@ pub struct Messages {
     lock: std::ptr::NonNull<pg_sys::LWLock>,
 }
 
-/// How far a network process has read.
+/// The position of a network process in the ring.
 pub struct Reader {
     messages: Messages,
     at: u64,
-    /// Its own messages' sender.
+    /// The sender number of its own messages.
     own: u64,
 }
 
-/// The sender of messages of sessions.
+/// The sender number of messages of sessions.
 pub const SESSION: u64 = 0;
 
-/// The sender of a network process' messages.
+/// Returns the sender number of a network process's messages.
 pub fn sender(network: usize) -> u64 {
     network as u64 + 1
 }
 
-/// What a network process has found.
+/// The result of reading the ring.
 pub enum Found {
     Message(Message),
-    /// The ring went round before it was read: an unknown number of messages is lost.
+    /// The ring was overwritten before it was read: an unknown number of messages is lost.
     Lost,
 }
 
-/// Words of a message: its two lengths, and both texts.
+/// Returns the words of a message: one for its two lengths, and both texts.
 fn words(bytes: usize) -> usize {
     1 + bytes.div_ceil(8)
 }
 
-/// Bytes of the ring that a message takes.
+/// Returns the bytes of the ring that a message takes.
 pub fn cost(channel: usize, text: usize) -> usize {
     words(channel.saturating_add(text)).saturating_mul(8)
 }
 
 impl Messages {
-    /// None where nothing listens.
+    /// Returns None if the Redis protocol is off.
     pub fn of_server() -> Option<Messages> {
         let area = shared_memory::of_server()?;
-        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as
-        // long as the server lives; all that is in them is atomic.
+        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as long as the server
+        // lives; all their contents are atomic.
         let ring = unsafe { area.messages.cast().as_ref() };
         Some(Messages {
             ring,
@@ -91,8 +94,8 @@ impl Messages {
         })
     }
 
-    /// Puts all of these into the ring, one after the other, and wakes the network processes. Fails never, for it
-    /// is called when a transaction has committed. Together they are no more than [`MOST`].
+    /// Puts all of these messages into the ring, in order, and wakes the network processes. It never fails, because
+    /// it is called after a transaction has committed. Together the messages take at most [`MOST`] bytes.
     pub fn send<'a, I: Iterator<Item = (&'a [u8], &'a [u8])>>(&self, messages: impl Fn() -> I) {
         self.put_all(SESSION, messages);
         if let Some(registry) = ClientRegistry::of_server() {
@@ -100,8 +103,8 @@ impl Messages {
         }
     }
 
-    /// Puts a message of a client of this network process into the ring, for the others. Its cost is no more than
-    /// [`MOST`].
+    /// Puts a message of a client of this network process into the ring for the other network processes. It takes at
+    /// most [`MOST`] bytes.
     pub fn send_from(&self, network: usize, channel: &[u8], text: &[u8]) {
         self.put_all(sender(network), || std::iter::once((channel, text)));
     }
@@ -113,8 +116,8 @@ impl Messages {
     ) {
         let length = |(channel, text): (&[u8], &[u8])| words(channel.len() + text.len());
         let all: usize = messages().map(length).sum();
-        // SAFETY: the lock lies in shared memory for as long as the server lives. Nothing in between
-        // can fail, nor wait.
+        // SAFETY: the lock lies in shared memory for as long as the server lives. The code until its release can
+        // neither fail nor wait.
         unsafe { pg_sys::LWLockAcquire(self.lock.as_ptr(), pg_sys::LWLockMode::LW_EXCLUSIVE) };
         let mut at = self.ring.end.load(Relaxed);
         self.ring.reserved.store(at + all as u64, Relaxed);
@@ -141,7 +144,7 @@ impl Messages {
         *at += 1;
     }
 
-    /// From here on, for the network process of this number.
+    /// Returns a reader for the network process of this number that begins at the present end.
     pub fn reader(self, network: usize) -> Reader {
         Reader {
             messages: self,
@@ -152,18 +155,18 @@ impl Messages {
 }
 
 impl Reader {
-    /// Whether something came.
+    /// Returns whether messages wait.
     #[inline]
     pub fn has_more(&self) -> bool {
         self.messages.ring.end.load(Acquire) != self.at
     }
 
-    /// What came is of no interest.
+    /// Skips all messages that wait.
     pub fn pass(&mut self) {
         self.at = self.messages.ring.end.load(Acquire);
     }
 
-    /// The next message of others; None: all are read.
+    /// Returns the next message of another sender; None: all are read.
     pub fn next(&mut self) -> Option<Found> {
         let ring = self.messages.ring;
         let word = |at: u64| ring.words[(at % WORDS as u64) as usize].load(Relaxed);
@@ -176,7 +179,7 @@ impl Reader {
             let lengths = [first, first >> LENGTH_BITS].map(|word| word & ((1 << LENGTH_BITS) - 1));
             let [channel, text] = lengths.map(|length| length as usize);
             let length = words(channel.saturating_add(text));
-            // Where the first word was overwritten it may say anything.
+            // If the first word was overwritten, its lengths are arbitrary.
             if !self.is_whole() || length as u64 > end - self.at {
                 return Some(self.lose());
             }
@@ -198,7 +201,7 @@ impl Reader {
         }
     }
 
-    /// Whether nobody has begun to write over what was read since.
+    /// Returns whether no writer has begun to overwrite the words that were read.
     fn is_whole(&self) -> bool {
         fence(Acquire);
         self.messages.ring.reserved.load(Relaxed) - self.at <= WORDS as u64

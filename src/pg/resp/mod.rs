@@ -1,8 +1,18 @@
-//! The C side of the Redis protocol: its processes, what they sleep on, the queue between them, the client registry and the
-//! ring of messages that sessions of SQL see, too, what is
-//! asked of the system; what several network processes share, and how they hand on connections; who may come in by pg_hba.conf, and whether a password is right.
+//! The server's side of the Redis protocol: everything of it that touches Postgres, shared memory or the operating
+//! system.
 //!
-//! What a request means is said in `crate::resp`.
+//! - [`process`], [`sleep`], [`socket_mode`], [`system`]: how the processes start and sleep, and their calls to the
+//!   system.
+//! - [`catalog_requests`], [`work_queue`], [`standby_waits`]: the queues between network processes and executors.
+//! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: shared state that sessions and executors read as
+//!   well.
+//! - [`multi_process`], [`gate`], [`readers`], [`fd_passing`]: state that several network processes share, and the
+//!   way in which they pass on connections.
+//! - [`shared_memory`]: the memory of the client registry, the messages and the state of several network processes.
+//! - [`hba`], [`login`], [`password`]: pg_hba.conf, the catalogs and stored passwords.
+//!
+//! The meaning of a request is not here but in `crate::resp`. These files must not depend on it, because all unsafe
+//! code of the protocol is here and is to be checked without it.
 
 pub mod catalog_requests;
 pub mod client_registry;

@@ -1,12 +1,12 @@
-//! What several network processes share beside the client registry: the gate, and who reads which channels. There is nothing of
-//! it where there is one network process.
+//! State that several network processes share besides the client registry: the gate, and the table of channels that
+//! each process's clients read. With one network process it does not exist.
 
 use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::resp::gate::{self, Gate};
 use crate::pg::resp::readers::Readers;
 use crate::pg::resp::shared_memory;
 
-/// Bytes of shared memory for so many network processes.
+/// Returns the bytes of shared memory for this number of network processes.
 pub fn bytes(networks: usize) -> usize {
     match networks {
         0 | 1 => 0,
@@ -18,20 +18,20 @@ fn readers_at() -> usize {
     size_of::<gate::Shared>().next_multiple_of(align_of::<Readers>())
 }
 
-/// What a network process has of it.
+/// One network process's access to the shared state.
 #[derive(Clone, Copy)]
 pub struct MultiProcess {
     pub gate: Gate,
-    /// By the network processes' numbers.
+    /// By the numbers of the network processes.
     pub readers: &'static [Readers],
 }
 
-/// This process is the network process of this number, of so many; None: it is the only one.
+/// Begins as the network process of this number, of `networks`; None: it is the only one.
 pub fn begin(number: usize, networks: usize) -> Option<MultiProcess> {
     let memory = shared_memory::of_server()?.networks?;
-    // SAFETY: as many bytes lie there from an aligned address on as `bytes` has said for the same number of
-    // network processes, which is the server's as long as it lives; zeros are an open gate and tables without names,
-    // and all is atomic.
+    // SAFETY: as many bytes lie there from an aligned address on as `bytes` has returned for the same number of
+    // network processes, which does not change while the server lives; zeros are an open gate and tables without
+    // names, and everything is atomic.
     let (gate, readers) = unsafe {
         let readers = memory.add(readers_at()).cast();
         (

@@ -1,9 +1,9 @@
-//! Whether a password is a role's.
+//! Checks a role's password.
 //!
-//! Guards three rules. A wrong one costs as much time as a right one, and so does one for a role
-//! that is not there. What was verified once is known again without the work of SCRAM, as long as
-//! the stored secret is the same. And no password, nor anything from which one could be guessed,
-//! stays in memory: what is kept is a keyed hash, the key of which this process alone has.
+//! It guards three rules. A wrong password takes as much time as a right one, and so does one for a role that does
+//! not exist. A password that was verified once is recognized without the work of SCRAM, as long as the stored secret
+//! is the same. And neither a password nor data from which it could be guessed stays in memory: only a keyed hash is
+//! kept, whose key exists only in this process.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -26,9 +26,9 @@ unsafe extern "C-unwind" {
 const PG_SHA256: c_int = 3;
 /// `STATUS_OK` of c.h.
 const STATUS_OK: c_int = 0;
-/// What Postgres takes from a client at most (PG_MAX_AUTH_TOKEN_LENGTH of libpq/auth.h).
+/// The longest password that Postgres accepts from a client (PG_MAX_AUTH_TOKEN_LENGTH of libpq/auth.h).
 const LONGEST: usize = 65_535;
-/// Pairs that are remembered; with one more all are forgotten.
+/// The number of remembered roles; one more, and all are forgotten.
 const REMEMBERED: usize = 1_024;
 
 /// The keyed hash of a secret and a password.
@@ -39,10 +39,10 @@ thread_local! {
     static PAIRS: RefCell<HashMap<u32, Mark>> = RefCell::default();
 }
 
-/// Whether this is the password of a role, which has one and has it still (VALID UNTIL). Takes some
-/// milliseconds the first time. `scram_only`: one that is stored as md5 does not count.
+/// Returns whether this is the valid password of a role that has one (VALID UNTIL counts). It takes some milliseconds
+/// the first time. `scram_only`: a password that is stored as md5 does not count.
 pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bool {
-    // Postgres takes no empty password either, whatever is stored.
+    // Postgres accepts no empty password either, whatever is stored.
     let fits = (1..=LONGEST).contains(&password.len());
     let Some(password) = CString::new(password).ok().filter(|_| fits) else {
         return false;
@@ -62,10 +62,10 @@ pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bo
     right
 }
 
-/// The role's stored secret; None without one, past its time, and for a role that is not there.
+/// Returns the role's stored secret; None if it has none, if it has expired, or if the role does not exist.
 fn secret(name: &CStr) -> Option<CString> {
     let mut why = std::ptr::null();
-    // SAFETY: a syscache look-up inside of a transaction; the result is NULL or a palloc'd copy.
+    // SAFETY: a syscache look-up within a transaction; the result is NULL or a palloc'd copy.
     unsafe {
         let secret = pg_sys::get_role_password(name.as_ptr(), &raw mut why);
         (!secret.is_null()).then(|| CStr::from_ptr(secret).to_owned())
@@ -87,11 +87,11 @@ fn verify(name: &CStr, secret: &CStr, password: &CStr) -> bool {
     }
 }
 
-/// The work of a verification, for nothing.
+/// Does the work of a verification without a result, so that a refusal takes as long.
 fn spend(password: &CStr) {
     let password = password.as_ptr();
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the C string
-    // lives through the call, the result goes with the transaction's memory.
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the C string lives through the
+    // call, and the result is freed with the transaction's memory.
     unsafe { guarded(|| pg_be_scram_build_secret(password)) };
 }
 
@@ -115,15 +115,15 @@ fn remember(role: Oid, mark: Mark) {
     });
 }
 
-/// None where nothing can be remembered: without randomness or memory.
+/// Returns the hash; None if randomness or memory is lacking, so that nothing can be remembered.
 fn mark(secret: &CStr, password: &CStr) -> Option<Mark> {
     let key = KEY.with(|key| *key.get_or_init(new_key))?;
-    // The secret ends with its NUL, so that no other pair has the same bytes.
+    // The NUL at the end of the secret separates the two, so that no other pair has the same bytes.
     let (secret, password) = (secret.to_bytes_with_nul(), password.to_bytes());
     let mut mark = [0; 32];
     let (to, length) = (mark.as_mut_ptr(), mark.len());
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The context is
-    // used only if it is there, and freed; all lengths are those of what is pointed to.
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The context is used only if it
+    // was created, and is freed; all lengths are those of the data pointed to.
     let made = unsafe {
         guarded(|| {
             let context = pg_hmac_create(PG_SHA256);
@@ -143,7 +143,7 @@ fn mark(secret: &CStr, password: &CStr) -> Option<Mark> {
 
 fn new_key() -> Option<[u8; 32]> {
     let mut key = [0_u8; 32];
-    // SAFETY: writes so many bytes.
+    // SAFETY: writes exactly the bytes of the key.
     let filled = unsafe { pg_sys::pg_strong_random(key.as_mut_ptr().cast(), key.len()) };
     filled.then_some(key)
 }

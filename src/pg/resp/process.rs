@@ -1,4 +1,4 @@
-//! The processes of the Redis protocol: how they begin. The launcher starts them and looks after them
+//! The processes of the Redis protocol: how they start. The launcher starts and restarts them
 //! (`crate::resp::supervisor`).
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use pgrx::prelude::*;
 use crate::pg::resp::catalog_requests::Kind;
 use crate::pg::worker::background::{self, Started};
 
-/// What the processes do; each gets its number. Named by the layer above.
+/// The main functions of the processes, given by the layer above; each receives its process's number.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub network: fn(number: usize),
@@ -22,12 +22,12 @@ thread_local! {
     static TASKS: Cell<Option<Tasks>> = const { Cell::new(None) };
 }
 
-/// Names what the processes do; only while preloading.
+/// Registers the main functions; called while preloading.
 pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
 }
 
-/// Starts one; None when all of max_worker_processes are taken.
+/// Starts a process; None if all of max_worker_processes are in use.
 pub fn start(kind: Kind, number: usize) -> Option<Started> {
     match kind {
         Kind::Network => background::start_process(
@@ -43,17 +43,17 @@ pub fn start(kind: Kind, number: usize) -> Option<Started> {
     }
 }
 
-/// The setting max_worker_processes.
+/// Returns the setting max_worker_processes.
 pub fn max_worker_processes() -> usize {
     // SAFETY: a plain C variable of this process.
     usize::try_from(unsafe { pg_sys::max_worker_processes }).unwrap_or(0)
 }
 
-/// A setting of the server's; None: it has none of that name.
+/// Returns a setting of the server; None: no setting has this name.
 pub fn setting(name: &str) -> Option<String> {
     let name = CString::new(name).ok()?;
-    // SAFETY: the name lives through the call; the value is NULL or a C string of the settings, or of
-    // a buffer for numbers, and is copied at once.
+    // SAFETY: the name lives through the call; the value is NULL or a C string of the settings or of a buffer for
+    // numbers, and is copied at once.
     let value = unsafe {
         let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);
         (!value.is_null()).then(|| CStr::from_ptr(value).to_owned())
@@ -61,13 +61,13 @@ pub fn setting(name: &str) -> Option<String> {
     value?.into_string().ok()
 }
 
-/// The user of the system that the server runs as.
+/// Returns the system user that the server runs as.
 pub fn user() -> u32 {
-    // SAFETY: asks for a number of this process.
+    // SAFETY: reads a number of this process.
     unsafe { libc::geteuid() }
 }
 
-/// A network process process begins here.
+/// Runs a network process.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_resp_network_main(number: pg_sys::Datum) {
@@ -76,7 +76,7 @@ pub extern "C-unwind" fn pgcache_resp_network_main(number: pg_sys::Datum) {
     }
 }
 
-/// an executor process begins here.
+/// Runs an executor.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_resp_executor_main(number: pg_sys::Datum) {

@@ -1,9 +1,9 @@
-//! Which channels and patterns the clients of each network process read, for the other network processes: a table of names in
-//! shared memory for each of both.
+//! The channels and patterns that the clients of each network process read, for the other network processes: one
+//! table of names in shared memory for each of the two.
 //!
-//! A table has one writer, its network process, and no lock. Its size is fixed. A name that finds no room, or cannot be
-//! read because the table is written all the time, counts as unknown: a message then goes to that network process in
-//! any case, which finds the subscribers itself.
+//! A table has one writer, its network process, and no lock. Its size is fixed. A name that finds no room, or cannot
+//! be read because the table is written all the time, counts as unknown: a message is then sent to that network
+//! process in any case, which finds the subscribers itself.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
@@ -11,33 +11,33 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use pgcache_store::seqlock::{Seqlock, store_text};
 
-/// A slot whose name is gone; 0 is an empty one, and hashes begin behind it.
+/// The hash in a slot whose name was removed; 0 is an unused slot, and hashes begin above both.
 const REMOVED: u64 = 1;
 const FIRST_HASH: u64 = 2;
 
-/// Names with how many clients read each: so many slots, of which three quarters are used, and so many
-/// words of text.
+/// Names with the number of clients that read each, in a fixed number of slots, of which three quarters are used, and
+/// a fixed number of words of text.
 #[repr(C)]
 pub struct Names<const SLOTS: usize, const WORDS: usize> {
     version: Seqlock,
-    /// Names that are there; slots that were ever used; words of text that are taken.
+    /// The number of names; the number of slots ever used; the number of words of text in use.
     names: AtomicU64,
     used: AtomicU64,
     end: AtomicU64,
-    /// 1: some found no room.
+    /// 1: some names found no room.
     incomplete: AtomicU64,
-    /// A hash; the number of clients, and above it where the text lies.
+    /// A hash; the number of clients, and above it the position of the text.
     slots: [[AtomicU64; 2]; SLOTS],
     /// Each text after its length in bytes.
     words: [AtomicU64; WORDS],
 }
 
-/// Channels of a network process.
+/// The channels of a network process.
 pub type Channels = Names<16_384, 65_536>;
-/// Patterns, which are all looked at for each message.
+/// The patterns of a network process, all of which are compared for each message.
 pub type Patterns = Names<1024, 16_384>;
 
-/// What a network process' clients read.
+/// The names that a network process's clients read.
 #[repr(C, align(64))]
 pub struct Readers {
     pub channels: Channels,
@@ -63,7 +63,7 @@ fn place_of(about: u64) -> usize {
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
-    /// How many clients read a name; None: it is not known.
+    /// Returns the number of clients that read a name; None: it is unknown.
     pub fn count(&self, name: &[u8]) -> Option<usize> {
         if self.is_empty() {
             return Some(0);
@@ -77,7 +77,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         }
     }
 
-    /// All names with how many clients read each, and whether they are all.
+    /// Returns all names with the numbers of their clients, and whether the list is complete.
     pub fn all(&self) -> (Vec<(Vec<u8>, usize)>, bool) {
         if self.is_empty() {
             return (Vec::new(), true);
@@ -94,7 +94,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         (all.unwrap_or_default(), is_complete)
     }
 
-    /// Whether nobody reads anything.
+    /// Returns whether no client reads any name.
     pub fn is_empty(&self) -> bool {
         self.names.load(Acquire) == 0 && !self.is_incomplete()
     }
@@ -107,7 +107,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         (0..SLOTS).map(move |step| (hash as usize).wrapping_add(step) % SLOTS)
     }
 
-    /// The slot of a name, and what it says.
+    /// Returns the slot of a name, and the slot's second word.
     fn find(&self, name: &[u8]) -> Option<(usize, u64)> {
         let hash = hash_of(name);
         for at in self.slots_from(hash) {
@@ -147,7 +147,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         self.bytes(place).collect()
     }
 
-    /// Says how many clients of this network process read a name; `all` gives all names. Called by the network process alone.
+    /// Sets the number of clients that read a name; `all` lists all names. Only the network process calls it.
     pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
         &self,
         name: &[u8],
@@ -168,7 +168,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
             }
             (None, 0) => {}
             (None, _) if self.is_incomplete() || self.add(name, count) => {}
-            // Much of what is taken may be that of names that are gone.
+            // Much of the room in use may belong to names that were removed.
             (None, _) => self.fill(all()),
         }
     }
@@ -193,7 +193,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         }
     }
 
-    /// Adds a name that is not there; false: it finds no room.
+    /// Adds a name that the table does not contain; returns false if it finds no room.
     fn add(&self, name: &[u8], count: usize) -> bool {
         let place = self.end.load(Relaxed) as usize;
         let length = 1 + name.len().div_ceil(8);

@@ -1,6 +1,6 @@
-//! Shared memory of the Redis protocol that sessions of SQL look at, too: the client registry of clients and
-//! figures, and the ring of messages; and what several network processes share. Asked for at the start, and only
-//! where something listens.
+//! Shared memory of the Redis protocol that sessions of SQL read as well: the client registry and the ring of
+//! messages; and the state that several network processes share. It is requested at the start of the server, and only
+//! if the protocol is on. The contents of the parts are in their own files.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -11,29 +11,29 @@ use pgrx::pg_sys;
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 use crate::pg::version;
 
-/// The name of the lock of those who put messages into the ring, in pg_stat_activity.
+/// The name, in pg_stat_activity, of the lock that writers to the ring of messages take.
 const LOCK: &CStr = c"PgcacheMessages";
 
-/// How large the parts are.
+/// The sizes of the parts.
 #[derive(Clone, Copy)]
 pub struct Sizes {
-    /// Clients that the client registry has places for.
+    /// The number of clients that the client registry has places for.
     pub clients: usize,
     /// Bytes of the client registry, and of the ring of messages.
     pub registry: usize,
     pub messages: usize,
-    /// What several network processes share; 0: there is one.
+    /// Bytes that several network processes share; 0: only one network process runs.
     pub networks: usize,
 }
 
-/// Where the parts lie.
+/// The addresses of the parts.
 #[derive(Clone, Copy)]
 pub struct Area {
     pub registry: NonNull<u8>,
-    /// Clients that the client registry has places for.
+    /// The number of clients that the client registry has places for.
     pub clients: usize,
     pub messages: NonNull<u8>,
-    /// None: there is one network process.
+    /// None: only one network process runs.
     pub networks: Option<NonNull<u8>>,
     pub lock: NonNull<pg_sys::LWLock>,
 }
@@ -44,18 +44,18 @@ thread_local! {
     static AREA: Cell<Option<Area>> = const { Cell::new(None) };
 }
 
-/// Where the ring of messages begins: behind the client registry, at a line of the processor's cache.
+/// Returns the offset of the ring of messages: after the client registry, at a cache line.
 fn messages_at(sizes: Sizes) -> usize {
     sizes.registry.next_multiple_of(LINE)
 }
 
-/// Where what several network processes share begins.
+/// Returns the offset of the state that several network processes share.
 fn networks_at(sizes: Sizes) -> usize {
     messages_at(sizes) + sizes.messages.next_multiple_of(LINE)
 }
 
-/// Asks for room at the start of the server; only while preloading, once. Zeros are a client registry without
-/// clients, and a ring without messages.
+/// Requests the shared memory; called once, while preloading. Zeros are a client registry without clients and a ring
+/// without messages.
 pub fn register(sizes: Sizes) {
     SIZES.set(sizes);
     zeroed::register(Piece {
@@ -68,7 +68,7 @@ pub fn register(sizes: Sizes) {
 }
 
 fn request() {
-    // SAFETY: called in the hook where locks and wait events may be asked for. The name is copied.
+    // SAFETY: called in the hook in which locks and wait events may be requested. The name is copied.
     unsafe {
         pg_sys::RequestNamedLWLockTranche(LOCK.as_ptr(), 1);
         version::request_wait_event(version::RESP_WAIT_EVENT);
@@ -77,8 +77,7 @@ fn request() {
 
 fn given(registry: NonNull<u8>) {
     let sizes = SIZES.get();
-    // SAFETY: both lie within the bytes that were asked for. The tranche was requested, so it has its
-    // one lock.
+    // SAFETY: both lie within the bytes that were requested. The tranche was requested, so it has its one lock.
     let (messages, networks, lock) = unsafe {
         let lock = &raw mut (*pg_sys::GetNamedLWLockTranche(LOCK.as_ptr())).lock;
         let at = |place: usize| registry.add(place);
@@ -93,7 +92,7 @@ fn given(registry: NonNull<u8>) {
     }));
 }
 
-/// None where nothing listens.
+/// Returns None if the Redis protocol is off.
 pub fn of_server() -> Option<Area> {
     AREA.get()
 }

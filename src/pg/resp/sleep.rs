@@ -1,16 +1,15 @@
-//! How a process with connections of its own sleeps: until one of them, or a signal, or the time
-//! wakes it.
+//! The sleep of a process with connections of its own: until one of them, a signal or a timeout wakes it.
 //!
-//! Connections come and go, which a `WaitEventSet` of Postgres does not allow, so they are in an epoll
-//! set. What Postgres waits for is in the same set: the latch by the signal that its setters send, the
-//! postmaster's end, and other signals. To put the set into a `WaitEventSet` instead would cost three
-//! system calls a turn where one is enough.
+//! Connections come and go, which a `WaitEventSet` of Postgres does not allow, so they are in an epoll set. The
+//! events that Postgres waits for are in the same set: the latch, by the signal that its setters send, the end of the
+//! postmaster, and other signals. To put the epoll set into a `WaitEventSet` instead would cost three system calls a
+//! round where one is enough.
 //!
-//! Who sets a latch sends SIGURG, if the owner says that it may sleep; Postgres keeps that signal
-//! blocked, and reads it from a descriptor (WAIT_USE_SIGNALFD of latch.c, waiteventset.c; so it is on
-//! every Linux). A handler in this process, however, sends nothing, as `WaitEventSetWait` is not at
-//! work. If it ran between the last look at the latch and the sleep, it would be overlooked. So the
-//! signals that have handlers are blocked, too, and let in where the sleep has ended.
+//! A process that sets a latch sends SIGURG if the owner has announced that it may sleep. Postgres keeps that signal
+//! blocked and reads it from a descriptor (WAIT_USE_SIGNALFD of latch.c and waiteventset.c, so on every Linux). A
+//! signal handler in this process, however, sends nothing, because `WaitEventSetWait` is not running. If a handler
+//! ran between the last look at the latch and the sleep, the process would miss it. So the signals with handlers are
+//! blocked, too, and delivered after the sleep.
 
 use std::ffi::c_int;
 use std::io;
@@ -23,19 +22,20 @@ use pgrx::pg_sys;
 use crate::pg::version;
 use crate::pg::worker::background;
 
-/// Those whose handlers set the latch. SIGALRM does, too: no time runs while the process sleeps.
+/// The signals whose handlers set the latch. SIGALRM's does, too, but no timer runs while the process sleeps.
 const HANDLED: [c_int; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1];
-/// What the setter of a latch sends.
+/// The signal that the setter of a latch sends.
 const LATCH: c_int = libc::SIGURG;
 
-/// What wakes the process beside its connections. It is made once, and kept until the process ends.
+/// The descriptors that wake the process besides its connections. It is created once, and kept until the process
+/// ends.
 pub struct Sleeper {
     handled: OwnedFd,
     latch: OwnedFd,
 }
 
 impl Sleeper {
-    /// From now on signals are let in by [`Sleeper::let_in`] alone.
+    /// Blocks signals; from now on they are delivered only by [`Sleeper::let_in`].
     pub fn new() -> io::Result<Sleeper> {
         let sleeper = Sleeper {
             handled: descriptor_of(&HANDLED)?,
@@ -45,20 +45,21 @@ impl Sleeper {
         Ok(sleeper)
     }
 
-    /// To be watched: each is readable when there is something to be let in.
+    /// Returns the descriptors to watch: each is readable when an event waits.
     pub fn watched(&self) -> [BorrowedFd<'_>; 3] {
         // SAFETY: the postmaster's pipe stays open in each of its children.
         let postmaster = unsafe { BorrowedFd::borrow_raw(pg_sys::postmaster_alive_fds[0]) };
         [self.handled.as_fd(), self.latch.as_fd(), postmaster]
     }
 
-    /// One of them was readable. Runs the handlers of signals that have come; ends with the postmaster.
+    /// Runs the handlers of signals that have arrived; ends with the postmaster. Called when a watched descriptor was
+    /// readable.
     pub fn let_in(&self) {
         mask(libc::SIG_UNBLOCK);
         mask(libc::SIG_BLOCK);
         let mut read = MaybeUninit::<libc::signalfd_siginfo>::uninit();
-        // SAFETY: an open descriptor that does not block, and room for one signal: more than one of a
-        // kind never waits. Without it the next one would not be told of.
+        // SAFETY: an open descriptor that does not block, and room for one signal, because at most one of a kind
+        // waits. Without this read the next signal would not be reported.
         unsafe {
             libc::read(
                 self.latch.as_raw_fd(),
@@ -69,15 +70,15 @@ impl Sleeper {
         background::end_with_postmaster();
     }
 
-    /// Does this, which may sleep until one of the watched is readable; where the latch is set it is
-    /// told not to.
+    /// Calls `wait`, which may sleep until a watched descriptor is readable; if the latch is set, its argument
+    /// forbids the sleep.
     pub fn asleep<R>(&self, wait: impl FnOnce(bool) -> R) -> R {
-        // SAFETY: the latch and the place of the wait event are the process' own; others read both,
-        // hence the volatile access.
+        // SAFETY: the latch and the place of the wait event are the process's own; other processes read both, hence
+        // the volatile access.
         unsafe {
             let sleeps = &raw mut (*pg_sys::MyLatch).maybe_sleeping;
             sleeps.write_volatile(1);
-            // Who sets the latch from here on sees that, or what it has set is seen below.
+            // A process that sets the latch from here on sees the flag, or this process sees the latch set below.
             fence(Ordering::SeqCst);
             let is_set = (&raw const (*pg_sys::MyLatch).is_set).read_volatile() != 0;
             pg_sys::my_wait_event_info.write_volatile(version::resp_wait_event());
@@ -89,7 +90,7 @@ impl Sleeper {
     }
 }
 
-/// A descriptor that is readable while one of these signals waits.
+/// Returns a descriptor that is readable while one of these signals waits.
 fn descriptor_of(signals: &[c_int]) -> io::Result<OwnedFd> {
     let set = set_of(signals);
     // SAFETY: a new descriptor of a set that lives through the call.
@@ -101,7 +102,7 @@ fn descriptor_of(signals: &[c_int]) -> io::Result<OwnedFd> {
     }
 }
 
-/// Blocks what has handlers, or lets it in.
+/// Blocks the signals that have handlers, or delivers them.
 fn mask(how: c_int) {
     let set = set_of(&HANDLED);
     // SAFETY: the process has one thread, and the set lives through the call, which cannot fail then.
@@ -110,7 +111,7 @@ fn mask(how: c_int) {
 
 fn set_of(signals: &[c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: the set is made by the first call; the numbers are those of signals.
+    // SAFETY: the set is initialized by the first call; the numbers are those of signals.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for &signal in signals {
@@ -120,11 +121,11 @@ fn set_of(signals: &[c_int]) -> libc::sigset_t {
     }
 }
 
-/// Whether somebody has set the latch since it was last asked; from now on it can be set again.
+/// Returns whether the latch was set since the last call, and resets it.
 #[inline]
 pub fn was_woken() -> bool {
-    // SAFETY: the latch is the process' own; others set it, hence the volatile read. What they did
-    // before is looked at after this, as ResetLatch asks for.
+    // SAFETY: the latch is the process's own; other processes set it, hence the volatile read. The work that they
+    // announced is looked for after this, as ResetLatch requires.
     unsafe {
         let set = (&raw const (*pg_sys::MyLatch).is_set).read_volatile() != 0;
         if set {

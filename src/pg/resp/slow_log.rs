@@ -1,7 +1,7 @@
-//! SLOWLOG of the Redis protocol: the last commands that took long, of all network processes, in shared memory. Names
-//! of commands only: no key and no value comes here.
+//! The entries of SLOWLOG, in shared memory: the last commands of all network processes that took long. It keeps only
+//! names of commands, never a key or a value.
 //!
-//! An entry has one writer at a time: one that meets another leaves its own command out.
+//! An entry has one writer at a time: a writer that meets another leaves its own command out.
 
 use std::array;
 use std::cell::Cell;
@@ -13,18 +13,18 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::zeroed::{self, Piece};
 
-/// Entries that are kept, as many as Redis keeps.
+/// The number of entries that are kept, as in Redis.
 pub const ENTRIES: usize = 128;
 /// Words of the texts: the command's name, the client's address and its name.
 const TEXTS: [usize; 3] = [2, 14, 8];
 const NUMBERS: usize = 4;
 const WORDS: usize = NUMBERS + 2 + 14 + 8;
 
-/// A command that took long; texts that are too long are cut.
+/// A command that took long; texts that are too long are truncated.
 pub struct Slow<T> {
     pub at: Timestamp,
     pub micros: u64,
-    /// The client's; 0: it had not said who it is.
+    /// The role of the client; 0: it had not authenticated.
     pub role: u32,
     pub command: T,
     pub address: T,
@@ -39,9 +39,9 @@ struct Entry {
 
 #[repr(C)]
 struct Shared {
-    /// How many there were; each has the number of those before it.
+    /// The number of commands ever noted; the number of an entry is the count before it.
     count: AtomicU64,
-    /// Those before this one are forgotten.
+    /// Entries before this number are forgotten.
     from: AtomicU64,
     entries: [Entry; ENTRIES],
 }
@@ -51,7 +51,7 @@ thread_local! {
     static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
 }
 
-/// Asks for it at the start of the server; only while preloading, once.
+/// Requests the shared memory; called once, while preloading.
 pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache resp slow log",
@@ -59,8 +59,8 @@ pub fn register() {
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes, aligned, for as long as the server lives; zeros are a log without
-            // entries, and all is atomic.
+            // SAFETY: as many bytes lie there, aligned, for as long as the server lives; zeros are a log without
+            // entries, and everything is atomic.
             SHARED.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
@@ -91,14 +91,14 @@ pub fn add(slow: &Slow<&[u8]>) {
     }
 }
 
-/// Forgets all.
+/// Forgets all entries.
 pub fn reset() {
     if let Some(shared) = SHARED.get() {
         shared.from.store(shared.count.load(Acquire), Release);
     }
 }
 
-/// All that are kept, with their numbers, the last one first.
+/// Returns all entries that are kept, with their numbers, the last one first.
 pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
     let numbers = SHARED.get().map_or(0..0, |shared| {
         let count = shared.count.load(Acquire);
@@ -111,7 +111,7 @@ pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
 }
 
 impl Shared {
-    /// None where another one has taken its place, or has it now.
+    /// Returns None if another entry has taken its place, or is being written there.
     fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
         let entry = &self.entries[number as usize % ENTRIES];
         let look = || array::from_fn(|at| entry.words[at].load(Relaxed));

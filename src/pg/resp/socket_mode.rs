@@ -1,4 +1,5 @@
-//! The setting `pgcache.resp_socket_mode`: the one that SHOW gives in octal digits, as it is written.
+//! The setting `pgcache.resp_socket_mode`, which SHOW displays in octal digits, as it is written in the
+//! configuration.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -6,13 +7,12 @@ use std::ffi::c_char;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_guard;
 
-/// As unix_socket_permissions: pg_hba.conf decides who gets in.
+/// As for unix_socket_permissions, pg_hba.conf decides which clients may connect.
 pub static SETTING: GucSetting<i32> = GucSetting::<i32>::new(0o777);
 
 /// Defines the setting.
 pub fn define(context: GucContext) {
-    // SAFETY: the hook is of the kind that is asked for, and gives a C string that lives until the
-    // next call.
+    // SAFETY: the hook has the type of a show hook, and returns a C string that lives until the next call.
     unsafe {
         GucRegistry::define_int_guc_with_hooks(
             c"pgcache.resp_socket_mode",

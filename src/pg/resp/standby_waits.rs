@@ -1,7 +1,8 @@
-//! Which executors of the Redis protocol wait in a commit for a synchronous standby, and since when.
+//! Records which executors of the Redis protocol wait in a commit for a synchronous standby, and since when.
 //!
-//! Standbys answer in the order of the log: whatever else waits for one is answered no sooner. So while one
-//! back waits for long, no other one begins what would wait, too, and processes are left for the rest.
+//! Standbys acknowledge in the order of the WAL, so no later commit is acknowledged earlier. Therefore, while one
+//! executor has waited for long, no other one begins work that would wait as well, and executors stay free for the
+//! rest.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -15,15 +16,15 @@ use crate::pg::session::clock;
 use crate::pg::shmem::zeroed::{self, Piece};
 use crate::pg::worker::background;
 
-/// Microseconds after which a wait is a long one: a standby that answers is faster.
+/// Microseconds after which a wait counts as long; a standby that keeps up acknowledges faster.
 const LONG: i64 = 20_000;
 
-/// What others know of an executor. Zeros: there is none.
+/// The state of an executor that other processes read. Zeros: no executor runs.
 #[repr(C)]
 struct Executor {
     process: AtomicPtr<pg_sys::PGPROC>,
     pid: AtomicU32,
-    /// When its last commit began.
+    /// The time at which its last commit began.
     since: AtomicI64,
 }
 
@@ -37,7 +38,7 @@ thread_local! {
     static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
 }
 
-/// Asks for it at the start of the server; only while preloading, once.
+/// Requests the shared memory; called once, while preloading.
 pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache resp standby waits",
@@ -45,8 +46,8 @@ pub fn register() {
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes, aligned, for as long as the server lives; zeros are no executors, and all
-            // is atomic.
+            // SAFETY: as many bytes lie there, aligned, for as long as the server lives; zeros are no executors, and
+            // everything is atomic.
             SHARED.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
@@ -56,7 +57,7 @@ fn back(number: usize) -> Option<&'static Executor> {
     SHARED.get()?.executors.get(number)
 }
 
-/// This process is the executor of this number.
+/// Begins as the executor of this number.
 pub fn begin_executor(number: usize) {
     if let Some(executor) = back(number) {
         // SAFETY: a plain C variable of this process.
@@ -65,7 +66,7 @@ pub fn begin_executor(number: usize) {
     }
 }
 
-/// This process, the executor of this number, is about to commit.
+/// Notes that this process, the executor of this number, is about to commit.
 pub fn begin(number: usize) {
     if let Some(executor) = back(number) {
         executor.since.store(clock::now(), Relaxed);
@@ -75,9 +76,9 @@ pub fn begin(number: usize) {
 impl Executor {
     fn waits(&self) -> bool {
         let (pid, process) = (self.pid.load(Acquire), self.process.load(Relaxed));
-        // SAFETY: its own process has written the address, which is NULL or that of one of the processes'
-        // records, in shared memory for as long as the server lives. Both words are read as they are: who
-        // has just ended, and has left its record to another process, has no longer its number there.
+        // SAFETY: the executor itself has written the address, which is NULL or that of a process's record, in shared
+        // memory for as long as the server lives. Both words are read without a lock: an executor that has just ended
+        // and left its record to another process no longer has its process id there.
         unsafe {
             pid != 0
                 && !process.is_null()
@@ -93,7 +94,7 @@ impl Executor {
 }
 
 fn executors() -> impl Iterator<Item = &'static Executor> {
-    // What was put aside before this look is seen by who ends its wait after it.
+    // An executor that ends its wait after this look sees all batches that were put aside before it.
     fence(SeqCst);
     SHARED
         .get()
@@ -101,18 +102,18 @@ fn executors() -> impl Iterator<Item = &'static Executor> {
         .flat_map(|shared| &shared.executors)
 }
 
-/// Whether an executor waits for a standby for long.
+/// Returns whether an executor has waited for a standby for long.
 pub fn somebody_waits() -> bool {
     executors().any(Executor::waits_long)
 }
 
-/// Whether all of the first so many executors but this one do.
+/// Returns whether all of the first `count` executors except `but` have.
 pub fn all_others_wait(count: usize, but: usize) -> bool {
     let mut others = executors().take(count).enumerate();
     others.all(|(number, executor)| number == but || executor.waits_long())
 }
 
-/// Whether commits may have to wait for a standby at all.
+/// Returns whether commits may have to wait for a standby at all.
 pub fn standby_is_named() -> bool {
     // SAFETY: plain C variables of this process; the names are NULL or a C string of the settings.
     unsafe {
@@ -121,7 +122,7 @@ pub fn standby_is_named() -> bool {
     }
 }
 
-/// Whether a role's synchronous_commit asks for a standby; None: the server's counts.
+/// Returns whether a role's synchronous_commit requires a standby; None: the server's setting counts.
 pub fn is_asked_for(own: Option<bool>) -> bool {
     let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as i32;
     // SAFETY: a plain C variable of this process.

@@ -1,12 +1,12 @@
-//! What is asked of the system beside sockets: descriptors, whose process is at the other end of a
-//! unix socket, groups.
+//! Calls to the system other than those on sockets: the limit of descriptors, processor time, the user at the other
+//! end of a unix socket, groups, the permissions of new files.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Lets the process have as many descriptors as the system allows, and says how many these are. Only
-/// this process: the limit of the server's others stays.
+/// Raises this process's limit of descriptors to `wanted`, as far as the system allows, and returns the limit. The
+/// limit of the server's other processes stays.
 pub fn raise_descriptors(wanted: usize) -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -31,10 +31,10 @@ pub fn raise_descriptors(wanted: usize) -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
-/// Microseconds of processor time that this process has used, in its own code and in the kernel.
+/// Returns the microseconds of processor time that this process has used, in its own code and in the kernel.
 pub fn cpu_time() -> (u64, u64) {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: the structure lives through the call, and zeroes are one, too.
+    // SAFETY: the structure lives through the call, and zeros are a valid one.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
@@ -46,10 +46,10 @@ pub fn cpu_time() -> (u64, u64) {
     (micros(usage.ru_utime), micros(usage.ru_stime))
 }
 
-/// The user whose process has opened the other end of a unix socket.
+/// Returns the user whose process has opened the other end of a unix socket.
 pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     unsafe extern "C" {
-        // Postgres brings it where the system has none.
+        // Postgres provides it where the system does not.
         fn getpeereid(socket: i32, user: *mut libc::uid_t, group: *mut libc::gid_t) -> i32;
     }
     let (mut user, mut group) = (0, 0);
@@ -58,7 +58,7 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     (done == 0).then_some(user)
 }
 
-/// The number of a group, which may be named by its number, too.
+/// Returns the number of a group, which may be given by number as well.
 pub fn group(name: &CStr) -> Option<u32> {
     if let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) {
         return Some(number);
@@ -66,8 +66,8 @@ pub fn group(name: &CStr) -> Option<u32> {
     let mut entry = MaybeUninit::uninit();
     let mut found = std::ptr::null_mut();
     let mut texts = vec![0; 64 << 10];
-    // SAFETY: all of these live through the call, which fills no more than the texts' length, and
-    // sets `found` to the entry or to NULL.
+    // SAFETY: all of these live through the call, which fills no more than the texts' length, and sets `found` to the
+    // entry or to NULL.
     unsafe {
         libc::getgrnam_r(
             name.as_ptr(),
@@ -80,10 +80,9 @@ pub fn group(name: &CStr) -> Option<u32> {
     }
 }
 
-/// Closes a path to everybody but the server's user while `make` makes it: who may use it is said
-/// afterwards.
+/// Closes a path to all but the server's user while `make` creates it; the caller sets its permissions afterwards.
 pub fn private<R>(make: impl FnOnce() -> R) -> R {
-    // SAFETY: a number of this process, which has one thread; it is put back.
+    // SAFETY: a number of this process, which has one thread; it is restored.
     let former = unsafe { libc::umask(0o077) };
     let made = make();
     // SAFETY: as above.

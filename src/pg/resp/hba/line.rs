@@ -1,4 +1,4 @@
-//! Lines of pg_hba.conf and pg_ident.conf, as plain data.
+//! Lines of pg_hba.conf and pg_ident.conf as plain data. They are parsed in `reading` and compared in `matching`.
 
 use std::net::IpAddr;
 
@@ -6,19 +6,19 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub struct Token {
     pub text: Vec<u8>,
-    /// In quotes a word has no other meaning than itself.
+    /// A quoted word has no special meaning.
     pub quoted: bool,
-    /// It begins with a slash, and what follows is a regular expression.
+    /// It begins with a slash, and the rest is a regular expression.
     pub is_pattern: bool,
 }
 
 impl Token {
-    /// Whether it is this word and means what the word stands for.
+    /// Returns whether the word is this keyword, unquoted.
     pub fn is_keyword(&self, word: &str) -> bool {
         !self.quoted && self.text == word.as_bytes()
     }
 
-    /// The role whose members are meant, without the plus sign.
+    /// Returns the role whose members the word names, without the plus sign.
     pub fn group(&self) -> Option<&[u8]> {
         match self.quoted {
             true => None,
@@ -26,7 +26,7 @@ impl Token {
         }
     }
 
-    /// The regular expression, without the slash.
+    /// Returns the regular expression, without the slash.
     pub fn pattern(&self) -> Option<&[u8]> {
         match self.is_pattern {
             true => self.text.strip_prefix(b"/"),
@@ -35,18 +35,18 @@ impl Token {
     }
 }
 
-/// Which connections a line is about.
+/// The connections that a line applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connections {
     Local,
     Host,
     HostTls,
     HostWithoutTls,
-    /// Encrypted by GSS, as none of ours is.
+    /// Encrypted by GSS, which no connection of the Redis protocol is.
     HostGss,
 }
 
-/// From where a connection comes.
+/// The origin of a connection.
 #[derive(Debug, Clone)]
 pub enum Origin {
     Anywhere,
@@ -54,33 +54,33 @@ pub enum Origin {
         address: IpAddr,
         mask: IpAddr,
     },
-    /// A host's name, or with a dot at its beginning a domain's.
+    /// The name of a host, or with a leading dot that of a domain.
     Name(Vec<u8>),
     SameHost,
     SameNet,
 }
 
-/// What a client has to show.
+/// The method by which a client must authenticate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Reject,
     Trust,
     Peer,
-    /// A password; whether it must be stored for SCRAM.
+    /// A password; `scram_only`: it must be stored for SCRAM.
     Password {
         scram_only: bool,
     },
-    /// A certificate, and nothing else.
+    /// Only a certificate.
     Certificate,
-    /// One that the door cannot ask for.
+    /// A method that the Redis protocol does not support.
     Other,
 }
 
-/// Which certificate a client has to show, besides the method or as the method.
+/// The certificate that a client must present, in addition to the method or as the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShownCertificate {
     NotAsked,
-    /// Anybody's whom the CA knows.
+    /// Any certificate that the CA has signed.
     Verified,
     /// One whose common name may be the role.
     CommonName,
@@ -97,7 +97,7 @@ pub struct Line {
     pub roles: Vec<Token>,
     pub origin: Origin,
     pub method: Method,
-    /// The map of pg_ident.conf that says which system user may be which role.
+    /// The map of pg_ident.conf that names the roles of each system user.
     pub map: Option<Vec<u8>>,
     pub certificate: ShownCertificate,
 }

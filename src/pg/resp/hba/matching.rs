@@ -1,7 +1,8 @@
-//! Which line of pg_hba.conf is about a log-in, and whether a map of pg_ident.conf lets it pass.
+//! Finds the line of pg_hba.conf that applies to a log-in, and checks maps of pg_ident.conf. It does not check what
+//! the line requires; that is done in `resp::auth`.
 //!
-//! The first line that matches wins, whatever it asks for, as for every session: a line is never
-//! passed over because the door could not do what it asks.
+//! The first line that matches wins, whatever its method, as for every session. A line is never skipped because its
+//! method is not supported here; otherwise a weaker line after it would decide.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
@@ -14,19 +15,19 @@ use super::network::{host_name, interfaces, is_named, is_within};
 use super::regex;
 use super::{Peer, PeerAddress};
 
-/// Who wants to come in, as what, and to where.
+/// A log-in: its user, its database and the peer.
 pub struct Login<'l> {
     pub user: &'l CStr,
-    /// The role of that name; InvalidOid where there is none.
+    /// The role of that name; InvalidOid if none exists.
     pub role: Oid,
     pub database: &'l CStr,
     pub peer: &'l Peer,
-    /// The client's name, once a line has asked for it.
+    /// The host name of the client, once a line has needed it.
     host: OnceCell<Option<String>>,
 }
 
 impl<'l> Login<'l> {
-    /// Looks up the role. Inside of a transaction.
+    /// Looks up the role. Runs within a transaction.
     pub fn new(user: &'l CStr, database: &'l CStr, peer: &'l Peer) -> Login<'l> {
         Login {
             user,
@@ -37,7 +38,7 @@ impl<'l> Login<'l> {
         }
     }
 
-    /// The first line that is about this log-in.
+    /// Returns the first line that applies to this log-in.
     pub fn line<'r>(&self, lines: &'r [Line]) -> Option<&'r Line> {
         lines.iter().find(|line| {
             self.comes_by(line)
@@ -113,19 +114,18 @@ impl<'l> Login<'l> {
         })
     }
 
-    /// Whether the role is a member of another, by GRANT and not as superuser.
+    /// Returns whether the role is a member of another one, by GRANT and not as a superuser.
     fn is_member(&self, of: &[u8]) -> bool {
         let Ok(of) = CString::new(of) else {
             return false;
         };
         let of = role_named(&of);
         let there = self.role != pg_sys::InvalidOid && of != pg_sys::InvalidOid;
-        // SAFETY: syscache look-ups inside of the caller's transaction, of two roles.
+        // SAFETY: syscache look-ups of two roles within the caller's transaction.
         there && unsafe { pg_sys::is_member_of_role_nosuper(self.role, of) }
     }
 
-    /// Whether a user of the system may be this role: by the line's map, or without one by the same
-    /// name.
+    /// Returns whether a system user may be this role: by the line's map, or without a map by having the same name.
     pub fn may_be(&self, system_user: &[u8], map: Option<&[u8]>, mappings: &[Mapping]) -> bool {
         let Some(map) = map.filter(|map| !map.is_empty()) else {
             return system_user == self.user.to_bytes();
@@ -134,7 +134,7 @@ impl<'l> Login<'l> {
             match self.is_mapped(system_user, mapping) {
                 Ok(false) => {}
                 Ok(true) => return true,
-                // As in Postgres, what cannot be judged lets nobody pass by a later line.
+                // As in Postgres, a regular expression that fails refuses the log-in; later lines are not tried.
                 Err(regex::Failed) => return false,
             }
         }
@@ -160,14 +160,14 @@ impl<'l> Login<'l> {
         let group = group.ok_or(regex::Failed)?;
         let text = &mapping.role.text;
         let name = [&text[..place], group, &text[place + 2..]].concat();
-        // What came from outside is a name and nothing else.
+        // The name comes from the client, so it is compared as a name and has no special meaning.
         Ok(name == self.user.to_bytes())
     }
 }
 
 impl Peer {
-    /// The address of a client of the network, as Postgres would see it: its sockets of IPv6 take no
-    /// connections of IPv4.
+    /// Returns the address of a network client as Postgres would see it: an IPv6 socket of Postgres accepts no IPv4
+    /// connections.
     fn ip(&self) -> Option<IpAddr> {
         match self.address {
             PeerAddress::Unix { .. } => None,
@@ -176,10 +176,10 @@ impl Peer {
     }
 }
 
-/// The role of this name; 0 where there is none. Inside of a transaction.
+/// Returns the role of this name; 0 if none exists. Runs within a transaction.
 pub fn role_named(name: &CStr) -> Oid {
-    // SAFETY: a syscache look-up inside of the caller's transaction, with a name that lives through
-    // it; 0 for one that nobody has.
+    // SAFETY: a syscache look-up within the caller's transaction, with a name that lives through it; the result is 0
+    // for a name that no role has.
     unsafe { pg_sys::get_role_oid(name.as_ptr(), true) }
 }
 

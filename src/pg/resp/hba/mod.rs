@@ -1,14 +1,15 @@
-//! pg_hba.conf and pg_ident.conf, for clients that are no sessions of Postgres.
+//! Applies pg_hba.conf and pg_ident.conf to clients that are not sessions of Postgres.
 //!
-//! - [`reading`]: Postgres' own parsers, into plain data.
-//! - [`line`]: what a line is.
-//! - [`matching`]: which line is about a log-in.
-//! - [`regex`], [`network`]: what it is compared with.
+//! - [`reading`]: parses both files with the parsers of Postgres.
+//! - [`line`]: the parsed lines as plain data.
+//! - [`matching`]: finds the line that applies to a log-in.
+//! - [`regex`], [`network`]: regular expressions, addresses and names that a line is compared with.
 //!
-//! Not here: where Postgres' structures have their fields (`version::hba_layout`), what a method asks for (`resp::auth`), and passwords (`password.rs`, beside this).
+//! The fields of Postgres' structures are in `version::hba_layout`, the methods in `resp::auth`, and passwords in
+//! `password.rs` beside this folder.
 //!
-//! The files are read when a process begins and at SIGHUP, as the postmaster does. One that has a
-//! fault changes nothing; where none was read before, nobody comes in.
+//! The files are read when a process starts and at SIGHUP, as by the postmaster. A file with an error changes
+//! nothing; if no valid pg_hba.conf was read before, no client is admitted.
 
 pub mod line;
 pub mod matching;
@@ -27,23 +28,23 @@ use crate::pg::encoding::printable;
 use line::{Line, Mapping};
 pub use network::user_name;
 
-/// From where a client comes.
+/// The address of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerAddress {
-    /// By the door's socket, and as which user of this machine.
+    /// A client of the unix socket, and the system user that it runs as.
     Unix { uid: u32 },
-    /// By the network.
+    /// A client of the network.
     Tcp(SocketAddr),
 }
 
-/// What a connection shows of its other end.
+/// A connection's peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub address: PeerAddress,
     pub tls: bool,
 }
 
-/// Both files.
+/// The lines of both files.
 #[derive(Default)]
 pub struct Rules {
     pub lines: Vec<Line>,
@@ -54,7 +55,7 @@ thread_local! {
     static RULES: RefCell<Option<Rc<Rules>>> = const { RefCell::new(None) };
 }
 
-/// Reads both files. Inside of a transaction, with no snapshot needed.
+/// Reads both files. Runs within a transaction; needs no snapshot.
 pub fn reload() {
     let former = rules();
     let lines = match reading::hba() {
@@ -78,7 +79,7 @@ pub fn reload() {
     let _former = RULES.with(|place| place.replace(Some(rules)));
 }
 
-/// What was read last; None if it never could be.
+/// Returns the rules that were read last; None if none could be read.
 pub fn rules() -> Option<Rc<Rules>> {
     RULES.with(|rules| rules.borrow().clone())
 }

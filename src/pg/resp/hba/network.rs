@@ -1,7 +1,7 @@
-//! What the machine knows of addresses and users: the networks of its interfaces, names of hosts,
-//! and the name of a user who has connected to a socket.
+//! Addresses and users as the machine knows them: the networks of its interfaces, names of hosts, and names of system
+//! users.
 //!
-//! Names of hosts may be asked of a server far away, which takes as long as that takes.
+//! A look-up of a host name may ask a remote name server, and takes as long as that does.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -43,11 +43,11 @@ struct Passwd {
     rest: [u8; 248],
 }
 
-/// netdb.h: no name is an error.
+/// netdb.h: an address without a name is an error.
 const NI_NAMEREQD: c_int = 8;
 /// netdb.h: the longest name.
 const NI_MAXHOST: usize = 1025;
-/// `sizeof(struct sockaddr_in6)`, and more than that of `sockaddr_in`.
+/// The sizes of `struct sockaddr_in` and `struct sockaddr_in6`.
 const SOCKADDR_IN: u32 = 16;
 const SOCKADDR_IN6: u32 = 28;
 /// `ERANGE`: the buffer is too small.
@@ -60,7 +60,8 @@ pub struct Interface {
     pub mask: IpAddr,
 }
 
-/// How many interfaces are looked at. Their list is made where nothing may be dropped.
+/// The most interfaces that are listed. The list has a fixed size, because it is filled where nothing may need to be
+/// dropped.
 const INTERFACES: usize = 256;
 
 struct Found {
@@ -68,15 +69,15 @@ struct Found {
     count: usize,
 }
 
-/// The addresses of this machine; none where they cannot be listed.
+/// Returns the addresses of this machine; none if they cannot be listed.
 pub fn interfaces() -> Vec<Interface> {
     let mut found = Found {
         interfaces: [None; INTERFACES],
         count: 0,
     };
     let data = (&raw mut found).cast();
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the callback is
-    // called with what `data` points to, before the call returns.
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the callback is called with the
+    // value that `data` points to, before the call returns.
     let listed = unsafe { guarded(|| pg_foreach_ifaddr(add_interface, data)) };
     match listed < 0 {
         true => Vec::new(),
@@ -84,14 +85,14 @@ pub fn interfaces() -> Vec<Interface> {
     }
 }
 
-/// Called by Postgres for each interface.
+/// Adds an interface; called by Postgres for each of them.
 unsafe extern "C-unwind" fn add_interface(
     address: *const Address,
     mask: *const Address,
     data: *mut c_void,
 ) {
-    // SAFETY: `data` is what `interfaces` has given; the addresses are NULL or as long as their
-    // family says, which is all that is read of them.
+    // SAFETY: `data` is the pointer that `interfaces` has passed; the addresses are NULL or as long as their family
+    // says, and no more of them is read.
     unsafe {
         let found: &mut Found = &mut *data.cast();
         if let (Some(address), Some(mask)) = (read(address), read(mask))
@@ -113,8 +114,7 @@ unsafe fn read(address: *const Address) -> Option<IpAddr> {
         family: 0,
         bytes: [0; 126],
     };
-    // SAFETY: the family comes first; of an address of IPv6 there are 28 bytes, of every other one
-    // at least 16.
+    // SAFETY: the family comes first; an address of IPv6 has 28 bytes, every other one at least 16.
     unsafe {
         let family = address.cast::<u16>().read_unaligned();
         let length = match family {
@@ -127,7 +127,7 @@ unsafe fn read(address: *const Address) -> Option<IpAddr> {
     address_of(&copy)
 }
 
-/// The name that an address has, if that name has this address, too: whoever owns an address can
+/// Returns the host name of an address if that name also resolves to the address, because the owner of an address can
 /// give it any name.
 pub fn host_name(address: IpAddr) -> Option<String> {
     let name = claimed_name(address)?;
@@ -143,8 +143,8 @@ fn claimed_name(address: IpAddr) -> Option<String> {
         IpAddr::V6(_) => SOCKADDR_IN6,
     };
     let mut name = [0_u8; NI_MAXHOST];
-    // SAFETY: the address is as long as its family says; the name has the room that is told, and
-    // ends with a NUL when the call says that it has found one.
+    // SAFETY: the address is as long as its family says; the call knows the room of the name, which ends with a NUL
+    // if the call succeeds.
     let failed = unsafe {
         getnameinfo(
             &raw const socket_address,
@@ -163,7 +163,7 @@ fn claimed_name(address: IpAddr) -> Option<String> {
     Some(name.to_str().ok()?.to_owned())
 }
 
-/// Whether a host's name is that of a line; one with a dot at its beginning names all in a domain.
+/// Returns whether a host name matches that of a line; one with a leading dot stands for all names in a domain.
 pub fn is_named(pattern: &[u8], name: &str) -> bool {
     let name = name.as_bytes();
     match pattern.first() {
@@ -175,7 +175,7 @@ pub fn is_named(pattern: &[u8], name: &str) -> bool {
     }
 }
 
-/// The name of a user of this machine.
+/// Returns the name of a system user.
 pub fn user_name(user: u32) -> Option<Vec<u8>> {
     let mut room = 1024;
     while room <= 1 << 20 {
@@ -185,8 +185,8 @@ pub fn user_name(user: u32) -> Option<Vec<u8>> {
             rest: [0; 248],
         };
         let mut found = std::ptr::null_mut();
-        // SAFETY: the entry has more room than any system's, the buffer what is told. Where one is
-        // found its name lies in the buffer, from which it is copied.
+        // SAFETY: the entry has more room than any system's, and the call knows the room of the buffer. If an entry
+        // is found, its name lies in the buffer, from which it is copied.
         unsafe {
             let buffer = buffer.as_mut_ptr().cast();
             match getpwuid_r(user, &raw mut entry, buffer, room, &raw mut found) {
@@ -200,7 +200,7 @@ pub fn user_name(user: u32) -> Option<Vec<u8>> {
     None
 }
 
-/// Whether two addresses are in one network.
+/// Returns whether two addresses are in one network.
 pub fn is_within(address: IpAddr, network: IpAddr, mask: IpAddr) -> bool {
     match (address, network, mask) {
         (IpAddr::V4(address), IpAddr::V4(network), IpAddr::V4(mask)) => {

@@ -1,8 +1,8 @@
-//! Reads pg_hba.conf and pg_ident.conf by Postgres' own parsers, and copies what they say.
+//! Reads pg_hba.conf and pg_ident.conf with the parsers of Postgres, and copies the parsed lines.
 //!
-//! Guards that nothing of what the postmaster has read is touched: `load_hba`, `load_ident` and
-//! `check_usermap` work on lists in a memory context that every child has freed, and crash it. The
-//! parsers themselves only read the file that they are given.
+//! It guards that none of the postmaster's lists is touched: `load_hba`, `load_ident` and `check_usermap` work on
+//! lists in a memory context that every child has freed, and would crash. The parsers themselves only read the file
+//! that they are given.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,15 +25,15 @@ unsafe extern "C-unwind" {
     fn parse_ident_line(line: *mut TokenizedAuthLine, level: c_int) -> *mut IdentLine;
 }
 
-/// Why a file cannot be used, in Postgres' words.
+/// Why a file cannot be used, in the words of Postgres.
 pub struct Unusable(pub String);
 
-/// The lines of pg_hba.conf. One that Postgres does not take makes the whole file unusable, as it
-/// does to Postgres.
+/// Returns the lines of pg_hba.conf. One line that Postgres does not accept makes the whole file unusable, as for
+/// Postgres.
 pub fn hba() -> Result<Vec<Line>, Unusable> {
-    // SAFETY: the name is of this process' settings, which change between transactions only.
+    // SAFETY: the name belongs to this process's settings, which change only between transactions.
     let path = unsafe { CStr::from_ptr(pg_sys::HbaFileName) };
-    // SAFETY: the parser is given lines as they come; what it makes is copied before it is freed.
+    // SAFETY: the parser receives the lines as they come; its results are copied before they are freed.
     let lines = unsafe { each_line(path, hba_line) }?;
     match lines.is_empty() {
         true => Err(Unusable(format!(
@@ -44,7 +44,7 @@ pub fn hba() -> Result<Vec<Line>, Unusable> {
     }
 }
 
-/// The lines of pg_ident.conf.
+/// Returns the lines of pg_ident.conf.
 pub fn ident() -> Result<Vec<Mapping>, Unusable> {
     // SAFETY: as above.
     let path = unsafe { CStr::from_ptr(pg_sys::IdentFileName) };
@@ -52,17 +52,17 @@ pub fn ident() -> Result<Vec<Mapping>, Unusable> {
     unsafe { each_line(path, mapping) }
 }
 
-/// What `parse` makes of each line of a file, whose words and parsed lines are in memory of their
-/// own meanwhile; after an error that goes with the transaction.
+/// Returns the result of `parse` for each line of a file. Words and parsed lines are in a memory context of their
+/// own; after an error it is freed with the transaction.
 ///
 /// # Safety
-/// Inside of a transaction. `parse` keeps nothing of the line that it is given.
+/// Runs within a transaction. `parse` keeps nothing of the line that it is given.
 unsafe fn each_line<R>(
     path: &CStr,
     parse: impl Fn(*mut TokenizedAuthLine) -> Option<R>,
 ) -> Result<Vec<R>, Unusable> {
-    // SAFETY: a child of the present context, current until it is deleted: nothing that is made in
-    // it is used after that. The list is of lines as words.
+    // SAFETY: a child of the present context, current until it is deleted: nothing allocated in it is used after
+    // that. The list contains lines as words.
     unsafe {
         let former = pg_sys::CurrentMemoryContext;
         let context = pg_sys::AllocSetContextCreateInternal(
@@ -91,9 +91,9 @@ unsafe fn each_line<R>(
 }
 
 /// # Safety
-/// A line that a parser has refused: it has said why.
+/// The line was refused by a parser, which has set the reason.
 unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
-    // SAFETY: a line of the tokenizer's, which outlives this call.
+    // SAFETY: a line of the tokenizer, which outlives this call.
     let file = unsafe { auth_files::file_of(line) }.unwrap_or(path);
     // SAFETY: the message is NULL or a C string in the memory of the lines.
     let why = unsafe { optional(line.err_msg) }.unwrap_or_default();
@@ -105,12 +105,13 @@ unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
     ))
 }
 
-/// What Postgres says of what it refuses: at this level nothing, since the postmaster has said it.
+/// The level at which Postgres reports the lines that it refuses: nothing is logged, because the postmaster has
+/// logged them.
 const SILENT: c_int = pg_sys::DEBUG1 as c_int;
 
 fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
-    // SAFETY: a line of the tokenizer's, in whose context we are; the result is NULL or a line
-    // whose strings and lists are there as long as that context.
+    // SAFETY: a line of the tokenizer, in whose context this runs; the result is NULL or a line whose strings and
+    // lists live as long as that context.
     unsafe {
         let parsed = guarded(|| parse_hba_line(line, SILENT));
         if parsed.is_null() {
@@ -133,7 +134,7 @@ fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
 fn connections_of(kind: u32) -> Option<Connections> {
     match kind {
         connections::LOCAL => Some(Connections::Local),
-        // A connection of ours is never encrypted by GSS.
+        // No connection of the Redis protocol is encrypted by GSS.
         connections::HOST | connections::HOST_NO_GSS => Some(Connections::Host),
         connections::HOST_SSL => Some(Connections::HostTls),
         connections::HOST_NO_SSL => Some(Connections::HostWithoutTls),
@@ -154,7 +155,8 @@ fn method_of(number: u32) -> Method {
     }
 }
 
-/// Method `cert` asks for the full check, whatever the line's options say.
+/// Returns the certificate that a line requires. Method `cert` requires the full check, whatever the line's options
+/// are.
 fn certificate_of(line: &layout::HbaLine15) -> Option<ShownCertificate> {
     let asked = match line.auth_method {
         method::CERT => client_cert::FULL,
@@ -193,13 +195,13 @@ unsafe fn origin(line: &layout::HbaLine15) -> Option<Origin> {
     }
 }
 
-/// Linux' numbers of the two families of addresses.
+/// The numbers of the two address families on Linux.
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
 
-/// The address in a `sockaddr`; None for a family that is none of the internet's.
+/// Returns the address in a `sockaddr`; None for other families.
 pub fn address_of(address: &Address) -> Option<IpAddr> {
-    // The port comes first; before an address of IPv6 there are four bytes more.
+    // The port comes first; before an IPv6 address there are four more bytes.
     match address.family {
         AF_INET => {
             let bytes: [u8; 4] = address.bytes.get(2..6)?.try_into().ok()?;
@@ -213,7 +215,7 @@ pub fn address_of(address: &Address) -> Option<IpAddr> {
     }
 }
 
-/// The same address as a `sockaddr`, without a port.
+/// Returns the same address as a `sockaddr`, without a port.
 pub fn sockaddr_of(address: IpAddr) -> Address {
     let mut bytes = [0; 126];
     let family = match address {
@@ -230,8 +232,8 @@ pub fn sockaddr_of(address: IpAddr) -> Address {
 }
 
 fn mapping(line: *mut TokenizedAuthLine) -> Option<Mapping> {
-    // SAFETY: a line of the tokenizer's, in whose context we are; the result is NULL or a line whose
-    // strings are there as long as that context.
+    // SAFETY: a line of the tokenizer, in whose context this runs; the result is NULL or a line whose strings live as
+    // long as that context.
     unsafe {
         let parsed = guarded(|| parse_ident_line(line, SILENT));
         (!parsed.is_null()).then(|| mapping_of(parsed))
@@ -255,7 +257,7 @@ unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
 /// # Safety
 /// A list of words.
 unsafe fn tokens(list: *mut layout::List) -> Vec<Token> {
-    // SAFETY: the list is of words, each with its string.
+    // SAFETY: the list contains words, each with its string.
     unsafe {
         let words = pg_list::pointers::<AuthToken>(list.cast());
         words
@@ -279,7 +281,7 @@ unsafe fn token(word: Word) -> Token {
 /// # Safety
 /// A C string.
 unsafe fn bytes(text: *const c_char) -> Vec<u8> {
-    // SAFETY: a C string, by the caller's word; it is copied.
+    // SAFETY: a C string, as the caller promises; it is copied.
     unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()
 }
 

@@ -1,9 +1,9 @@
 //! Regular expressions of pg_hba.conf and pg_ident.conf.
 //!
-//! Postgres compiles them in the postmaster, which has no database and so takes each byte for a
-//! character, and asks them before a session knows its database. A worker has one, in whose encoding
-//! the same expression could mean something else. So bytes are characters here, too, and an
-//! expression is compiled where it is asked: it happens once a log-in.
+//! Postgres compiles them in the postmaster, which has no database and therefore treats each byte as a character, and
+//! evaluates them before a session knows its database. An executor has a database, in whose encoding the same
+//! expression could mean something else. So each byte is a character here, too. An expression is compiled when it is
+//! needed, once a log-in.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -12,11 +12,11 @@ use pgrx::pg_sys::Oid;
 
 use crate::pg::memory::unguarded::guarded;
 
-/// Room for Postgres' `regex_t`, which has less than 80 bytes in 15 to 19.
+/// Room for Postgres' `regex_t`, which has less than 80 bytes in versions 15 to 19.
 #[repr(C, align(16))]
 struct Compiled([u8; 256]);
 
-/// `regmatch_t`; -1 for what took no part in the match.
+/// `regmatch_t`; -1 for a group that took no part in the match.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Place {
@@ -45,13 +45,13 @@ unsafe extern "C-unwind" {
     fn pg_regfree(regex: *mut c_void);
 }
 
-/// regex/regex.h: the expressions of Postgres' own operators.
+/// regex/regex.h: the syntax of Postgres' own operators.
 const REG_ADVANCED: c_int = 3;
 const REG_NOMATCH: c_int = 1;
 /// catalog/pg_collation.dat.
 const C_COLLATION: u32 = 950;
 
-/// A match: where the first group in parentheses is, if there is one and it took part.
+/// A match, with the position of the first group in parentheses if that took part.
 pub struct Match {
     pub group: Option<Range<usize>>,
 }
@@ -59,15 +59,15 @@ pub struct Match {
 /// The expression cannot be compiled, or the search failed.
 pub struct Failed;
 
-/// Looks for the expression in a text.
+/// Searches a text for the expression.
 pub fn search(pattern: &[u8], text: &[u8]) -> Result<Option<Match>, Failed> {
     let (pattern, text) = (characters(pattern), characters(text));
     let mut regex = Compiled([0; 256]);
     let mut places = [Place { start: -1, end: -1 }; 2];
     let (regex, place) = (&raw mut regex, places.as_mut_ptr());
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The expression
-    // has room for what Postgres makes of it, and is freed where it was made; texts and places live
-    // through the calls, which are told how long they are.
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The expression has room for the
+    // structure that Postgres fills, and is freed where it was compiled; texts and places live through the calls,
+    // which receive their lengths.
     let outcome = unsafe {
         guarded(|| {
             let collation = Oid::from_u32(C_COLLATION);

@@ -206,8 +206,8 @@ impl WorkQueue {
         self.places.get(number as usize)
     }
 
-    /// This process is the network process of this number: the places that it may fill now. More come as what its
-    /// predecessor has handed over is answered.
+    /// Begins as the network process of this number; returns the places that it may fill now. More follow as the
+    /// batches of its predecessor are answered.
     pub fn begin_network(&self, number: usize) -> Vec<Free> {
         let places = self.places.iter().enumerate();
         let own = places.skip(number * PLACES).take(PLACES);
@@ -250,7 +250,7 @@ impl WorkQueue {
         true
     }
 
-    /// Shows the bytes of a place of the caller's, in one piece or several.
+    /// Passes the bytes of a place of the caller's to `take`, in one piece or several.
     fn show(&self, place: &Place, mut take: impl FnMut(&[u8])) {
         // SAFETY: the place is the caller's alone, and no other process writes to it meanwhile.
         unsafe {
