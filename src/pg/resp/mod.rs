@@ -1,5 +1,5 @@
-//! The server's side of the Redis protocol: everything of it that touches Postgres, shared memory or the operating
-//! system.
+//! The server's side of the Redis protocol: its calls into Postgres, its shared memory, and its system calls that
+//! need unsafe code.
 //!
 //! - [`process`], [`sleep`], [`socket_mode`], [`system`]: how the processes start and sleep, and their calls to the
 //!   system.

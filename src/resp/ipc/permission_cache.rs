@@ -2,8 +2,8 @@
 //! them.
 //!
 //! It guards that no doubtful permission counts: a changed relation, schema or role voids the permissions that depend
-//! on it, and they are requested again. Invalidation messages are taken in at the beginning of each round of the
-//! event loop, so a REVOKE applies to all commands that a client sends after it.
+//! on it, and they are requested again. Invalidation messages are taken in at the beginning of each transaction that
+//! serves clients, after their input was read, so a REVOKE applies to all commands that a client sends after it.
 //!
 //! An answer may be outdated when it arrives, because its sources may have changed on its way. So it counts only if
 //! no message came meanwhile, or if none came for its relation and for roles; the relation is watched from the first

@@ -1,5 +1,5 @@
-//! INFO, in the format of Redis: the fields that redis_exporter and the usual dashboards read. It shows only caches
-//! whose entries the client's role may read.
+//! INFO, in the format of Redis: the fields that redis_exporter and the usual dashboards read. Numbers about caches
+//! cover only those whose entries the client's role may read.
 
 use std::collections::HashSet;
 use std::rc::Rc;

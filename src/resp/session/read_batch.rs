@@ -1,10 +1,10 @@
 //! Reads the input of several clients and cuts it into requests before the first of the clients is served, so that
 //! the entries of their keys are prefetched meanwhile. It runs no request.
 //!
-//! It guards two rules. Input that was read is served before further messages of other processes are taken in,
-//! because the client sent it earlier; a client that is notified of a REVOKE and then sends a command has that
-//! command checked against the new privileges. And no input is lost: input that was read but not served when a turn
-//! failed is served in the next one.
+//! It guards two rules. Input is read before invalidation messages are taken in, and served after that. So if a
+//! session commits a REVOKE and then notifies the client, every command that the client sends afterwards is served
+//! with the new privileges; in the opposite order it could be read after the messages and run with the old ones. And
+//! no input is lost: input that was read but not served when a turn failed is served in the next one.
 
 use std::collections::VecDeque;
 

@@ -352,8 +352,8 @@ impl Core {
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Ends clients whose role was dropped or may no longer log in, because they could read channels for ever. A role
-    /// of unknown state is requested from an executor, and counts in the next round.
+    /// Ends clients whose role was dropped or may no longer log in, because they could read channels for ever.
+    /// Privileges that are not known are requested, and count the next time.
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;

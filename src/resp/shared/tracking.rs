@@ -206,7 +206,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
         let mut error = Writer::new(session.protocol, 1 << 10);
         let may_read = match authentication::permission(core, session, &mut error) {
             Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
-                // Rows that a policy may hide are never reported by key: reads of them are owed.
+                // Changes of rows that a policy may hide are never reported by key: after a read of them everything
+                // is reported as changed.
                 if permission.tells_keys() {
                     slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));
                 }

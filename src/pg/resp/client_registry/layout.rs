@@ -22,9 +22,9 @@ pub enum Counter {
     Input,
     Output,
     FailedAuthentications,
-    /// Clients that were disconnected because they did not read.
+    /// Clients that were disconnected because they did not read, or because a command failed with an error.
     CutOff,
-    /// Clients that were ended on request.
+    /// Clients that were ended on request, or because their role may no longer log in.
     Killed,
     /// Catalog requests to executors, and how often the queue had no room for one.
     Questions,

@@ -134,7 +134,7 @@ impl<'l> Login<'l> {
             match self.is_mapped(system_user, mapping) {
                 Ok(false) => {}
                 Ok(true) => return true,
-                // As in Postgres, a regular expression that fails refuses the log-in; later lines are not tried.
+                // As in Postgres, a line that cannot be evaluated refuses the log-in; later lines are not tried.
                 Err(regex::Failed) => return false,
             }
         }

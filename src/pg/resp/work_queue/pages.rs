@@ -32,8 +32,8 @@ pub fn bytes_of_words(pages: usize) -> usize {
 
 impl Pages {
     /// # Safety
-    /// As many bytes as `bytes_of_words` says lie at `words`, which is aligned, and as many pages at
-    /// `memory`, for as long as the process lives; all processes look at them by this type alone.
+    /// As many bytes as `bytes_of_words` returns lie at `words`, which is aligned, and as many pages at `memory`, for
+    /// as long as the process lives; all processes access them by this type alone.
     pub unsafe fn over(words: NonNull<u8>, memory: NonNull<u8>, pages: usize) -> Pages {
         let bits = pages.div_ceil(64);
         // SAFETY: as the caller promises.
