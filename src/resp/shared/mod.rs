@@ -57,7 +57,7 @@ const PENALTY: Duration = Duration::from_secs(1);
 const LOCKED: Duration = Duration::from_millis(20);
 
 /// The counters of a network process. They continue from those of the predecessor of the network process; the client
-/// registry has the same counters for all network processes.
+/// registry sums the same counters over all network processes.
 #[derive(Default)]
 pub struct Counters {
     pub connections: u64,
@@ -277,7 +277,7 @@ impl Core {
         }
     }
 
-    /// Claims a place for the next client of this network process; None: the client registry is full.
+    /// Claims a place for the next client of network process `network`; None: the client registry is full.
     pub fn claim_for(&mut self, network: usize) -> Option<Claimed> {
         self.registry.claim(network, &mut self.freed)
     }
