@@ -1,4 +1,4 @@
-//! What comes of a transaction's ledger: marks, what is undone after them, and who is told.
+//! Applies a transaction's ledger: sets its marks, undoes them at its end, and notifies clients that track its keys.
 
 use std::collections::hash_map::Entry;
 use std::thread::sleep;
@@ -44,7 +44,7 @@ impl Transaction {
         }
     }
 
-    /// Where somebody is to be told.
+    /// Announces the transaction if a client tracks keys and the transaction has changed some.
     pub(super) fn announce(&mut self) {
         let changed = !self.marked.keys.is_empty() || !self.marked.tables.is_empty();
         if let Some(tier) = tier().filter(|tier| changed && tier.is_tracked())
@@ -88,7 +88,7 @@ impl Transaction {
             std::mem::take(&mut ended.marks).undo(tier, committed);
         }
         if tells && fault::on(Fault::ToldAfterUnmark) {
-            sleep(Duration::from_millis(100)); // what comes in between is seen
+            sleep(Duration::from_millis(100)); // leaves time for a reader between unmark and notification
             ended.tell(tier);
         }
         let relations = ended.relations.into_one();
@@ -108,7 +108,7 @@ impl Transaction {
         }
     }
 
-    /// The keys that are marked, in the order of their caches; None for a cache that is marked as a whole.
+    /// Returns the marked keys, sorted by cache; None stands for a cache that is marked as a whole.
     pub(super) fn marked_names(&self) -> Vec<(u32, Option<Vec<Vec<u8>>>)> {
         let whole = self.marked.tables.keys().map(|&relation| (relation, None));
         let mut all = memory::collect(whole);
@@ -120,7 +120,7 @@ impl Transaction {
         all
     }
 
-    /// The commit is visible, and the marks still stand.
+    /// Invalidates the changed keys at tracking clients. Called when the commit is visible and the marks still stand.
     pub(super) fn tell(&self, tier: &Tier) {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
         let whole = self.marked.tables.iter().filter_map(standing);
@@ -132,9 +132,9 @@ impl Transaction {
         }
     }
 
-    /// Caches that the transaction has changed, and whether as a whole: those whose rows it has, and
-    /// those that the tier knows and whose definition it has. Not other relations', and no temporary
-    /// ones, with which Postgres prepares nothing.
+    /// Returns the caches that the transaction has changed, and whether each changed as a whole: caches whose rows it
+    /// changed, and caches with a slot whose definition it changed. Leaves out other relations, and temporary ones,
+    /// because Postgres prepares no transaction that has used them.
     pub(super) fn touched_caches(&self) -> Vec<(u32, bool)> {
         let has_slot = |&&relation: &&u32| {
             tier().is_some_and(|tier| {
@@ -148,12 +148,13 @@ impl Transaction {
         let touched = self.touched.iter().chain(defined);
         let mut touched = memory::collect(touched.map(|relation| (*relation, whole(relation))));
         touched.retain(|&(relation, _)| !relation::is_temporary(Oid::from_u32(relation)));
-        touched.sort_unstable(); // two transactions in one order
+        touched.sort_unstable(); // so that two transactions lock in the same order
         touched.dedup();
         touched
     }
 
-    /// What is done at the end beside unmarking, in the order in which a record is undone backwards.
+    /// Adds the work that the end of the transaction does besides unmarking, in the order of a record, which is
+    /// undone backwards.
     pub(super) fn note_for_later(&mut self, tier: &Tier, touched: &[(u32, bool)]) {
         let relations = std::mem::take(&mut self.relations).into_one();
         let mut later = Vec::new();
@@ -183,7 +184,7 @@ impl Transaction {
         for cache in std::mem::take(&mut self.outdated) {
             self.marks.add(Mark::Outdated(cache));
         }
-        // Before anything is undone, whoever asks for changes by then.
+        // Clients are notified before anything is undone, even if they begin to track only after this point.
         if self.record.is_some() || !self.marks.is_empty() {
             for &(relation, _) in touched {
                 let cache = CacheId::of(Oid::from_u32(relation));
@@ -202,7 +203,7 @@ fn join(notes: &mut Notes, later: Notes) {
     }
 }
 
-/// The relations are gone, or were never there for others.
+/// Frees the slots of relations that are dropped, or that no other session has ever seen.
 pub(super) fn free_slots(relations: Vec<Oid>) {
     let Some(tier) = tier() else {
         return;

@@ -1,18 +1,17 @@
-//! What a transaction has changed, and how the hot tier learns of it: mark before the commit,
-//! unmark after it. ARCHITECTURE.md, "Coherence", says why this is enough.
+//! Records the changes of a transaction and applies them to the hot tier: marks before the commit, unmarks after it.
+//! ARCHITECTURE.md, "Coherence", says why this is enough.
 //!
-//! - **Record**: every changed row's key goes to the ledger's `keys`, every table that changed as a
-//!   whole to its `tables`, before the statement ends.
-//! - **Mark** (before commit): the entries go, a mark stands on each key's hash, and the `epoch` of its
-//!   stripe rises; of a whole cache `pending_writers` rises and the version changes. From here on no session
-//!   fills an old row in.
-//! - **Unmark** (after commit or abort): `epoch` rises again, the mark is lowered; of a cache the version
-//!   changes before `pending_writers` falls.
+//! - **Record**: the key of every changed row goes to the ledger's `keys`, every table that changed as a whole goes
+//!   to its `tables`, before the statement ends.
+//! - **Mark** (before commit): for a key, the entry is removed, a mark is set on its hash, and the `epoch` of its
+//!   stripe rises. For a whole cache, `pending_writers` rises and the version changes. From here on no session fills
+//!   an old row in.
+//! - **Unmark** (after commit or abort): for a key, `epoch` rises again and the mark is lowered. For a whole cache,
+//!   the version changes before `pending_writers` falls.
+//! - **Prepare**: everything is marked as for a commit, and the list of marks to undo goes to a record in shared
+//!   memory (`prepare`), because another session decides the transaction.
 //!
-//! Nothing here can fail between mark and unmark: it takes locks of the tier, one at a time.
-//!
-//! - **Prepare**: all is marked as for a commit, and what is to be undone goes to a record in shared
-//!   memory (`prepare`), because others decide the transaction.
+//! Nothing here can fail between mark and unmark: the code takes locks of the tier, one at a time.
 
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -45,18 +44,17 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
 }
 
-/// Notes that the row of a key has changed, or was to be removed and is not there, or becomes
-/// outdated by our commit.
+/// Notes that the row of a key has changed, was to be removed and does not exist, or becomes outdated by our commit.
 pub fn note_key(relation: Oid, key: &[u8]) {
     note_row(relation, key, true);
 }
 
-/// Notes it of a row, and whether that voids a lease on the key: an expiry does not.
+/// Notes the same of a row, and whether the change voids a lease on the key: an expiry does not.
 pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     with(|transaction| {
         transaction.touch(relation);
         if key.len() > key::MAX_BYTES {
-            return; // plain SQL may make one: no copy, no lease and no call is for it
+            return; // plain SQL may write one, but no copy, lease or call can have this key
         }
         let Some(tier) = tier() else {
             return;
@@ -81,8 +79,8 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     hand_over_if_preparing();
 }
 
-/// Notes a deletion before it looks for the row of a key. A row that is stored later is looked for again by
-/// [`second_looks`].
+/// Notes a deletion before it looks for the row of a key. [`second_looks`] looks again for a row that is stored
+/// later.
 pub fn note_deletion(relation: Oid, key: &[u8]) {
     note_outdated(relation);
     let noted = with(|transaction| match tier() {
@@ -100,8 +98,8 @@ pub fn note_deletion(relation: Oid, key: &[u8]) {
     }
 }
 
-/// Marks what is noted so far, and gives what deletions must look for again: the rows that may have come
-/// since they looked first, now that none can come any more but those that are being written.
+/// Marks everything noted so far and returns the keys that deletions must look for again: rows that were stored since
+/// the first look. Once the marks stand, only rows that are being written now can still appear.
 pub fn second_looks() -> Vec<SecondLook> {
     let Some(tier) = tier() else {
         return Vec::new();
@@ -118,7 +116,7 @@ pub fn second_looks() -> Vec<SecondLook> {
     })
 }
 
-/// Offers what a row holds that was just written, for its copy.
+/// Offers the contents of a row that was just written as its copy.
 pub fn offer(copied: Copied) {
     if !events::is_late() {
         with(|transaction| transaction.offers.add(copied));
@@ -136,9 +134,9 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
     }
 }
 
-/// Notes that many rows of a cache are removed, and which is not known one by one: its leases are
-/// void. A temporary table has no lease, no copy and no slot. With the prefix of the keys, before they are
-/// looked for: keys that are stored later are looked for again.
+/// Notes that many rows of a cache are removed whose keys are not known one by one, which voids all leases of the
+/// cache. Called before the rows are looked for, with the prefix of their keys: keys that are stored later get a
+/// second look. A temporary table is skipped: it has no lease, no copy and no slot.
 pub fn note_removal(relation: Oid, prefix: &[u8]) {
     if relation::is_temporary(relation) {
         return;
@@ -163,19 +161,17 @@ pub fn note_removal(relation: Oid, prefix: &[u8]) {
     });
 }
 
-/// Removes entries of a memory cache and keeps them from being stored until the transaction has
-/// ended.
+/// Removes entries of a memory cache and keeps new ones from being stored until the transaction has ended.
 pub fn fence<'k>(tier: &Tier, slot: u32, cache: CacheId, keys: impl Iterator<Item = &'k [u8]>) {
     with(|transaction| transaction.marks.fence(tier, slot, cache, keys));
 }
 
-/// Removes all entries of a memory cache, and keeps any from being stored until the transaction has
-/// ended.
+/// Removes all entries of a memory cache and keeps new ones from being stored until the transaction has ended.
 pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Entries of this cache are removed because what they were made of changes with our commit.
+/// Notes that entries of this cache are removed because their source changes with our commit.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| {
         transaction.touch(relation);
@@ -183,8 +179,9 @@ pub fn note_outdated(relation: Oid) {
     });
 }
 
-/// Marks what is noted so far, while the commit still has to remove rows: who removes a row looks
-/// for it after its mark stands, and who stores one looks for the mark after it is written.
+/// Marks everything noted so far, while the commit still has to remove rows. A transaction that removes a row looks
+/// for it after its mark stands, and a session that stores a row looks for the mark after writing it; so one of them
+/// sees the other.
 pub fn mark_early() {
     with(Transaction::mark);
 }
@@ -201,17 +198,17 @@ pub fn note_table(relation: Oid, extent: Extent) {
     hand_over_if_preparing();
 }
 
-/// What another extension's callback changes after ours, while the transaction is being prepared, is
-/// marked already: the mark goes to the record at once, too.
+/// Moves a mark to the record at once when another extension's callback, run after ours during PREPARE, has changed
+/// something. Such a change is marked already.
 fn hand_over_if_preparing() {
     if events::phase() == Phase::Preparing {
         prepare();
     }
 }
 
-/// Before PREPARE TRANSACTION: marks all that is noted, and hands it over to a record. Where nothing can
-/// be prepared Postgres says so right after this. Raises 53400 where there is no room, and what a lock
-/// raises.
+/// Marks everything noted, before PREPARE TRANSACTION, and moves the marks to a record. Does nothing where the server
+/// allows no prepared transactions: Postgres raises its own error right after this. Raises 53400 when the record has
+/// no room, and the errors of locks.
 pub fn prepare() {
     if transaction::most_prepared() > 0 {
         hand_over();
@@ -255,16 +252,16 @@ fn hand_over() {
     if let Err(error) = handed {
         ErrorReport::from(error).report(PgLogLevel::ERROR);
     }
-    // From here on the marks keep others from a lease.
+    // From here on the marks keep other sessions from taking a lease.
     held::give_up();
 }
 
-/// The transaction is prepared, and this session has nothing of it any more.
+/// Drops the ledger after the transaction is prepared: this session no longer owns any of it.
 pub fn forget() {
     with(|t| drop(std::mem::take(t)));
 }
 
-/// Notes that a relation was made.
+/// Notes that a relation was created.
 pub fn note_created(relation: Oid) {
     with(|t| {
         t.new_files = true;
@@ -284,7 +281,7 @@ pub fn note_database_dropped(database: Oid) {
     with(|t| t.databases.push(database));
 }
 
-/// Marks all that is noted, right before the commit.
+/// Marks everything noted, right before the commit.
 pub fn mark() {
     with(|t| {
         t.mark();
@@ -298,18 +295,18 @@ pub fn mark() {
     wait_for_watchers();
 }
 
-/// Waits for each EXEC that watches a marked key and found no entry under it.
+/// Waits for each EXEC that watches a marked key for which it found no entry.
 fn wait_for_watchers() {
     if !watched::is_anything_held() || fault::on(Fault::WatchedAbsentNotHeld) {
         return;
     }
-    // The lock is waited for with nothing borrowed: an error may end that.
+    // Nothing is borrowed while waiting for the lock, because an error may end the wait.
     for (relation, keys) in with(|t| t.marked_names()) {
         watched::wait_for(Oid::from_u32(relation), keys.as_deref());
     }
 }
 
-/// Unmarks, after the commit is visible or the transaction is rolled back.
+/// Undoes the marks, after the commit is visible or the transaction is rolled back.
 pub fn unmark(committed: bool) {
     let new_files = with(|t| {
         let new_files = t.new_files;
@@ -321,7 +318,7 @@ pub fn unmark(committed: bool) {
     }
 }
 
-/// A savepoint was released.
+/// Merges the changes of a released savepoint into its parent.
 pub fn release_savepoint(level: i32) {
     with(|t| {
         t.relations.release(level);
@@ -332,7 +329,7 @@ pub fn release_savepoint(level: i32) {
     });
 }
 
-/// A savepoint was rolled back.
+/// Discards the changes of a savepoint that was rolled back.
 pub fn roll_back_savepoint(level: i32) {
     let rolled_back = with(|t| {
         t.open.roll_back(level);
@@ -350,7 +347,7 @@ pub fn roll_back_savepoint(level: i32) {
     flush_abort_of(with(|t| t.new_files));
 }
 
-/// Here the abort is recorded, and the files are still there.
+/// Flushes the abort record while the files still exist.
 fn flush_abort_of(new_files: bool) {
     if new_files && !fault::on(Fault::AbortNotFlushed) {
         transaction::flush_abort();

@@ -1,9 +1,9 @@
-//! Deletions of a transaction that have found no row, or not all: what they must look for again once their
+//! Remembers the deletions of a transaction that found no row, or not all rows, so that they look again once their
 //! marks stand.
 //!
-//! A session that has loaded a value writes its row, and then asks whether its lease is void. A deletion
-//! that looks, and marks later, meets neither a row that is not visible when it looks nor a lease that has
-//! ended when it marks. So it looks twice, unless no session has stored anything meanwhile.
+//! A session that has loaded a value writes its row first and then checks whether its lease is void. A deletion that
+//! looks first and marks later may miss both: the row is not visible yet when it looks, and the lease has ended when
+//! it marks. So a deletion looks twice, unless no session has stored anything in between.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::shmem::stores::StoresSeen;
 
-/// Prefixes that are remembered one by one; past that, all keys of the cache are looked for again.
+/// Limit for prefixes remembered one by one. Beyond it, the second look covers all keys of the cache.
 const MAX_PREFIXES: usize = 100;
 
 /// Keys and prefixes to look for again in one cache.
@@ -25,16 +25,17 @@ pub struct SecondLook {
     pub prefixes: Vec<Box<[u8]>>,
 }
 
-/// A cache with deletions, and the stores that there were before the first look.
+/// A cache with deletions, and the state of its stores before the first look.
 struct Seen {
     relation: u32,
     stores: StoresSeen,
 }
 
-/// Deletions under one savepoint. A rollback takes them back: a second look for too much removes rows that other sessions wrote.
+/// Deletions under one savepoint. A rollback discards them, because a second look for a key that was not deleted
+/// would remove rows that other sessions wrote.
 #[derive(Default)]
 struct Acts {
-    /// Of each cache the keys that were deleted; false: written again since, so a row that is found is our own.
+    /// The deleted keys of each cache; false: written again since, so a row that is found is this transaction's own.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     prefixes: Vec<(u32, Box<[u8]>)>,
 }
@@ -62,7 +63,8 @@ impl Deletions {
         self.caches.is_empty()
     }
 
-    /// Notes that a cache has a deletion, before it looks; `see` says which stores there are.
+    /// Notes that a cache has a deletion, before the deletion looks for rows. `see` returns the current state of the
+    /// stores.
     pub(super) fn note(&mut self, relation: u32, see: impl Fn() -> StoresSeen) {
         if !self.caches.iter().any(|one| one.relation == relation) {
             let stores = see();
@@ -70,12 +72,13 @@ impl Deletions {
         }
     }
 
-    /// Notes the deletion of a key. Past [`MAX_KEYS`] of a cache only the first look counts.
+    /// Notes the deletion of a key. Beyond [`MAX_KEYS`] keys of a cache, further keys get only the first look.
     pub(super) fn delete(&mut self, relation: u32, key: &[u8]) {
         self.set(relation, key, true);
     }
 
-    /// The key is written: if it was deleted before, the row that a second look would find is our own.
+    /// Notes that a key is written: if it was deleted before, the row that a second look would find is this
+    /// transaction's own.
     pub(super) fn write(&mut self, relation: u32, key: &[u8]) {
         let was_deleted = |acts: &Acts| {
             let keys = acts.keys.get(&relation);
@@ -110,7 +113,7 @@ impl Deletions {
         }
     }
 
-    /// Gives what is to be looked for again in the caches in which something was stored since.
+    /// Takes the deletions that need a second look: those in caches in which something was stored since the first.
     pub(super) fn take(&mut self, none_since: impl Fn(u32, StoresSeen) -> bool) -> Vec<SecondLook> {
         let mut acts = std::mem::take(&mut self.acts).into_one();
         let mut looks = Vec::new();

@@ -1,15 +1,16 @@
-//! What of a transaction's changes is told to clients of the Redis protocol that keep entries of table
-//! caches (CLIENT TRACKING).
+//! Sends a transaction's changes to clients of the Redis protocol that track entries of table caches (CLIENT
+//! TRACKING).
 //!
 //! Guards, as the model in `crates/coherence` (`tracking`) has it:
 //!
-//! - Told is after the commit is visible: who reads in between would keep the old row. And it is told
-//!   before marks are undone, so before there is a copy of the new row, and before COMMIT returns.
-//! - Whether anybody asks is looked at then, not when a row is written: who begins to ask later reads
-//!   what is visible.
-//! - Of what was rolled back nothing is told. What was noted under a savepoint does not stand until that
-//!   is released. This is kept while somebody asks; else all that is marked stands, which tells too much
-//!   to who begins to ask before the commit, and never too little.
+//! - Keys are invalidated after the commit is visible, because a client that reads earlier would keep the old row.
+//!   They are invalidated before the marks are undone, so before a copy of the new row exists, and before COMMIT
+//!   returns.
+//! - Whether any client tracks keys is checked at that moment, not when a row is written: a client that starts
+//!   tracking later reads the committed row.
+//! - Rolled-back changes are not sent. A change under a savepoint does not count until the savepoint is released.
+//!   This is tracked only while a client tracks keys; otherwise every marked key counts as final: a client that
+//!   starts tracking before the commit may get extra invalidations, never too few.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -30,24 +31,25 @@ use crate::pg::shmem::tier::{Tier, tier};
 
 /// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
 pub(super) const MAX_KEYS: usize = 10_000;
-/// More keys of a cache are told as all of it: the ring has room for some ten thousand.
+/// Beyond this many keys, the whole cache is invalidated: the ring has room for about ten thousand.
 const MOST_KEYS: usize = 1000;
-/// So many changes under open savepoints are remembered; what comes beyond stands at once.
+/// Limit for remembered changes under open savepoints. Further changes count as final at once.
 const MOST_OPEN: usize = 10_000;
-/// How often a reader looks whether others have told, and for how long: one of them may be halted.
+/// Interval and limit of a reader's wait for other transactions to notify clients. The wait is limited because one of
+/// these processes may be halted.
 const LOOK: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_secs(1);
 /// The nesting level outside of any savepoint.
 const OUTERMOST: i32 = 1;
 
-/// What is remembered of a key that is to be marked.
+/// State of a key that is to be marked.
 #[derive(Clone, Copy)]
 pub struct Note {
-    /// Expiry does not.
+    /// False for expiry.
     pub voids_lease: bool,
-    /// No savepoint can take it back.
+    /// No savepoint can roll it back.
     pub stands: bool,
-    /// The client whose doing it is, or 0.
+    /// The client that made the change, or 0.
     author: u64,
 }
 
@@ -72,7 +74,7 @@ impl Note {
 /// The keys of a cache that are to be marked.
 pub type Notes = HashMap<Box<[u8]>, Note>;
 
-/// A change that a savepoint may take back: of a key, or of all of a cache.
+/// A change that a savepoint may roll back: of a key, or of a whole cache.
 pub type Change = (u32, Option<Box<[u8]>>);
 
 /// Changes under savepoints that are open.
@@ -80,7 +82,7 @@ pub type Change = (u32, Option<Box<[u8]>>);
 pub struct Open(Savepoints<Vec<Change>>);
 
 impl Open {
-    /// Whether a change that is noted now stands. Where it does not it is remembered.
+    /// Returns whether a change that is noted now is final. Remembers it if not.
     #[inline]
     pub fn stands(&mut self, tier: &Tier, relation: u32, key: Option<&[u8]>) -> bool {
         !tier.is_tracked() || fault::on(Fault::SavepointTold) || self.is_outermost(relation, key)
@@ -101,7 +103,7 @@ impl Open {
         false
     }
 
-    /// The savepoint of this level was released: what stands by that.
+    /// Merges a released savepoint of this level into its parent, and returns the changes that are final now.
     pub fn release(&mut self, level: i32) -> Vec<Change> {
         if self.0.is_empty() {
             return Vec::new();
@@ -113,13 +115,13 @@ impl Open {
         }
     }
 
-    /// The savepoint of this level was rolled back.
+    /// Drops the changes of a savepoint of this level that was rolled back.
     pub fn roll_back(&mut self, level: i32) {
         drop(self.0.roll_back(level));
     }
 }
 
-/// Tells of keys of a table cache. Allocates nothing, raises nothing.
+/// Invalidates keys of a table cache at tracking clients. Allocates nothing, raises nothing.
 pub fn tell_keys(tier: &Tier, relation: u32, notes: &Notes) {
     let Some(slot) = slot_of(tier, relation) else {
         return;
@@ -133,15 +135,16 @@ pub fn tell_keys(tier: &Tier, relation: u32, notes: &Notes) {
     }
 }
 
-/// Tells that any row of a table cache may have changed.
+/// Invalidates all rows of a table cache at tracking clients.
 pub fn tell_cache(tier: &Tier, relation: u32) {
     if let Some(slot) = slot_of(tier, relation) {
         tier.tell_rows(slot);
     }
 }
 
-/// Waits until whoever has committed what this transaction may have read has told of it: a reply must not
-/// come before that. At the end of a transaction that has read; takes microseconds, as it waits for no commit.
+/// Waits until every committed transaction that this one may have read from has notified clients, because a reply
+/// must not reach a client before the invalidations do. Called at the end of a transaction that has read. Takes
+/// microseconds, because it waits for no commit.
 pub fn wait_for_visible() {
     let Some(tier) = tier().filter(|tier| tier.is_tracked() && !fault::on(Fault::BackDoesNotWait))
     else {
@@ -163,7 +166,7 @@ pub fn wait_for_visible() {
     }
 }
 
-/// Looked for now: a reader may have given the cache its slot since it was marked without one.
+/// Looks the slot up only now: a reader may have given the cache a slot after it was marked without one.
 fn slot_of(tier: &Tier, relation: u32) -> Option<u32> {
     slots::find(tier, CacheId::of(Oid::from_u32(relation)))
 }

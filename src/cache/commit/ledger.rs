@@ -1,5 +1,5 @@
-//! What one transaction has noted so far: keys and tables that have changed, what of it is marked, and what stands
-//! whatever becomes of its savepoints.
+//! Holds the changes that one transaction has noted so far: changed keys and tables, which of them are marked, and
+//! which of them no savepoint can roll back any more.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,36 +19,36 @@ use crate::pg::shmem::pending_invalidations::Announced;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// What the present transaction has done.
+/// Changes of the current transaction.
 #[derive(Default)]
 pub(super) struct Transaction {
-    /// Caches of which rows were changed, or entries removed; few, with or without a tier.
+    /// Caches whose rows were changed or whose entries were removed. Few, and kept with or without a tier.
     pub(super) touched: Vec<u32>,
-    /// Relations were made, altered or truncated: there may be files that an abort removes.
+    /// Relations were created, altered or truncated, so an abort may remove files.
     pub(super) new_files: bool,
     /// By relation.
     pub(super) keys: HashMap<u32, Notes>,
     pub(super) tables: HashMap<u32, Whole>,
-    /// What is marked already; a mark stands until the transaction has ended.
+    /// Keys and tables that are marked already; a mark stands until the transaction has ended.
     pub(super) marked: Marked,
-    /// What savepoints may take back, for who is told of changes.
+    /// Changes that savepoints may roll back, kept for tracking clients.
     pub(super) open: Open,
-    /// Relations that were changed after the others were marked.
+    /// Relations that were changed after the marks were set.
     pub(super) late: Vec<u32>,
-    /// Who reads what it has written waits until it has told of it.
+    /// Announces that this transaction is about to notify clients; a session that reads its changes waits for that.
     pub(super) announced: Option<Announced>,
-    /// Caches all of whose leases are voided.
+    /// Caches whose leases are all void.
     pub(super) removals: Vec<CacheId>,
-    /// Caches from which somebody removes entries because their source changes.
+    /// Caches from which entries are removed because their source changes.
     pub(super) outdated: HashSet<CacheId>,
-    /// Deletions that must look again.
+    /// Deletions that need a second look.
     pub(super) deletions: Deletions,
     pub(super) relations: Savepoints<Relations>,
     pub(super) databases: Vec<Oid>,
     pub(super) marks: Marks,
     /// Values of rows that are not marked yet.
     pub(super) offers: Offers,
-    /// That of a transaction that is being prepared.
+    /// The record of a transaction that is being prepared.
     pub(super) record: Option<Record>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Marked {
 }
 
 impl Marked {
-    /// Takes a note of a key that is marked, if no other mark is needed for it.
+    /// Joins a note with that of a marked key; false if the key needs a further mark.
     fn take(&mut self, relation: u32, key: &[u8], note: Note) -> bool {
         let known = self.keys.get_mut(&relation);
         let Some(known) = known.and_then(|keys| keys.get_mut(key)) else {
@@ -73,8 +73,8 @@ impl Marked {
     }
 }
 
-/// Relations that were made or dropped, by savepoint. What is noted of rows is not taken back by a
-/// rollback to a savepoint: marking too much costs a miss, too little the truth.
+/// Relations that were created or dropped, by savepoint. Notes of rows survive a rollback to a savepoint, because
+/// marking too much costs a miss, and marking too little returns outdated values.
 #[derive(Default)]
 pub(super) struct Relations {
     pub(super) created: Vec<Oid>,
@@ -89,7 +89,8 @@ impl Join for Relations {
 }
 
 impl Transaction {
-    /// Notes that the row of a key has changed; `deletes`: that it is about to be looked for, to be removed.
+    /// Notes that the row of a key has changed; `deletes`: the transaction is about to look for the row and remove
+    /// it.
     pub(super) fn note_key(
         &mut self,
         tier: &Tier,
@@ -117,8 +118,7 @@ impl Transaction {
         if self.marked.take(relation, key, note) {
             return;
         }
-        // Of a temporary table there is nothing in the tier, and nothing of the tier is for its
-        // marks.
+        // A temporary table has nothing in the tier, so no mark is needed.
         if !self.keys.contains_key(&relation) && relation::is_temporary(Oid::from_u32(relation)) {
             return;
         }
@@ -146,7 +146,7 @@ impl Transaction {
         self.marks.offers.withdraw(relation, key);
     }
 
-    /// A change that was noted under a savepoint can be taken back no more.
+    /// Makes a change final that was noted under a savepoint: it can no longer be rolled back.
     pub(super) fn stand(&mut self, relation: u32, key: Option<&[u8]>) {
         let lists = [&mut self.keys, &mut self.marked.keys];
         for notes in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {
@@ -154,14 +154,14 @@ impl Transaction {
                 note.stands = true;
             }
         }
-        // Where it counts as all of the cache by now, that does.
+        // If all of the cache counts as changed by now, that change becomes final.
         let lists = [&mut self.tables, &mut self.marked.tables];
         for whole in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {
             whole.stands = true;
         }
     }
 
-    /// Rows of a cache changed, or entries of it go.
+    /// Notes that rows of a cache have changed or that its entries are removed.
     pub(super) fn touch(&mut self, relation: Oid) {
         let relation = relation.to_u32();
         let is_known = self.touched.last() == Some(&relation) || self.touched.contains(&relation);

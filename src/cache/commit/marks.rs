@@ -1,13 +1,12 @@
-//! Marks on the tier: what is set before a transaction's changes become visible, and undone after
-//! its end.
+//! Marks on the tier: set before a transaction's changes become visible, undone after its end.
 //!
-//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything
-//! that may raise an error (memory for the note, a lock) comes before that. Which changes are marked
-//! when, and why that is enough, is `changes`.
+//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything that may raise an
+//! error (memory for the note, a lock) comes before that. `changes` says which changes are marked when, and why that
+//! is enough.
 //!
-//! No mark gives a cache a slot, and none needs one: a key's is on its hash; what is marked as a whole
-//! and has no slot takes a lock of Postgres'. A reader may give the cache a slot meanwhile, so the slot
-//! is looked for again after either, as the model in `crates/coherence` has it.
+//! No mark gives a cache a slot, and none needs one: the mark of a key is on its hash, and a cache that is marked as
+//! a whole without a slot takes a lock of Postgres. A reader may give the cache a slot meanwhile, so the slot is
+//! looked for again after either step, as the model in `crates/coherence` has it.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -34,18 +33,18 @@ use crate::pg::shmem::tier::Tier;
 pub enum Extent {
     /// Its rows.
     Rows,
-    /// Its definition or triggers: nothing may be filled until somebody has verified them.
+    /// Its definition or triggers: nothing may be filled until a session has verified them.
     Definition,
 }
 
 /// A table that changes as a whole.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
-    /// All of its rows count as changed, so none is noted by its key.
+    /// All of its rows count as changed, so no single key is noted.
     pub(super) rows: bool,
     /// Its definition or triggers change, which covers no row.
     pub(super) definition: bool,
-    /// No savepoint can take it back.
+    /// No savepoint can roll it back.
     pub(super) stands: bool,
 }
 
@@ -65,21 +64,21 @@ impl Whole {
     }
 }
 
-/// Everything to undo after the end of the transaction.
+/// Marks to undo after the end of the transaction.
 #[derive(Default)]
 pub struct Marks {
     list: Vec<Mark>,
-    /// Slots that keep readers off, each once, because a key found no place.
+    /// Slots that keep readers off because the mark of a key found no room, each once.
     full: Vec<u32>,
     /// Relations without a slot that are locked instead, each once.
     locked: Vec<u32>,
-    /// Values to publish in the place of copies that the marks have removed.
+    /// Values to publish in place of the copies that the marks have removed.
     pub(super) offers: Offers,
 }
 
 impl Marks {
-    /// Unnamed keys of a cache are removed: all of its leases are void, and there are none until
-    /// the commit is visible.
+    /// Marks a cache from which unnamed keys are removed: all of its leases are void, and no new ones are granted
+    /// until the commit is visible.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_lock(tier, cache) {
             self.pend(tier, number);
@@ -92,15 +91,16 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// Comes after `pending_writers` has risen, or the lock is taken: a lease that was granted in a
-    /// partition before it is walked is voided there, a later request is refused.
+    /// Voids all leases of a cache. Must come after `pending_writers` has risen, or the lock is taken: a lease that
+    /// was granted in a partition before the walk reaches it is voided there, and a later request is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.list, Mark::Leases(cache));
         leases::void_all(tier, cache);
     }
 
-    /// Definitions are noted of any relation, rows of caches only: a relation without a slot of which only the
-    /// definition changes has no entries, and one that gets a slot later begins suspended.
+    /// Marks a table as a whole. Definitions are noted of any relation, rows of caches only. A relation without a
+    /// slot of which only the definition changes needs no mark: it has no entries, and one that gets a slot later
+    /// begins suspended.
     pub(super) fn table(&mut self, tier: &Tier, relation: u32, whole: Whole) {
         let cache = CacheId::of(Oid::from_u32(relation));
         let slot = match whole.rows {
@@ -133,7 +133,7 @@ impl Marks {
         }
     }
 
-    /// Keys of a table cache; with each whether its lease is void.
+    /// Marks keys of a table cache. Each comes with whether the change voids its lease.
     pub fn keys<'k>(
         &mut self,
         tier: &Tier,
@@ -147,7 +147,7 @@ impl Marks {
             let key = hot_key(tier, cache, slot.unwrap_or(NO_SLOT), bytes);
             all_raised &= self.key(tier, cache, &key, voids_lease);
         }
-        // A reader that has given the cache a slot before the marks stood may have made copies of old rows.
+        // A reader that gave the cache a slot before the marks stood may have made copies of old rows.
         if let (None, Some(slot)) = (slot, find_again(tier, cache)) {
             if !all_raised {
                 self.stand_for_keys(tier, cache, slot);
@@ -161,7 +161,7 @@ impl Marks {
         }
     }
 
-    /// Whether it found a place; else its cache keeps readers off.
+    /// Marks a key. Returns whether its mark found room; otherwise its cache keeps readers off.
     fn key(&mut self, tier: &Tier, cache: CacheId, key: &HotKey, voids_lease: bool) -> bool {
         let (hash, slot) = (key.hash, key.cache);
         let role = session::own_role();
@@ -212,8 +212,8 @@ impl Marks {
         raised.is_some()
     }
 
-    /// Keeps readers off the cache, because one of its keys found no place: before the key's entry goes.
-    /// Its other copies stay.
+    /// Keeps readers off the cache because the mark of one of its keys found no room. Runs before the entry of that
+    /// key is removed. The other copies of the cache stay.
     fn stand_for_keys(&mut self, tier: &Tier, cache: CacheId, slot: u32) {
         if fault::on(Fault::NoPlaceNotPending) {
             return;
@@ -224,13 +224,13 @@ impl Marks {
         if !self.full.contains(&slot) {
             memory::push(&mut self.full, slot);
             self.pend(tier, slot);
-            // Undone after its keys: a set that has marked one of them meanwhile must publish nothing.
+            // It is undone after the keys of the cache: a set that has marked one of them meanwhile must publish
+            // nothing.
             self.list.rotate_right(1);
         }
     }
 
-    /// Removes entries of a memory cache and keeps them from being stored until the transaction has
-    /// ended.
+    /// Removes entries of a memory cache and keeps new ones from being stored until the transaction has ended.
     pub fn fence<'k>(
         &mut self,
         tier: &Tier,
@@ -244,8 +244,7 @@ impl Marks {
         }
     }
 
-    /// Removes all entries of a memory cache and keeps any from being stored until the transaction
-    /// has ended.
+    /// Removes all entries of a memory cache and keeps new ones from being stored until the transaction has ended.
     pub fn fence_all(&mut self, tier: &Tier, slot: u32, cache: CacheId) {
         self.pend(tier, slot);
         self.void_leases(tier, cache);
@@ -256,7 +255,7 @@ impl Marks {
         });
     }
 
-    /// The slot of a cache that was written. Without one the cache is locked; one that was given to it
+    /// Returns the slot of a cache that was written. A cache without one is locked; a slot that was given to it
     /// before the lock was taken is found then.
     fn slot_or_lock(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
         find(tier, cache).or_else(|| {
@@ -265,7 +264,8 @@ impl Marks {
         })
     }
 
-    /// A slot that is made from now on begins unproven, and stays so until we have ended.
+    /// Locks a cache without a slot: a slot that it gets from now on begins unverified, and stays so until we have
+    /// ended.
     fn lock(&mut self, cache: CacheId) {
         let relation = cache.relation();
         if fault::on(Fault::NoSlotNotLocked) {
@@ -277,8 +277,8 @@ impl Marks {
         }
     }
 
-    /// Keeps readers off caches for whose keys a record of a prepared transaction has no room, where these were
-    /// marked without a slot. A cache may have one by now: then its keys' marks do not name it.
+    /// Keeps readers off caches whose keys were marked without a slot and find no room in the record of a prepared
+    /// transaction. Such a cache may have a slot by now that the marks of its keys do not name.
     fn cover_without_slot(&mut self, tier: &Tier, caches: impl Iterator<Item = CacheId>) {
         for cache in caches {
             if let Some(slot) = self.slot_or_lock(tier, cache) {
@@ -287,8 +287,7 @@ impl Marks {
         }
     }
 
-    /// Hands all of them over to the record of a transaction that is being prepared, which has changed
-    /// these caches.
+    /// Moves all marks to the record of a transaction that is being prepared, and that has changed these caches.
     pub fn hand_over(
         &mut self,
         tier: &Tier,
@@ -297,7 +296,7 @@ impl Marks {
     ) -> Result<(), Error> {
         self.offers.withdraw_all();
         if !prepare::hand_over(tier, record, &mut self.list)? {
-            // Keys without a slot are left that find no room.
+            // Keys without a slot are left for which the record has no room.
             self.cover_without_slot(tier, caches);
             prepare::hand_over_covered(tier, record, &mut self.list)?;
         }
@@ -308,7 +307,7 @@ impl Marks {
         self.list.is_empty()
     }
 
-    /// Puts some before the others: they are undone last.
+    /// Puts marks before the present ones, so that they are undone last.
     pub fn put_first(&mut self, mut marks: Vec<Mark>) {
         if !marks.is_empty() {
             for mark in std::mem::take(&mut self.list) {
@@ -318,12 +317,12 @@ impl Marks {
         }
     }
 
-    /// Adds one that is set already, or that only says what is to be done at the end.
+    /// Adds a mark that is set already, or that only names work for the end of the transaction.
     pub fn add(&mut self, mark: Mark) {
         memory::push(&mut self.list, mark);
     }
 
-    /// Undoes all of them, backwards, and publishes what is offered if the transaction has committed.
+    /// Undoes all marks, backwards, and publishes the offers if the transaction has committed.
     pub fn undo(self, tier: &Tier, committed: bool) {
         for mark in self.list.iter().rev() {
             let offer = match *mark {
@@ -347,13 +346,13 @@ fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     slot
 }
 
-/// Looks for the slot of a cache once its mark or lock stands.
+/// Looks for the slot of a cache again once its mark or lock stands.
 fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
     slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotLookedForAgain))
 }
 
-/// Publishes what is offered under a mark and lowers the mark, under one hold of the partition's lock. Where room
-/// must be made elsewhere the mark stands meanwhile, and all is asked again.
+/// Publishes the offer under a mark and lowers the mark, under one hold of the partition's lock. If pages must be
+/// reclaimed in another partition, the mark stands meanwhile and all conditions are checked again.
 fn publish(tier: &Tier, mark: &Mark, offer: &Offer) {
     let Mark::Key { hash, .. } = *mark else {
         return;

@@ -1,4 +1,4 @@
-//! What a transaction has changed, and how others learn of it when it commits.
+//! Changes of a transaction, and how other sessions and clients learn of them when it commits.
 
 mod at_end;
 pub mod changes;

@@ -1,9 +1,9 @@
-//! Notifications of changes: what a transaction did to the keys of watched caches, told when it
-//! commits.
+//! Notifications of changes: collects what a transaction did to the keys of watched caches, and sends it when the
+//! transaction commits.
 //!
-//! Guards what a watcher may rely on: one notification a key and transaction, saying what the last
-//! change was, in the order of these last changes; none of what was rolled back. Order between
-//! transactions, and delivery, is Postgres' NOTIFY.
+//! Guards the order that a watcher relies on: one notification per key and transaction, with the last change, in the
+//! order of these last changes, and nothing that was rolled back. Order between transactions, and delivery, are those
+//! of Postgres' NOTIFY.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -20,10 +20,10 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session::transaction_local::TransactionLocal;
 
-/// A channel, and the key that changed; None: all of them.
+/// A channel and the key that changed; None: all keys.
 type Place = (u64, Option<Box<[u8]>>);
 
-/// When in the transaction the last change was, and what: a word of the payload's.
+/// The number of the last change within the session, and the word for it in the payload.
 type Last = HashMap<Place, (u64, &'static str)>;
 
 impl Join for Last {
@@ -45,12 +45,12 @@ fn make_room(last: &mut Last, more: usize) {
     }
 }
 
-/// The name of a watched cache's channel.
+/// Returns the name of a watched cache's channel.
 pub fn channel(id: u64) -> String {
     format!("pgcache_{id:016x}")
 }
 
-/// An entry of a cache was set or is gone.
+/// Notes that an entry of a cache was set or removed.
 pub fn note(cache: Oid, key: &[u8], change: RowChange) {
     let word = match change {
         RowChange::Set => "set",
@@ -59,12 +59,12 @@ pub fn note(cache: Oid, key: &[u8], change: RowChange) {
     put(cache, Some(key), word);
 }
 
-/// An entry of a cache is gone because of time.
+/// Notes that an entry of a cache has expired.
 pub fn note_expired(cache: Oid, key: &[u8]) {
     put(cache, Some(key), "expire");
 }
 
-/// All entries of a cache are gone.
+/// Notes that all entries of a cache were removed.
 pub fn note_clear(cache: Oid) {
     put(cache, None, "clear");
 }
@@ -78,7 +78,7 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
     };
     let turn = TURN.get() + 1;
     TURN.set(turn);
-    // What does not fit into a payload is told as null, however long it is.
+    // A key that does not fit into a payload is sent as null, so its rest is not needed.
     let shortened = |key: &[u8]| key[..key.len().min(PAYLOAD_LIMIT)].into();
     let place = (id, key.map(shortened));
     with(|noted| {
@@ -95,7 +95,7 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Last>) -> R) -> R {
     NOTED.with(|noted| noted.change(change))
 }
 
-/// Before the commit: hands everything to NOTIFY, which sends it.
+/// Hands all notes to NOTIFY before the commit, which sends them.
 pub fn at_commit() {
     let last = with(std::mem::take).into_one();
     let mut changes = memory::collect(last.into_iter());
@@ -106,17 +106,17 @@ pub fn at_commit() {
     }
 }
 
-/// The transaction has ended.
+/// Drops all notes at the end of the transaction.
 pub fn forget() {
     with(|noted| *noted = Savepoints::default());
 }
 
-/// The savepoint of this level was released.
+/// Merges the notes of a released savepoint into its parent.
 pub fn release_savepoint(level: i32) {
     with(|noted| noted.release(level));
 }
 
-/// The savepoint of this level was rolled back.
+/// Drops the notes of a savepoint that was rolled back.
 pub fn roll_back_savepoint(level: i32) {
     if fault::on(Fault::RollbackNotified) {
         return release_savepoint(level);
@@ -124,7 +124,7 @@ pub fn roll_back_savepoint(level: i32) {
     drop(with(|noted| noted.roll_back(level)));
 }
 
-/// `{"op": "set", "key": "..."}`; the key is null for a clear, and where it would not fit.
+/// Builds `{"op": "set", "key": "..."}`; the key is null for a clear, and when it would not fit.
 fn payload(word: &str, key: Option<&[u8]>) -> Vec<u8> {
     let with_key = |key: &[u8]| {
         [
@@ -139,7 +139,8 @@ fn payload(word: &str, key: Option<&[u8]>) -> Vec<u8> {
         .unwrap_or_else(|| with_key(b"null"))
 }
 
-/// A JSON string. A server's encoding has ASCII's characters in ASCII's bytes only.
+/// Returns a JSON string. Byte-wise escaping is safe, because in a server encoding the bytes of ASCII characters
+/// stand for these characters only.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut json = vec![b'"'];
     for &byte in text {

@@ -1,9 +1,9 @@
-//! Values that a transaction offers to the tier at its commit: those of rows that it has written, and whose
-//! copies its marks have removed.
+//! Offers: values of rows that a transaction has written and whose copies its marks have removed, to be published at
+//! its commit.
 //!
-//! Guards, as the model in `crates/coherence` has it (its `Publish` clauses), that a copy equals its row: any
-//! later change of the key withdraws what was offered, a savepoint's rollback withdraws everything, and an
-//! offer counts only if no other transaction has marked its key or its cache since.
+//! Guards, as the model in `crates/coherence` has it (its `Publish` clauses), that a copy equals its row: any later
+//! change of the key withdraws its offer, the rollback of a savepoint withdraws all offers, and an offer counts only
+//! if no other transaction has marked its key or its cache since.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -17,7 +17,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
-/// Of one transaction, so many entries and bytes at most.
+/// Limits of one transaction, in entries and in bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 256 << 10;
 
@@ -70,7 +70,7 @@ impl Offers {
         self.bytes += size;
     }
 
-    /// The key is changed again.
+    /// Withdraws the offer of a key that changes again.
     pub(super) fn withdraw(&mut self, relation: u32, key: &[u8]) {
         if !self.list.is_empty() {
             self.list
@@ -83,7 +83,7 @@ impl Offers {
         *self = Offers::default();
     }
 
-    /// Takes over what is offered before it is marked.
+    /// Adds the offers of changes that are about to be marked.
     pub(super) fn join(&mut self, later: Offers) {
         if self.list.is_empty() {
             *self = later;
@@ -95,8 +95,8 @@ impl Offers {
         self.bytes += later.bytes;
     }
 
-    /// Marks a key under its partition's lock. The copy of one that is offered is hidden: if it is published its
-    /// memory is written anew, else it is overwritten by the next fill, or evicted.
+    /// Marks a key under its partition's lock. The copy of an offered key is only hidden: publishing rewrites its
+    /// memory; otherwise the next fill overwrites it, or it is evicted.
     pub(super) fn mark(&mut self, tier: &Tier, partition: &mut PartitionMut, key: &HotKey) {
         let offered = match self.list.is_empty() {
             true => None,
@@ -120,9 +120,9 @@ impl Offers {
 
 /// The outcome of an attempt to publish.
 pub(super) enum Published {
-    /// It is stored, or something has changed since the mark: nothing is left to do.
+    /// The value is stored, or something has changed since the mark; either way, done.
     Done,
-    /// It needs room: so many pages, of this partition.
+    /// The value needs this many pages of this partition.
     NeedPages { pages: u32, victim: u32 },
 }
 
@@ -131,8 +131,8 @@ impl Offer {
         &self.bytes[..self.key_length]
     }
 
-    /// Stores what is offered if nothing has changed since our mark, which stands; under the partition's
-    /// lock. Allocates nothing, raises nothing.
+    /// Stores the offer if nothing has changed since our mark, which still stands. Runs under the partition's lock.
+    /// Allocates nothing, raises nothing.
     pub(super) fn publish(
         &self,
         tier: &Tier,
@@ -161,7 +161,7 @@ impl Offer {
         }
     }
 
-    /// Whether no other transaction has marked the key or its cache since our mark.
+    /// Returns whether no other transaction has marked the key or its cache since our mark.
     fn stands(&self, tier: &Tier, marked: &Marked) -> bool {
         let slot = tier.slot(self.slot);
         let cache = CacheId::of(Oid::from_u32(self.relation));

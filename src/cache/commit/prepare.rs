@@ -1,8 +1,8 @@
-//! PREPARE TRANSACTION: what the transaction has marked goes to a record in shared memory, because
-//! another session decides it, and no callback of ours runs for that.
+//! Moves the marks of a transaction to a record in shared memory at PREPARE TRANSACTION, because another session
+//! decides the transaction, and no callback of ours runs for that.
 //!
-//! Guards that each mark has one owner at any moment: the session's list, or the record. What may fail
-//! comes first; an error here is an ordinary rollback of the transaction.
+//! Guards that each mark has one owner at any moment: the session's list, or the record. Steps that may fail come
+//! first; an error here is an ordinary rollback of the transaction.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -13,22 +13,21 @@ use crate::pg::session::{self, transaction};
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
-/// A record for this transaction. Raises 53400 when all are in use by transactions that are not
-/// decided.
+/// Makes a record for this transaction. Raises 53400 when undecided transactions use all records.
 pub fn make_record(tier: &Tier) -> Result<Record, Error> {
     let xid = transaction::full_xid();
     undo_marks::lower_decided();
     tier.prepared().make(xid).ok_or(Error::TooManyPrepared)
 }
 
-/// Hands marks over, in their order. What stands for a single key, and finds no room, becomes a mark on
-/// its whole cache; false where the cache has no slot for that: then that mark and the rest of the list
-/// are the session's still, as after an error. Raises 53400 where there is no room for anything.
+/// Moves marks to the record, in their order. The mark of a single key for which the record has no room becomes a
+/// mark on its whole cache. Returns false if the cache has no slot for that; the mark and the rest of the list then
+/// still belong to the session, as after an error. Raises 53400 when the record has no room at all.
 pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<bool, Error> {
     hand(tier, record, marks, false)
 }
 
-/// The same, where locks keep readers off the caches that have no slot.
+/// Does the same when locks keep readers off the caches that have no slot.
 pub fn hand_over_covered(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
     hand(tier, record, marks, true).map(drop)
 }
@@ -64,8 +63,8 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
                 put_whole(tier, record, Mark::Leases(cache))?;
             }
         }
-        // Nothing else could stand for it. One like it may be there: that stands for both, and what this one has
-        // counted is counted back.
+        // No other mark could stand for this one. The record may hold an equal one, which then stands for both, and
+        // the count of this one is taken back.
         _ => {
             let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
             if put_whole(tier, record, mark)? || !is_counted {
@@ -77,14 +76,14 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
     Ok(true)
 }
 
-/// Puts a mark into the record where it has room, or its role has.
+/// Puts a mark into the record, if the record or the part of its role has room.
 fn put(tier: &Tier, record: Record, mark: Mark) -> bool {
     let (records, item) = (tier.prepared(), mark.item(tier));
     let add_piece = || records.add_piece(record, session::own_role());
     records.put(record, item) || (tier.assigning(add_piece) && records.put(record, item))
 }
 
-/// Puts the mark of a whole cache among the last of the record, once; whether it is new there.
+/// Puts the mark of a whole cache among the last of the record, once. Returns whether it is new there.
 fn put_whole(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
     let item = mark.item(tier);
     let mut is_new = true;

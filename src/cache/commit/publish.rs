@@ -1,9 +1,9 @@
-//! Messages to the channels of the Redis protocol: what a transaction has published, sent when it has
-//! committed.
+//! Messages to the channels of the Redis protocol: collects those that a transaction publishes, and sends them when
+//! it has committed.
 //!
-//! Guards that nothing is sent of what was rolled back, and that a transaction's messages stay in
-//! their order. The order between transactions is that in which they reach the ring; one that begins
-//! after another's commit has returned comes behind it.
+//! Guards that no rolled-back message is sent, and that the messages of a transaction keep their order. Messages of
+//! different transactions are in the order in which they reach the ring; those of a transaction that begins after
+//! another's commit has returned come after it.
 
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::error::Error;
@@ -14,7 +14,7 @@ use crate::pg::resp::messages::{self, Messages};
 use crate::pg::session;
 use crate::pg::session::transaction_local::TransactionLocal;
 
-/// Bytes of the name of a channel: no client can subscribe to a longer one.
+/// Longest name of a channel, in bytes: no client can subscribe to a longer one.
 pub const LONGEST_CHANNEL: usize = 2048;
 
 /// Messages, and the bytes that they take of the ring.
@@ -35,7 +35,8 @@ thread_local! {
     static PUBLISHED: TransactionLocal<Savepoints<Published>> = TransactionLocal::default();
 }
 
-/// Notes a message. Where nothing listens, or not to this database, nobody could read it.
+/// Notes a message. Drops it if the server does not speak the Redis protocol, or not for this database, because no
+/// client could receive it.
 pub fn publish(channel: &[u8], text: &[u8]) -> Result<(), Error> {
     let database = ClientRegistry::of_server().map(|registry| registry.database());
     if database != Some(session::database()) {
@@ -67,7 +68,8 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Published>) -> R) -> R {
     PUBLISHED.with(|published| published.change(change))
 }
 
-/// Before PREPARE TRANSACTION: another session would commit it, which knows of no messages.
+/// Refuses PREPARE TRANSACTION for a transaction with messages: another session would commit it, which knows nothing
+/// of them.
 pub fn refuse_to_prepare() -> Result<(), Error> {
     let is_empty = PUBLISHED.with(|all| all.look(Savepoints::is_empty));
     match is_empty {
@@ -76,7 +78,7 @@ pub fn refuse_to_prepare() -> Result<(), Error> {
     }
 }
 
-/// The transaction has committed: sends everything. Takes no memory.
+/// Sends all messages after the commit. Allocates nothing.
 pub fn send() {
     PUBLISHED.with(|all| {
         all.look(|all| {
@@ -91,17 +93,17 @@ pub fn send() {
     forget();
 }
 
-/// The transaction has ended.
+/// Drops all messages at the end of the transaction.
 pub fn forget() {
     with(|all| *all = Savepoints::default());
 }
 
-/// The savepoint of this level was released.
+/// Merges the messages of a released savepoint into its parent.
 pub fn release_savepoint(level: i32) {
     with(|all| all.release(level));
 }
 
-/// The savepoint of this level was rolled back.
+/// Drops the messages of a savepoint that was rolled back.
 pub fn roll_back_savepoint(level: i32) {
     drop(with(|all| all.roll_back(level)));
 }

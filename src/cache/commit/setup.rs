@@ -1,7 +1,7 @@
-//! What a server lacks for all of pgcache, and the lines that change it: told once, by the
-//! transaction that makes the extension; and what it lacks for a dependency, when that is declared.
+//! Notices about settings that a server lacks: for all of pgcache, once, from the transaction that creates the
+//! extension; for a dependency, when it is declared. Both contain the lines to change.
 //!
-//! The first at the commit, because Postgres keeps notices of an extension's script to itself.
+//! The first notice comes at the commit, because Postgres does not pass on notices of an extension's script.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -15,24 +15,25 @@ thread_local! {
     static ASKED: TransactionLocal<bool> = TransactionLocal::default();
 }
 
-/// The commit tells it.
+/// Requests the notice at the commit.
 pub fn ask() {
     ASKED.with(|asked| asked.change(|asked| *asked = true));
 }
 
-/// Tells it if it was asked for; not where a savepoint was rolled back, and the extension with it.
+/// Reports the requested notice, unless a savepoint was rolled back and the extension with it.
 pub fn at_commit() {
     if ASKED.with(|asked| asked.look(|&asked| asked)) && database::has_extension() {
         tell_what_is_missing();
     }
 }
 
-/// The transaction has ended.
+/// Drops the request at the end of the transaction.
 pub fn forget() {
     ASKED.with(|asked| asked.change(|asked| *asked = false));
 }
 
-/// The notice. With `session_preload_libraries` expired entries are hidden, and the rest is missing.
+/// Reports the notice. With `session_preload_libraries` expired entries are hidden, and the other features are
+/// missing.
 fn tell_what_is_missing() {
     if worker_state::worker_shmem().is_some() {
         return;
@@ -54,8 +55,8 @@ fn tell_what_is_missing() {
     );
 }
 
-/// What a dependency lacks where sessions load the library with their first call of it. It does not
-/// name the libraries that are there, which not everybody may read.
+/// Reports the changes that a dependency does not cover where sessions load the library with their first call. Leaves
+/// out the names of the preloaded libraries, which not every role may read.
 pub fn tell_what_a_dependency_misses() {
     if worker_state::worker_shmem().is_some() || tier::loaded_by_sessions() {
         return;
@@ -76,7 +77,7 @@ fn tell(missing: &str, hint: String) {
     .report(PgLogLevel::NOTICE);
 }
 
-/// The list of libraries with ours at its end, between the quotes of a setting.
+/// Returns the list of libraries with ours at its end, quoted as a setting's value.
 fn with_ours(libraries: &str) -> String {
     match libraries.trim() {
         "" => "pgcache".into(),
