@@ -1,4 +1,4 @@
-//! Where values are copied to, and made, by one command at a time.
+//! Buffers for values that are copied out or built, used by one command at a time.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -6,13 +6,13 @@ use std::mem::ManuallyDrop;
 use super::failed::Failed;
 use crate::cache::memory::raw::{self, EntryMeta};
 
-/// Bytes that are kept of a buffer from one command to the next; of the process, not of a
-/// connection. No long value fits in them.
+/// Bytes that a buffer keeps from one command to the next, for the whole process, not a connection. No long value
+/// fits in them.
 const KEPT: usize = raw::LONG;
-/// Values up to this size are copied with one look-up.
+/// Values up to this size are copied with a single look-up.
 const SHORT: usize = 8 << 10;
 
-/// Where values are copied to, and made; used by one command at a time.
+/// Buffers of one command: for a value that was found, and for one that is built.
 #[derive(Default)]
 pub struct Buffers {
     pub found: Vec<u8>,
@@ -20,7 +20,7 @@ pub struct Buffers {
 }
 
 thread_local! {
-    /// Never dropped: at the end of the process nothing is to run.
+    /// Never dropped, so that no destructor runs at the end of the process.
     static BUFFERS: ManuallyDrop<RefCell<Buffers>> = const {
         ManuallyDrop::new(RefCell::new(Buffers { found: Vec::new(), made: Vec::new() }))
     };
@@ -32,7 +32,7 @@ pub fn with_buffers<R, E: From<Failed>>(
 ) -> Result<R, E> {
     BUFFERS.with(|buffers| {
         let Ok(mut buffers) = buffers.try_borrow_mut() else {
-            // A trigger of a table calls functions inside of a command on that table.
+            // A trigger on a table can call functions inside a command on that table, so the buffers may be in use.
             return run(&mut Buffers::default());
         };
         raw::grow(&mut buffers.found, SHORT).map_err(Failed::from)?;
@@ -50,12 +50,12 @@ fn shrink(buffer: &mut Vec<u8>) {
     }
 }
 
-/// The value in a buffer that [`super::store::Store::get`] has filled; none of a negative entry.
+/// Returns the value in a buffer that [`super::store::Store::get`] has filled; empty for a negative entry.
 pub fn value<'b>(seen: &EntryMeta, found: &'b [u8]) -> &'b [u8] {
     found.get(..seen.length).unwrap_or_default()
 }
 
-/// What GET replies: nil of a negative entry.
+/// Returns the reply of GET: nil for a negative entry.
 pub fn shown<'b>(seen: &Option<EntryMeta>, found: &'b [u8]) -> Option<&'b [u8]> {
     seen.as_ref()
         .filter(|seen| !seen.negative)

@@ -1,20 +1,19 @@
-//! Why a call on entries did nothing.
+//! Reasons for which a call on entries did nothing.
 
 use crate::cache::memory::raw::OutOfMemory;
 use crate::error::Error;
 
-/// Why an entry was not read or changed.
+/// The reason for which an entry was not read or changed.
 #[derive(Debug)]
 pub enum Failed {
-    /// The cache was dropped, or has no place in the tier.
+    /// The cache was dropped, or has no slot in the tier.
     Gone,
     /// No entry can have this key.
     Key,
     OutOfMemory,
-    /// The decision was not carried out: a policy or a trigger of the table keeps the entry from being
-    /// written.
+    /// The change was not carried out: a policy or a trigger of the table keeps the entry from being written.
     NotCarriedOut,
-    /// The cache is not open to be changed.
+    /// The cache is not open for writing.
     NotOpen,
     Error(Error),
 }

@@ -1,4 +1,4 @@
-//! [`Store`] for memory caches, and for the copies of a table's entries that the Redis protocol reads.
+//! Implements [`Store`] for memory caches, and for the copies of a table's entries that the Redis protocol reads.
 
 use pgcache_store::{EntryRef, NO_DEADLINE};
 
@@ -30,7 +30,7 @@ impl Present for EntryRef<'_> {
     }
 }
 
-/// Keys that are asked for from memory at once.
+/// Keys that are prefetched from memory at once.
 const AHEAD: usize = 32;
 
 impl Store for Entries<'_> {
@@ -226,7 +226,7 @@ impl Store for Entries<'_> {
 
 /// A condition on the present entry, checked under the lock before a change.
 trait Holds {
-    /// Whether it holds for every entry.
+    /// Returns whether the condition holds for every entry.
     fn is_always(&self) -> bool {
         false
     }
@@ -245,7 +245,7 @@ impl Holds for If<'_> {
     }
 }
 
-/// The entry is still what was copied from it.
+/// Holds if the entry still equals its copy.
 struct Unchanged<'v>(Copied<'v>);
 
 impl Holds for Unchanged<'_> {
@@ -255,7 +255,7 @@ impl Holds for Unchanged<'_> {
     }
 }
 
-/// Stores an entry if this holds; whether it did.
+/// Stores an entry if the condition holds. Returns whether it did.
 #[inline]
 fn put_if(
     entries: &Entries<'_>,
@@ -281,7 +281,7 @@ fn put_if(
     }
 }
 
-/// The same; an entry whose deadline is over is removed instead.
+/// Does the same, but removes the entry if the new deadline has passed.
 #[inline]
 fn put_or_remove_if(
     entries: &Entries<'_>,
@@ -299,13 +299,13 @@ fn put_or_remove_if(
     Ok(allowed)
 }
 
-/// Removes an entry without a look at it; whether it was live.
+/// Removes an entry without looking at it. Returns whether it was live.
 pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
     let (_, removed) = entries.delete_at(key, |_| true);
     noted_removal(entries, key, removed)
 }
 
-/// Counts a removal and notifies the watchers of it, if there was one.
+/// Counts a removal, if there was one, and notifies watchers.
 fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     if removed {
         Entries::tally(entries, Counter::Deletes, 1);
@@ -314,7 +314,7 @@ fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     removed
 }
 
-/// A copy of a jsonb with its value as text, which is how callers spell it.
+/// Returns a copy of a jsonb with its value as text, which is how callers spell it.
 #[cold]
 fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
     if meta.negative {
@@ -324,7 +324,7 @@ fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
     (meta, convert::result::<Text>(json))
 }
 
-/// Makes a jsonb of a text.
+/// Converts a text to jsonb in place.
 #[cold]
 fn parse(made: &mut Vec<u8>) -> Result<(), Failed> {
     let json = convert::json(Text::new(made))?;
@@ -333,8 +333,8 @@ fn parse(made: &mut Vec<u8>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The jsonb that an entry must equal. It is compared on a copy: two that are equal may differ in
-/// their bytes, and the comparison may raise an error, which nothing under the lock may.
+/// Returns the jsonb that an entry must equal. The comparison works on a copy: equal values may differ in their
+/// bytes, and the comparison may raise an error, which must not happen under the lock.
 fn json_of(entries: &Entries<'_>, condition: &If<'_>) -> Option<Stored> {
     match condition {
         If::Equal(Value::Stored(expected)) if entries.value_type() == ValueType::Json => {
@@ -354,8 +354,8 @@ fn if_equal(
     Ok(judge_copy(entries, key, judge, act)?.is_some())
 }
 
-/// Judges a copy of a live entry, outside of any lock, and acts on the entry if it is still the same;
-/// if not, all begins anew. Gives what was judged; None: there is no entry, or nothing to do.
+/// Judges a copy of a live entry, outside of any lock, and acts on the entry if it is still the same; otherwise
+/// starts over. Returns the judgement; None if the entry does not exist or needs no action.
 pub fn judge_copy<R>(
     entries: &Entries<'_>,
     key: &RawKey,
@@ -387,7 +387,7 @@ fn entry_of(entries: &Entries<'_>, meta: &EntryMeta, value: &[u8]) -> Entry {
     }
 }
 
-/// Does something with each key; of how many it said yes.
+/// Acts on each key. Returns for how many keys `act` was true.
 fn each_key<'k, E>(
     entries: &Entries<'_>,
     keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -396,7 +396,7 @@ fn each_key<'k, E>(
     each_ahead(entries, keys, |key| key, act)
 }
 
-/// The same with items that have a key each. Some keys at a time are asked for from memory.
+/// Does the same for items with one key each. Prefetches some keys at a time.
 fn each_ahead<'k, T, E>(
     entries: &Entries<'_>,
     mut items: impl Iterator<Item = T> + Clone,

@@ -1,5 +1,5 @@
-//! Reads of entries by functions of SQL. A read of a table cache asks the hot tier first, and fills
-//! it in after a miss.
+//! Reads of entries by functions of SQL. A read of a table cache looks into the hot tier first, and fills it after a
+//! miss.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -24,26 +24,26 @@ use crate::pg::value::datum::Text;
 
 pub use crate::cache::model::entry::{Entry, Look};
 
-/// The entry of a read, and the figure in which it counts.
+/// The entry of a read, and the counter of the read.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub entry: Option<Entry>,
     pub counter: Counter,
 }
 
-/// The live entry under a key. The caller has checked the privileges.
+/// Returns the live entry under a key. The caller has checked the privileges.
 pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     let found = look(relation, key, Privileges::SELECT, Look::Counted, |_| None);
     found.map(|found| found.entry)
 }
 
-/// The same, for a caller that may count the read itself.
+/// Does the same for a caller that may count the read itself.
 pub fn find(relation: Oid, key: HashedKey, counts: Look) -> Result<Found, Error> {
     look(relation, key, Privileges::SELECT, counts, |_| None)
 }
 
-/// The live entry under a key, or a stale one whose grace has not passed yet, for a call that needs
-/// these privileges.
+/// Returns the live entry under a key, or a stale one whose grace has not passed yet, for a call that needs these
+/// privileges.
 pub fn get_or_stale(
     relation: Oid,
     key: HashedKey,
@@ -92,7 +92,7 @@ fn get_from_memory(
     Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
 }
 
-/// The result of a read past the copies of a table cache.
+/// Makes the result of a read that was not answered by a copy of a table cache's entry, and counts it.
 fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     let counter = figure_of(cache, entry.is_some());
     if counts == Look::Counted {
@@ -101,7 +101,7 @@ fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     Found { entry, counter }
 }
 
-/// The figure of a read past the copies of a table cache.
+/// Returns the counter of a read that was not answered by a copy of a table cache's entry.
 fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     match (is_hit, cache.storage) {
         (false, _) => Counter::Misses,
@@ -110,7 +110,7 @@ fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     }
 }
 
-/// The token comes before the snapshot that the read takes.
+/// Reads the entry from the table and fills its copy. Takes the token before the snapshot of the read.
 fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> Option<Entry> {
     let token = copies::token(cache, key);
     pause::at(Window::TokenToSnapshot);
@@ -126,11 +126,10 @@ fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> O
     entry
 }
 
-/// Keys whose place in the tier is asked for at once: more would push each other out of the
-/// processor's nearest cache.
+/// Keys that are prefetched from the tier at once: more would evict each other from the processor's nearest cache.
 const BATCH: usize = 32;
 
-/// The live entry under each of these keys, in their order.
+/// Returns the live entry under each of these keys, in their order.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
     let (found, hot_hits) = find_many(cache, keys)?;
     let hits = found.iter().flatten().count() as u64;
@@ -140,7 +139,7 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Err
     Ok(found)
 }
 
-/// The same uncounted, and how many of them come from the tier.
+/// Does the same without counting. Also returns how many entries come from the tier.
 pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u64), Error> {
     let hashed = keys.iter().map(|&key| cache.hashed(key));
     let keys = &memory::collect(hashed)[..];
@@ -181,8 +180,8 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
     }
 }
 
-/// Reads again, in small batches, the entries whose copies were refused because another session committed
-/// in their stripe during a long read. The answer is not read from here: it stays that of one snapshot.
+/// Reads again, in small batches, the entries whose copies were refused because another session committed in their
+/// stripe during a long read. The result of the call does not come from these reads: it stays that of one snapshot.
 fn refill(cache: &Reading, refused: &[HashedKey]) {
     for batch in refused.chunks(REFILL) {
         if copies::token(cache, batch[0]).is_some() {
@@ -192,8 +191,8 @@ fn refill(cache: &Reading, refused: &[HashedKey]) {
     }
 }
 
-/// Shows each entry that the table has under these keys, by the key's place, and whether its copy was
-/// filled. The tokens come before the snapshot.
+/// Shows each entry that the table has under these keys, with the position of the key and whether its copy was
+/// filled. Takes the tokens before the snapshot.
 fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize, Entry, bool)) {
     let tokens = memory::collect(keys.iter().map(|&key| copies::token(cache, key)));
     let asked = memory::collect(keys.iter().map(|key| key.key));
@@ -238,7 +237,7 @@ pub fn keys(
     Ok(())
 }
 
-/// The page in the cache's own spelling of keys; raises 0A000 for a prefix of keys that have none.
+/// Returns the page with its start key in the cache's own spelling. Raises 0A000 for a prefix of keys that have none.
 fn checked(cache: &Cache, page: &Page) -> Result<Page, Error> {
     cache.check_prefix(page.prefix)?;
     let after = page.after.filter(|after| !after.bytes().is_empty());
@@ -248,7 +247,7 @@ fn checked(cache: &Cache, page: &Page) -> Result<Page, Error> {
     })
 }
 
-/// How many live entries there are.
+/// Returns the number of live entries.
 pub fn count(cache: &Reading) -> Result<i64, Error> {
     match cache.storage {
         Storage::Memory => memory_cache::count(cache),

@@ -1,7 +1,7 @@
-//! Asking for the lease of a key: by a record in the tier, or by a lock.
+//! Requests for the lease of a key: by a record in the tier, or by a lock.
 //!
-//! Without a tier `cache_fetch` takes a lock of Postgres' lock table instead, for which other fetches
-//! wait in Postgres' queue. It cannot be taken over: a session that has waited too long computes without it.
+//! Without a tier, `cache_fetch` takes a lock of Postgres' lock table instead, and other fetches wait in Postgres'
+//! queue. Such a lock cannot be taken over: a session that has waited too long computes without it.
 
 use super::held;
 use super::leases::{self, Lease};
@@ -20,17 +20,17 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::{Asked, Claim, Other, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// What a caller who has missed a key is to do.
+/// The next step of a caller that has missed a key.
 pub enum Turn {
-    /// Compute it; None where the server has no tier and a lock stands for the lease.
+    /// Compute the value; None if the server has no tier and a lock stands for the lease.
     Mine(Option<Lease>),
-    /// Another session or client does.
+    /// Wait: another session or client computes it.
     Theirs(Holder),
-    /// Compute it without a lease; what is computed may be stored as long as this lasts. None where
-    /// the server has no tier and a lock keeps writers of the source waiting, and for a temporary table.
+    /// Compute the value without a lease; it may be stored as long as this token holds. None for a temporary table,
+    /// and if the server has no tier and a lock keeps writers of the source waiting.
     Untracked(Option<LoadToken>),
-    /// Somebody changes the key, or the cache, and their commit is not visible yet: what is
-    /// computed now may be out of date, and must not be stored.
+    /// Compute the value but do not store it: a change of the key or of the cache is being committed and is not
+    /// visible yet, so a value computed now may be out of date.
     Pending,
 }
 
@@ -40,7 +40,7 @@ pub enum Holder {
     Lock(u64),
 }
 
-/// Asks for the lease of a key, for `cache_fetch`.
+/// Requests the lease of a key for `cache_fetch`.
 pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     let Some(tier) = tier() else {
         return ask_by_lock(cache, key);
@@ -58,7 +58,7 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     turn(tier, cache, key, lease, asked)
 }
 
-/// Asks for the lease of a key, for `cache_lease`. Raises 55000 without a tier.
+/// Requests the lease of a key for `cache_lease`. Raises 55000 without a tier.
 pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
     let tier = tier().ok_or(Error::NoLeases)?;
     if cache.temporary {
@@ -75,14 +75,14 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Session,
-    /// Who computes outside of the database is told to do so in any case: also while a change is
-    /// being committed, but then what they compute cannot be stored.
+    /// A client that computes outside of the database gets a lease in any case, also while a change is being
+    /// committed; but then its value cannot be stored.
     Client,
-    /// The same, where a change may be about to be committed, or is replayed.
+    /// A client, while a change may be about to be committed or is replayed.
     Doomed,
 }
 
-/// Asks; where something pends, once more after what pends for nothing any more is lowered.
+/// Requests the lease. If a change is pending, lowers the marks of decided transactions and requests it once more.
 fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
     let proven = whom != For::Doomed && unverified_after_restart::is_cache_proven(tier, cache);
     let ask = |whom| ask(tier, cache, key, whom, proven);
@@ -187,18 +187,18 @@ fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, cache.seed())
 }
 
-/// Keys whose locks a writer takes one by one; past that, one for the whole cache.
+/// Keys whose locks a writer takes one by one; beyond this, it takes one for the whole cache.
 const MOST_LOCKS: usize = 64;
 
-/// Without a tier: waits for the sessions that load one of these keys, or any key of the cache, and
-/// keeps others from it until the commit is visible. `keys`: None is all.
+/// Waits for the sessions that load one of these keys, and keeps new loaders out until the commit is visible; for
+/// servers without a tier. `keys`: None is all keys of the cache.
 pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) {
     if fault::on(Fault::LoadersNotKeptOut) {
         return;
     }
     let named = keys.filter(|keys| keys.len() <= MOST_LOCKS).map(|keys| {
         let mut names = memory::collect(keys.iter().map(|key| lock_name(cache.id, key)));
-        names.sort_unstable(); // two writers in one order
+        names.sort_unstable(); // so that two writers lock in the same order
         names
     });
     advisory::keep_leases(cache.relation, named.as_deref());

@@ -1,7 +1,7 @@
-//! What a transaction has of leases, by savepoint: those that end with it, and the caches in which
-//! it has stored loaded values.
+//! Leases of a transaction, by savepoint: those that end with it, and the caches in which it has stored loaded
+//! values.
 //!
-//! Guards that all of it ends with the transaction, or with the savepoint.
+//! Guards that all of them end with the transaction, or with the savepoint.
 
 use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
@@ -13,15 +13,15 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::{events, memory};
 
-/// Leases that a session keeps until its transaction ends. One statement that fetches thousands of
-/// keys must not take the records of all others; what it fetches beyond, it fetches without.
+/// Leases that a session keeps until its transaction ends. A statement that fetches thousands of keys must not take
+/// the records of all other sessions; it fetches further keys without a lease.
 const MOST_AT_ONCE: usize = 64;
 
-/// A lease that ends, or is taken back, with this session's transaction.
+/// A lease that ends, or becomes valid again, with this session's transaction.
 #[derive(Clone, Copy)]
 struct Held {
     lease: Lease,
-    /// A client's lease is good again when the transaction rolls back.
+    /// A client's lease is valid again when the transaction rolls back.
     outlives_rollback: bool,
 }
 
@@ -68,9 +68,8 @@ impl Part {
 #[derive(Default)]
 struct Session {
     parts: Savepoints<Part>,
-    /// Locks of the lock table that stand for leases. They stay until the transaction ends, also
-    /// when a savepoint is rolled back: that some are counted too many only makes the session more
-    /// careful.
+    /// Locks of the lock table that stand for leases. They stay until the transaction ends, even if a savepoint is
+    /// rolled back: counting too many only makes the session more careful.
     locks: usize,
 }
 
@@ -82,7 +81,7 @@ fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {
     SESSION.with(|session| session.change(change))
 }
 
-/// How many leases this session has, locks that stand for one among them.
+/// Returns the number of leases of this session, including locks that stand for one.
 fn count() -> usize {
     let leases = |part: &Part| part.held.len();
     SESSION.with(|session| {
@@ -90,14 +89,13 @@ fn count() -> usize {
     })
 }
 
-/// Whether this session has as many leases as it may.
+/// Returns whether this session has reached its limit of leases.
 pub fn is_full() -> bool {
     count() >= MOST_AT_ONCE
 }
 
-/// Whether this session may wait for another one where the deadlock detector does not see it: not
-/// with an xid, because others may wait for its rows, and not with a lease, because others may wait
-/// for that.
+/// Returns whether this session may wait for another one where the deadlock detector does not see it. It must not
+/// with an xid, because other sessions may wait for its rows, nor with a lease, because they may wait for that.
 pub fn may_wait() -> bool {
     (!transaction::has_xid() || fault::on(Fault::WriterWaitsForLease))
         && (count() == 0 || fault::on(Fault::HolderMayWait))
@@ -119,8 +117,8 @@ fn hold_as(lease: Lease, outlives_rollback: bool) {
     });
 }
 
-/// Keeps a watch until it ends, with the transaction or the savepoint at the latest. Comes before it is
-/// taken: there may be no memory to keep it.
+/// Keeps a watch until it ends, with the transaction or the savepoint at the latest. Called before the watch is
+/// taken, because there may be no memory to keep it.
 pub fn watch(watch: Lease) {
     with(|session| {
         let part = session.parts.at(events::nesting_level());
@@ -143,8 +141,8 @@ pub fn count_lock() {
     with(|session| session.locks += 1);
 }
 
-/// Notes that this transaction writes the value under a client's lease, which is good again if the
-/// transaction is rolled back; false when the lease is lost.
+/// Notes that this transaction writes the value under a client's lease, which is valid again if the transaction is
+/// rolled back. Returns false when the lease is lost.
 pub fn store_for_client(lease: Lease) -> bool {
     let stores = leases::store(lease);
     if stores {
@@ -153,7 +151,7 @@ pub fn store_for_client(lease: Lease) -> bool {
     stores
 }
 
-/// Ends a lease before the transaction does; whether it was good.
+/// Ends a lease before the transaction does. Returns whether it was valid.
 pub fn release(lease: Lease) -> bool {
     with(|session| {
         for part in session.parts.iter_mut() {
@@ -163,8 +161,8 @@ pub fn release(lease: Lease) -> bool {
     leases::end(lease)
 }
 
-/// Notes that this transaction stores a loaded value in a table, before it does: whoever removes
-/// the row of its key looks for it then. A temporary table has no other sessions.
+/// Announces that this transaction stores a loaded value in a table. Called before it stores, because a session that
+/// removes the row of its key looks for it then. Skips temporary tables, which no other session changes.
 pub fn note_store(cache: &Cache) {
     let Some(tier) = tier().filter(|_| !cache.temporary) else {
         return;
@@ -185,12 +183,12 @@ pub fn note_store(cache: &Cache) {
     tier.stores(id).begin();
 }
 
-/// Whether a value that was loaded for this cache may lie in a row that nobody else can see yet.
+/// Returns whether a value that was loaded for this cache may be in a row that no other session can see yet.
 pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
     tier.stores(cache).any()
 }
 
-/// The transaction has ended: others see what it stored, or never will.
+/// Ends everything at the end of the transaction: other sessions see its stores now, or never will.
 pub fn end(committed: bool) {
     if !committed && fault::on(Fault::LeaseOutlivesError) {
         return;
@@ -198,8 +196,8 @@ pub fn end(committed: bool) {
     with(std::mem::take).parts.into_one().end(committed);
 }
 
-/// Before PREPARE TRANSACTION: the session's leases end, those of clients under which it has stored
-/// included. Who waits for one asks again.
+/// Ends the session's leases before PREPARE TRANSACTION, including those of clients under which it has stored. A
+/// session that waits for one requests it again.
 pub fn give_up() {
     let held = with(|session| {
         let parts = session.parts.iter_mut();
@@ -214,8 +212,8 @@ pub fn give_up() {
     }
 }
 
-/// Gives away what says in which caches the transaction has stored loaded values: whoever takes it
-/// counts them down at the end.
+/// Takes the list of caches in which the transaction has stored loaded values. The caller counts them down at the
+/// end.
 pub fn take_stores() -> Vec<CacheId> {
     with(|session| {
         let mut stored_in = Vec::new();
@@ -226,12 +224,12 @@ pub fn take_stores() -> Vec<CacheId> {
     })
 }
 
-/// The savepoint of this level was released.
+/// Merges the leases of a released savepoint into its parent.
 pub fn release_savepoint(level: i32) {
     with(|session| session.parts.release(level));
 }
 
-/// The savepoint of this level was rolled back, and with it what was stored under it.
+/// Ends the leases and stores of a savepoint that was rolled back.
 pub fn roll_back_savepoint(level: i32) {
     with(|session| session.parts.roll_back(level)).end(false);
 }

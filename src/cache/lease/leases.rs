@@ -1,7 +1,7 @@
-//! Leases as the tier has them: looked at, stored under, voided and released.
+//! Leases in the tier: reading, storing under, voiding and releasing them.
 //!
-//! `void` is called where entries of memory caches change, and by `commit` before and after the
-//! commit of a change to a table. The records themselves are `pg::shmem::lease`.
+//! `void` is called when entries of memory caches change, and by `commit` before and after the commit of a change to
+//! a table. The records themselves are in `pg::shmem::lease`.
 
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
@@ -18,8 +18,7 @@ pub struct Lease {
     pub id: u64,
 }
 
-/// The lease of a key that a caller names by its number; None for a number that no lease has.
-/// Raises 55000 without a tier.
+/// Returns the lease of a key by its number; None for a number that no lease can have. Raises 55000 without a tier.
 pub fn named(key: HashedKey, id: i64) -> Result<Option<Lease>, Error> {
     tier().ok_or(Error::NoLeases)?;
     let hash = key.hash;
@@ -27,7 +26,7 @@ pub fn named(key: HashedKey, id: i64) -> Result<Option<Lease>, Error> {
     Ok(id.map(|id| Lease { hash, id }))
 }
 
-/// Notes that this transaction writes the value; false when the lease is lost.
+/// Notes that this transaction writes the value. Returns false when the lease is lost.
 pub fn store(lease: Lease) -> bool {
     let now = clock::now();
     at(lease, |leases| {
@@ -35,19 +34,19 @@ pub fn store(lease: Lease) -> bool {
     })
 }
 
-/// Whether somebody has changed the entry since [`store`].
+/// Returns whether the entry was changed since [`store`].
 pub fn is_void(lease: Lease) -> bool {
     at(lease, |leases| leases.is_void(lease.hash, lease.id))
 }
 
-/// Whether a lease may still be used; asked under the partition's lock.
+/// Returns whether a lease may still be used. The caller holds the partition's lock.
 pub fn holds(tier: &Tier, lease: Lease, now: Timestamp) -> bool {
     let partition = tier.region().partition_of(lease.hash);
     let leases = tier.leases().of(partition);
     leases.holds(lease.hash, lease.id, now)
 }
 
-/// Ends a lease, and wakes whoever waits for it; whether it was good.
+/// Ends a lease and wakes the sessions that wait for it. Returns whether it was valid.
 pub fn end(lease: Lease) -> bool {
     let now = clock::now();
     let good = at(lease, |leases| {
@@ -64,14 +63,13 @@ pub fn end_watch(watch: Lease) {
     at(watch, |leases| leases.end_watch(watch.hash, watch.id));
 }
 
-/// The value was stored under a lease and the transaction is rolled back: the lease is good again,
-/// unless somebody has voided it.
+/// Makes a lease valid again after the transaction that stored under it is rolled back, unless it was voided.
 pub fn take_back(lease: Lease) {
     at(lease, |leases| leases.take_back(lease.hash, lease.id));
     wake(lease);
 }
 
-/// Does something under the lease's partition's lock; without a tier there is nothing to do.
+/// Runs `change` under the lock of the lease's partition; returns the default without a tier.
 fn at<R: Default>(lease: Lease, change: impl FnOnce(&Partition) -> R) -> R {
     let Some(tier) = tier() else {
         return R::default();
@@ -87,8 +85,8 @@ fn wake(lease: Lease) {
     }
 }
 
-/// Voids the lease of a key; the caller holds its partition's lock exclusively, and calls
-/// [`wake_waiting`] after it if this says so.
+/// Voids the lease of a key. The caller holds its partition's lock exclusively, and calls [`wake_waiting`] afterwards
+/// if this returns true.
 pub fn void(tier: &Tier, hash: u64) -> bool {
     if fault::on(Fault::MarkVoidsNoLease) {
         return false;
@@ -98,7 +96,7 @@ pub fn void(tier: &Tier, hash: u64) -> bool {
         .void(hash)
 }
 
-/// Wakes whoever waits for the lease of a key.
+/// Wakes the sessions that wait for the lease of a key.
 pub fn wake_waiting(tier: &Tier, hash: u64) {
     tier.leases().wake(tier.region().partition_of(hash));
 }

@@ -1,10 +1,10 @@
-//! Whether a value that was loaded may be stored: nobody changes its source now, and nobody has
+//! Load tokens: prove that a loaded value may be stored, because no transaction is changing its source, and none has
 //! changed it since.
 //!
-//! A writer marks before their commit becomes visible and unmarks after it (`marks`). Between the
-//! two a loader reads what is about to be out of date. Guards that nothing is stored which was
-//! loaded then: no lease is granted while a writer of the key, or of its cache, pends; and a session that stores
-//! without a lease holds a [`LoadToken`] from before it loads: a watch, which is voided as a lease is.
+//! A writer marks before its commit becomes visible and unmarks after it (`marks`). A loader that reads between the
+//! two reads a value that is about to be out of date. Guards that no such value is stored: no lease is granted while
+//! a writer of the key, or of its cache, is pending; and a session that stores without a lease holds a [`LoadToken`]
+//! from before it loads: a watch, which is voided as a lease is.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -20,10 +20,9 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::Claim;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Whether the commit of somebody who changes the key or the cache is not visible yet, that of a
-/// transaction included which was prepared before the server's start. Asked under
-/// the partition's lock: whoever marks the whole cache voids its leases under it after
-/// `pending_writers` has risen.
+/// Returns whether a commit that changes the key or the cache is not visible yet, including that of a transaction
+/// that was prepared before the server's start. The caller holds the partition's lock: a session that marks the whole
+/// cache voids its leases under that lock after `pending_writers` has risen.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
     let pends = |slot| {
         tier.slot(slot).pending_writers.load(SeqCst) > 0
@@ -33,15 +32,15 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Whether a writer changes a cache as a whole that had no slot when the writer marked it; it may have one by now.
-/// Asked under no lock of the tier, once the lease's record exists: a writer that takes the lock of the cache
-/// later voids it.
+/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; it may have one by now.
+/// The caller holds no lock of the tier, and the lease's record exists already: a writer that locks the cache later
+/// voids it.
 pub fn is_locked_without_slot(cache: &Cache) -> bool {
     lock::is_marked_without_slot(cache.relation) && !fault::on(Fault::LeaseWhileLocked)
 }
 
-/// Entries of a cache were removed by a change that is visible now. A cache without a slot has no
-/// record of that, and a new slot counts as one from which entries have just been removed.
+/// Notes that entries of a cache were removed by a change that is visible now. A cache without a slot has no record
+/// of that; a new slot counts as one from which entries have just been removed.
 pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
     if let Some(slot) = slots::find(tier, cache) {
@@ -49,8 +48,9 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
     }
 }
 
-/// Whether what is loaded must not be stored because this is a standby: what is replayed removes nothing.
-/// Asked before the first look, so that it holds for a call that begins before a promotion and ends after it.
+/// Returns whether a loaded value must not be stored because this is a standby, where replayed changes remove
+/// nothing. Checked before the first look, so that it holds for a call that begins before a promotion and ends after
+/// it.
 pub fn is_replayed(cache: &Cache) -> bool {
     session::in_recovery()
         && cache.storage == Storage::Memory
@@ -58,11 +58,11 @@ pub fn is_replayed(cache: &Cache) -> bool {
         && sources::has_sources(cache.relation)
 }
 
-/// Whether a loader reads what nobody has declared out of date, asked when the lease is there: who
-/// does so later voids it. With one snapshot for the transaction, which may be older, it does if
-/// nothing was committed since; or if nothing was removed since the transaction began. Without
-/// shared memory nobody knows of removals: then a cache without dependencies counts as having none.
-/// On a standby nobody knows either: what is replayed removes nothing.
+/// Returns whether a loader reads valid data. Checked once the lease is held, because a session that invalidates the
+/// data later voids the lease. A transaction with one snapshot may read older data; it is valid if nothing was
+/// committed since the snapshot, or if nothing was removed since the transaction began. Without shared memory
+/// removals are not recorded: then a table cache without dependencies counts as valid. On a standby they are not
+/// recorded either, because replayed changes remove nothing.
 pub fn loads_what_is_valid(cache: &Cache) -> bool {
     if !lock::one_snapshot_per_transaction() || fault::on(Fault::OldSnapshotStores) {
         return true;
@@ -82,15 +82,15 @@ pub fn loads_what_is_valid(cache: &Cache) -> bool {
     slot.map_or(cache.temporary, is_older)
 }
 
-/// Nobody was changing the key when this was taken; as long as it lasts nobody has.
+/// Proves that no transaction was changing the key when it was taken, and none has as long as it holds.
 pub struct LoadToken {
     tier: &'static Tier,
     watch: Lease,
 }
 
 impl LoadToken {
-    /// Comes before the snapshot that the loader reads with. None while a writer pends, and where the role
-    /// has its share of watches. It belongs to the transaction.
+    /// Takes a token, before the snapshot with which the loader reads. None while a writer is pending, and when the
+    /// role has used up its share of watches. The token belongs to the transaction.
     pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
         let hash = key.hash;
         let watch = Lease {
@@ -108,13 +108,14 @@ impl LoadToken {
         (watches && !is_locked_without_slot(cache)).then_some(token)
     }
 
-    /// Comes after the row was written: a writer who marks later finds it.
+    /// Returns whether the token still holds. Checked after the row was written: a writer that marks later finds the
+    /// row.
     pub fn holds(&self) -> bool {
         let holds = || fault::on(Fault::TokenNotAskedAfterStore) || self.holds_here();
         self.tier.read(self.watch.hash, |_| holds())
     }
 
-    /// Whether it holds, asked by who has the partition's lock.
+    /// Returns whether the token holds; the caller holds the partition's lock.
     pub fn holds_here(&self) -> bool {
         let partition = self.tier.region().partition_of(self.watch.hash);
         let leases = self.tier.leases().of(partition);
@@ -124,7 +125,7 @@ impl LoadToken {
 
 impl Drop for LoadToken {
     fn drop(&mut self) {
-        // After an error the abort ends it.
+        // After an error the abort ends the watch.
         if !std::thread::panicking() {
             held::end_watch(self.watch);
         }

@@ -1,16 +1,16 @@
-//! Of all who miss a key, one computes its entry: who that is, who waits, and whether what was
-//! computed may be stored.
+//! Leases: one of the sessions that miss a key computes its entry. Decides which one computes, which ones wait, and
+//! whether the computed value may be stored.
 //!
-//! - A lease of `cache_fetch` belongs to a session. On a memory cache it ends when the value is
-//!   stored; on a table cache with the transaction (commit or rollback), because others see the
-//!   value from then on.
-//! - A lease of `cache_lease` belongs to whoever knows its number. It ends when the value is stored
-//!   (on a table cache: committed), when it is released, or by time.
-//! - Any change of the key by others voids it.
+//! - A lease of `cache_fetch` belongs to a session. On a memory cache it ends when the value is stored; on a table
+//!   cache with the transaction (commit or rollback), because other sessions see the value from then on.
+//! - A lease of `cache_lease` belongs to the client that knows its number. It ends when the value is stored (on a
+//!   table cache: committed), when it is released, or by time.
+//! - Any change of the key by another session voids it.
 //!
-//! [`leases`]: records in the tier. [`held`]: what a transaction has of them. [`ask`] and [`wait`]:
-//! what a caller does who has missed a key. [`load_token`]: storing without a lease. [`lowering`]: how marks
-//! are undone, which keep leases from being granted; [`unproven`]: what keeps them from it after a restart.
+//! [`leases`]: records in the tier. [`held`]: leases of a transaction. [`ask`] and [`wait`]: the steps of a caller
+//! that has missed a key. [`load_token`]: storing without a lease. [`undo_marks`]: undoing the marks that keep leases
+//! from being granted; [`unverified_after_restart`]: caches that get no lease after a restart until they are
+//! verified.
 
 pub mod ask;
 pub mod held;

@@ -1,11 +1,10 @@
-//! Marks, as they are undone: by the transaction that has set them, or, where that was prepared, by
-//! whoever meets them once it is decided.
+//! Undoes marks: in the transaction that has set them, or, if that was prepared, in the first session that meets them
+//! once it is decided.
 //!
-//! Which changes are marked when, and how, is `cache::commit`. A prepared transaction's marks belong to
-//! a record in shared memory (`pg::shmem::prepared`). They are lowered after COMMIT PREPARED and
-//! ROLLBACK PREPARED, by PREPARE TRANSACTION, by the worker, and by those who would copy, lease or store
-//! an entry: then these ask again, from the beginning. After a restart there are no records, and
-//! [`super::unproven`] takes their place.
+//! `cache::commit` decides which changes are marked when, and how. The marks of a prepared transaction belong to a
+//! record in shared memory (`pg::shmem::prepared`). They are lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
+//! PREPARE TRANSACTION, by the worker, and by sessions that want to copy, lease or store an entry; these then start
+//! over. After a restart there are no records, and [`super::unverified_after_restart`] takes their place.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
@@ -21,15 +20,16 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::{Item, Record};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// How often somebody who waits for others looks again, and for how long: one of them may be halted.
+/// Interval and limit of a wait for other sessions that lower records. The wait is limited because one of them may be
+/// halted.
 const LOOK: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// What is to be undone after the end of a transaction.
+/// One thing to undo after the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// `slot`: its cache's, or [`NO_SLOT`]; a record does not keep it, as nothing is undone there. `raised`: the role
-    /// under which it is counted, or that something else keeps readers off.
+    /// `slot`: that of its cache, or [`NO_SLOT`]; a record does not keep it, because undoing does not need it.
+    /// `raised`: the role under which the mark is counted; None: readers are kept off by another mark.
     Key {
         hash: u64,
         slot: u32,
@@ -39,28 +39,29 @@ pub enum Mark {
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache in which nothing is filled in, leased or stored meanwhile: unnamed keys of it are removed, or
-    /// more than there is room for. Its copies stay, as each removed row's went by itself.
+    /// A cache in which nothing is filled in, leased or stored meanwhile, because unnamed keys of it are removed, or
+    /// more keys than fit. Its copies stay, because the copy of each removed row was removed by itself.
     Pending(u32),
-    /// A transaction that has stored loaded values in a cache's table. Only of a prepared one, as the
-    /// next ones: a session keeps its own elsewhere.
+    /// A transaction that has stored loaded values in a cache's table. Only for a prepared transaction, as are the
+    /// variants below: a session keeps its own elsewhere.
     Stores(CacheId),
-    /// Entries are removed by the commit because their source changes.
+    /// The commit removes entries because their source changes.
     Outdated(CacheId),
     DroppedByCommit(CacheId),
     DroppedByAbort(CacheId),
-    /// Rows of a table cache, told as all of them to who asks for its changes: their keys are in no record.
+    /// A table cache whose rows changed: tracking clients are notified as if all rows had, because the keys are in no
+    /// record.
     Told(CacheId),
 }
 
-/// Of a key whose cache has no slot.
+/// The slot of a key whose cache has none.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// How a transaction has ended, where that is known.
+/// The outcome of a transaction, if it is known.
 pub type Outcome = Option<bool>;
 
 impl Mark {
-    /// Undoes it. Raises no error, and allocates nothing.
+    /// Undoes the mark. Raises no error, and allocates nothing.
     pub fn undo(&self, tier: &Tier, committed: Outcome) {
         match *self {
             Mark::Key { hash, .. } => {
@@ -118,7 +119,7 @@ impl Mark {
         let marks = tier.marks().of(tier.region().partition_of(hash));
         match raised {
             Some(role) => marks.lower(hash, role),
-            // A set of the key that has marked it meanwhile publishes nothing.
+            // Another set that has marked the key meanwhile must publish nothing.
             None => drop(marks.meet(hash)),
         }
         voids_lease && leases::void(tier, hash)
@@ -156,8 +157,8 @@ impl Mark {
         }
     }
 
-    /// The marks for which an item stands, in the order in which they are undone: clients are notified first, leases
-    /// are void before the cache may be filled again, and the slot goes last.
+    /// Returns the marks that an item stands for, in the order in which they are undone: clients are notified first,
+    /// leases are voided before the cache may be filled again, and the slot is freed last.
     fn all_of(item: Item) -> impl Iterator<Item = Mark> {
         let (number, cache) = (item.number, CacheId::from_bits(item.value));
         let flag = move |flag: u32| item.kind & 1 << (flag + FLAGS) != 0;
@@ -184,12 +185,12 @@ impl Mark {
     }
 }
 
-/// The kinds of items: the mark of a key, and marks of a whole cache. Flags stand above the kind.
+/// The kinds of items: the mark of a key, and marks of a whole cache. Flags are in the bits above the kind.
 const KEY: u32 = 1;
 const WHOLE: u32 = 2;
 const FLAGS: u32 = 8;
 
-/// One item for two of the same cache; None where these cannot be one.
+/// Joins two items of the same cache into one; None if they do not fit into one.
 pub fn joined(known: Item, item: Item) -> Option<Item> {
     let number = match (known.number, item.number) {
         (one, two) if one == two => one,
@@ -204,9 +205,9 @@ pub fn joined(known: Item, item: Item) -> Option<Item> {
     })
 }
 
-/// Undoes the marks of a record, unless somebody else does or has.
+/// Undoes the marks of a record, unless another session is doing so or has done so.
 pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -> bool {
-    // Half of a record would be undone by nobody else.
+    // Not interruptible: no other session would undo the rest of a half-undone record.
     session::uninterrupted(|| {
         let records = tier.prepared();
         let committed = committed();
@@ -225,9 +226,8 @@ pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -
     })
 }
 
-/// Waits until nobody is lowering a record any more: what they tell is told before COMMIT PREPARED
-/// returns. They wait for nothing, so it is a matter of microseconds. Not to be cancelled: the commit
-/// stands.
+/// Waits until no session is lowering a record, so that clients are notified before COMMIT PREPARED returns. Lowering
+/// waits for nothing, so this takes microseconds. It cannot be cancelled, because the commit stands.
 pub fn wait_for_others() {
     let Some(tier) = tier() else {
         return;
@@ -238,8 +238,8 @@ pub fn wait_for_others() {
     }
 }
 
-/// Undoes the marks of all prepared transactions that are decided; whether there were any. Under no
-/// lightweight lock. Whoever goes on from here takes a new token, and then a new snapshot.
+/// Undoes the marks of all prepared transactions that are decided; returns whether it found any. The caller holds no
+/// lightweight lock. A caller that continues from here takes a new token, and then a new snapshot.
 pub fn lower_decided() -> bool {
     let Some(tier) = tier() else {
         return false;

@@ -1,9 +1,9 @@
-//! Caches of which nobody has seen since the server's start that no transaction which was prepared before
-//! it, and is not decided, has changed them. What such a transaction had marked is known no more.
+//! Caches that a transaction prepared before the last restart may have changed. The marks of such a transaction are
+//! lost.
 //!
-//! And those that a writer was changing as a whole when they had no slot (`lock::mark_without_slot`).
-//! Guards that nothing is copied, leased or stored of such a cache as long as a transaction of either kind
-//! holds its lock, whether there was a tier before or not. A table's slot begins unproven.
+//! Includes caches that a writer was changing as a whole when they had no slot (`lock::mark_without_slot`). Guards
+//! that nothing is copied, leased or stored of such a cache while a transaction of either kind holds its lock,
+//! whether the server had a tier before or not. The slot of a table begins unverified.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -14,8 +14,8 @@ use crate::cache::tier::slots;
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Whether no transaction that was prepared before the server's start, and is not decided, has changed
-/// the cache. Once it is so, it stays so. Under no lightweight lock; a standby decides nothing.
+/// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. Once
+/// true, it stays true. The caller holds no lightweight lock. False on a standby, which decides no transaction.
 #[inline]
 pub fn is_proven(tier: &Tier, slot: u32, relation: Oid) -> bool {
     tier.slot(slot).unproven.load(SeqCst) == 0 || prove(tier, slot, relation)
@@ -32,7 +32,7 @@ fn prove(tier: &Tier, slot: u32, relation: Oid) -> bool {
     proven
 }
 
-/// Looks at all caches of this database once more, after a transaction was decided.
+/// Checks all caches of this database again after a transaction was decided.
 pub fn prove_all() {
     let Some(tier) = tier() else {
         return;
@@ -42,14 +42,14 @@ pub fn prove_all() {
     }
 }
 
-/// Whether such a transaction may have changed the cache of a slot; asked under any lock.
+/// Returns whether such a transaction may have changed the cache of a slot. The caller may hold any lock.
 #[inline]
 pub fn is_suspended(tier: &Tier, slot: u32) -> bool {
     tier.slot(slot).unproven.load(SeqCst) != 0 && !session::in_recovery()
 }
 
-/// The same for a cache that need not have a slot: then it is asked each time. On a standby what is
-/// replayed removes nothing, prepared or not.
+/// Does the same as [`is_proven`] for a cache that may lack a slot; without one it checks at each call. True on a
+/// standby, where replayed changes remove nothing, prepared or not.
 pub fn is_cache_proven(tier: &Tier, cache: &Cache) -> bool {
     if cache.temporary || session::in_recovery() {
         return true;

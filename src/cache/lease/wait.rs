@@ -1,4 +1,4 @@
-//! Waiting for what another session computes, or commits.
+//! Waits for a value that another session computes, or for its commit.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,12 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::session::{self, advisory, clock, wait};
 use crate::pg::shmem::tier::tier;
 
-/// Milliseconds of the longest sleep at a stretch: then it is asked whether the holder waits for
-/// us.
+/// Longest uninterrupted sleep in milliseconds. After it, the session checks whether the holder waits for it.
 const LONGEST_SLEEP: i64 = 1_000;
-/// How long a fetch waits for a commit that does not become visible before it computes for itself.
+/// How long a fetch waits for a commit to become visible before it computes the value itself.
 const COMMIT_TAKES: Duration = Duration::from_millis(10);
 
-/// How long a call still waits, by a clock that nobody sets.
+/// Remaining wait of a call, by a clock that cannot be set.
 pub struct Patience {
     began: Instant,
     longest: Duration,
@@ -26,19 +25,19 @@ impl Patience {
         Patience { began, longest }
     }
 
-    /// For a commit that is under way.
+    /// Returns the patience for a commit that is under way.
     pub fn for_a_commit() -> Patience {
         Patience::of(COMMIT_TAKES)
     }
 
-    /// What is left of it, in microseconds.
+    /// Returns the remaining time in microseconds.
     fn left(&self) -> i64 {
         let left = self.longest.saturating_sub(self.began.elapsed());
         left.as_micros().try_into().unwrap_or(i64::MAX)
     }
 }
 
-/// Waits a moment for a commit to become visible; false when there is no point in more waiting.
+/// Waits a moment for a commit to become visible. Returns false when further waiting is pointless.
 pub fn for_commit(patience: &Patience) -> bool {
     let waits = patience.left() > 0 && held::may_wait();
     if waits {
@@ -47,8 +46,7 @@ pub fn for_commit(patience: &Patience) -> bool {
     waits
 }
 
-/// Waits a while for the end of somebody else's lease; false when there is no point in more
-/// waiting.
+/// Waits a while for the end of another session's lease. Returns false when further waiting is pointless.
 pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !held::may_wait() {
@@ -63,7 +61,7 @@ pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let Some(tier) = tier() else {
         return false; // no tier, no records
     };
-    // Past its deadline a lease is taken over; if its value is written already, nothing is gained.
+    // Past its deadline a lease is taken over; but if its value is written already, taking it over gains nothing.
     let now = clock::now();
     if other.stored && other.deadline <= now {
         return false;

@@ -1,6 +1,6 @@
-//! Keys as the tier finds them: by a hash over database, relation and key.
+//! Hashed keys: the tier finds a key by a hash over database, relation and key.
 //!
-//! A call hashes its key once, at its beginning, and hands the hash down: see [`HashedKey`].
+//! A call hashes its key once, at its beginning, and passes the hash down: see [`HashedKey`].
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use crate::cache::model::key::Key;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// A key of one cache, and its hash. Without a tier the hash is 0, and nobody looks at it.
+/// A key of one cache, and its hash. Without a tier the hash is 0 and unused.
 #[derive(Clone, Copy)]
 pub struct HashedKey {
     pub key: Key,
@@ -29,7 +29,7 @@ impl HashedKey {
         self.key.bytes()
     }
 
-    /// The key as the store takes it.
+    /// Returns the key as the store takes it.
     #[inline]
     pub fn in_slot(&self, slot: u32) -> HotKey<'_> {
         HotKey {
@@ -39,9 +39,8 @@ impl HashedKey {
         }
     }
 
-    /// Asks for the key's part of the index: in a large tier memory is what a look-up waits for,
-    /// and the privileges can be checked meanwhile. Changes nothing, and shows nothing to the
-    /// caller.
+    /// Prefetches the key's part of the index: in a large tier a look-up mostly waits for memory, and the privileges
+    /// can be checked meanwhile. Changes nothing, and shows nothing to the caller.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(tier) = tier() {
@@ -50,8 +49,8 @@ impl HashedKey {
     }
 }
 
-/// Prefetches the index and then the entries of several keys: all are on their way from memory
-/// before the first is looked at.
+/// Prefetches the index and then the entries of several keys, so that all are on their way from memory before the
+/// first is looked at.
 pub fn prefetch_all(keys: &[HashedKey]) {
     let Some(tier) = tier() else {
         return;
@@ -64,7 +63,7 @@ pub fn prefetch_all(keys: &[HashedKey]) {
     }
 }
 
-/// The store's key for these bytes, which need not come from a caller.
+/// Returns the store's key for these bytes, which need not come from a caller.
 #[inline]
 pub fn hot_key<'k>(tier: &Tier, cache: CacheId, slot: u32, bytes: &'k [u8]) -> HotKey<'k> {
     HotKey {
@@ -74,7 +73,7 @@ pub fn hot_key<'k>(tier: &Tier, cache: CacheId, slot: u32, bytes: &'k [u8]) -> H
     }
 }
 
-/// Seeded anew at each start of the server, so that nobody can choose keys that share a place.
+/// Hashes a key with a seed that is new at each start of the server, so that no client can choose keys that collide.
 #[inline]
 fn hash(tier: &Tier, cache: CacheId, bytes: &[u8]) -> u64 {
     let seed = tier.control().seed.load(Relaxed);
