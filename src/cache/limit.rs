@@ -1,8 +1,7 @@
 //! Rate limits: a counter whose deadline is the end of a fixed window.
 //!
-//! Guards that of all sessions together exactly `max_hits` are let through in a window: the
-//! increment is atomic and its sum decides. A caller who finds the window full is refused without a
-//! write.
+//! Guards that exactly `max_hits` of all sessions together are allowed in a window: the increment is atomic and its
+//! sum decides. A caller that finds the window full is refused without a write.
 
 use pgrx::datum::Interval;
 
@@ -16,12 +15,12 @@ use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
-/// The answer to one hit.
+/// The result of one hit.
 pub struct Verdict {
     pub allowed: bool,
-    /// How many more hits this window lets through.
+    /// How many more hits this window allows.
     pub remaining: i64,
-    /// The end of the window, for a hit that was refused; None: nobody knows.
+    /// The end of the window, for a refused hit; None: unknown.
     pub until: Deadline,
 }
 
@@ -38,7 +37,7 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
         }
         let end = deadline::deadline(Some(per), None)?;
         let Some(hits) = entries::increment(cache, key, 1, end)? else {
-            return Ok(refused(None)); // a trigger of the user's kept it from being counted
+            return Ok(refused(None)); // a user-defined trigger kept it from being counted
         };
         if hits <= max_hits {
             return Ok(Verdict {
@@ -47,11 +46,11 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
                 until: None,
             });
         }
-        // Others were faster; the next round finds the window full, or over.
+        // Other sessions were faster; the next round finds the window full, or over.
     }
 }
 
-/// The hits that a stored counter stands for; a negative entry stands for none.
+/// Returns the hits of a stored counter; 0 for a negative entry.
 fn hits_in(value: Option<Stored>) -> Result<i64, Error> {
     value.map_or(Ok(0), |value| {
         counter::parse(convert::result::<Text>(value).bytes())

@@ -1,19 +1,18 @@
-//! What a call on a cache means. No unsafe code and no pg_sys calls of its own: it goes through `pg`.
+//! The meaning of a call on a cache. No unsafe code and no pg_sys calls of its own: it goes through `pg`.
 //!
-//! Floors, from the ground up; a file names only what is on a lower floor, or beside it in its own
-//! folder:
+//! Floors, from the ground up; a file names only modules of a lower floor, or of its own folder:
 //!
 //! 1. `model`: keys, deadlines, settings, statements, what a transaction remembers by savepoint.
-//! 2. `tier`: slots of caches in the hot tier, hashed keys, and entries in and out of it.
-//! 3. `catalog`: what the session knows of caches; opens none.
-//! 4. `lease`: who computes an entry that is not there.
+//! 2. `tier`: slots of caches in the hot tier, hashed keys, reading and writing entries.
+//! 3. `catalog`: the session's knowledge of caches; opens none.
+//! 4. `lease`: which caller computes a missing entry.
 //! 5. `table`: entries of table caches, and their copies in the tier.
-//! 6. `commit`: what a transaction changes, marked before its commit and unmarked after it.
+//! 6. `commit`: changes of a transaction, marked before its commit and unmarked after it.
 //! 7. `open`: locks and privileges of a call; removals that are due come first.
 //! 8. `memory`: entries of memory caches.
 //! 9. `expiry`: sweeps.
 //! 10. `entries`: the one place that chooses between table and memory; `limit`: rate limits over it.
-//! 11. `definition`: making and changing caches.
+//! 11. `definition`: creating and changing caches.
 //! 12. `fetch`: loading.
 //! 13. `distribute`: caches over the nodes of Citus.
 //! 14. `observer`: the steps of a commit.

@@ -1,5 +1,4 @@
-//! What pgcache hears of a transaction, and what it does at its end: **the** list of the steps of a
-//! commit.
+//! Receives the events of a transaction, and runs the steps at its end: **the** list of the steps of a commit.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -20,7 +19,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::table::probe;
 
-/// Makes this module hear of changes; called when the library is loaded.
+/// Registers this module for events; called when the library is loaded.
 pub fn register() {
     callbacks::register(Observer {
         row: |relation, key, change, noted_by| {
@@ -73,15 +72,15 @@ pub fn register() {
     });
 }
 
-/// A trigger that the commit itself fires changes something: its turn in the list has passed.
+/// Removes at once if a trigger that the commit itself fires changes something: its step in the list has passed.
 fn remove_at_once_if_committing() {
     if events::phase() == Phase::Committing {
         remove_what_depends();
     }
 }
 
-/// Triggers and children of sources first: what these have missed, or what is in them, may be new to those who read
-/// the source.
+/// Removes entries that depend on changed sources. Starts with the triggers and children of sources, because rows
+/// that they have missed, or that children hold, may be new to readers of the source.
 fn remove_what_depends() {
     again::look_again();
     applied::see_truncated();
@@ -91,13 +90,13 @@ fn remove_what_depends() {
     removal::at_commit();
 }
 
-/// The same where user-defined code may still run, if some is needed for it; and what that brings.
+/// Does the same while user-defined code may still run, if removing needs such code, and removes what that code adds.
 fn remove_what_needs_others() {
     again::look_again();
     applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_user_code() {
         pending::note_end();
-        // With nothing noted a PREPARE may go on, which must itself refuse cursors WITH HOLD.
+        // If nothing is noted, a PREPARE may continue, which must itself refuse cursors WITH HOLD.
         if pending::has_noted() {
             pre_commit_portal::close_cursors();
         }
@@ -112,8 +111,8 @@ fn remove_what_needs_others() {
 fn at_moment(moment: Moment) {
     match moment {
         Moment::Ending => remove_what_needs_others(),
-        // All of this can fail, and the transaction with it. What removes entries comes before the
-        // marks: a mark is for what is known then.
+        // Each step can fail, and the transaction with it. Steps that remove entries come before the marks, because a
+        // mark covers only changes that are known when it is set.
         Moment::BeforeCommit => {
             remove_what_depends();
             two_phases::at_commit();
@@ -127,7 +126,7 @@ fn at_moment(moment: Moment) {
             }
             pause::at(Window::MarkToVisible);
         }
-        // The same. With something to tell the transaction cannot be prepared: Postgres says so.
+        // The same. A transaction with pending notifications cannot be prepared: Postgres raises the error.
         Moment::BeforePrepare => {
             remove_what_depends();
             notify::at_commit();
@@ -138,7 +137,7 @@ fn at_moment(moment: Moment) {
                 ErrorReport::from(error).report(PgLogLevel::ERROR);
             }
         }
-        // What is left to be done is in the record. The session ends its part.
+        // The record holds the remaining work. The session ends its own part.
         Moment::Prepared => {
             pending::forget();
             notify::forget();
@@ -163,7 +162,7 @@ fn at_moment(moment: Moment) {
                 changes::mark();
             }
             changes::unmark(true);
-            // Who hears of it finds no older entry any more.
+            // Sent after unmarking, so that a subscriber finds no older entry.
             publish::send();
             two_phases::forget();
             held::end(true);

@@ -1,4 +1,4 @@
-//! What the session knows of its caches. Nothing here opens one: see `open`.
+//! The session's knowledge of its caches. Opens no cache: see `open`.
 
 mod cache;
 mod loading;

@@ -1,4 +1,4 @@
-//! The slot of a cache in the tier, and the figures that it counts.
+//! The slot of a cache in the tier, and its counters.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -10,7 +10,7 @@ use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::{Tier, tier};
 
 impl Cache {
-    /// The cache's slot in the tier, if it has one.
+    /// Returns the cache's slot in the tier, if it has one.
     #[inline]
     pub fn slot(&self, tier: &Tier) -> Option<u32> {
         let known = self
@@ -27,8 +27,7 @@ impl Cache {
         self.kept.slot.get()
     }
 
-    /// The cache's slot; assigns one if it has none. None when all are taken, and for a temporary
-    /// table.
+    /// Returns the cache's slot; assigns one if it has none. None when all are taken, and for a temporary table.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
         if self.temporary {
             return None;
@@ -41,7 +40,8 @@ impl Cache {
         })
     }
 
-    /// Whether the cache has a slot from before the promotion of this server that no session has opened since.
+    /// Returns whether the cache has a slot from before the promotion of this server that no session has opened
+    /// since.
     #[inline]
     pub fn is_to_open(&self) -> bool {
         let slot = || tier().and_then(|tier| Some(tier.slot(self.slot(tier)?)));
@@ -49,13 +49,14 @@ impl Cache {
         recovered && !session::in_recovery()
     }
 
-    /// A standby is not told when a relation is dropped, and another one may get its oid.
+    /// Returns whether the slot is this cache's. A standby is not notified when a relation is dropped, and another
+    /// one may get its oid.
     fn is_own(&self, tier: &Tier, slot: u32) -> bool {
         tier.slot(slot).memory_id.load(SeqCst) == self.memory_id()
             || fault::on(Fault::MemoryIdNotCompared)
     }
 
-    /// By which a slot knows a memory cache; 0 for a table.
+    /// Returns the id by which a slot knows a memory cache; 0 for a table.
     fn memory_id(&self) -> u64 {
         match self.storage {
             Storage::Memory => self.settings.id.unwrap_or(0).max(1),
@@ -68,7 +69,7 @@ impl Cache {
         let Some(tier) = tier() else {
             return;
         };
-        // A memory cache has one by now, or was dropped meanwhile and must not get another.
+        // A memory cache has a slot by now, or was dropped meanwhile and must not get another.
         let slot = match self.storage {
             Storage::Memory => self.slot(tier),
             _ => self.slot_or_new(tier),

@@ -1,4 +1,4 @@
-//! The statements over a cache's table: in the words of its columns, and planned once.
+//! The statements over a cache's table, written for its columns and planned once.
 
 use std::rc::Rc;
 
@@ -11,13 +11,12 @@ use crate::pg::spi::plan::Plan;
 use crate::pg::value::datum::ValueType;
 
 impl Cache {
-    /// The kept plan of a statement over this cache's table; planned at its first use.
+    /// Returns the kept plan of a statement over this cache's table, which is planned at its first use.
     pub fn plan(&self, statement: Statement) -> Rc<Plan> {
         self.plan_in(statement, Form::Plain)
     }
 
-    /// The kept plan of a statement in this form, for a transaction that may see two versions of a
-    /// key.
+    /// Returns the kept plan of a statement in this form, for a transaction that may see two versions of a key.
     pub fn plan_in(&self, statement: Statement, form: Form) -> Rc<Plan> {
         if let Some(plan) = self.kept.plans.borrow().get(&(statement, form)) {
             return Rc::clone(plan);
@@ -39,7 +38,7 @@ impl Cache {
         plan
     }
 
-    /// How statements speak to this cache's table. A memory cache has none, and no statements.
+    /// Returns the dialect of statements over this cache's table. A memory cache has no table, and no statements.
     pub fn dialect(&self) -> &Dialect {
         self.kept.dialect.get_or_init(|| {
             self.columns

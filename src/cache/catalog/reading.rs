@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::registry::{Cache, Storage};
 use crate::pg::session::{self, lock};
 
-/// A cache that is open for reading; the lock ends with it, except where it must be kept.
+/// A cache that is open for reading. Dropping it releases the lock, except where it must be kept.
 pub struct Reading {
     pub cache: Rc<Cache>,
     pub _lock: lock::Shared,
@@ -20,7 +20,7 @@ impl std::ops::Deref for Reading {
 }
 
 impl Reading {
-    /// Nothing can be read: the table's content does not exist on a standby.
+    /// Returns whether nothing can be read: the content of an unlogged table does not exist on a standby.
     pub fn is_out_of_reach(&self) -> bool {
         self.cache.storage == Storage::Unlogged && session::in_recovery()
     }

@@ -1,8 +1,7 @@
 //! The caches that this session has used: settings and kept plans, by the relation's oid.
 //!
-//! Not a source of truth: each is rebuilt from the catalogs when its relation may have changed.
-//! The relation is locked first and looked up afterwards, so what is found here holds for as long
-//! as the lock does.
+//! Not a source of truth: each is rebuilt from the catalogs when its relation may have changed. The relation is
+//! locked first and looked up afterwards, so a cache found here is valid for as long as the lock is held.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,13 +20,13 @@ use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 
 thread_local! {
-    /// Never dropped: at the end of the process the plans' memory is gone before thread-locals are.
+    /// Never dropped: at the end of the process the plans' memory is freed before thread-locals are.
     static CACHES: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
-    /// Partitions of caches, for what is done with one of them alone.
+    /// Partitions of caches, for operations on a single partition.
     static PARTITIONS: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
 }
 
-/// A cache that this session knows and that has not changed, as far as the session has heard.
+/// Returns a cache that this session knows and that has not changed, as far as the session was notified.
 pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     CACHES.with(|caches| {
         let caches = caches.borrow();
@@ -36,7 +35,7 @@ pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     })
 }
 
-/// Looks up a cache of which the caller holds a lock already.
+/// Looks up a cache on which the caller holds a lock.
 pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     if let Some(cache) = remembered(relation) {
         return Ok(cache);
@@ -54,15 +53,15 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
-/// The definition of a cache that is distributed, whose entries are not to be looked for in its own table. It is not
-/// remembered. The caller holds a lock.
+/// Returns the definition of a distributed cache, whose entries are not in its own table. It is not remembered. The
+/// caller holds a lock.
 pub fn definition(relation: Oid) -> Result<Cache, Error> {
     loading::load_definition(relation)
 }
 
-/// A cache as another process of the server has found it, for one that must not look into the
-/// catalogs itself. The caller has heard of no change since that look. Of a table it is good for
-/// looks into the hot tier alone, and only where keys are text and no policy hides rows.
+/// Adopts a cache as another process of the server has read it, for a process that must not read the catalogs itself.
+/// The caller has been notified of no change since. For a table cache it can be used for look-ups in the hot tier
+/// only, and only if keys are text and no policy hides rows.
 pub fn adopt(
     relation: Oid,
     settings: Settings,
@@ -85,8 +84,8 @@ pub fn adopt(
     cache
 }
 
-/// Takes out every cache that has changed: what was dropped is asked for by nobody again, and a
-/// session that makes and drops caches must not remember them all.
+/// Removes every cache that has changed: no caller looks up a dropped one again, and a session that creates and drops
+/// caches must not remember them all.
 fn forget_changed() -> Vec<Rc<Cache>> {
     CACHES.with(|caches| {
         let mut caches = caches.borrow_mut();
@@ -102,9 +101,9 @@ fn forget_changed() -> Vec<Rc<Cache>> {
     })
 }
 
-/// A partition of a cache as a cache of its own, with the settings and the place in the tier of the cache. None
-/// for what is none. The caller holds a lock on it; of the whole nothing is asked, so who writes into a partition
-/// alone need not lock that: DETACH PARTITION locks it before its partitions.
+/// Returns a partition of a cache as a cache of its own, with the settings and the slot of the whole cache. None for
+/// another relation. The caller holds a lock on the partition; nothing is read from the whole cache, so a writer of a
+/// single partition need not lock it: DETACH PARTITION locks it before its partitions.
 pub fn partition(table: Oid) -> Option<Rc<Cache>> {
     let known = PARTITIONS.with(|known| known.borrow().get(&table.to_u32()).cloned());
     if let Some(known) = known.filter(|known| known.is_present()) {
@@ -124,15 +123,15 @@ pub fn partition(table: Oid) -> Option<Rc<Cache>> {
     found
 }
 
-/// What a cache is, for who only asks for that.
+/// The kind, type and settings of a cache, for callers that need no more.
 pub struct Outline {
     pub storage: Storage,
     pub value_type: ValueType,
     pub settings: Settings,
 }
 
-/// The same of any cache, and waits for nobody: while somebody holds a lock on it that keeps readers
-/// off, what the catalogs say without one. None for a relation that does not work as a cache.
+/// Returns the outline of any cache and waits for no lock: while a session holds a lock that keeps readers off, it
+/// returns what the catalogs say without one. None for a relation that does not work as a cache.
 pub fn outline(relation: Oid) -> Option<Outline> {
     if let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Read) {
         let cache = find(relation).ok()?;
@@ -150,7 +149,7 @@ pub fn outline(relation: Oid) -> Option<Outline> {
     })
 }
 
-/// Every cache of the database.
+/// Returns every cache of the database.
 pub fn all_caches() -> Vec<Oid> {
     query_once(
         c"SELECT c.cache FROM pgcache.all_caches AS c ORDER BY c.cache",

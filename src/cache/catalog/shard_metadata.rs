@@ -1,8 +1,8 @@
-//! Caches that Citus distributes over nodes by `cache_distribute`: their shards, and on which node each is.
+//! Caches that Citus distributes over nodes by `cache_distribute`: their shards, and the node of each.
 //!
-//! Such a cache shares the colocation group of a table of ours, `pgcache.distributed`: nothing else marks it, so it is
-//! known on every node that has Citus' metadata. What the session knows of it holds until Citus says that the table has
-//! changed, as it does on each node with the commit that moves or splits a shard there.
+//! Such a cache shares the colocation group of a table of ours, `pgcache.distributed`. Nothing else marks it, so it
+//! is known on every node that has Citus' metadata. The session's knowledge is valid until Citus reports that the
+//! table has changed, as it does on each node with the commit that moves or splits a shard there.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,31 +21,31 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::key_type;
 use crate::pg::value::typed::Typed;
 
-/// A part of the keys.
+/// A range of the keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// By which it is kept where it is.
+    /// The lock that keeps the shard on its node.
     pub lock: Place,
-    /// The least hash of its keys; it ends where the next one begins.
+    /// The least hash of its keys; the shard ends where the next one begins.
     from: i64,
     /// Citus' number of the node.
     pub node: i64,
-    /// Its table, where it is on this node.
+    /// Its table, if the shard is on this node.
     pub table: Option<Oid>,
 }
 
-/// Where the entries of a distributed cache are.
+/// The shards of a distributed cache.
 pub struct Spread {
     /// `schema.name` of the cache, quoted.
     pub name: CString,
     /// Citus' number of this node.
     pub here: i64,
-    /// By their hashes.
+    /// Sorted by hash.
     pub shards: Vec<Shard>,
     watch: Watch,
 }
 
-/// What is known of a relation.
+/// The session's knowledge of a relation.
 #[derive(Clone)]
 enum Known {
     Other(Rc<Watch>),
@@ -53,7 +53,7 @@ enum Known {
 }
 
 thread_local! {
-    /// Never dropped, as the registry of caches.
+    /// Never dropped, like the registry of caches.
     static KNOWN: ManuallyDrop<RefCell<BTreeMap<u32, Known>>> = ManuallyDrop::default();
 }
 
@@ -71,7 +71,7 @@ const SHARDS: &CStr = c"SELECT s.shardminvalue::pg_catalog.int8, p.groupid::pg_c
     AND d.logicalrelid OPERATOR(pg_catalog.=) $1 AND d.partmethod OPERATOR(pg_catalog.=) 'h' \
     ORDER BY 1";
 
-/// Where the entries of a cache are, if it is one of ours that Citus distributes.
+/// Returns the shards of a cache, if it is one of ours that Citus distributes.
 pub fn of(cache: Oid) -> Option<Rc<Spread>> {
     if !distributed::citus_is_loaded() {
         return None;
@@ -103,7 +103,7 @@ fn look(cache: Oid) -> Known {
     }
     let mut here = 0;
     let plan = Plan::prepare(SHARDS, &[OIDOID], Paths::Any);
-    // Not by the transaction's snapshot, which may be older than what Citus has told.
+    // Not with the transaction's snapshot, which may be older than the change that Citus reported.
     let shards = plan.run_as_of_now(&[Typed::oid(cache)], |output| {
         let shard = |row| {
             here = output.number(row, 2)?;
@@ -135,7 +135,7 @@ fn look(cache: Oid) -> Known {
     }
 }
 
-/// By which Citus finds the shard of a key.
+/// Returns the hash by which Citus finds the shard of a key.
 pub fn hash_of(key: Text) -> i64 {
     i64::from(key_type::hash_of_text(key))
 }
@@ -150,28 +150,28 @@ impl Known {
 }
 
 impl Spread {
-    /// Whether Citus has changed something since this was found.
+    /// Returns whether Citus has changed something since this was read.
     pub fn is_stale(&self) -> bool {
         self.watch.is_stale()
     }
 
-    /// The shard of a key.
+    /// Returns the shard of a key.
     pub fn shard(&self, key: Text) -> Shard {
         self.shard_of(hash_of(key))
     }
 
-    /// The shard of the keys of this hash.
+    /// Returns the shard of the keys with this hash.
     pub fn shard_of(&self, hash: i64) -> Shard {
         let after = self.shards.partition_point(|shard| shard.from <= hash);
         self.shards[after.saturating_sub(1)]
     }
 
-    /// Whether a shard is on this node.
+    /// Returns whether a shard is on this node.
     pub fn is_here(&self, shard: &Shard) -> bool {
         shard.node == self.here
     }
 
-    /// A number for the shards of a node, never 0, by which two nodes compare what they know.
+    /// Returns a checksum of the shards of a node, never 0, by which two nodes compare their knowledge.
     pub fn sum_of_shards(&self, node: i64) -> i64 {
         let shards = self.shards.iter().filter(|shard| shard.node == node);
         let sum = shards.fold(0x811c_9dc5_u32, |sum, shard| {
@@ -182,14 +182,14 @@ impl Spread {
         i64::from(sum >> 2 | 1)
     }
 
-    /// A key of another shard, if there is one: of the same node, where it has two.
+    /// Returns a key of another shard, if the cache has more than one: on the same node, if that has two.
     pub fn key_beside(&self, shard: &Shard) -> Text {
         let others = || self.shards.iter().filter(|other| *other != shard);
         let same = others().find(|other| other.node == shard.node);
         self.key_in(same.or_else(|| others().next()).unwrap_or(shard))
     }
 
-    /// A key that a shard has, however few it may have: by it Citus finds the way there.
+    /// Returns a key of a shard, however few hashes the shard covers: Citus routes by it.
     pub fn key_in(&self, shard: &Shard) -> Text {
         Text::new(&key_of_hash(shard.from as u32))
     }

@@ -1,5 +1,4 @@
-//! The tables on which entries of a cache depend, as the catalogs tell them: by the triggers of
-//! dependencies.
+//! The tables on which entries of a cache depend, read from the catalogs: by the triggers of dependencies.
 
 use std::ffi::CStr;
 
@@ -12,7 +11,7 @@ use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Whether entries of a cache depend on some table.
+/// Returns whether entries of a cache depend on a table.
 pub fn has_sources(cache: Oid) -> bool {
     triggers_of_cache(cache, |output| output.rows() > 0)
 }
@@ -25,14 +24,14 @@ const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
     AND d.refobjid OPERATOR(pg_catalog.=) $1 \
     AND (t.tgfoid OPERATOR(pg_catalog.=) $2 OR t.tgfoid OPERATOR(pg_catalog.=) $3)";
 
-/// What `read` makes of the triggers by which a cache depends on tables.
+/// Reads the triggers by which a cache depends on tables.
 pub fn triggers_of_cache<R>(cache: Oid, read: impl FnOnce(&Output) -> R) -> R {
     let [rows, truncate] = dependency::functions();
     let arguments = [cache, rows, truncate].map(Typed::oid);
     query_once(OF_CACHE, &[OIDOID; 3], &arguments, read)
 }
 
-/// The tables of this database on which a dependency was declared.
+/// Returns the tables of this database on which a dependency was declared.
 pub fn tables_with_dependencies() -> Vec<Oid> {
     let [rows, _] = dependency::functions();
     query_once(DECLARED_ON, &[OIDOID], &[Typed::oid(rows)], |output| {
@@ -43,8 +42,8 @@ pub fn tables_with_dependencies() -> Vec<Oid> {
 const DECLARED_ON: &CStr = c"SELECT DISTINCT t.tgrelid FROM pg_catalog.pg_trigger AS t \
     WHERE t.tgfoid OPERATOR(pg_catalog.=) $1 AND t.tgparentid OPERATOR(pg_catalog.=) 0 ORDER BY 1";
 
-/// Whether this transaction may have changed rows on which entries of a cache depend, and their
-/// triggers have not said so yet: they do at the end of the statement.
+/// Returns whether this transaction may have changed rows on which entries of a cache depend, while their triggers
+/// have not run yet: they run at the end of the statement.
 pub fn may_be_half_changed(cache: Oid) -> bool {
     transaction::has_xid() && {
         let any = |output: &Output| {
@@ -55,7 +54,7 @@ pub fn may_be_half_changed(cache: Oid) -> bool {
     }
 }
 
-/// The tables with a trigger of a dependency, partitions among them.
+/// The tables with a trigger of a dependency, including partitions.
 const TABLES: &CStr = c"WITH RECURSIVE of_cache (oid, tgrelid) AS (\
     SELECT t.oid, t.tgrelid FROM pg_catalog.pg_depend AS d \
     JOIN pg_catalog.pg_trigger AS t ON t.oid OPERATOR(pg_catalog.=) d.objid \

@@ -1,4 +1,4 @@
-//! Entries of memory caches, which the hot tier alone holds.
+//! Entries of memory caches, which exist in the hot tier only.
 
 pub mod handle;
 pub mod ops;

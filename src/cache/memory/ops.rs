@@ -1,4 +1,4 @@
-//! A memory cache beside the changes of single entries: reads into datums, values of loaders, all
+//! Operations on a memory cache other than changes of single entries: reads into datums, values of loaders, all
 //! entries at once, sweeps.
 //!
 //! A change takes effect at once and is not rolled back.
@@ -26,14 +26,14 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::Text;
 
-/// Copies what is shown of one entry when it is called; None if the entry is gone by then. Whoever
-/// is shown it decides in which memory the copies are made.
+/// Copies one entry when it is called; None if the entry is gone by then. The function to which it is shown decides
+/// in which memory the copy is made.
 pub type CopyOut<'m, T> = &'m dyn Fn() -> Option<T>;
 
 /// An entry and its key.
 pub type Row = (Text, Entry);
 
-/// The entry under a key that is live, or within this grace.
+/// Returns the entry under a key that is live, or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let handle = TierHandle::of(cache)?;
     let hot_key = key.in_slot(handle.slot);
@@ -41,7 +41,7 @@ pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Opt
     Ok(handle.copy_out_within(cache, &hot_key, grace))
 }
 
-/// Notifies the cache's watchers, if it has any, that an entry was set or is gone.
+/// Notifies the cache's watchers, if it has any, that an entry was set or removed.
 #[inline]
 pub fn note(cache: &Cache, key: &[u8], change: RowChange) {
     if cache.settings.watch.is_some() {
@@ -49,7 +49,7 @@ pub fn note(cache: &Cache, key: &[u8], change: RowChange) {
     }
 }
 
-/// Stores a value that was computed under a lease, if the lease is still good; whether it was.
+/// Stores a value that was computed under a lease, if the lease is still valid. Returns whether it was.
 pub fn set_leased(
     cache: &Cache,
     key: HashedKey,
@@ -68,8 +68,8 @@ pub fn set_leased(
     Ok(stored)
 }
 
-/// Stores a value that was computed without a lease, if nobody has changed its source or the entry
-/// since. `refresh`: there was a live entry, which may be replaced.
+/// Stores a value that was computed without a lease, if neither its source nor the entry has changed since.
+/// `refresh`: a live entry existed, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
     key: HashedKey,
@@ -88,7 +88,7 @@ pub fn set_if_unchanged(
     Ok(())
 }
 
-/// How many live entries there are.
+/// Returns the number of live entries.
 pub fn count(cache: &Cache) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
     if !pending::hides_some() {
@@ -110,7 +110,7 @@ pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Erro
     Ok(())
 }
 
-/// Removes all entries whose key begins with `prefix`; says how many were live.
+/// Removes all entries whose key begins with `prefix`. Returns how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
     load_token::note_removal(handle.tier, cache.id);
@@ -133,13 +133,13 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     Ok(live.get())
 }
 
-/// Makes all entries former ones, which nobody finds and which only take room; the version from
-/// which on they are none.
+/// Makes all entries outdated: no look-up finds them, and they only take room. Returns the first version that is
+/// valid.
 pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     load_token::note_removal(handle.tier, cache.id);
     leases::void_all(handle.tier, cache.id);
     handle.tier.renew_version(handle.slot);
-    leases::void_all(handle.tier, cache.id); // those that began while the first were voided
+    leases::void_all(handle.tier, cache.id); // voids leases that began while the first call ran
     handle.version()
 }
 
@@ -154,7 +154,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes expired entries, and those of former content; how many. Then trims to `max_entries`.
+/// Removes expired and outdated entries. Returns how many. Then trims to `max_entries`.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
@@ -173,7 +173,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     Ok(removed as i64)
 }
 
-/// Removes expired entries one by one, at most `max_rows`, because watchers are told of each.
+/// Removes expired entries one by one, at most `max_rows`, because watchers are notified of each.
 fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64) -> i64 {
     let max = usize::try_from(max_rows).unwrap_or(0);
     let mut removed = 0;
@@ -191,7 +191,7 @@ fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64)
     removed
 }
 
-/// Removes entries that are more than `max_entries`: those that are used least.
+/// Removes the entries beyond `max_entries`: the least used ones.
 pub fn trim(cache: &Cache) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     if let Some(most) = cache.settings.max_entries {
@@ -201,8 +201,7 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// A memory cache's slot and the deadline up to which its entries have expired; None while it has
-/// no entries.
+/// Returns a memory cache's slot and the deadline up to which its entries have expired; None while it has no entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

@@ -1,12 +1,11 @@
 //! Pages of a memory cache: live entries in the order of their keys.
 //!
-//! The tier has no order, so a page needs a walk over all of it. Pages that follow each other in a
-//! session share one: it keeps the next keys in a [`Window`], and follows the journals of what has
-//! come since. So a page shows every entry that is live from its call to its return, as if it had
-//! walked by itself, and costs its own length.
+//! The tier has no order, so a page needs a walk over all of it. Pages that follow each other in a session share one
+//! walk: it keeps the next keys in a [`Window`], and follows the journals of keys that were inserted since. So a page
+//! shows every entry that is live from its call to its return, as if it had walked by itself, and costs its own
+//! length.
 //!
-//! A first walk keeps few keys, because most callers want one page. Each one that continues it
-//! keeps more of them.
+//! A first walk keeps few keys, because most callers want one page. Each walk that continues it keeps more.
 
 use std::cell::{Cell, RefCell};
 
@@ -22,7 +21,7 @@ use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::value::datum::Text;
 
-/// Keys that a first walk keeps, and how many times as many each that continues it.
+/// Keys that a first walk keeps, and the factor for each walk that continues it.
 const FIRST_ROOM: usize = 1024;
 const GROWTH: usize = 16;
 
@@ -30,10 +29,10 @@ thread_local! {
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
-/// What a page leaves to the next one.
+/// State that a page leaves to the next one.
 struct Kept {
     window: Window,
-    /// How many keys its walk could keep.
+    /// The number of keys that its walk could keep.
     room: usize,
 }
 
@@ -52,7 +51,7 @@ pub fn scan(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> R
     Ok(())
 }
 
-/// Shows the keys of such a page. To look at them is no use of their entries.
+/// Shows the keys of such a page. Does not count as a use of their entries.
 pub fn keys(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Text>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     each(cache, &handle, page, &mut |key| {
@@ -65,12 +64,12 @@ pub fn keys(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Text>)) -> 
     Ok(())
 }
 
-/// Calls `show` for keys that may be on the page until it has said `max_rows` times that one is.
+/// Calls `show` for keys that may be on the page until it has returned true `max_rows` times.
 fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[u8]) -> bool) {
     let end = after_prefix(page.prefix.bytes());
     let mut start = first_key(page);
     let mut left = page.max_rows;
-    // Taken out: an error on the way leaves none.
+    // Taken out, so that an error on the way leaves none behind.
     let mut kept = KEPT.take();
     while left > 0 && end.as_ref().is_none_or(|end| start < *end) {
         let now = reach(handle, kept.take(), &start, end.as_deref(), page.max_rows);
@@ -95,7 +94,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
     }
 }
 
-/// A window with the keys from `start` on: the one that was kept, or one of another walk.
+/// Returns a window with the keys from `start` on: the kept one, or one of a new walk.
 fn reach(
     handle: &TierHandle,
     kept: Option<Kept>,
@@ -110,7 +109,7 @@ fn reach(
             if kept.window.reaches(handle.slot, start) {
                 return kept;
             }
-            first // so many have come that it has become too short
+            first // so many keys were inserted that the window has become too short
         }
         Some(kept) if kept.window.ends_at(handle.slot, start) => kept.room.saturating_mul(GROWTH),
         _ => first,
@@ -121,7 +120,7 @@ fn reach(
     }
 }
 
-/// The least bytes that the first key of a page may have.
+/// Returns the least bytes that the first key of a page may have.
 fn first_key(page: &Page) -> Vec<u8> {
     let prefix = page.prefix.bytes();
     match &page.after {

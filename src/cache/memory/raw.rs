@@ -1,9 +1,9 @@
 //! Entries of a memory cache as bytes: each is read and changed under its partition's lock.
 //!
-//! A change takes effect at once and is not rolled back; it voids the key's lease under the same
-//! lock. Guards what the loop of a network process needs: nothing waits, asks a catalog or raises
-//! an error. So [`Entries::of`] gives a cache no slot, which may wait. [`Entries::open`] does, for
-//! functions of SQL. The caller brings the memory.
+//! A change takes effect at once and is not rolled back; it voids the key's lease under the same lock. Guards the
+//! needs of a network process's event loop: nothing here waits, reads a catalog or raises an error. So
+//! [`Entries::of`] does not assign a slot to a cache, which may wait; [`Entries::open`], for functions of SQL, does.
+//! The caller provides the memory.
 
 use std::cell::Cell;
 
@@ -24,15 +24,15 @@ use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Kind;
 
-/// Keys that are asked for from memory at once.
+/// Keys that are prefetched from memory at once.
 const AT_ONCE: usize = 32;
-/// Values of more bytes can be read in pieces: to copy this many takes as long as ten look-ups.
+/// Values of more bytes can be read in pieces: copying this many takes as long as ten look-ups.
 pub const LONG: usize = 256 << 10;
 
 thread_local! {
     static HITS: Cell<u64> = const { Cell::new(0) };
     static MISSES: Cell<u64> = const { Cell::new(0) };
-    /// The first deadline of the copies of rows that were read since it was asked for.
+    /// The earliest deadline among the copies of rows that were read since it was last taken.
     static SOONEST: Cell<Timestamp> = const { Cell::new(NO_DEADLINE) };
 }
 
@@ -41,14 +41,14 @@ pub struct Entries<'c> {
     cache: &'c Cache,
     handle: TierHandle,
     now: Timestamp,
-    /// For a session: it may have changed what an entry depends on, and may be cancelled.
+    /// Set for a session, which may have changed the source of an entry, and may be cancelled.
     by_session: bool,
 }
 
 /// Deadline and length of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EntryMeta {
-    /// [`NO_DEADLINE`]: it never expires.
+    /// [`NO_DEADLINE`]: the entry never expires.
     pub deadline: Timestamp,
     /// A stored NULL.
     pub negative: bool,
@@ -66,19 +66,19 @@ impl EntryMeta {
     }
 }
 
-/// What there is under a key.
+/// The result of a look-up.
 pub enum Found {
-    /// A value in the buffer, or none.
+    /// A value in the buffer, or no entry.
     Whole(Option<EntryMeta>),
-    /// One that is read by [`Entries::read_on`].
+    /// A long value, read by [`Entries::read_on`].
     Long(Reading),
 }
 
-/// There is no memory for a value.
+/// The process is out of memory for a value.
 #[derive(Debug)]
 pub struct OutOfMemory;
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     Yes,
@@ -96,7 +96,7 @@ pub struct Present<'e, 'p> {
 }
 
 impl<'p> Present<'_, 'p> {
-    /// The live entry: a second look-up beside that of the write itself.
+    /// Returns the live entry. Takes a second look-up besides that of the write itself.
     #[inline]
     pub fn entry(&self) -> Option<EntryRef<'p>> {
         self.entries.live(self.partition, self.key)
@@ -107,7 +107,8 @@ impl<'p> Present<'_, 'p> {
 pub type RawKey<'k> = HotKey<'k>;
 
 impl<'c> Entries<'c> {
-    /// None while the cache has no slot: no session has stored anything in it.
+    /// Returns the entries for a network process. None while the cache has no slot: no session has stored anything in
+    /// it.
     pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
         let handle = TierHandle::known(cache)?;
         Some(Entries {
@@ -118,7 +119,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// For a function of SQL. The cache gets a slot if it has none. Raises 55000 without a tier,
+    /// Returns the entries for a function of SQL. The cache gets a slot if it has none. Raises 55000 without a tier,
     /// 53400 when all slots are taken.
     pub fn open(cache: &'c Cache) -> Result<Entries<'c>, Error> {
         Ok(Entries {
@@ -129,7 +130,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// The cache itself.
+    /// Returns the cache itself.
     pub fn cache(&self) -> &'c Cache {
         self.cache
     }
@@ -141,7 +142,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Whether the entry under a key is none for this transaction.
+    /// Returns whether the entry under a key does not count for this transaction.
     #[inline]
     fn hides(&self, key: &RawKey) -> bool {
         self.by_session && pending::hides(self.cache.relation, key.bytes)
@@ -152,13 +153,13 @@ impl<'c> Entries<'c> {
         self.handle.key(self.cache, bytes)
     }
 
-    /// Whether a deadline is over already.
+    /// Returns whether a deadline has passed already.
     #[inline]
     pub fn is_past(&self, deadline: Timestamp) -> bool {
         deadline <= self.now
     }
 
-    /// The type of the values.
+    /// Returns the type of the values.
     pub fn value_type(&self) -> ValueType {
         self.cache.value_type
     }
@@ -167,7 +168,7 @@ impl<'c> Entries<'c> {
         self.handle.tier
     }
 
-    /// Asks for a key's part of the index, and gives what [`prefetch_entries`] is told.
+    /// Prefetches a key's part of the index, and returns the hash for [`prefetch_entries`].
     #[inline]
     pub fn prefetch_index(&self, key: &[u8]) -> u64 {
         let hash = self.key(key).hash;
@@ -175,8 +176,8 @@ impl<'c> Entries<'c> {
         hash
     }
 
-    /// Asks for these keys' part of the index and then for their entries, some at a time: those are on
-    /// their way from memory before the first is looked at.
+    /// Prefetches the index and then the entries of these keys, some at a time, so that they are on their way from
+    /// memory before the first is looked at.
     pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = [0; AT_ONCE];
         loop {
@@ -194,7 +195,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Whether an entry is of the present content, live, and of the type that the cache has.
+    /// Returns whether an entry is of the present content, live, and of the cache's type.
     #[inline]
     fn is_valid(&self, header: &Header) -> bool {
         header.version == self.handle.version()
@@ -249,7 +250,7 @@ impl<'c> Entries<'c> {
             .read(key.hash, |partition| partition.epoch(key.hash))
     }
 
-    /// The same, but none of a long value, which is begun to be read in pieces.
+    /// Does the same as [`Entries::get`], but only begins to read a long value, in pieces.
     #[inline]
     pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {
         loop {
@@ -269,8 +270,8 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Copies the next piece of a long value, as long as [`Reading::next`] says. After the last of them it is the
-    /// value of this moment, and a use of it counts.
+    /// Copies the next piece of a long value, whose length [`Reading::next`] returns. After the last piece the copy
+    /// is the value of this moment, and counts as a use.
     pub fn read_on(&self, key: &RawKey, reading: &mut Reading, into: &mut [u8]) -> Piece {
         let piece = self.tier().read(key.hash, |partition| {
             partition.read_on(key, |header| self.is_valid(header), reading, into)
@@ -281,17 +282,17 @@ impl<'c> Entries<'c> {
         piece
     }
 
-    /// Deadline and length of a live entry. No use of it counts.
+    /// Returns the deadline and length of a live entry. Does not count as a use.
     pub fn look(&self, key: &RawKey) -> Option<EntryMeta> {
         self.look_at(key, |entry| EntryMeta::of(&entry.header()))
     }
 
-    /// Whether there is a live entry of which `holds` is true.
+    /// Returns whether a live entry exists for which `holds` is true.
     pub fn look_if(&self, key: &RawKey, holds: impl FnOnce(&EntryRef) -> bool) -> bool {
         self.look_at(key, holds).unwrap_or(false)
     }
 
-    /// How much eviction considers an entry used, 0 to 7.
+    /// Returns how much eviction considers an entry used, 0 to 7.
     pub fn use_rank(&self, key: &RawKey) -> u32 {
         self.tier().read(key.hash, |partition| {
             let live = self.live(&partition, key);
@@ -299,7 +300,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// How many bytes of the tier a live entry takes.
+    /// Returns how many bytes of the tier a live entry takes.
     pub fn size(&self, key: &RawKey) -> Option<u64> {
         self.look_at(key, |entry| entry.bytes())
     }
@@ -313,7 +314,8 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Of a memory cache's entry its change tells.
+    /// Notes the deadline of a row's copy. A memory cache needs no note, because removing its entry counts as a
+    /// change.
     #[inline]
     fn note_deadline(&self, header: &Header) {
         if self.cache.storage != Storage::Memory {
@@ -321,7 +323,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Stores an entry if `still` says so, which may look at the present one.
+    /// Stores an entry if `still`, which may look at the present one, returns true.
     pub fn put_at(
         &self,
         key: &RawKey,
@@ -359,11 +361,11 @@ impl<'c> Entries<'c> {
             if !self.handle.belongs_to(self.cache) {
                 return Ok(Written::Gone);
             }
-            // Cleared at this moment: the entry comes after that.
+            // The cache was cleared at this moment; the entry is stored after that.
         }
     }
 
-    /// Removes a live entry if `still` says so; whether it was removed.
+    /// Removes a live entry if `still` returns true for it. Returns whether it did.
     pub fn remove_at(&self, key: &RawKey, still: impl Fn(&EntryRef) -> bool) -> bool {
         self.handle.remove(key, |partition| {
             let entry = self.live(partition, key);
@@ -371,9 +373,9 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Removes what is under a key, live or not, if `still` says so of the live entry, and voids the
-    /// key's lease: a session that computes it has begun before this. Whether it said so, and whether a live
-    /// entry was removed.
+    /// Removes the entry under a key, live or not, if `still` returns true for the live entry, and voids the key's
+    /// lease, because a session that computes the value has begun before this. Returns the answer of `still`, and
+    /// whether a live entry was removed.
     pub fn delete_at(
         &self,
         key: &RawKey,
@@ -388,7 +390,7 @@ impl<'c> Entries<'c> {
         (allowed, allowed && live.get())
     }
 
-    /// Gives a live entry another deadline if `allows` says so of it; whether it did.
+    /// Gives a live entry another deadline if `allows` returns true for it. Returns whether it did.
     pub fn touch_at(
         &self,
         key: &RawKey,
@@ -406,20 +408,19 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// An error for a value of this length that the tier cannot hold under the key.
+    /// Fails for a value of this length that the tier cannot hold under the key.
     pub fn check_length(&self, key: &RawKey, length: usize) -> Result<(), Error> {
         handle::check_length(key.bytes, length)
     }
 
-    /// How many entries there are, with those that have expired and that nobody has removed yet.
+    /// Returns the number of entries, including expired ones that are not removed yet.
     pub fn count(&self) -> u64 {
         let entries = &self.tier().slot(self.handle.slot).entries;
         u64::try_from(entries.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Looks at the entries of the next places, until `visit` gives false: it is called under a lock
-    /// for each entry that is there, with its key's length if it is one of ours that is live, and
-    /// copies the key. Gives the place at which to go on.
+    /// Visits the entries of the next places, until `visit` returns false. Calls it under a lock for each entry, with
+    /// the entry if it is a live one of this cache. Returns the place at which to continue.
     pub fn walk(&self, place: Place, mut visit: impl FnMut(Option<&EntryRef>) -> bool) -> Place {
         walk::look_on(self.tier(), place, |entry| {
             let header = entry.header();
@@ -428,17 +429,17 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// How many places a walk has.
+    /// Returns the number of places that a walk has.
     pub fn places(&self) -> u64 {
         walk::places(self.tier())
     }
 
-    /// Makes all entries former ones; what [`Entries::sweep`] is told.
+    /// Makes all entries outdated. Returns the version to pass to [`Entries::sweep`].
     pub fn disown_all(&self) -> u64 {
         ops::disown_all(self.cache, &self.handle)
     }
 
-    /// Removes entries of versions before this one in the next places; the place at which to go on.
+    /// Removes entries of versions before this one in the next places. Returns the place at which to continue.
     pub fn sweep(&self, place: Place, version: u64) -> Place {
         walk::remove_on(
             self.tier(),
@@ -449,7 +450,7 @@ impl<'c> Entries<'c> {
         )
     }
 
-    /// What tells whether an entry changes from now on.
+    /// Returns a sight of an entry, to be compared with a later one.
     pub fn sight(&self, key: &RawKey) -> Sight {
         self.tier().read(key.hash, |partition| Sight {
             slot: self.handle.slot,
@@ -467,7 +468,7 @@ impl<'c> Entries<'c> {
     }
 }
 
-/// Counts a read of the Redis protocol, whatever cache it was of.
+/// Counts a read of the Redis protocol, of any cache.
 #[inline]
 pub fn note_read(counter: Counter, times: u64) {
     match counter {
@@ -477,18 +478,18 @@ pub fn note_read(counter: Counter, times: u64) {
     }
 }
 
-/// A row was read that ends then.
+/// Notes the deadline of a row that was read.
 pub fn note_soonest(deadline: Timestamp) {
     SOONEST.set(SOONEST.get().min(deadline));
 }
 
-/// When the first of those rows ends whose copies were read since this was asked before; None: none does.
+/// Takes the earliest deadline of the rows whose copies were read since the last call; None: none has one.
 pub fn take_soonest() -> Option<Timestamp> {
     let soonest = SOONEST.replace(NO_DEADLINE);
     (soonest != NO_DEADLINE).then_some(soonest)
 }
 
-/// Hits and misses of this process since it began, of all caches.
+/// Returns hits and misses of this process since it began, of all caches.
 pub fn reads() -> (u64, u64) {
     (HITS.get(), MISSES.get())
 }
@@ -508,7 +509,8 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Whether the entry has changed between two sights. Clearing the cache changes no key that had no entry.
+    /// Returns whether the entry has changed between two sights. Clearing the cache does not change a key without an
+    /// entry.
     pub fn differs(&self, other: &Sight) -> bool {
         let unchanged = self.slot == other.slot
             && self.count == other.count
@@ -517,17 +519,17 @@ impl Sight {
         !unchanged
     }
 
-    /// Whether there was a live entry.
+    /// Returns whether a live entry existed.
     pub fn is_present(&self) -> bool {
         self.present
     }
 }
 
-/// As long as it lives changes of memory caches are counted.
+/// While a value of this type lives, changes of memory caches are counted.
 pub struct Watching(&'static Tier);
 
 impl Watching {
-    /// None without a tier, where there is nothing to watch.
+    /// Begins to count. None without a tier, where no entry can be watched.
     pub fn begin() -> Option<Watching> {
         let tier = crate::pg::shmem::tier::tier()?;
         tier.control().changes.watch();
@@ -541,7 +543,7 @@ impl Drop for Watching {
     }
 }
 
-/// Makes a buffer at least so long.
+/// Grows a buffer to at least this length.
 pub fn grow(buffer: &mut Vec<u8>, length: usize) -> Result<(), OutOfMemory> {
     let more = length.saturating_sub(buffer.len());
     buffer.try_reserve_exact(more).map_err(|_| OutOfMemory)?;
@@ -549,7 +551,7 @@ pub fn grow(buffer: &mut Vec<u8>, length: usize) -> Result<(), OutOfMemory> {
     Ok(())
 }
 
-/// Asks for the entries of keys whose part of the index was asked for.
+/// Prefetches the entries of keys whose part of the index was prefetched before.
 pub fn prefetch_entries(hashes: &[u64]) {
     if let Some(tier) = crate::pg::shmem::tier::tier() {
         let region = tier.region();
@@ -557,7 +559,7 @@ pub fn prefetch_entries(hashes: &[u64]) {
     }
 }
 
-/// Whether an entry has a deadline.
+/// Returns whether an entry has a deadline.
 pub fn has_deadline(seen: &EntryMeta) -> bool {
     seen.deadline != NO_DEADLINE
 }

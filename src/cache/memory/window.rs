@@ -1,12 +1,11 @@
-//! A window over the keys of a memory cache: the next keys in their order, as a walk over the tier
-//! has found them, kept for the pages that follow.
+//! A window over the keys of a memory cache: the next keys in order, as a walk over the tier has found them, kept for
+//! the pages that follow.
 //!
-//! What it is not: an answer. It has every key that is there between its two ends, and maybe others
-//! that are gone, that have expired, or that are of former content; who shows a page looks at each
-//! key's entry. So nothing that happens to entries makes it wrong but a new key, and of those the
-//! tier's journals tell.
+//! It is not an answer. It has every present key between its two ends, and maybe others whose entries are removed,
+//! expired or outdated; a page looks at the entry of each key. So of all changes only a new key makes it wrong, and
+//! the tier's journals list new keys.
 //!
-//! Guards the bound of a session's memory: [`MOST_BYTES`], however large the cache, or the page.
+//! Guards the bound of a session's memory: [`MOST_BYTES`], however large the cache or the page.
 
 use std::collections::BinaryHeap;
 
@@ -14,25 +13,25 @@ use crate::cache::tier::walk::Met;
 use crate::pg::memory;
 use crate::pg::shmem::tier::Tier;
 
-/// What the keys of a window may take in the session's memory.
+/// Limit for the memory that the keys of a window take in the session.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
-/// What a key takes beside its bytes: the list's element, and the allocator's part.
+/// Memory that a key takes besides its bytes: the list's element, and the allocator's part.
 const KEY_OVERHEAD: usize = 40;
 
-/// All keys in `start <= key < end` that a slot has.
+/// All keys of a slot in `start <= key < end`.
 pub struct Window {
     met: Met,
     start: Vec<u8>,
-    /// None: there is no end.
+    /// None: no end.
     end: Option<Vec<u8>>,
-    /// In their order.
+    /// Sorted.
     keys: Vec<Vec<u8>>,
     bytes: usize,
 }
 
 impl Window {
-    /// Walks over the tier for the least keys of `start <= key < end`, at most `room`. Where there
-    /// are more, the window ends before them.
+    /// Walks over the tier for the least keys of `start <= key < end`, at most `room`. If there are more, the window
+    /// ends before them.
     pub fn walk(tier: &Tier, slot: u32, start: &[u8], end: Option<&[u8]>, room: usize) -> Window {
         let mut least = Least::new(room);
         let met = Met::all(tier, slot, |key| {
@@ -49,30 +48,30 @@ impl Window {
         }
     }
 
-    /// Whether it has the keys of a slot from this one on.
+    /// Returns whether the window has the keys of a slot from this one on.
     pub fn reaches(&self, slot: u32, start: &[u8]) -> bool {
         self.met.slot() == slot
             && &self.start[..] <= start
             && self.end.as_ref().is_none_or(|end| start < &end[..])
     }
 
-    /// Whether it has the keys of a slot up to this one, and not it.
+    /// Returns whether the window has the keys of a slot up to this one, excluding it.
     pub fn ends_at(&self, slot: u32, start: &[u8]) -> bool {
         self.met.slot() == slot && self.end() == Some(start)
     }
 
-    /// Where its keys end; None where they do not.
+    /// Returns the end of its keys; None if it is unbounded.
     pub fn end(&self) -> Option<&[u8]> {
         self.end.as_deref()
     }
 
-    /// Its keys from this one on.
+    /// Returns its keys from this one on.
     pub fn from(&self, start: &[u8]) -> &[Vec<u8>] {
         let first = self.keys.partition_point(|key| &key[..] < start);
         &self.keys[first..]
     }
 
-    /// Takes in the keys that have come since it was last looked at.
+    /// Adds the keys that were inserted since the last visit.
     pub fn follow(&mut self, tier: &Tier) {
         let mut least = Least::new(usize::MAX);
         let (start, end, keys) = (&self.start, &self.end, &self.keys);
@@ -88,14 +87,14 @@ impl Window {
             self.end_before(limit);
         }
         let mut new = least.heap.into_sorted_vec();
-        new.dedup(); // one that came, went and came again is met twice
+        new.dedup(); // a key that was inserted, removed and inserted again is met twice
         if !new.is_empty() {
             self.merge(new);
             self.shorten();
         }
     }
 
-    /// Gives up its keys from this one on.
+    /// Drops its keys from this one on.
     fn end_before(&mut self, limit: Vec<u8>) {
         let stay = self.keys.partition_point(|key| *key < limit);
         for key in self.keys.drain(stay..) {
@@ -104,11 +103,11 @@ impl Window {
         self.end = Some(limit);
     }
 
-    /// Puts new keys, in their order, among its own.
+    /// Merges new keys, which are sorted, into its own.
     fn merge(&mut self, new: Vec<Vec<u8>>) {
         let mut merged = memory::list(self.keys.len() + new.len());
         let mut own = std::mem::take(&mut self.keys);
-        // From the end on, so that each own key moves once.
+        // From the end, so that each own key moves once.
         for key in new.into_iter().rev() {
             let at = own.partition_point(|own| *own < key);
             merged.extend(own.drain(at..).rev());
@@ -120,7 +119,7 @@ impl Window {
         self.keys = merged;
     }
 
-    /// Gives up its last keys while there are too many.
+    /// Drops its last keys while it is too large.
     fn shorten(&mut self) {
         while self.bytes > MOST_BYTES
             && let Some(last) = self.keys.pop()
@@ -131,7 +130,7 @@ impl Window {
     }
 }
 
-/// The least byte string above this one.
+/// Returns the least byte string above this one.
 pub fn after(key: &[u8]) -> Vec<u8> {
     let mut after = memory::list(key.len() + 1);
     after.extend_from_slice(key);
@@ -139,12 +138,12 @@ pub fn after(key: &[u8]) -> Vec<u8> {
     after
 }
 
-/// The least keys of those that are offered.
+/// The least of the offered keys.
 struct Least {
     heap: BinaryHeap<Vec<u8>>,
     bytes: usize,
     room: usize,
-    /// The least one that was offered and is not among them; none that follows it is either.
+    /// The least key that was offered and is not kept; no later key is kept either.
     limit: Option<Vec<u8>>,
 }
 

@@ -1,4 +1,4 @@
-//! One entry's way into the hot tier and out of it.
+//! Copies single entries into the hot tier and out of it.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -21,17 +21,17 @@ use crate::pg::value::stored::{self, Kind};
 const SHORT: usize = 8192;
 
 thread_local! {
-    /// Where a short value is copied to under the lock; never dropped.
+    /// Buffer for a short value, filled under the lock; never dropped.
     static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; SHORT]));
 }
 
-/// Whether an entry of the tier is live at this moment; for ever if it has no deadline.
+/// Returns whether an entry of the tier is live now; always, if it has no deadline.
 #[inline]
 pub fn is_live(header: &Header, now: Timestamp) -> bool {
     now < header.deadline || fault::on(Fault::ExpiredCopyServed)
 }
 
-/// Copies a valid entry that is live, or within this grace, out of the tier and makes it a datum.
+/// Copies a valid entry that is live, or within this grace, out of the tier into a datum.
 pub fn copy_out(
     tier: &Tier,
     key: &HotKey,
@@ -39,9 +39,9 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    // The clock is asked only where there is a deadline: that alone is a tenth of a hit's time. But
-    // a grace is taken off by the calendar, which allocates and may fail: not under the partition's
-    // lock.
+    // The clock is read only if the entry has a deadline, because reading it takes a tenth of a hit's time. A grace,
+    // however, is subtracted beforehand and not under the partition's lock, because calendar arithmetic allocates and
+    // may fail.
     let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
     let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
@@ -74,13 +74,13 @@ pub fn copy_out(
     }
 }
 
-/// What a look-up with the short buffer gave.
+/// The result of a look-up with the short buffer.
 enum Copied {
     Entry(Option<Entry>),
     Longer(u32),
 }
 
-/// Copies a value straight into the datum. It may have become longer meanwhile, or shorter.
+/// Copies a value straight into the datum. Its length may have changed meanwhile.
 fn copy_out_long(
     mut length: u32,
     value_type: ValueType,
@@ -99,7 +99,7 @@ fn copy_out_long(
     }
 }
 
-/// None for an entry of another type: the cache was dropped and made again under the same oid.
+/// Makes an entry; None if it has another type, because the cache was dropped and recreated under the same oid.
 fn as_entry(
     header: &Header,
     value_type: ValueType,
@@ -112,7 +112,7 @@ fn as_entry(
     })
 }
 
-/// An entry as the tier keeps it; an error where its value is not of this type.
+/// Returns an entry as the tier keeps it. Fails if its value is not of this type.
 pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<NewEntry<'_>, Error> {
     let value = match &entry.value {
         None => &[],
@@ -130,19 +130,19 @@ pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<NewE
     })
 }
 
-/// What became of a write to the tier.
+/// The outcome of a write to the tier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum StoreOutcome {
     Yes,
-    /// `still` said no.
+    /// `still` returned false.
     Refused,
     TooLarge,
     /// Other writers took the room each time: the entry counts as evicted at once.
     Crowded,
 }
 
-/// Stores a record if `still` holds under the lock, with room made in other partitions if need be: what
-/// has expired by `now` is met first. `stored` runs under the same lock when it is there.
+/// Stores a record if `still` holds under the lock, and makes room in other partitions if needed, from entries
+/// expired by `now` first. `stored` runs under the same lock after the record is stored.
 pub fn store(
     tier: &Tier,
     key: &HotKey,

@@ -1,4 +1,4 @@
-//! The hot tier as caches use it: slots, hashed keys, entries in and out, walks over all of them.
+//! The hot tier as caches use it: slots, hashed keys, reading and writing entries, walks over all of them.
 
 pub mod hashed_key;
 pub mod io;

@@ -1,10 +1,9 @@
-//! Slots: which cache has which number in the hot tier.
+//! Slots: the numbers of caches in the hot tier.
 //!
-//! A slot belongs to a relation of a database until that relation is dropped, or rolled back where
-//! it was made; on a standby until somebody notices. It is never taken from a live relation. Who
-//! remembers a slot's number checks whose it is at each use, after reading the version: a slot that
-//! was freed has a new version first and a new cache later, so an entry that matches the version
-//! read before is the former cache's own.
+//! A slot belongs to a relation of a database until that relation is dropped, or its creation is rolled back; on a
+//! standby until a session notices. It is never taken from a live relation. Code that remembers a slot's number
+//! checks at each use which cache owns it, after reading the version: a freed slot gets a new version first and a new
+//! cache later, so an entry that matches the version read before is the former cache's own.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -18,7 +17,7 @@ use crate::pg::session::{self, clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
-/// The caches of a database that have a slot: relation and slot.
+/// Returns the caches of a database that have a slot: relation and slot.
 pub fn of_database(tier: &Tier, database: Oid) -> impl Iterator<Item = (Oid, u32)> {
     tier.caches()
         .iter()
@@ -29,7 +28,7 @@ pub fn of_database(tier: &Tier, database: Oid) -> impl Iterator<Item = (Oid, u32
         })
 }
 
-/// The slot of a cache, if it has one.
+/// Returns the slot of a cache, if it has one.
 pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     let place = tier
         .caches()
@@ -38,12 +37,12 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     Some(place as u32)
 }
 
-/// The slot of a cache, given one if it has none; None when all are taken. `memory_id`: the id
-/// of a memory cache, 0 for a table.
+/// Returns the slot of a cache; assigns one if it has none. None when all are taken. `memory_id`: the id of a memory
+/// cache, 0 for a table.
 pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory_id)));
     find(tier, cache).or_else(assign).or_else(|| {
-        // A table cache works without a slot, and its reads are not to look through all of them each time.
+        // A table cache works without a slot, and its reads should not scan all slots each time.
         if memory_id == 0 && !session::in_recovery() {
             return None;
         }
@@ -52,9 +51,9 @@ pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     })
 }
 
-/// Takes a free slot; the caller holds the assignment lock. One whose former cache was marked by
-/// somebody who has not unmarked yet (DROP frees a slot while another transaction that marked it is
-/// still committing) is left alone: their `pending_writers` will fall on this slot.
+/// Takes a free slot; the caller holds the assignment lock. Skips a slot that a transaction has marked for the former
+/// cache and not unmarked yet (DROP frees a slot while another transaction that marked it is still committing),
+/// because the `pending_writers` of that transaction will fall on this slot.
 fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
@@ -67,8 +66,8 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     slot.memory_id.store(memory_id, SeqCst);
     let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
     slot.suspended.store(u32::from(begins_suspended), SeqCst);
-    // A writer that has changed a table without a slot as a whole has locked it instead. And its removals
-    // before this moment are not known.
+    // A writer that changed a whole table while it had no slot has locked it instead, so the slot begins unverified.
+    // Removals before this moment are not known.
     let may_be_changing = memory_id == 0 || transaction::most_prepared() > 0;
     let begins_unproven = may_be_changing && !fault::on(Fault::NewSlotNotUnproven);
     slot.unproven.store(u32::from(begins_unproven), SeqCst);
@@ -82,7 +81,7 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     Some(number)
 }
 
-/// Frees the slot of a relation that is gone, and its entries.
+/// Frees the slot of a dropped relation, and its entries.
 pub fn free(tier: &Tier, cache: CacheId) {
     let Some(number) = tier.assigning(|| {
         let number = find(tier, cache)?;
@@ -92,17 +91,16 @@ pub fn free(tier: &Tier, cache: CacheId) {
     }) else {
         return;
     };
-    // A slot that is nobody's and not free would stay so.
+    // Not interruptible: a slot that is left vacated would never become free.
     session::uninterrupted(|| walk::remove_entries(tier, number, RemovalCause::Cleared, |_| true));
     tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
-/// Frees the slots of relations of this database, and of databases, that are gone without
-/// notice: a standby only replays their DROP, and elsewhere a session may have given a cache a slot
-/// at the moment at which it was dropped. On a standby a slot has no entries but those of a
-/// memory cache, which may be evicted at any time, so one that is freed too early costs misses and
-/// nothing else. Elsewhere a relation that is not seen may be one that is being made: its maker has it
-/// locked.
+/// Frees the slots of relations of this database, and of databases, that were dropped unnoticed: a standby only
+/// replays their DROP, and elsewhere a session may have given a cache a slot while it was being dropped. On a standby
+/// only memory caches have entries in a slot. They may be evicted at any time, so freeing a slot too early costs
+/// misses and nothing else. Elsewhere a relation that is not visible may be one that is being created; its creator
+/// holds a lock on it.
 pub fn free_gone(tier: &Tier) {
     if fault::on(Fault::GoneSlotsKept) {
         return;
@@ -132,7 +130,7 @@ fn is_gone(relation: Oid) -> bool {
     session::in_recovery() || lock.is_some() && !relation::is_there(relation)
 }
 
-/// Frees the slots of a database that is gone.
+/// Frees the slots of a dropped database.
 pub fn free_database(tier: &Tier, database: Oid) {
     for cache in tier.caches() {
         let cache = cache.load(SeqCst);

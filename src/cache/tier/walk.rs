@@ -1,5 +1,5 @@
-//! Walks over all entries of a slot: one partition at a time, each in short steps, so that nobody
-//! waits long for a lock.
+//! Walks over all entries of a slot: one partition at a time, in short steps, so that no session waits long for a
+//! lock.
 
 use std::collections::BinaryHeap;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,10 +12,10 @@ use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::tier::Tier;
 
-/// Slots of the store's index that are looked at under one lock.
+/// Slots of the store's index that are visited under one hold of the lock.
 const STEP: u32 = 512;
 
-/// Removes the entries of a slot that `judge` names; how many. Can be cancelled between two steps,
+/// Removes the entries of a slot for which `judge` is true. Returns how many. Can be cancelled between two steps,
 /// except at the end of a transaction, where interrupts are held off.
 pub fn remove_entries(
     tier: &Tier,
@@ -65,8 +65,9 @@ pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]
     }
 }
 
-/// Gives pages of a partition that are sparse to the whole tier, each under a lock of its own: so the lock is
-/// held for the time that it takes to move 64 runs, 4 kB together. Ends when `goes_on` says so; whether it did.
+/// Returns the sparse pages of a partition to the tier, each under its own hold of the lock, so the lock is held only
+/// for the time that it takes to move 64 runs, 4 kB together. Stops early when `goes_on` returns false; returns
+/// whether it did.
 pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool) -> bool {
     let mut has_holes = tier.read_at(partition, |partition| partition.has_holes());
     while has_holes {
@@ -83,7 +84,7 @@ pub fn remove_least_used(tier: &Tier, slot: u32, excess: i64) {
     let mut excess = u64::try_from(excess).unwrap_or(0);
     for most_used in [0, 1, 2, 3, 4, 5, 6, 7] {
         for partition in 0..tier.partitions() {
-            // What is left, in equal shares: the keys' hash spreads the entries evenly.
+            // Removes the rest in equal shares: the hash of the keys spreads the entries evenly.
             let share = excess.div_ceil(u64::from(tier.partitions() - partition));
             excess -= remove_used_up_to(tier, partition, slot, most_used, share);
             if excess == 0 {
@@ -114,13 +115,12 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
     removed
 }
 
-/// A place in a walk over the whole tier, as a number that can be told to somebody: slots of the
-/// store's index do not move as long as the server runs. 0 is where a walk begins, and where it has
-/// come when it is complete.
+/// A position in a walk over the whole tier, as a number that callers can keep: slots of the store's index do not
+/// move while the server runs. A walk begins at 0, and is complete when it returns to 0.
 pub type Place = u64;
 
-/// One step of a walk that goes on later, at the place that this gives: `visit` is called under the
-/// partition's lock for the entries of the next slots, until it gives false.
+/// Takes one step of a walk and returns the position of the next. Calls `visit` under the partition's lock for the
+/// entries of the next slots, until it returns false.
 pub fn look_on(tier: &Tier, place: Place, mut visit: impl FnMut(&EntryRef) -> bool) -> Place {
     step(tier, place, |partition, cursor| {
         tier.read_at(partition, |partition| {
@@ -129,7 +129,7 @@ pub fn look_on(tier: &Tier, place: Place, mut visit: impl FnMut(&EntryRef) -> bo
     })
 }
 
-/// The same for a walk that removes the entries of a slot which `judge` names.
+/// Takes one step of a walk that removes the entries of a slot for which `judge` is true.
 pub fn remove_on(
     tier: &Tier,
     slot: u32,
@@ -148,12 +148,12 @@ pub fn remove_on(
     })
 }
 
-/// How many places there are.
+/// Returns the number of positions.
 pub fn places(tier: &Tier) -> u64 {
     u64::from(tier.partitions()) * u64::from(tier.region().layout().slots())
 }
 
-/// A place that nobody has told is beyond the end.
+/// Takes one step. A position that no step has returned counts as the end.
 fn step(tier: &Tier, place: Place, walk: impl FnOnce(u32, &mut Cursor) -> bool) -> Place {
     let slots = u64::from(tier.region().layout().slots());
     let (Some(partition), Some(slot)) = (place.checked_div(slots), place.checked_rem(slots)) else {
@@ -173,8 +173,8 @@ fn step(tier: &Tier, place: Place, walk: impl FnOnce(u32, &mut Cursor) -> bool) 
     if next < places(tier) { next } else { 0 }
 }
 
-/// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are
-/// copied under the locks into memory that was reserved before.
+/// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are copied under the
+/// locks into memory that was reserved before.
 pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     let version = tier.slot(slot).version.load(SeqCst);
     let now = clock::now();
@@ -186,7 +186,7 @@ pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     );
 }
 
-/// The least `max` keys of entries whose deadline is not after `limit`.
+/// Returns the least `max` keys of entries whose deadline is not after `limit`.
 pub fn expired_keys(tier: &Tier, slot: u32, limit: i64, max: usize) -> Vec<Vec<u8>> {
     let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
     let expired = |header: &Header| header.deadline <= limit;
@@ -224,16 +224,15 @@ fn each_key_in(
     }
 }
 
-/// What a session has met of all keys of a slot: it can go on from there without another walk.
+/// The keys of a slot that a session has visited, so that it can continue from there without another walk.
 pub struct Met {
     slot: u32,
-    /// By partition: how many keys had come when it was last looked at.
+    /// By partition: the number of keys that had been inserted at the last visit.
     inserted: Vec<u64>,
 }
 
 impl Met {
-    /// Meets all keys that are there, live or not, in no order. `visit` is called while no lock is
-    /// held.
+    /// Visits all present keys, live or not, in no order. Calls `visit` while no lock is held.
     pub fn all(tier: &Tier, slot: u32, mut visit: impl FnMut(&[u8])) -> Met {
         let mut met = Met {
             slot,
@@ -251,8 +250,8 @@ impl Met {
         self.slot
     }
 
-    /// Meets the keys that have come since, and maybe others once more. Costs nothing where none
-    /// has.
+    /// Visits the keys that were inserted since the last visit, and maybe others once more. Costs nothing if there
+    /// are none.
     pub fn follow(&mut self, tier: &Tier, mut visit: impl FnMut(&[u8])) {
         let mut found = None;
         for partition in 0..tier.partitions() {
@@ -266,7 +265,7 @@ impl Met {
         }
     }
 
-    /// False where so many have come that the journal does not tell of all.
+    /// Returns false if more keys were inserted than the journal keeps.
     fn follow_in(
         &mut self,
         tier: &Tier,
@@ -296,15 +295,15 @@ impl Met {
         found: &mut Keys,
         visit: &mut impl FnMut(&[u8]),
     ) {
-        // Before the walk: what comes behind it meanwhile is in the journal.
+        // Read before the walk, because keys that are inserted behind it meanwhile are in the journal.
         self.inserted[partition as usize] =
             tier.read_at(partition, |partition| partition.inserted());
         each_key_in(tier, partition, found, |_| true, visit);
     }
 }
 
-/// Keys of a slot on their way out of the tier: copied under a lock into memory that was reserved
-/// before, and handed over without it.
+/// Keys of a slot on their way out of the tier: copied under a lock into memory that was reserved before, and passed
+/// on without it.
 struct Keys {
     slot: u32,
     copied: Vec<u8>,
@@ -318,7 +317,7 @@ impl Keys {
         }
     }
 
-    /// Takes the key of an entry that counts; says whether there is room for another one.
+    /// Takes the key of an entry that counts. Returns whether there is room for another one.
     fn take(&mut self, entry: &EntryRef, counts: impl Fn(&Header) -> bool) -> bool {
         let header = entry.header();
         if header.cache == self.slot && counts(&header) {
@@ -337,7 +336,7 @@ impl Keys {
     }
 }
 
-/// How many live entries of the present content there are.
+/// Returns the number of live entries of the present content.
 pub fn count_live(tier: &Tier, slot: u32) -> u64 {
     let version = tier.slot(slot).version.load(SeqCst);
     let mut live = 0;
@@ -362,7 +361,7 @@ pub fn count_live(tier: &Tier, slot: u32) -> u64 {
     live
 }
 
-/// The least `max` live keys of which `counts` says yes, in order.
+/// Returns the least `max` live keys for which `counts` is true, in order.
 pub fn least_keys(
     tier: &Tier,
     slot: u32,
@@ -378,7 +377,7 @@ pub fn least_keys(
     least.into_sorted_vec()
 }
 
-/// Appends a key's length and bytes; there is room for the longest.
+/// Appends a key's length and bytes. The caller has checked that the longest key fits.
 fn push_key(found: &mut Vec<u8>, entry: &EntryRef) {
     let length = entry.header().key_len;
     let at = found.len() + 4;
@@ -387,7 +386,7 @@ fn push_key(found: &mut Vec<u8>, entry: &EntryRef) {
     entry.copy_key(&mut found[at..]);
 }
 
-/// The first key of what `push_key` has appended, and the rest.
+/// Returns the first key that `push_key` has appended, and the rest.
 fn first_key(found: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = found.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
