@@ -1,9 +1,9 @@
 //! The blocks of a cache's rows, one after the other: those of its table, or of all its partitions.
 //!
-//! A sweep goes through them as if they were one table: so it is as bounded and as fair with a hundred
-//! partitions as with none, and goes on in the next one where it has left this one. What is here was true
-//! when the walk began. A partition that has come since is met by the next walk; one that is gone, or that
-//! somebody has locked against writers, is passed over.
+//! A sweep walks them as if they were one table, so it is as bounded and as fair with a hundred partitions as with
+//! none, and continues in the next partition where it has left this one. The list is that of the beginning of the
+//! walk. A partition that was added since is swept by the next walk; one that was dropped, or that another session
+//! has locked against writers, is skipped.
 
 use pgrx::pg_sys::Oid;
 
@@ -18,7 +18,7 @@ use crate::pg::table::storage;
 #[derive(Default)]
 pub struct Blocks(Vec<Part>);
 
-/// A table, and the number of the first block behind its own.
+/// A table, and the number of the first block after its own.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,
@@ -34,7 +34,7 @@ pub struct Chunk {
 }
 
 impl Blocks {
-    /// The caller holds a lock on the table.
+    /// Lists the blocks of a cache. The caller holds a lock on the table.
     pub fn of(cache: &Cache) -> Blocks {
         let mut parts = Vec::new();
         if !cache.partitioned {
@@ -50,7 +50,7 @@ impl Blocks {
         }
         let mut end: u32 = 0;
         for table in inheritance::leaves(cache.relation) {
-            // Gone, or locked against readers: it has no blocks this time.
+            // A partition that was dropped, or is locked against readers, has no blocks this time.
             let lock = Brief::try_on(table, Mode::Read);
             if lock.is_some() && inheritance::is_leaf_of(table, cache.relation) {
                 end = end.saturating_add(storage::blocks(table));
@@ -60,12 +60,12 @@ impl Blocks {
         Blocks(parts)
     }
 
-    /// How many there are.
+    /// Returns the number of blocks.
     pub fn count(&self) -> u32 {
         self.0.last().map_or(0, |part| part.end)
     }
 
-    /// From this block on at most so many, of one table; none behind the last.
+    /// Returns at most `most` blocks from this one on, of one table; None after the last.
     pub fn chunk(&self, from: u32, most: u32) -> Option<Chunk> {
         let place = self.0.partition_point(|part| part.end <= from);
         let part = self.0.get(place)?;
@@ -79,16 +79,16 @@ impl Blocks {
 }
 
 impl Chunk {
-    /// How many blocks it has.
+    /// Returns the number of its blocks.
     pub fn count(&self) -> u32 {
         self.to - self.from
     }
 
-    /// Does something with the table of the chunk. None where that is a partition no longer, or cannot be
-    /// had without waiting, or where policies hold for the caller: a partition does not know them.
+    /// Runs `work` on the table of the chunk. None if that is no partition any more, if it cannot be locked without
+    /// waiting, or if policies apply to the caller, because a partition does not have them.
     ///
-    /// It is swept as its owner, who may be another role than the owner of the whole: its own triggers are
-    /// that role's code.
+    /// The partition is swept as its owner, which may be another role than the owner of the whole: its own triggers
+    /// are that role's code.
     pub fn within<R>(&self, cache: &Cache, work: impl FnOnce(&Cache) -> R) -> Option<R> {
         if !cache.partitioned {
             return Some(work(cache));

@@ -1,7 +1,6 @@
-//! Expiry by pg_cron: one job a database, made and removed by dynamic SQL.
+//! Expiry by pg_cron: one job per database, created and removed by dynamic SQL.
 //!
-//! Not a dependency: the extension installs and works without pg_cron, and nothing of it is named
-//! in the extension's script.
+//! Not a dependency: the extension installs and works without pg_cron, and its script names nothing of pg_cron.
 
 use std::ffi::CStr;
 
@@ -15,16 +14,16 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
-/// The first pg_cron that knows schedules in seconds.
+/// The first version of pg_cron with schedules in seconds.
 const SECONDS_SINCE: (u32, u32) = (1, 5);
-/// The first that writes down each run.
+/// The first version that records each run.
 const RUN_DETAILS_SINCE: (u32, u32) = (1, 3);
-/// As many rows as `cache_expire` removes when it is not told.
+/// The number of rows that `cache_expire` removes by default.
 const BATCH: i32 = 10_000;
-/// What stands in for a schedule in seconds before that.
+/// Replaces a schedule in seconds for older versions.
 const EVERY_MINUTE: &str = "* * * * *";
 
-/// What a job runs.
+/// The command of a job.
 #[derive(Clone, Copy)]
 pub enum Job {
     /// One call of `cache_expire`.
@@ -33,7 +32,7 @@ pub enum Job {
     Timed(Option<Interval>),
 }
 
-/// Makes or updates this database's job. Says what it did.
+/// Creates or updates this database's job. Returns a description of the result.
 pub fn schedule(schedule: &str, job: Job, expire_function: &str) -> Result<String, Error> {
     let version = version_here(Some((schedule, job)), expire_function)?;
     let falls_back = falls_back(schedule, version);
@@ -56,14 +55,14 @@ pub fn schedule(schedule: &str, job: Job, expire_function: &str) -> Result<Strin
     })
 }
 
-/// Whether this pg_cron knows no such schedule.
+/// Returns whether this pg_cron does not support such a schedule.
 fn falls_back(schedule: &str, version: (u32, u32)) -> bool {
     let schedule = schedule.trim_end();
     let in_seconds = schedule.ends_with("seconds") || schedule.ends_with("second");
     in_seconds && version < SECONDS_SINCE
 }
 
-/// Removes this database's job. Says what it did.
+/// Removes this database's job. Returns a description of the result.
 pub fn unschedule() -> Result<String, Error> {
     version_here(None, "")?;
     let there = query_once(
@@ -84,8 +83,8 @@ fn job_name() -> String {
     format!("pgcache expiry in {}", name::current_database())
 }
 
-/// Every argument is given with its type: in a schema in which other roles may create functions a role
-/// could have put one without arguments beside ours, which the job would run as its maker.
+/// Returns the command of a job. Every argument has an explicit type: in a schema in which other roles may create
+/// functions, a role could have created one without arguments beside ours, which the job would run as its owner.
 fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     match job {
         Job::Batch => {
@@ -98,7 +97,8 @@ fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     }
 }
 
-/// Half of the time between two runs: of so many seconds, or of a minute, the shortest time of the other schedules.
+/// Returns half of the time between two runs: of the seconds of a schedule, or of a minute, the shortest time of the
+/// other schedules.
 fn half_of(schedule: &str) -> String {
     let seconds = schedule
         .trim()
@@ -109,8 +109,8 @@ fn half_of(schedule: &str) -> String {
     format!("PT{}.{:03}S", millis / 1000, millis % 1000)
 }
 
-/// The command where pg_cron's own tables are: one run in a hundred also removes what pg_cron wrote
-/// down about the job's former runs, which every ten seconds would be three million rows a year.
+/// Returns the command for the database of pg_cron's own tables: one run in a hundred also removes pg_cron's records
+/// of the job's former runs, which at one run every ten seconds would be three million rows a year.
 fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     if version < RUN_DETAILS_SINCE {
         return expire.to_owned();
@@ -125,7 +125,7 @@ fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     )
 }
 
-/// The version of the pg_cron that is installed in this database, or why it cannot be used.
+/// Returns the version of the pg_cron that is installed in this database, or the reason why it cannot be used.
 fn version_here(schedule: Option<(&str, Job)>, expire_function: &str) -> Result<(u32, u32), Error> {
     let installed = setting(
         c"SELECT extversion FROM pg_catalog.pg_extension \
@@ -144,7 +144,7 @@ fn version_here(schedule: Option<(&str, Job)>, expire_function: &str) -> Result<
     }
 }
 
-/// What the user can run in pg_cron's own database to the same effect.
+/// Returns the command with the same effect that the user can run in pg_cron's own database.
 fn command_elsewhere(schedule: Option<(&str, Job)>, expire_function: &str) -> String {
     let quoted = name::quote_literal;
     let Some((schedule, job)) = schedule else {
@@ -163,7 +163,7 @@ fn command_elsewhere(schedule: Option<(&str, Job)>, expire_function: &str) -> St
     )
 }
 
-/// The version of the pg_cron that this server has; the other database itself cannot be asked.
+/// Returns the version of the pg_cron that this server has, because the other database cannot be read from here.
 fn version_on_disk() -> (u32, u32) {
     setting(
         c"SELECT default_version FROM pg_catalog.pg_available_extensions \
@@ -172,7 +172,7 @@ fn version_on_disk() -> (u32, u32) {
     .map_or(SECONDS_SINCE, |version| parse_version(&version))
 }
 
-/// "1.4-1" is (1, 4).
+/// Parses a version: "1.4-1" is (1, 4).
 fn parse_version(version: &str) -> (u32, u32) {
     let mut numbers = version
         .split(|c: char| !c.is_ascii_digit())

@@ -1,4 +1,4 @@
-//! Sweeps of expired rows and of rows beyond `max_entries`, and when VACUUM pays.
+//! Sweeps of expired rows and of rows beyond `max_entries`, and the decision when to VACUUM.
 
 mod blocks;
 pub mod cron;

@@ -1,12 +1,10 @@
 //! A pass: one walk over a cache's table that removes expired rows, chunk by chunk.
 //!
-//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where
-//! something has expired. So no index on the deadline is needed, which would cost every overwrite
-//! its HOT update, and a chunk without expired rows costs a read and nothing else: no lock on a
-//! row, no transaction id. A pass takes as many steps as its caller wants to make, in one
-//! transaction or in many; between them it keeps nothing but numbers. Each step sees the rows as
-//! they are then, whatever snapshot the caller has: counts of another time would have a sweep
-//! remove too much.
+//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where rows have expired. So it
+//! needs no index on the deadline, which would cost every overwrite its HOT update, and a chunk without expired rows
+//! costs a read and nothing else: no lock on a row, no transaction id. A pass takes as many steps as its caller
+//! wants, in one transaction or in many; between them it keeps only numbers. Each step sees the rows as they are
+//! then, whatever snapshot the caller has: counts of another time would make a sweep remove too much.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,22 +19,22 @@ use crate::pg::shmem::worker_state::SweepState;
 use crate::pg::spi::output::Output;
 use crate::pg::value::typed::Typed;
 
-/// Blocks that one look covers: 4 MB, some milliseconds' reading.
+/// Blocks that one look covers: 4 MB, some milliseconds of reading.
 pub const CHUNK: u32 = 512;
 
-/// The state of a walk over a table and what it has found.
+/// The state of a walk over a table, and its findings.
 #[derive(Default)]
 pub struct Pass {
     /// The table's blocks when the pass began.
     blocks: Blocks,
-    /// Some of them could not be looked at.
+    /// Whether some of them could not be read.
     passed_over: bool,
-    /// The block at which it began and how many it has left behind.
+    /// The block at which it began, and how many it has passed.
     first: u32,
     walked: u32,
-    /// Blocks of a chunk.
+    /// Blocks per chunk.
     reach: u32,
-    /// Expired rows of the present chunk that are still there; None before it was looked at.
+    /// Expired rows of the present chunk that still exist; None before it was read.
     left: Option<i64>,
     /// Rows of the present chunk.
     rows_here: i64,
@@ -45,20 +43,20 @@ pub struct Pass {
     /// Expired rows that were found, and that were removed.
     pub found: i64,
     pub removed: i64,
-    /// Microseconds since the earliest deadline of those that were found.
+    /// Microseconds since the earliest deadline among the expired rows.
     pub lag: i64,
-    /// The earliest deadline of rows that are live.
+    /// The earliest deadline among the live rows.
     pub next_deadline: Option<Timestamp>,
 }
 
-/// What one step did.
+/// The result of one step.
 pub struct Step {
     pub removed: i64,
-    /// Whether over a quarter of the chunk's rows had expired: then it pays to go on at once.
+    /// Whether over a quarter of the chunk's rows had expired, so that it pays to continue at once.
     pub worthwhile: bool,
 }
 
-/// What a look at a chunk tells.
+/// The findings of a look at a chunk.
 struct Look {
     live: i64,
     expired: i64,
@@ -67,7 +65,7 @@ struct Look {
 }
 
 impl Pass {
-    /// A pass that begins where the last one ended. The caller holds a lock on the table.
+    /// Begins a pass where the last one ended. The caller holds a lock on the table.
     pub fn begin(cache: &Cache, state: Option<&SweepState>) -> Pass {
         let blocks = Blocks::of(cache);
         let first = state.map_or(0, |state| state.cursor.load(Relaxed));
@@ -79,12 +77,12 @@ impl Pass {
         }
     }
 
-    /// Whether it has met the whole table.
+    /// Returns whether it has covered the whole table.
     pub fn is_complete(&self) -> bool {
         self.walked >= self.blocks.count() && self.left.is_none()
     }
 
-    /// The block at which the next pass should begin.
+    /// Returns the block at which the next pass should begin.
     fn position(&self) -> u32 {
         match self.first + self.walked {
             position if position >= self.blocks.count() => position - self.blocks.count(),
@@ -92,21 +90,21 @@ impl Pass {
         }
     }
 
-    /// The blocks of the present chunk; it ends with a table, and where the pass began.
+    /// Returns the blocks of the present chunk, which ends at the end of a table, and where the pass began.
     fn chunk(&self) -> Option<Chunk> {
         let left = self.blocks.count() - self.walked;
         self.blocks.chunk(self.position(), left.min(self.reach))
     }
 
-    /// From the next chunk on they have so many blocks.
+    /// Sets the number of blocks per chunk from the next chunk on.
     pub fn set_reach(&mut self, blocks: u32) {
         if self.left.is_none() {
             self.reach = blocks.clamp(1, CHUNK);
         }
     }
 
-    /// Looks at the present chunk and removes at most `max_rows` of its expired rows. The caller
-    /// holds a writer's lock on the table, and has the privileges.
+    /// Reads the present chunk and removes at most `max_rows` of its expired rows. The caller holds a writer's lock
+    /// on the table, and has the privileges.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> Step {
         let Some(chunk) = self.chunk() else {
             return Step {
@@ -130,7 +128,7 @@ impl Pass {
         self.passed_over |= done.is_none();
         let (expired, wanted, removed) = done.unwrap_or_default();
         self.removed += removed;
-        // Fewer than wanted: somebody has the others locked, and they stay for the next sweep.
+        // Fewer than wanted: other sessions have locked the rest, which stays for the next sweep.
         let more = removed == wanted && removed < expired;
         self.left = more.then_some(expired - removed);
         if !more {
@@ -142,7 +140,7 @@ impl Pass {
         }
     }
 
-    /// Goes past the present chunk without removing anything there, and counts it.
+    /// Skips the present chunk without removing anything there, but counts it.
     pub fn count_on(&mut self, cache: &Cache) {
         let Some(chunk) = self.chunk() else {
             return;
@@ -156,7 +154,7 @@ impl Pass {
         self.walked += chunk.count();
     }
 
-    /// Rows that are in the table, expired or not; known when the pass is complete.
+    /// Returns the rows of the table, expired or not; exact when the pass is complete.
     pub fn rows(&self) -> i64 {
         self.live + self.found - self.removed
     }
@@ -173,27 +171,27 @@ impl Pass {
         look.expired
     }
 
-    /// Expired rows that are still there: known where it has looked, estimated where not.
+    /// Estimates the expired rows that still exist: exact for chunks that were read, extrapolated for the others.
     fn waiting(&self) -> i64 {
         let unseen = i64::from(self.blocks.count().saturating_sub(self.walked));
         let seen = i64::from(self.walked.max(1));
         (self.found - self.removed) + self.found.saturating_mul(unseen) / seen
     }
 
-    /// Writes down what the next sweep and the monitoring want to know.
+    /// Stores the results for the next sweep and for monitoring.
     pub fn note(&self, state: &SweepState) {
         state.cursor.store(self.position(), Relaxed);
         state.waiting.store(self.waiting(), Relaxed);
         state.lag.store(self.lag, Relaxed);
         if self.is_complete() {
-            // What was not seen may be due.
+            // Blocks that were not read may have due rows.
             let next = match self.passed_over {
                 true => clock::BEGIN,
                 false => self.next_deadline.unwrap_or(clock::INFINITY),
             };
             state.next_deadline.store(next, Relaxed);
         }
-        // One visit may not get through a large table: each pass that reaches its end counts.
+        // One visit may not get through a large table, so each pass that reaches its end counts.
         if self.first + self.walked >= self.blocks.count() {
             state.last_sweep.store(clock::now(), Relaxed);
         }
@@ -207,7 +205,7 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     }
 }
 
-/// The parameters that name a chunk: the first row address in it and the first behind it.
+/// Returns the parameters that name a chunk: its first row address, and the first after it.
 pub fn range(chunk: Chunk) -> [Typed; 2] {
     [Typed::address(chunk.from), Typed::address(chunk.to)]
 }
@@ -231,7 +229,7 @@ fn look(cache: &Cache, chunk: Chunk, limit: Timestamp) -> Look {
 fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(chunk);
     let limit = Typed::moment(Some(limit));
-    let _expiring = Expiring::begin(cache.id.relation()); // a partition's trigger speaks of the whole;
+    let _expiring = Expiring::begin(cache.id.relation()); // a partition's trigger reports the whole cache
     let removed = cache
         .plan(Statement::Expire)
         .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {

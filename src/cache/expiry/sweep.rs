@@ -1,10 +1,9 @@
-//! A sweep of a table cache, step by step: expired rows go, then rows beyond `max_entries`. Reads
-//! never depend on it: it only gives space back.
+//! A sweep of a table cache, step by step: removes expired rows, then rows beyond `max_entries`. Reads never depend
+//! on it: it only frees space.
 //!
-//! The one place that says what comes after what. `cache_expire` makes all steps in one transaction
-//! (`on_demand`), a worker each step in a transaction of its own, between which other caches have
-//! their turns (`worker::job`). A sweep waits for nobody: rows that somebody has locked stay for
-//! the next one.
+//! The one place that defines the order of the steps. `cache_expire` makes all steps in one transaction
+//! (`on_demand`), a worker each step in a transaction of its own, between which other caches have their turns
+//! (`worker::job`). A sweep waits for no session: rows that are locked stay for the next one.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,12 +12,12 @@ use super::trim::{Spare, Trim};
 use crate::cache::catalog::registry::Cache;
 use crate::pg::shmem::worker_state::SweepState;
 
-/// How much one step may take on.
+/// Limits of one step.
 #[derive(Clone, Copy)]
 pub struct StepSize {
     /// Rows that it may remove.
     pub rows: i64,
-    /// Blocks of the table that it may look at, at most [`CHUNK`].
+    /// Blocks of the table that it may read, at most [`CHUNK`].
     pub blocks: u32,
 }
 
@@ -29,28 +28,27 @@ impl StepSize {
     };
 }
 
-/// What a step did.
+/// The result of a step.
 pub struct Step {
-    /// It had as much to do as it may take on, so its time says how long a whole step takes.
+    /// Whether it did as much as it may, so that its time is that of a whole step.
     pub whole: bool,
-    /// It found enough to go on at once.
+    /// Whether it found enough to continue at once.
     pub worthwhile: bool,
 }
 
-/// A sweep, as far as it has come. An error in a step ends it.
+/// The state of a sweep. An error in a step ends it.
 pub struct Sweep {
-    /// What it leaves for the next sweep; None where there is no shared memory, or somebody else
-    /// sweeps.
+    /// Where it stores results for the next sweep; None without shared memory, or while another session sweeps.
     state: Option<&'static SweepState>,
-    /// The table's counter of changes before the sweep, to be noted when the pass is complete.
+    /// The table's counter of changes before the sweep, to be stored when the pass is complete.
     changes: Option<i64>,
-    /// Expired rows that it may remove; None: all. `max_entries` is kept whatever this is.
+    /// Expired rows that it may remove; None: all. `max_entries` is enforced in any case.
     max_rows: Option<i64>,
-    /// Whether it keeps the cache to its `max_entries`.
+    /// Whether it trims the cache to its `max_entries`.
     trims: bool,
-    /// The cache has no `max_entries`, for which all rows must be counted.
+    /// Whether the cache has no `max_entries`, for which all rows must be counted.
     may_end_early: bool,
-    /// There were more rows beyond the limit than are tolerated.
+    /// Whether the rows beyond the limit were more than are tolerated.
     was_far_beyond: bool,
     expired: i64,
     stage: Stage,
@@ -61,22 +59,21 @@ enum Stage {
     Pass(Pass),
     /// The pass has removed its `max_rows`: the rest of the table is counted.
     Count(Pass),
-    /// Of what is beyond `max_entries`, expired rows go first.
+    /// Of the rows beyond `max_entries`, expired ones are removed first.
     Leftover {
         pass: Pass,
         wanted: i64,
         excess: i64,
     },
-    /// Live rows go that are beyond `max_entries`.
+    /// Removes live rows beyond `max_entries`.
     Trim(Trim),
-    /// Nothing is left to do; so many rows are still beyond `max_entries`.
+    /// All work is done; this many rows are still beyond `max_entries`.
     Complete { excess: i64 },
 }
 
 impl Sweep {
-    /// A sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on
-    /// the table. `alone`: nobody else sweeps it; else the state is theirs to write, and the
-    /// trimming to do.
+    /// Begins a sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on the table.
+    /// `alone`: no other session sweeps it; otherwise that session writes the state and does the trimming.
     pub fn on_demand(
         cache: &Cache,
         state: Option<&'static SweepState>,
@@ -92,8 +89,8 @@ impl Sweep {
         }
     }
 
-    /// A sweep of the whole table, by a worker that is alone with it. `changes` is the table's
-    /// counter of changes before.
+    /// Begins a sweep of the whole table by a worker, which is the only sweeper. `changes` is the table's counter of
+    /// changes before.
     pub fn of_worker(cache: &Cache, state: &'static SweepState, changes: i64) -> Sweep {
         Sweep {
             changes: Some(changes),
@@ -118,23 +115,23 @@ impl Sweep {
         matches!(self.stage, Stage::Complete { .. })
     }
 
-    /// Expired rows that it has removed.
+    /// Returns the expired rows that it has removed.
     pub fn expired(&self) -> i64 {
         self.expired
     }
 
-    /// Whether it may be ended before it is complete: the next one goes on where this one is.
+    /// Returns whether it may be ended before it is complete: the next one continues where this one is.
     pub fn may_end_early(&self) -> bool {
         self.may_end_early && matches!(self.stage, Stage::Pass(_))
     }
 
-    /// Whether the cache may be beyond its limit again after a complete sweep, because rows came
-    /// while it trimmed. Where rows cannot be removed, a second time would do no better.
+    /// Returns whether the cache may be beyond its limit again after a complete sweep, because rows were added while
+    /// it trimmed. If rows cannot be removed, a second sweep would do no better.
     pub fn is_to_repeat(&self) -> bool {
         self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess <= 0)
     }
 
-    /// One step. The caller holds a writer's lock on the table, and has the privileges.
+    /// Takes one step. The caller holds a writer's lock on the table, and has the privileges.
     pub fn step(&mut self, cache: &Cache, size: StepSize) -> Step {
         let excess = 0;
         match std::mem::replace(&mut self.stage, Stage::Complete { excess }) {
@@ -175,7 +172,8 @@ impl Sweep {
         }
     }
 
-    /// Under the lock on the table, so a change of its settings comes before this or after it.
+    /// Stores the results of a pass. Runs under the lock on the table, so a change of its settings comes before this
+    /// or after it.
     fn note(&self, pass: &Pass) {
         let Some(state) = self.state else {
             return;
@@ -208,7 +206,7 @@ impl Sweep {
         }
     }
 
-    /// All rows of the table are counted.
+    /// Chooses the next stage once all rows of the table are counted.
     fn after_count(&mut self, cache: &Cache, pass: &Pass) -> Stage {
         let excess = excess(cache, pass);
         let wanted = (pass.found - pass.removed).min(excess);
@@ -270,14 +268,14 @@ fn trimming(trim: Trim) -> Stage {
     }
 }
 
-/// Rows beyond `max_entries`, after a complete pass.
+/// Returns the rows beyond `max_entries`, after a complete pass.
 fn excess(cache: &Cache, pass: &Pass) -> i64 {
     let most = cache.settings.max_entries.unwrap_or(i64::MAX);
     pass.rows().saturating_sub(most).max(0)
 }
 
-/// Rows beyond the limit that a sweep may leave. After one that had more to trim, as many may have
-/// come while it did.
+/// Returns how many rows beyond the limit a sweep may leave. While a sweep trims more than that, as many may be
+/// added.
 fn tolerance(cache: &Cache) -> i64 {
     cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
 }

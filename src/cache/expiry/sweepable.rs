@@ -1,8 +1,8 @@
-//! Opening a cache for a sweep over all of them: nobody has named it, so nobody waits for it.
+//! Opens a cache for a sweep over all of them. The caller has not named the cache, so it does not wait for it.
 //!
-//! Each is swept as its owner, as autovacuum would: the triggers on it are the owner's code, and
-//! whoever sweeps them all has not chosen to run it. Where row-level security applies to the caller
-//! their own policies count, so they sweep as themselves.
+//! Each cache is swept as its owner, as autovacuum would, because its triggers are the owner's code, and a caller
+//! that sweeps all caches has not chosen to run it. If row-level security applies to the caller, the caller's own
+//! policies count, so it sweeps as itself.
 
 use std::rc::Rc;
 
@@ -13,20 +13,19 @@ use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::relation;
 use crate::pg::session::lock;
 
-/// What the statements of a sweep need.
+/// The privileges that the statements of a sweep need.
 const TO_SWEEP: Privileges = Privileges::SELECT
     .and(Privileges::UPDATE)
     .and(Privileges::DELETE);
 
-/// A cache that is open to be swept; its lock lasts until the transaction ends.
+/// A cache that is open to be swept; its lock is kept until the transaction ends.
 pub struct Sweepable {
     pub cache: Rc<Cache>,
     _owner: Option<AsOwner>,
 }
 
-/// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache,
-/// or may not be swept by who would do it. Raises 42501 where that would run user-defined code as its
-/// owner.
+/// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache, or may not be
+/// swept by this caller. Raises 42501 if sweeping would run user-defined code as its owner.
 pub fn open(relation: Oid) -> Option<Sweepable> {
     if relation::is_temporary_elsewhere(relation)
         || !lock::try_relation(relation, lock::Mode::Write)
@@ -34,8 +33,8 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    // The triggers of partitions are judged where each is swept, as its owner: all of them here would have to
-    // be waited for.
+    // The triggers of partitions are judged when each is swept, as its owner: judging all of them here would wait for
+    // their locks.
     let as_owner = match cache.partitioned {
         true => AsOwner::to_maintain,
         false => AsOwner::to_remove,

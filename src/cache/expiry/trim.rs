@@ -1,10 +1,10 @@
-//! Trimming a table cache to its `max_entries`: which rows go, and their removal chunk by chunk.
+//! Trims a table cache to its `max_entries`: chooses the rows to remove, and removes them chunk by chunk.
 //!
-//! Expired rows are gone before. Of the others those go first that nobody has read from the hot
-//! tier lately, the oldest of them first; age is counted in transactions since the row was written
-//! (`xmin`). The table is not sorted. A first walk, the census, counts rows by classes of age, each
-//! 1.6 % wide; from the counts follows the age from which on rows must go. A second walk removes
-//! rows of at least that age, in the order in which they lie in the table, until enough are gone.
+//! Expired rows are removed before. Of the others, those are removed first that were not read from the hot tier
+//! lately, and of these the oldest; age is counted in transactions since the row was written (`xmin`). The table is
+//! not sorted. A first walk, the census, counts rows by classes of age, each 1.6 % wide; from the counts follows the
+//! age from which on rows are removed. A second walk removes rows of at least that age, in physical order, until
+//! enough are removed.
 
 use std::collections::BTreeMap;
 
@@ -25,20 +25,20 @@ const CLASSES: f64 = 64.0;
 pub struct Trim {
     blocks: Blocks,
     walked: u32,
-    /// Rows that must still go.
+    /// Rows that must still be removed.
     excess: i64,
     spare: Spare,
     stage: Stage,
 }
 
 enum Stage {
-    /// Counting rows by class of age.
+    /// Counts rows by class of age.
     Census(BTreeMap<i64, i64>),
-    /// Removing rows of at least this age.
+    /// Removes rows of at least this age.
     Remove { age: i64 },
 }
 
-/// How many rows are spared because the tier knows that they are used.
+/// Which rows are spared: those that the tier knows to be used, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spare {
     Used,
@@ -46,7 +46,7 @@ pub enum Spare {
 }
 
 impl Trim {
-    /// A trimming that removes `excess` rows. The caller holds a lock on the table.
+    /// Begins a trimming that removes `excess` rows. The caller holds a lock on the table.
     pub fn begin(cache: &Cache, excess: i64, spare: Spare) -> Trim {
         Trim {
             blocks: Blocks::of(cache),
@@ -57,7 +57,7 @@ impl Trim {
         }
     }
 
-    /// Rows that are still too many.
+    /// Returns how many rows are still too many.
     pub fn excess(&self) -> i64 {
         self.excess
     }
@@ -66,14 +66,14 @@ impl Trim {
         self.spare
     }
 
-    /// Whether it has removed what it can.
+    /// Returns whether it has removed all it can.
     pub fn is_complete(&self) -> bool {
         let removing = matches!(self.stage, Stage::Remove { .. });
         self.excess <= 0 || (removing && self.walked >= self.blocks.count())
     }
 
-    /// Goes one chunk further and removes at most about `max_rows` rows there. The caller holds a
-    /// writer's lock on the table, has the privileges, and is the only sweeper.
+    /// Walks one chunk further and removes at most about `max_rows` rows there. The caller holds a writer's lock on
+    /// the table, has the privileges, and is the only sweeper.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> i64 {
         let chunk = self.blocks.chunk(self.walked, CHUNK);
         let end = self.walked + chunk.map_or(0, |chunk| chunk.count());
@@ -96,15 +96,15 @@ impl Trim {
             .and_then(|chunk| chunk.within(cache, |cache| remove(cache, chunk, age, spare, wanted)))
             .unwrap_or(0);
         self.excess -= removed;
-        // As many as wanted: the chunk may have more.
+        // If as many were removed as wanted, the chunk may have more.
         if removed < wanted {
             self.walked = end;
         }
         removed
     }
 
-    /// From the counts to the age: so that enough rows are at least that old even if all used ones
-    /// are among them.
+    /// Derives the age from the counts, so that enough rows are at least that old even if all used ones are among
+    /// them.
     fn end_census(&mut self, cache: &Cache) {
         let Stage::Census(classes) = &self.stage else {
             return;
@@ -129,13 +129,13 @@ impl Trim {
     }
 }
 
-/// The least age of a class: `floor(ln(age + 1) * 64)` of `Statement::Census`, turned round.
+/// Returns the least age of a class: the inverse of `floor(ln(age + 1) * 64)` of `Statement::Census`.
 fn least_age(class: i64) -> i64 {
     let age = ((class as f64) / CLASSES).exp() - 1.0;
     (age.ceil() as i64).clamp(0, i64::from(i32::MAX))
 }
 
-/// Copies of the cache's entries in the tier.
+/// Returns the number of copies of the cache's entries in the tier.
 fn copies_in_tier(cache: &Cache) -> i64 {
     tier()
         .and_then(|tier| Some(tier.slot(cache.slot(tier)?)))
@@ -155,8 +155,7 @@ fn census(cache: &Cache, chunk: Chunk, classes: &mut BTreeMap<i64, i64>) {
         });
 }
 
-/// Removes at most `wanted` rows of this age from a chunk; how many. Those that somebody has locked
-/// stay.
+/// Removes at most `wanted` rows of this age from a chunk. Returns how many. Leaves locked rows.
 fn remove(cache: &Cache, chunk: Chunk, age: i64, spare: Spare, wanted: i64) -> i64 {
     let age = Typed::number(age);
     let [from, to] = pass::range(chunk);

@@ -1,9 +1,7 @@
-//! What the worker asks about the caches of a database: which of them are due, and its sweep of
-//! those in memory.
+//! The worker's view of the caches of a database: which of them are due, and the sweep of memory caches.
 //!
-//! A table in which nothing has changed since a whole sweep, and whose next deadline has not come,
-//! is not read again. Postgres' own counters tell that; they may be a second late, then it is due
-//! next time.
+//! A table that has not changed since a whole sweep, and whose next deadline has not passed, is not read again.
+//! Postgres' own counters show that. They may be a second late; then the table is due next time.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -26,10 +24,10 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
 
-/// The longest time that a failing cache is put off.
+/// The longest time for which a failing cache is put off.
 pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 
-/// No counter of changes is negative: a table of which this is noted is not at rest.
+/// No counter of changes is negative, so a table with this value does not count as at rest.
 const NEVER_COUNTED: i64 = -1;
 
 /// A table cache that is due.
@@ -38,22 +36,22 @@ pub struct Due {
     pub relation: Oid,
     pub cache: CacheId,
     pub owner: Oid,
-    /// As the log and pg_stat_activity name it.
+    /// Its name in the log and in pg_stat_activity.
     pub name: String,
     /// The table's counter of changes before the sweep.
     pub changes: i64,
 }
 
-/// What there is to do in a database.
+/// The work to do in a database.
 #[derive(Default)]
 pub struct DueCaches {
     pub tables: Vec<Due>,
-    /// Memory caches with entries: slot, and the deadline up to which its entries have expired.
+    /// Memory caches with entries: slot, and the deadline up to which their entries have expired.
     pub memory: Vec<(u32, Timestamp)>,
 }
 
-/// Looks for what is due. On a standby tables are read only, and memory caches are not. The
-/// extension may have gone since a worker came.
+/// Returns the caches that are due. On a standby tables are read-only, and memory caches are not. The extension may
+/// have been dropped since the worker started.
 pub fn due(shmem: WorkerShmem) -> DueCaches {
     let mut work = DueCaches::default();
     if !database::keeps_extension() {
@@ -67,7 +65,7 @@ pub fn due(shmem: WorkerShmem) -> DueCaches {
         if state.is_some_and(is_put_off) {
             continue;
         }
-        // One that fails fails alone.
+        // An error concerns only the cache that raises it.
         match subtransaction::attempt(|| add(&mut work, relation, state)) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => {}
@@ -92,7 +90,7 @@ fn add(work: &mut DueCaches, relation: Oid, state: Option<&SweepState>) {
     }
 }
 
-/// Trims a memory cache, too, which takes a walk only when it has too many entries.
+/// Returns the slot and limit of a memory cache. Also trims it, which takes a walk only if it has too many entries.
 fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
     if !lock::try_relation(relation, lock::Mode::Read) {
         return None;
@@ -102,7 +100,7 @@ fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
         return None;
     }
     let limit = memory_cache::sweep_limit(&cache)?;
-    // It fails only where there is no tier, and there no limit either.
+    // It fails only without a tier, and then there is no limit either.
     let _ = memory_cache::trim(&cache);
     Some(limit)
 }
@@ -130,7 +128,8 @@ fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
     })
 }
 
-/// Postgres' counters of a table, or of all its partitions. Where one has come or gone it is another sum.
+/// Returns Postgres' counters of a table, or of all its partitions. The sum changes when a partition is added or
+/// removed.
 fn counted(relation: Oid) -> Option<Counted> {
     if !relation::is_partitioned(relation) {
         return storage::counted(relation);
@@ -144,9 +143,8 @@ fn counted(relation: Oid) -> Option<Counted> {
     Some(all)
 }
 
-/// Lets the next sweep look at a table in which nothing has changed: because its settings have,
-/// when the caller holds a lock on it that keeps sweeps off until they count; or because it could
-/// not be vacuumed.
+/// Makes the next sweep read a table that has not changed: because its settings have, while the caller holds a lock
+/// that keeps sweeps off until they are in force; or because it could not be vacuumed.
 pub fn look_again(relation: Oid) {
     if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         state.changes.store(NEVER_COUNTED, Relaxed);
@@ -161,14 +159,13 @@ fn is_at_rest(state: &SweepState, changes: i64, now: Timestamp) -> bool {
         && state.next_deadline.load(Relaxed) > now
 }
 
-/// Whether a cache has failed, and is not to be tried yet.
+/// Returns whether a cache has failed, and is not to be retried yet.
 pub fn is_put_off(state: &SweepState) -> bool {
-    // A moment farther away than the longest delay was written before the clock was set back.
+    // A moment further away than the longest delay was stored before the clock was set back.
     (1..=LONGEST_DELAY).contains(&(state.retry_at.load(Relaxed) - clock::now()))
 }
 
-/// Puts a cache whose sweep has failed off, each time for twice as long. How many errors there were
-/// in a row.
+/// Puts off a cache whose sweep has failed, each time for twice as long. Returns the number of errors in a row.
 pub fn put_off(state: &SweepState) -> u32 {
     let before = state.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
@@ -181,25 +178,25 @@ pub fn put_off(state: &SweepState) -> u32 {
     before + 1
 }
 
-/// The same, and says why the first time.
+/// Does the same, and reports the reason the first time.
 pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
     if put_off(state) == 1 {
         failure.warn(on_demand::could_not_sweep(name), on_demand::MEND);
     }
 }
 
-/// What sweeps of a cache have written down.
+/// The results that sweeps of a cache have stored.
 pub struct Counters {
     pub relation: Oid,
     pub trimmed: i64,
-    /// The last sweep that met the whole cache.
+    /// The last sweep that covered the whole cache.
     pub last_sweep: Option<Timestamp>,
-    /// Microseconds that the longest waiting row of the last sweep had been expired for.
+    /// Microseconds for which the longest waiting row of the last sweep had been expired.
     pub lag: i64,
     pub waiting: i64,
 }
 
-/// The figures of the caches of this database that were swept since the server started.
+/// Returns the counters of the caches of this database that were swept since the server started.
 pub fn counters() -> Vec<Counters> {
     let Some(shmem) = worker_shmem() else {
         return Vec::new();
@@ -238,8 +235,8 @@ pub fn compact_tier(longest: Duration) {
     }
 }
 
-/// Removes expired entries of memory caches, partition by partition, for at most this long; the
-/// next call goes on where this one ended.
+/// Removes expired entries of memory caches, partition by partition, for at most this long. The next call continues
+/// where this one ended.
 pub fn expire_memory(shmem: WorkerShmem, limits: &[(u32, Timestamp)], longest: Duration) {
     let Some(tier) = tier().filter(|_| !limits.is_empty()) else {
         return;

@@ -1,14 +1,13 @@
-//! Room on disk: when a cache's table, or its TOAST table, is worth a VACUUM.
+//! Disk space: decides when a cache's table, or its TOAST table, is worth a VACUUM.
 //!
-//! Autovacuum looks once a minute, and in a minute a busy cache dies several times over. So the
-//! worker vacuums what has died as soon as it is a fifth of what lives: then the table stays below
-//! twice its fresh size even though it can grow while it is vacuumed.
+//! Autovacuum looks once a minute, and in a minute a busy cache replaces its rows several times. So the worker
+//! vacuums as soon as the dead rows are a fifth of the live ones: then the table stays below twice its fresh size,
+//! even though it can grow while it is vacuumed.
 //!
-//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all
-//! that lives between two visits of the worker, and what a table has grown it keeps. So writers
-//! count the bytes that they leave dead, and request a VACUUM, for which the worker comes at once.
-//! It is a hint: a change that is rolled back counts as if it were not, and nothing but the time of
-//! a VACUUM depends on it.
+//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all live data between
+//! two visits of the worker, and a table does not shrink again by itself. So writers count the bytes that they leave
+//! dead, and request a VACUUM, for which the worker comes at once. The count is a hint: it includes changes that are
+//! rolled back, and only the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,24 +26,23 @@ use crate::pg::table::storage::{self, Counted};
 
 /// As autovacuum's threshold: below it a table is at most some pages too large.
 const MIN_DEAD_ROWS: i64 = 50;
-/// Dead rows that are worth it, as a part of the live ones.
+/// Dead rows that are worth a VACUUM, as a fraction of the live ones.
 const DEAD_ROW_RATIO: i64 = 5;
 
-/// Dead bytes for which nobody comes before the next sweep, whatever the table's size.
+/// Dead bytes that request no VACUUM before the next sweep, whatever the table's size.
 const MIN_DEAD_BYTES: u64 = 2 << 20;
-/// Dead bytes that are worth it, as a part of what lives, as far as that is known: of the table's
-/// own size, free room included, and of the chunks in the TOAST table.
+/// Dead bytes that are worth a VACUUM, as a fraction of the live ones, as far as these are known: of the table's own
+/// size, free space included, and of the chunks in the TOAST table.
 const DEAD_BYTES_RATIO: u64 = 8;
 
-/// Microseconds without a request for a VACUUM after which a table has come to rest.
+/// Microseconds without a request for a VACUUM after which a table counts as at rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// The places in the state: of the tables with the rows, and of the TOAST tables.
+/// The indexes in the state: the tables with the rows, and the TOAST tables.
 const OWN: usize = 0;
 const TOAST: usize = 1;
 
-/// A table that is worth a VACUUM, and its place in the state: 0 the cache's own, 1 its TOAST
-/// table.
+/// A table that is worth a VACUUM, and its index in the state: 0 the cache's own, 1 its TOAST table.
 pub struct VacuumNeed {
     cache: Oid,
     pub table: Oid,
@@ -53,7 +51,7 @@ pub struct VacuumNeed {
     pub shorten: bool,
 }
 
-/// A write has left something dead. A sweep is followed by VACUUM anyway.
+/// Counts the bytes that a write has left dead. A sweep does not count, because VACUUM follows it anyway.
 pub fn note_dead(relation: Oid, dead: DeadBytes) {
     let Some(shmem) = worker_shmem().filter(|_| !Expiring::is_on()) else {
         return;
@@ -80,7 +78,7 @@ pub fn note_dead(relation: Oid, dead: DeadBytes) {
     }
 }
 
-/// Whether a worker could do anything for a table: it is no stranger's with our trigger.
+/// Returns whether a worker could vacuum a table: it must be a cache, not another table with our trigger.
 fn can_be_vacuumed(relation: Oid) -> bool {
     registry::find(relation).is_ok()
 }
@@ -89,8 +87,8 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
     state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// The cache for which a VACUUM was requested; None when it is no cache (any more), or cannot be
-/// worked on now.
+/// Returns the cache for which a VACUUM was requested; None when it is not a cache (any more), or cannot be swept
+/// now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
@@ -103,15 +101,15 @@ pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     })
 }
 
-/// The tables of a cache that are worth a VACUUM now. What the last one could not remove, because
-/// an old snapshot still sees it, is not counted again until as much has been added.
+/// Returns the tables of a cache that are worth a VACUUM now. Rows that the last one could not remove, because an old
+/// snapshot still sees them, do not count again until as many have been added.
 pub fn tables_to_vacuum(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     tables(cache, state, |tables, place| {
         needs_vacuum(tables, place, state)
     })
 }
 
-/// The tables of a cache that has come to rest: what is free at their ends is given back.
+/// Returns the tables of a cache at rest whose free space at the end can be returned to the system.
 pub fn tables_to_shorten(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     let mut need = tables(cache, state, |_, _| true);
     need.retain(|need| need.shorten);
@@ -134,8 +132,8 @@ fn tables(
     need
 }
 
-/// The tables with a cache's rows, or those with their long values. Partitions are not locked: one may be
-/// gone when it is looked at.
+/// Returns the tables with a cache's rows, or those with their long values. Partitions are not locked, so one may be
+/// dropped when it is read.
 fn tables_at(cache: Oid, place: usize) -> Vec<Oid> {
     let tables = match relation::is_partitioned(cache) {
         true => inheritance::leaves(cache),
@@ -150,16 +148,15 @@ fn tables_at(cache: Oid, place: usize) -> Vec<Oid> {
     }
 }
 
-/// Of several partitions those in which much has died.
+/// Returns whether a table is worth a VACUUM: of several partitions, those with many dead rows.
 fn is_worth_it(table: Oid, all: &[Oid]) -> bool {
     all.len() <= 1 || storage::counted(table).is_some_and(|counted| has_died(counted, 0))
 }
 
 fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<VacuumNeed> {
     if !lock::try_relation(table, lock::Mode::Verify) {
-        // Another VACUUM is there, or who makes an index: ours would be passed over with a
-        // warning. Once they are gone it is looked at again, though nothing may change in
-        // the table any more.
+        // Another VACUUM or an index build holds the lock: ours would be skipped with a warning. The table is read
+        // again once they are done, even if it does not change any more.
         if needs_vacuum(&tables_at(cache, place), place, state) {
             upkeep::look_again(cache);
         }
@@ -174,8 +171,8 @@ fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<Vacu
     })
 }
 
-/// To shorten a file, VACUUM waits up to five seconds for a moment without writers. Where rows die
-/// quickly more of them die in that time than it gains.
+/// Returns whether VACUUM may shorten the file. For that it waits up to five seconds for a moment without writers. If
+/// rows die quickly, more of them die in that time than shortening gains.
 fn may_shorten(table: Oid, state: &SweepState) -> bool {
     let quiet = clock::now() - state.answered_at.load(Relaxed);
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
@@ -192,12 +189,12 @@ fn has_died(counted: Counted, left: i64) -> bool {
     new > MIN_DEAD_ROWS && new * DEAD_ROW_RATIO > counted.live + left
 }
 
-/// A VACUUM begins: what dies from now on is for the next one.
+/// Resets the count when a VACUUM begins: later dead bytes are for the next one.
 pub fn begin(need: &VacuumNeed, state: &SweepState) {
     state.dead_bytes[need.place].store(0, Relaxed);
 }
 
-/// Writes down what a VACUUM has left, and how large the table is.
+/// Stores what a VACUUM has left, and how large the table is.
 pub fn note(need: &VacuumNeed, state: &SweepState) {
     let counted = storage::counted_of(&tables_at(need.cache, need.place));
     let dead = counted.map_or(0, |counted| counted.dead);
@@ -206,8 +203,8 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
         return; // partitions count no dead bytes: see the trigger of a row
     }
     let size = storage::bytes(need.table);
-    // What an old snapshot still sees counts as live: else ever more of it would be read again for
-    // the same gain, as long as that snapshot lives.
+    // Rows that an old snapshot still sees count as live: otherwise ever more of them would be read again for the
+    // same gain, as long as that snapshot lives.
     let held = match (need.place, counted) {
         (TOAST, Some(counted)) => {
             size.min((counted.live + counted.dead).max(0) as u64 * storage::TOAST_CHUNK)
@@ -217,7 +214,7 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
     state.vacuum_at[need.place].store(held / DEAD_BYTES_RATIO, Relaxed);
 }
 
-/// Nobody works on the cache now: the next request comes when as much more has died.
+/// Resets the counts when no worker can vacuum the cache now: the next request comes when as much more has died.
 pub fn forget(state: &SweepState) {
     for died in &state.dead_bytes {
         died.store(0, Relaxed);

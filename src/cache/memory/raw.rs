@@ -314,8 +314,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Notes the deadline of a row's copy. A memory cache needs no note, because removing its entry counts as a
-    /// change.
+    /// Notes the deadline of a row's copy. An entry of a memory cache needs no note: its change notifies clients.
     #[inline]
     fn note_deadline(&self, header: &Header) {
         if self.cache.storage != Storage::Memory {

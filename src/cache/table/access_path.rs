@@ -1,8 +1,7 @@
-//! Which way a call takes to the table: directly by the index, or by a kept plan.
+//! Chooses the path of a call to the table: directly by the index, or by a kept plan.
 //!
-//! The one place that chooses. Both ways mean the same; the direct one is for tables that are plain
-//! enough (`pg::table::target`), and `pgcache.table_path = plan` turns it off, for comparison and
-//! for doubt.
+//! The one place that chooses. Both paths mean the same; the direct one is for tables that are plain enough
+//! (`pg::table::target`). `pgcache.table_path = plan` turns it off, for comparisons and for diagnosis.
 
 use std::cell::Cell;
 
@@ -15,19 +14,19 @@ thread_local! {
     static TAKEN: Cell<Taken> = const { Cell::new(Taken { direct: 0, plan: 0 }) };
 }
 
-/// How often this session has gone each way.
+/// How often this session has taken each path.
 #[derive(Clone, Copy)]
 pub struct Taken {
     pub direct: i64,
     pub plan: i64,
 }
 
-/// What the session has counted so far.
+/// Returns the session's counts so far.
 pub fn taken() -> Taken {
     TAKEN.get()
 }
 
-/// The table, if a look-up by key goes to it directly.
+/// Returns the table, if a look-up by key goes to it directly.
 #[inline]
 pub fn to_read(cache: &Cache) -> Option<&Target> {
     counted(present(cache).filter(|target| {
@@ -35,7 +34,7 @@ pub fn to_read(cache: &Cache) -> Option<&Target> {
     }))
 }
 
-/// The table, if a write by key goes to it directly.
+/// Returns the table, if a write by key goes to it directly.
 #[inline]
 pub fn to_write(cache: &Cache) -> Option<&Target> {
     counted(
@@ -44,8 +43,7 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
     )
 }
 
-/// The table as it was judged, unless it has changed since: then a direct access might leave out
-/// what has come.
+/// Returns the table as it was judged, unless it has changed since: then a direct access might miss what was added.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
     cache.target.as_ref().filter(|_| !cache.is_stale())

@@ -1,8 +1,8 @@
-//! Changes an entry by what it is: the row is locked, then judged, then written.
+//! Changes an entry depending on its present state: the row is locked, then judged, then written.
 //!
-//! Guards that what was judged still stands when it is changed. That there is no row is no lock: the
-//! insertion decides, and if another session was faster, the row is judged again. And that a decision
-//! was carried out: a policy, or a trigger of the user's own, may keep a row from being written.
+//! Guards that the judgement is still true when the row is changed. A missing row cannot be locked: the insertion
+//! decides, and if another session was faster, the row is judged again. Also guards that the change was carried out:
+//! a policy, or a user-defined trigger, may keep a row from being written.
 
 use super::{direct, ops, row, versions};
 use crate::cache::catalog::registry::Cache;
@@ -17,13 +17,12 @@ use crate::pg::value::typed::Typed;
 
 pub use crate::pg::table::write::Seek;
 
-/// An insertion that conflicts so often with no row that can be seen is kept from it by a policy or
-/// a trigger.
+/// Attempts to insert. If an insertion conflicts this often with no visible row, a policy or a trigger keeps it out.
 const MOST_TRIES: u32 = 10;
 
-/// Changes the live entry under a key as `decide` says, which is shown it, or None; gives what it gave
-/// last. It may be asked several times, of what is there then. None: what it decided was not carried
-/// out. The cache is open to be changed.
+/// Changes the live entry under a key as `decide` returns, which gets the entry, or None. `decide` may be called
+/// several times, with the entry as it is then. Returns its last answer; None if the change was not carried out. The
+/// cache is open for writing.
 pub fn change<R>(
     cache: &Cache,
     key: Key,
@@ -41,7 +40,7 @@ pub fn change<R>(
     if let Some(answer) = direct::change_live(cache, key, seek, &mut decide) {
         return Some(answer);
     }
-    // A lock on a row needs the right to overwrite it. Who may only remove compares the value.
+    // Locking a row needs UPDATE. A caller that may only remove compares the value instead.
     let locks = privilege::has(cache.relation, Privileges::UPDATE);
     for _ in 0..MOST_TRIES {
         session::check_for_interrupts();
@@ -66,7 +65,7 @@ pub fn change<R>(
     None
 }
 
-/// Does what was decided by the live entry; whether it came to that.
+/// Applies the decision about the live entry. Returns whether that succeeded.
 fn is_done(
     cache: &Cache,
     key: Key,
@@ -89,13 +88,13 @@ fn is_done(
     }
 }
 
-/// The row under a key, which nobody else changes from now on.
+/// Locks and returns the row under a key. No other session changes it from now on.
 fn lock(cache: &Cache, key: Key) -> Option<Entry> {
     let at = versions::to_change(cache, key);
     ops::run_at(cache, Statement::Lock, key, &[], at, row::first)
 }
 
-/// The row under a key as it is now.
+/// Returns the row under a key as it is now.
 fn look(cache: &Cache, key: Key) -> Option<Entry> {
     match versions::must_choose(cache) {
         true => versions::get(cache, key),

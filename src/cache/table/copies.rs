@@ -1,9 +1,8 @@
 //! Copies of table entries in the hot tier: looking one up, and filling one in after a miss.
 //!
-//! Guards the rules of ARCHITECTURE.md, "Coherence": an entry is valid only if its version is its
-//! cache's, which every mark of the cache changes; a copy is filled in only if,
-//! between the token and the fill, no writer of its stripe or its cache marked or unmarked, and
-//! only by a transaction that cannot have uncommitted changes.
+//! Guards the rules of ARCHITECTURE.md, "Coherence": an entry is valid only if its version is that of its cache,
+//! which every mark of the cache changes; a copy is filled in only if, between the token and the fill, no writer of
+//! its stripe or its cache marked or unmarked, and only by a transaction that cannot have uncommitted changes.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -27,15 +26,15 @@ use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::stored::Stored;
 
-/// What must not have changed between a miss and the fill that follows it.
+/// The state that must not change between a miss and the fill that follows it.
 pub struct Token {
     slot: u32,
     version: u64,
-    /// The stripe's.
+    /// The epoch of the stripe.
     epoch: u64,
 }
 
-/// The tier, if this session may use copies of this cache's entries now.
+/// Returns the tier, if this session may use copies of this cache's entries now.
 #[inline]
 fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     let tier = tier()?;
@@ -46,7 +45,7 @@ fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     allowed.then_some(tier)
 }
 
-/// Whether this transaction may serve and make copies of committed rows.
+/// Returns whether this transaction may serve and make copies of committed rows.
 #[inline]
 fn may_use_copies() -> bool {
     session::reads_committed_only()
@@ -54,8 +53,8 @@ fn may_use_copies() -> bool {
         || fault::on(Fault::OldSnapshotUsesCopies) && !transaction::has_xid()
 }
 
-/// The copy of a live entry, or of one within this grace. Needs no lock on the table. Counts a hit
-/// where `counts` says so.
+/// Returns the copy of a live entry, or of one within this grace. Needs no lock on the table. Counts a hit if
+/// `counts` says so.
 #[inline]
 pub fn lookup(
     cache: &Cache,
@@ -78,7 +77,7 @@ pub fn lookup(
     Some(entry)
 }
 
-/// Whether the tier knows that a table's entry is used: it has a copy that was read since it came.
+/// Returns whether the tier knows that a table's entry is used: its copy was read since it was made.
 pub fn is_used(cache: &Cache, key: Key) -> bool {
     let Some((tier, slot)) = tier().and_then(|tier| Some((tier, cache.slot(tier)?))) else {
         return false;
@@ -88,8 +87,8 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
         .is_some_and(|used| used > 0)
 }
 
-/// A token for the fill, where one may follow. Taken before the snapshot that reads the row; the
-/// caller has the cache open for reading.
+/// Takes a token for the fill, if one may follow. Called before the snapshot that reads the row; the caller has the
+/// cache open for reading.
 pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     let tier = tier_for(cache)?;
     let slot = cache.slot_or_new(tier)?;
@@ -120,7 +119,7 @@ fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<T
     })
 }
 
-/// Whether nothing that the token speaks of has changed and no writer is at work; called under the
+/// Returns whether nothing that the token records has changed and no writer is active. The caller holds the
 /// partition's lock.
 fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &PartitionRef) -> bool {
     let slot = tier.slot(token.slot);
@@ -132,8 +131,8 @@ fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &Part
         && slot.suspended.load(SeqCst) == 0
 }
 
-/// Fills in the row that was read after the token was taken. False where another session's commit
-/// refused it; a value that gets no copy in any case counts as filled.
+/// Fills in the row that was read after the token was taken. Returns false if another session's commit refused it; a
+/// value that gets no copy in any case counts as filled.
 pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool {
     let Some(tier) = tier_for(cache) else {
         return true;
@@ -193,11 +192,11 @@ pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline)
     events::emit(|observer| (observer.stored)(copied));
 }
 
-/// Lets a suspended cache be filled again, if its triggers see every row.
+/// Allows a suspended cache to be filled again, if its triggers see every row.
 ///
-/// The lock conflicts with every command that could change a trigger, and taking it delivers what
-/// finished ones have changed, so the facts read under it are present ones and stay so until the
-/// flag is down. A plain reader's lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
+/// The lock conflicts with every command that could change a trigger, and taking it delivers the changes of finished
+/// commands. So the catalog state read under it is current and stays so until the flag is cleared. A plain reader's
+/// lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
 fn verify_triggers(tier: &Tier, slot: u32, relation: Oid) -> bool {
     let lock = lock::Brief::try_on(relation, lock::Mode::Verify);
     if lock.is_none() && !fault::on(Fault::TriggersVerifiedWithoutLock) {

@@ -1,9 +1,9 @@
-//! Entries of a plain table, read and written past the executor: what the statements of
-//! `cache::model::statement` do, by the means of `pg::table::read` and `pg::table::write`.
+//! Entries of a plain table, read and written without the executor: does the work of the statements of
+//! `cache::model::statement` with `pg::table::read` and `pg::table::write`.
 //!
-//! A write notes its key as the table's trigger would, before it returns. Deadlines are judged
-//! after the row is locked. A function here gives None where only the statement can do it; nothing
-//! has happened then that the statement would not do again.
+//! A write notes its key, as the table's trigger would, before it returns. Deadlines are judged after the row is
+//! locked. A function here returns None if only the statement can do the work; it has changed nothing by then that
+//! the statement would not do again.
 
 use super::access_path;
 use crate::cache::catalog::registry::Cache;
@@ -23,19 +23,20 @@ use crate::pg::table::{search, storage, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
-/// The entry under a key, live or not.
+/// Returns the entry under a key, live or not.
 pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
     let found = read::get(target, key.text()).ok()?;
     Some(found.and_then(|found| entry_of(target, key, found)))
 }
 
-/// None of somebody else's row under a key whose entry the transaction has removed, see `versions`.
+/// Makes an entry of a row. None for another session's row under a key whose entry the transaction has removed, see
+/// `versions`.
 fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
     stands.then_some(row)
 }
 
-/// The entries under several keys, live or not, all from one snapshot.
+/// Returns the entries under several keys, live or not, all from one snapshot.
 pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
     let texts = keys.iter().map(|key| key.text());
     read::get_many(target, texts, |place, row| {
@@ -47,13 +48,13 @@ pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entr
     .ok()
 }
 
-/// Inserts or overwrites.
+/// Inserts or overwrites an entry.
 pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline) -> Option<()> {
     let done = write::put_one(target, key.text(), &Entry { value, deadline });
     done.then(|| note(target, key, events::RowChange::Set))
 }
 
-/// Inserts or overwrites several, in this order.
+/// Inserts or overwrites several entries, in this order.
 pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) -> Option<()> {
     let rows = entries.iter().map(|&(key, value)| {
         let value = Some(value);
@@ -67,7 +68,7 @@ pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) 
     write::put_all(target, rows, noted).then_some(())
 }
 
-/// Removes an entry, expired or not; the entry as it was.
+/// Removes an entry, expired or not. Returns the entry as it was.
 pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     let removed = write::remove(target, key.text()).ok()?;
     if removed.is_some() {
@@ -76,7 +77,7 @@ pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     Some(removed)
 }
 
-/// A page of a table is read in the time of so many look-ups of a key in the index.
+/// Reading a page of a table takes as long as this many look-ups of a key in the index.
 const KEYS_A_BLOCK: usize = 12;
 
 /// Removes the entries under these keys, in the order of the keys.
@@ -102,7 +103,7 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     write::remove_all(target, &rows, key_of, removed).then_some(())
 }
 
-/// Changes the live entry under a key as `decide` says, which is given it, or None, once it is locked.
+/// Changes the live entry under a key as `decide` returns, which gets the entry, or None, once it is locked.
 pub fn change_live<R>(
     cache: &Cache,
     key: Key,
@@ -115,7 +116,7 @@ pub fn change_live<R>(
     })
 }
 
-/// Changes the row under a key as `decide` says, which is shown it, live or not, once it is locked.
+/// Changes the row under a key as `decide` returns, which gets the row, live or not, once it is locked.
 pub fn change<R>(
     target: &Target,
     key: Key,
@@ -145,7 +146,7 @@ pub fn change<R>(
     }
 }
 
-/// What `pgcache.record()` does for a row that a statement writes.
+/// Notes a change as `pgcache.record()` does for a row that a statement writes.
 fn note(target: &Target, key: Key, change: events::RowChange) {
     if fault::on(Fault::DirectWriteNotNoted) {
         return;

@@ -1,6 +1,7 @@
-//! How many entries a table has, as an executor estimates it for INFO.
+//! Estimates the number of entries of a table, in an executor, for INFO.
 //!
-//! Guards that this costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for no lock.
+//! Guards that this costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for no
+//! lock.
 
 use pgrx::pg_sys::Oid;
 
@@ -11,7 +12,7 @@ use crate::pg::session::{clock, lock, random};
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
-/// Blocks that are read for a count: all of a small table, random ones of a larger table.
+/// Blocks that are read for an estimate: all of a small table, random ones of a larger table.
 const SAMPLED: usize = 32;
 
 /// The entries of a table.
@@ -19,7 +20,7 @@ const SAMPLED: usize = 32;
 pub struct EntryCount {
     pub entries: u64,
     pub expiring: u64,
-    /// The mean time left of those, in milliseconds.
+    /// Mean remaining time of the expiring entries, in milliseconds.
     pub time_left: u64,
 }
 
@@ -29,12 +30,12 @@ struct Sample {
     live: i64,
     expired: i64,
     expiring: i64,
-    /// The sum of the times left, in seconds.
+    /// The sum of the remaining times, in seconds.
     seconds: i64,
     blocks: u64,
 }
 
-/// Estimates the entries of a table. None where that would wait, or where there is no such cache. Inside of a
+/// Estimates the entries of a table. None if that would wait, or if the relation is no table cache. Runs inside a
 /// transaction.
 pub fn of(relation: Oid) -> Option<EntryCount> {
     let _lock = lock::Brief::try_on(relation, lock::Mode::Read)?;
@@ -47,7 +48,7 @@ pub fn of(relation: Oid) -> Option<EntryCount> {
         false => vec![relation],
     };
     let rows = storage::counted_of(&tables).map_or(0, |counted| counted.live.max(0));
-    // Policies hide rows from the role. The count of Postgres is public.
+    // Policies hide rows from the role. Postgres' own row count is public.
     if cache.row_security {
         return Some(EntryCount {
             entries: rows as u64,
@@ -56,7 +57,7 @@ pub fn of(relation: Oid) -> Option<EntryCount> {
     }
     let mut sample = Sample::default();
     let mut blocks = 0;
-    // Of many partitions some, each with one block.
+    // Of many partitions only some are sampled, one block each.
     let most = SAMPLED.min(tables.len()).max(1);
     let first = (random::number() % tables.len().max(1) as u64) as usize;
     let chosen = tables.iter().cycle().skip(first).take(most);
@@ -71,14 +72,14 @@ pub fn of(relation: Oid) -> Option<EntryCount> {
 }
 
 impl Sample {
-    /// Adds blocks of a partition; returns how many it has.
+    /// Adds blocks of a partition. Returns how many it has.
     fn add_partition(&mut self, table: Oid, most: usize) -> Option<u64> {
         let _lock = lock::Brief::try_on(table, lock::Mode::Read)?;
         let partition = registry::partition(table)?;
         Some(self.add(&partition, most))
     }
 
-    /// Adds at most so many blocks of a table; returns how many it has.
+    /// Adds at most `most` blocks of a table. Returns how many it has.
     fn add(&mut self, cache: &Cache, most: usize) -> u64 {
         let blocks = u64::from(storage::blocks(cache.relation));
         if blocks <= most as u64 {
@@ -109,7 +110,7 @@ impl Sample {
         self.blocks += u64::from(until - from);
     }
 
-    /// The count of a table with so many rows by Postgres' count, 0 where it has none, and so many blocks.
+    /// Makes the estimate for a table with this many rows by Postgres' count, 0 if it has none, and this many blocks.
     fn count(&self, rows: i64, blocks: u64, is_whole: bool) -> EntryCount {
         let found = self.live + self.expired;
         let share = |part: i64, of: i64| part as f64 / of.max(1) as f64;

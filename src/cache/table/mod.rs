@@ -1,4 +1,4 @@
-//! Entries of table caches: by a kept plan or directly, and their copies in the hot tier.
+//! Entries of table caches, by a kept plan or directly, and their copies in the hot tier.
 
 pub mod access_path;
 pub mod change;

@@ -1,9 +1,8 @@
-//! Entries of a table cache: what each function does with the table.
+//! Entries of a table cache: the operations of each function on the table.
 //!
-//! One function here is one statement, or a row of them over keys in sorted order, so that two
-//! calls never wait for each other in a circle. A value comes with its type; the api converts. A
-//! read judges the deadline after it has the row, by the wall clock. Removals of many are
-//! `remove_many`.
+//! Each function here runs one statement, or several over keys in sorted order, so that two calls never deadlock. A
+//! value comes with its type; the api converts. A read judges the deadline by the wall clock after it has the row.
+//! Removals of many entries are in `remove_many`.
 
 use pgrx::datum::Interval;
 
@@ -27,7 +26,7 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
-/// The entry under a key that is live, or within this grace.
+/// Returns the entry under a key that is live, or within this grace.
 pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
     if cache.is_out_of_reach() || pending::is_due(cache.relation, key.text().bytes()) {
         return None;
@@ -46,7 +45,7 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
     found.filter(within)
 }
 
-/// The live entries under several keys, in key order; all from one snapshot.
+/// Returns the live entries under several keys, in key order, all from one snapshot.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
     if cache.is_out_of_reach() || keys.is_empty() {
         return Vec::new();
@@ -75,12 +74,12 @@ fn live_in_order(cache: &Cache, mut found: Vec<(Text, Entry)>) -> Vec<(Text, Ent
     found
 }
 
-/// A page of live entries in key order.
+/// Returns a page of live entries in key order.
 pub fn scan(cache: &Reading, page: &Page) -> Vec<(Text, Entry)> {
     rows(cache, page, |bounded| Statement::Scan { bounded })
 }
 
-/// The keys of such a page; their values are not read.
+/// Returns the keys of such a page; their values are not read.
 pub fn keys(cache: &Reading, page: &Page) -> Vec<Text> {
     let rows = rows(cache, page, |bounded| Statement::ScanKeys { bounded });
     memory::collect(rows.into_iter().map(|(key, _)| key))
@@ -117,7 +116,7 @@ fn rows(cache: &Reading, page: &Page, statement: impl Fn(bool) -> Statement) -> 
     found
 }
 
-/// How many live entries there are.
+/// Returns the number of live entries.
 pub fn count(cache: &Reading) -> i64 {
     if cache.is_out_of_reach() {
         return 0;
@@ -132,7 +131,7 @@ pub fn count(cache: &Reading) -> i64 {
     counted.unwrap_or(0)
 }
 
-/// Entries that are counted at once, where not every row counts.
+/// Entries that are counted at once, if not every row counts.
 const COUNTED_AT_ONCE: usize = 10_000;
 
 fn count_by_pages(cache: &Reading) -> i64 {
@@ -152,7 +151,7 @@ fn count_by_pages(cache: &Reading) -> i64 {
     }
 }
 
-/// Inserts or overwrites. False: a trigger of the user's own has kept the row from being written.
+/// Inserts or overwrites an entry. Returns false if a user-defined trigger kept the row from being written.
 pub fn set(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     let direct = access_path::to_write(cache);
     if let Some(target) = direct
@@ -166,7 +165,7 @@ pub fn set(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
     write(cache, Statement::Set, key, value, deadline)
 }
 
-/// Inserts or overwrites several, given in the order of their keys, each key once.
+/// Inserts or overwrites several entries, sorted by key, each key once.
 pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
     if entries.is_empty() {
         return Ok(());
@@ -194,8 +193,8 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) ->
     Ok(())
 }
 
-/// Inserts if no live entry is there. By one statement where the direct way is closed: under a
-/// policy or a trigger of the table's own it takes half the time of a lock and an insertion.
+/// Inserts if no live entry exists. Uses one statement if the table cannot be written directly: under a policy or a
+/// trigger of the table's own it takes half the time of a lock and an insertion.
 pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     if versions::is_absent(cache, key) {
         return write(cache, Statement::Set, key, value, deadline);
@@ -208,7 +207,7 @@ pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
         .unwrap_or_else(|| write(cache, Statement::Add, key, value, deadline))
 }
 
-/// Overwrites if a live entry is there.
+/// Overwrites a live entry.
 pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     if versions::is_absent(cache, key) {
         return false;
@@ -221,7 +220,7 @@ pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadlin
         .unwrap_or_else(|| overwrite(cache, key, value, deadline))
 }
 
-/// Overwrites a live entry by a statement; whether it did.
+/// Overwrites a live entry by a statement. Returns whether it did.
 pub fn overwrite(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     let at = versions::to_change(cache, key);
     let new = [value.into(), Typed::moment(deadline)];
@@ -230,9 +229,9 @@ pub fn overwrite(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadl
     }) > 0
 }
 
-/// Adds to a counter, which starts from 0 where there is no live integer entry. Gives the stored
-/// form of the sum; None when a trigger of the user's own has kept the row from being written. One
-/// statement under policies and triggers, for the reason of [`add`].
+/// Adds to a counter, which starts from 0 if no live integer entry exists. Returns the stored form of the sum; None
+/// when a user-defined trigger kept the row from being written. Uses one statement under policies and triggers, for
+/// the reason given at [`add`].
 pub fn increment(
     cache: &Cache,
     key: Key,
@@ -268,8 +267,8 @@ pub fn increment(
     ))
 }
 
-/// Adds to the counter of a live entry; the stored form of the sum as the row has it, None where there
-/// is none.
+/// Adds to the counter of a live entry. Returns the stored form of the sum as the row has it; None if no live entry
+/// exists.
 pub fn increment_existing(
     cache: &Cache,
     key: Key,
@@ -302,7 +301,7 @@ pub fn increment_existing(
     ))
 }
 
-/// Gives a live entry a new deadline, or takes it away; the entry as it is then.
+/// Sets or removes the deadline of a live entry. Returns the entry after the change.
 pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
     if versions::is_absent(cache, key) {
         return None;
@@ -325,7 +324,7 @@ pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
     )
 }
 
-/// Removes an entry, expired or not; says whether it was live. A row that is no entry goes, too.
+/// Removes an entry, expired or not. Returns whether it was live. Also removes a row that does not count as an entry.
 pub fn delete(cache: &Cache, key: Key) -> bool {
     let is_absent = pending::is_noted(cache.relation, key.text().bytes()) && {
         let _owner = as_owner_unless(cache, Privileges::SELECT);
@@ -343,7 +342,7 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
     !is_absent && removed.is_some_and(deadline::is_live)
 }
 
-/// Removes an entry, expired or not; gives it if it was live.
+/// Removes an entry, expired or not. Returns it if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     if versions::is_absent(cache, key) {
         delete(cache, key);
@@ -387,7 +386,7 @@ fn write(
     )
 }
 
-/// Removes an entry by a statement over its row; what `read` makes of the row.
+/// Removes an entry by a statement over its row. Returns the result of `read` on the row.
 fn remove<R>(
     cache: &Cache,
     statement: Statement,
@@ -407,7 +406,7 @@ fn remove<R>(
     }
 }
 
-/// Runs a statement whose first parameter is the key, over the row of this address if one is given.
+/// Runs a statement whose first parameter is the key, on the row of this address if one is given.
 pub fn run_at<R>(
     cache: &Cache,
     statement: Statement,
@@ -423,21 +422,21 @@ pub fn run_at<R>(
     cache.plan_in(statement, form).run(&arguments, read)
 }
 
-/// Runs a statement whose rows nobody reads; how many it touched.
+/// Runs a statement whose rows are not read. Returns how many it touched.
 fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
     cache
         .plan(statement)
         .run(arguments, |output| output.processed)
 }
 
-/// The owner's identity for a statement that needs more privileges than its function promises;
-/// not where row-level security applies: policies are about the caller.
+/// Takes the owner's identity for a statement that needs more privileges than its function promises. Not if row-level
+/// security applies, because policies are about the caller.
 pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
     let own_identity =
         privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);
     (!own_identity).then(|| {
         let owner = AsOwner::of(cache.relation);
-        // Owners may have taken a privilege from themselves. The statement would say so without a hint.
+        // Owners may have revoked a privilege from themselves. The statement would report that without a hint.
         privilege::require(cache.relation, needs, |_| true);
         owner
     })

@@ -1,4 +1,4 @@
-//! Removing many entries of a table cache: by key, by prefix, or all of them.
+//! Removes many entries of a table cache: by key, by prefix, or all of them.
 
 use std::ffi::CString;
 
@@ -17,12 +17,11 @@ use crate::pg::table::{search, truncate};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
-/// More keys than this are looked for by whatever path the planner finds cheapest, knowing their
-/// number.
+/// Beyond this many keys, the planner chooses the path, knowing their number.
 const MANY_KEYS: usize = 1_000;
 
-/// Removes the entries under these keys as they are now: also those that the
-/// transaction's own snapshot is too old to see.
+/// Removes the entries under these keys as they are now, including those that the transaction's own snapshot is too
+/// old to see.
 pub fn delete_keys(cache: &Cache, keys: &Keys) {
     let direct = access_path::to_write(cache);
     if direct.is_some_and(|target| direct::remove_all(target, keys).is_some()) {
@@ -46,8 +45,8 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     plan.change_as_of_now(&array);
 }
 
-/// Waits for whoever has written a row under one of these keys that we cannot see. Where the table
-/// cannot be asked by key, for all who write it.
+/// Waits for transactions that have written a row under one of these keys that we cannot see. If the table has no
+/// index by key, waits for all its writers.
 pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     let waited = cache.target.as_ref().is_some_and(|target| {
         let mut numbers = memory::collect(0..keys.len());
@@ -60,7 +59,7 @@ pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     }
     lock::wait_for_writers(cache.relation);
     if cache.partitioned {
-        // Who writes into a partition alone holds no lock on the whole.
+        // A writer of a single partition holds no lock on the whole.
         for partition in inheritance::leaves(cache.relation) {
             lock::wait_for_writers(partition);
         }
@@ -77,7 +76,7 @@ pub fn truncate(cache: &Cache) {
     truncate::truncate(cache.relation);
 }
 
-/// Removes all entries whose key begins with `prefix`; says how many were live.
+/// Removes all entries whose key begins with `prefix`. Returns how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
     keys_with_prefix(cache, prefix)
         .into_iter()
@@ -95,7 +94,7 @@ pub fn keys_of_others(cache: &Cache, prefix: Text) -> Vec<Key> {
     keys(cache, prefix, |xmin| !transaction::is_own(xmin))
 }
 
-/// `wanted` judges the xmin of a key's row.
+/// Returns the keys that begin with `prefix` and whose row's xmin is `wanted`, in order.
 fn keys(cache: &Cache, prefix: Text, wanted: impl Fn(u32) -> bool) -> Vec<Key> {
     let _owner = as_owner_unless(cache, Privileges::SELECT);
     let mut arguments = vec![prefix.into()];

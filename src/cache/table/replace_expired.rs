@@ -1,4 +1,4 @@
-//! Before a plain statement writes a row: the expired one under its key goes.
+//! Removes the expired row under a key before a plain statement writes that key.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -18,11 +18,11 @@ use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
-/// Removes the row under this key if it has expired. `written` is what the statement writes, and has locked: a
-/// cache, or partitions of one. A table that has come to be no cache keeps its rows.
+/// Removes the row under this key if it has expired. `written` is the relation that the statement writes, and has
+/// locked: a cache, or partitions of one. A table that no longer is a cache keeps its rows.
 ///
-/// Who may write a key needs no right to delete: that nothing is there is what a SELECT says, too.
-/// Triggers of the cache's own run as its owner, as they do in a sweep.
+/// A role that may write a key needs no DELETE privilege for this, because a SELECT also shows that the key has no
+/// entry. The cache's own triggers run as its owner, as they do in a sweep.
 pub fn renew(written: Oid, key: &[u8]) {
     let key = Key::stored(Text::new(key));
     let Some(cache) = holder(written, key) else {
@@ -45,9 +45,9 @@ pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]
     }
 }
 
-/// The cache that has the row of this key among its own: of one that has partitions, the partition. That alone is
-/// looked at and changed, as its owner. What is above it and was not written is not locked: DETACH PARTITION
-/// locks from above, and would wait for a statement that waits for it.
+/// Returns the cache to which the row of this key belongs: for a partitioned cache, the partition. Only that is read
+/// and changed, as its owner. The tables above it that were not written are not locked: DETACH PARTITION locks from
+/// above, and would wait for a statement that waits for it.
 fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     let own = registry::remembered(written);
     if let Some(cache) = own.filter(|cache| !cache.partitioned) {
@@ -59,8 +59,8 @@ fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     registry::partition(written).or_else(|| registry::find(written).ok())
 }
 
-/// The same of a table that is not read directly. Asked first, because a removal may be refused, and
-/// who writes where nothing has expired shall not hear of that.
+/// Returns whether the row of a key has expired, for a table that is not read directly. Checked before removing,
+/// because a removal may be refused, and a writer of a key without an expired row must not get that error.
 fn finds_expired(cache: &Cache, key: Key) -> bool {
     let _owner = AsOwner::to_maintain(cache.relation);
     cache

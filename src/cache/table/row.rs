@@ -1,4 +1,4 @@
-//! Rows of a cache's table as a statement returns them.
+//! Reads the rows that a statement over a cache's table returns.
 
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;
@@ -7,7 +7,7 @@ use crate::pg::session::clock::INFINITY;
 use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
 
-/// The columns `value, expires_at` of a row.
+/// Reads the columns `value, expires_at` of a row.
 pub fn entry(output: &Output, row: usize) -> Entry {
     Entry {
         value: output.stored(row, 0),
@@ -15,19 +15,19 @@ pub fn entry(output: &Output, row: usize) -> Entry {
     }
 }
 
-/// The column `expires_at`, second of the row.
+/// Reads the column `expires_at`, the second of the row.
 pub fn deadline(output: &Output, row: usize) -> Deadline {
     output
         .moment(row, 1)
         .filter(|&deadline| deadline != INFINITY)
 }
 
-/// The first row's `value, expires_at`.
+/// Reads `value, expires_at` of the first row.
 pub fn first(output: &Output) -> Option<Entry> {
     (output.rows() > 0).then(|| entry(output, 0))
 }
 
-/// The rows `value, expires_at, key`.
+/// Reads the rows `value, expires_at, key`.
 pub fn entries(output: &Output) -> Vec<(Text, Entry)> {
     memory::collect((0..output.rows()).filter_map(|row| {
         let key = output.text(row, 2)?;

@@ -1,9 +1,9 @@
 //! Compares the copies in the hot tier with the table: the coherence protocol's own check.
 //!
-//! Safe to run under any load. An entry that is still there, with an unchanged stripe, after the
-//! row was read with a new snapshot, must equal that row; if not, a value was served that no SELECT
-//! would have shown. A transaction that has written, or that keeps one snapshot, sees other rows
-//! than the copies are of: in it nothing can be said, and nothing is.
+//! Safe to run under any load. An entry that still exists, with an unchanged stripe, after the row was read with a
+//! new snapshot, must equal that row; if not, a value was served that no SELECT would have shown. A transaction that
+//! has written, or that keeps one snapshot, sees other rows than those that the copies were made of, so it compares
+//! nothing.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -27,11 +27,10 @@ pub type Difference = (Text, Entry, Option<Entry>);
 /// Compares one entry with its row when it is called.
 pub type Compare<'f> = &'f dyn Fn() -> Option<Difference>;
 
-/// Gives `show` a comparison for each copy in turn. Whoever is shown it decides in which memory it
-/// is made.
+/// Passes `show` a comparison for each copy in turn. The caller decides in which memory the result is made.
 pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
-    // Nothing to compare: no copies, no table, a snapshot that need not see what others committed,
-    // or policies that may hide rows from this caller, whose copies nobody is served then.
+    // Nothing can be compared without copies or a table, with a snapshot that need not show other sessions' commits,
+    // or if policies may hide rows from this caller, who then gets no copies.
     let judges =
         cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
     let Some(tier) = tier().filter(|_| judges) else {
@@ -57,7 +56,7 @@ fn difference(cache: &Reading, tier: &Tier, slot: u32, bytes: &[u8]) -> Option<D
     (settled && copy.is_live() && !same(Some(&copy), row.as_ref())).then_some((text, copy, row))
 }
 
-/// The copy that a look-up would serve.
+/// Returns the copy that a look-up would serve.
 fn present(cache: &Reading, tier: &Tier, key: &HotKey) -> Option<Entry> {
     let slot = tier.slot(key.cache);
     io::copy_out(tier, key, cache.value_type, None, |header: &Header| {

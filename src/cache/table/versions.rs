@@ -1,15 +1,14 @@
-//! Two versions of one key: what a transaction with one snapshot sees of a key that somebody else
-//! has removed since the snapshot, and that it has written anew.
+//! Two versions of one key: what a transaction with one snapshot sees of a key that another session has removed since
+//! the snapshot, and that the transaction itself has written anew.
 //!
-//! Guards the rule by which one is chosen: **the version that this transaction has written is the
-//! entry**. The other one must have been removed by somebody else whose commit the snapshot does
-//! not show, or the key would not have been free. A plain SELECT shows both. The direct way to the
-//! table keeps to the same rule (`pg::table::read`).
+//! Guards the rule by which one is chosen: **the version that this transaction has written is the entry**. The other
+//! one must have been removed by another session whose commit the snapshot does not show, or the key would not have
+//! been free. A plain SELECT shows both. The direct path to the table follows the same rule (`pg::table::read`).
 //!
-//! There are never more: what is committed has each key once, at the snapshot and now. And there is
-//! one unless the transaction has written. Under READ COMMITTED nothing here runs unless the
-//! transaction has changed what entries of the cache depend on. Then what others have stored since
-//! is no entry, for those who read and for those who change.
+//! There are never more than two: committed rows have each key once, at the snapshot and now. And there is only one
+//! unless the transaction has written. Under READ COMMITTED nothing here runs unless the transaction has changed the
+//! source of entries of the cache. Then rows that other sessions have stored since are no entries, for reads and for
+//! changes.
 
 use pgrx::datum::Interval;
 
@@ -29,40 +28,39 @@ use crate::pg::value::typed::Typed;
 pub struct Version {
     pub key: Text,
     pub entry: Entry,
-    /// Written by this transaction.
+    /// Whether this transaction has written it.
     own: bool,
     /// Its row address.
     address: Typed,
 }
 
-/// Whether there may be two versions of a key.
+/// Returns whether there may be two versions of a key.
 #[inline]
 fn may_be_two() -> bool {
     !session::sees_one_version()
 }
 
-/// Whether not every row counts that a statement finds in the cache: there may be two versions of a
-/// key, or one that somebody else has stored since the transaction changed what the entry depends
-/// on.
+/// Returns whether some rows that a statement finds in the cache may not count: there may be two versions of a key,
+/// or one that another session has stored since the transaction changed the source of the entry.
 #[inline]
 pub fn must_choose(cache: &Cache) -> bool {
     may_be_two() || pending::is_noted_in(cache.relation)
 }
 
-/// The entry under a key, live or not.
+/// Returns the entry under a key, live or not.
 pub fn get(cache: &Cache, key: Key) -> Option<Entry> {
     let version = one_of_each(cache, visible(cache, key)).pop()?;
     Some(version.entry)
 }
 
-/// One entry for each of these keys that has one, live or not, in the order of the keys.
+/// Returns one entry for each of these keys that has one, live or not, in key order.
 pub fn get_many(cache: &Cache, keys: Typed) -> Vec<(Text, Entry)> {
     let plan = cache.plan_in(Statement::GetMany, Form::Versions);
     let found = one_of_each(cache, plan.run(&[keys], read));
     memory::collect(found.into_iter().map(|found| (found.key, found.entry)))
 }
 
-/// A page of live entries. `bounds` are the arguments of the statement: from, not, how many, up to.
+/// Returns a page of live entries. `bounds` are the arguments of the statement: from, not, how many, up to.
 pub fn scan(
     cache: &Cache,
     statement: Statement,
@@ -77,7 +75,7 @@ pub fn scan(
         let mut found = plan.run(&bounds, read);
         let is_all = found.len() < most;
         if !is_all && let Some(last) = found.pop() {
-            // The last key's other version may be beyond the end.
+            // The other version of the last key may be beyond the end.
             found.retain(|version| version.key.bytes() != last.key.bytes());
         }
         let behind = Typed::from(found.last().map(|version| version.key));
@@ -97,15 +95,15 @@ pub fn scan(
 /// Rows that are read at once.
 const LONGEST_READ: usize = 20_000;
 
-/// Whether there is no entry under a key, whatever rows there are: the transaction has changed what
-/// the entry depends on, and no row of the key is its own. What others do meanwhile is no matter:
-/// they can neither write a row of this transaction's nor take one away.
+/// Returns whether a key has no entry, whatever rows it has: the transaction has changed the source of the entry, and
+/// no row of the key is its own. Other sessions cannot change that meanwhile: they can neither write a row in this
+/// transaction's name nor remove one of its rows.
 pub fn is_absent(cache: &Cache, key: Key) -> bool {
     pending::is_noted(cache.relation, key.text().bytes())
         && !visible(cache, key).iter().any(|version| version.own)
 }
 
-/// The address of the row that a statement must change, where there are two versions of its key.
+/// Returns the address of the row that a statement must change, if its key has two versions.
 pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     match may_be_two() {
         true => own_over_other(&visible(cache, key)).map(|(own, _)| own.address),
@@ -113,21 +111,21 @@ pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     }
 }
 
-/// What a removal has to do.
+/// The work of a removal.
 pub enum Removal {
-    /// What the statement does.
+    /// Run the statement as usual.
     Plain,
-    /// Nothing: there is only what a sweep takes.
+    /// Nothing: the key only has rows that a sweep removes.
     Nothing,
-    /// The statement, on this row alone.
+    /// Run the statement on this row alone.
     Only(Typed),
-    /// The statement on this row, and if that goes, on the other one too, which ends in 40001: the
-    /// transaction would see it from then on, as if its key had not been removed.
+    /// Run the statement on this row and, if it is removed, on the other one too, which ends in 40001: otherwise the
+    /// transaction would see that row from then on, as if its key had not been removed.
     Both(Typed),
 }
 
-/// How to remove a key. A row past its deadline and grace is left to the sweep, which may have been
-/// there since the snapshot: to remove it once more would end in 40001.
+/// Returns how to remove a key. Leaves a row past its deadline and grace to the sweep, which may have removed it
+/// since the snapshot: removing it once more would end in 40001.
 pub fn to_remove(cache: &Cache, key: Key) -> Removal {
     if !lock::one_snapshot_per_transaction() {
         return Removal::Plain;
@@ -147,7 +145,7 @@ fn is_within(version: &Version, grace: Option<Interval>) -> bool {
     deadline::is_within(version.entry.deadline, grace)
 }
 
-/// The versions of a key, all that are visible.
+/// Returns all visible versions of a key.
 fn visible(cache: &Cache, key: Key) -> Vec<Version> {
     cache
         .plan_in(Statement::Get, Form::Versions)
@@ -162,9 +160,9 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
     }
 }
 
-/// In the order of the keys, of each the one that counts. None where the transaction has changed
-/// what the entry depends on: then it has removed what there was. What it still sees, somebody
-/// else has removed, or has stored since, from the old row.
+/// Returns for each key, in key order, the version that counts. None if the transaction has changed the source of the
+/// entry and thus removed the entry: a row that it still sees was removed by another session, or stored by one since,
+/// from the old source row.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| {
         let keys = cache.key_type.compare(one.key.bytes(), other.key.bytes());
@@ -179,7 +177,7 @@ fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found
 }
 
-/// The rows `value, expires_at, key, xmin, ctid`.
+/// Reads the rows `value, expires_at, key, xmin, ctid`.
 fn read(output: &Output) -> Vec<Version> {
     memory::collect((0..output.rows()).filter_map(|row| {
         let key = output.text(row, 2)?;
