@@ -1,9 +1,8 @@
-//! Making a cache of a table that somebody else has made, and a plain table of it again.
+//! Turns an existing table into a cache, and back into a plain table.
 //!
-//! The table stays theirs: its rows, columns, indexes, privileges and whatever writes it. What it
-//! gets are triggers, one of which names its columns (`pg::catalog::columns`), and with a ttl a
-//! default for its deadlines. A table that entries cannot be kept in is refused with 42804 and what
-//! would have to be changed; nothing about it is changed unasked.
+//! The table stays its owner's: its rows, columns, indexes, privileges and writers do not change. It gets triggers,
+//! one of which names its columns (`pg::catalog::columns`), and with a ttl a default for its deadlines. A table that
+//! cannot hold entries is refused with 42804 and the change that it needs; nothing about it is changed unasked.
 
 use std::ffi::{CStr, CString};
 
@@ -24,7 +23,7 @@ use crate::pg::encoding::printable;
 use crate::pg::session::lock::Mode;
 use crate::pg::table::shape;
 
-/// What `cache_attach` is told of a table's columns.
+/// The arguments of `cache_attach` about a table's columns.
 pub struct Names {
     pub key: CString,
     pub value: CString,
@@ -72,7 +71,7 @@ pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error
     Ok(())
 }
 
-/// Makes a plain table of a cache again. The caller owns it and holds its strongest lock.
+/// Makes a cache a plain table again. The caller owns it and holds its strongest lock.
 pub fn detach(cache: &Cache) -> Result<(), Error> {
     let (table, qualified) = (cache.relation, cache.qualified_name());
     if cache.storage == Storage::Memory {
@@ -94,12 +93,12 @@ pub fn detach(cache: &Cache) -> Result<(), Error> {
             qualified.to_bytes(),
         ]);
     }
-    changes::note_dropped(table); // its copies and its slot go as those of a dropped cache
+    changes::note_dropped(table); // frees its copies and its slot like those of a dropped cache
     Ok(())
 }
 
-/// A default that is the same for all rows needs no rewrite of the table; rows that are there
-/// already begin their ttl now.
+/// Adds the column for deadlines. A default that is the same for all rows needs no rewrite of the table; existing
+/// rows begin their ttl now.
 fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     let column = name::quote_identifier(column);
     let default = ttl.map(|ttl| {
@@ -116,7 +115,7 @@ fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     ]);
 }
 
-/// A notice: the table may have deadlines already, in a column that nobody has named.
+/// Reports the new column: the table may have deadlines already, in a column that the caller did not name.
 fn tell_of_new_column(table: Oid, column: &CStr) {
     let [column, table] = [relation::decoded(column), relation::display_name(table)];
     ErrorReport::new(
@@ -147,8 +146,8 @@ fn require_column(
     }
 }
 
-/// Raises 42804 for what is no table of a user's own, 42P07 for a cache, and 42809 for a table of
-/// Citus' own keeping.
+/// Raises 42804 for a relation that is not a plain user table, 42P07 for a cache, and 42809 for a table that Citus
+/// distributes.
 fn check_kind(table: Oid) -> Result<(), Error> {
     if shape::is_marked_as_cache(table) {
         return Err(Error::AttachedAlready(relation::display_name(table)));
@@ -177,7 +176,7 @@ fn check_kind(table: Oid) -> Result<(), Error> {
         let hint = "Run ALTER TABLE ... DETACH PARTITION first. Once the table is a cache, it can become a partition again.";
         return refuse("The table is a partition.", Some(hint));
     }
-    // Its trigger would take the place of the partition's own.
+    // Its trigger would replace the partition's own.
     if relation::is_partitioned(table)
         && inheritance::family(table, Mode::Remove)
             .into_iter()

@@ -1,8 +1,8 @@
-//! Declaring dependencies: the triggers on a source, and on the tables that inherit from it.
+//! Declares dependencies: creates the triggers on a source, and on the tables that inherit from it.
 //!
-//! Postgres copies row triggers to partitions, and not to plain children, whose rows change through
-//! the parent all the same. So each child gets triggers of its own: those that are there at the
-//! declaration then, those that come later at the end of the transaction in which they come.
+//! Postgres copies row triggers to partitions but not to plain children, whose rows also change through the parent.
+//! So each child gets triggers of its own: existing children at the declaration, later ones at the end of the
+//! transaction that adds them.
 
 use std::ffi::{CStr, CString};
 
@@ -27,16 +27,16 @@ use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
 use crate::pg::{encoding, memory};
 
-/// A key as SQL, over the new row and over the old one, and the settings that it follows.
+/// A key as SQL, over the new row and over the old one, and the settings on which it depends.
 struct Keys {
     new: Vec<u8>,
     old: Vec<u8>,
     settings: Option<Vec<u8>>,
 }
 
-/// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may
-/// delete from the cache. A dependency that is declared already stays as it is, but for the settings
-/// that its key follows, which become this session's; children that have no triggers yet get them.
+/// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may delete from the
+/// cache. An existing dependency stays as it is, except that the settings on which its key depends become those of
+/// this session; children without triggers get them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
     let keys = Keys {
@@ -57,8 +57,8 @@ pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), E
     Ok(())
 }
 
-/// The source and its children; of a partitioned one only itself. Children of other sessions, which
-/// nobody else reads, and on other servers are not followed.
+/// Returns the source and its children; of a partitioned one only itself. Temporary children of other sessions, which
+/// no other session reads, and foreign tables are left out.
 fn plain_family(source: Oid, mode: Mode) -> Vec<Oid> {
     if relation::is_partitioned(source) {
         return memory::collect([source].into_iter());
@@ -115,7 +115,7 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
     }
 }
 
-/// Follows all children that have come in this transaction; right before it commits.
+/// Creates triggers for all children that were added in this transaction; right before it commits.
 pub fn follow_children() {
     while let Some((child, parent)) = pending::take_child() {
         let _writable = transaction::Writable::enter();
@@ -124,8 +124,8 @@ pub fn follow_children() {
     }
 }
 
-/// Lets triggers fire in all sessions that an ENABLE has left to fire in most: nobody who enables all triggers, as
-/// pg_restore does, means that these miss what logical replication applies.
+/// Makes triggers fire in all sessions again that an ENABLE has left to fire in most: a role that enables all
+/// triggers, as pg_restore does, does not intend them to miss changes applied by logical replication.
 pub fn enable_always() {
     while let Some(table) = source::take_altered() {
         let _writable = transaction::Writable::enter();
@@ -137,8 +137,8 @@ pub fn enable_always() {
     }
 }
 
-/// Gives a child that has come, and its own children, what its parent has. What is in it already is
-/// new to whoever reads the parent.
+/// Gives a child that was added, and its own children, the triggers of its parent. Rows that it has already are new
+/// to readers of the parent.
 fn follow(child: Oid, parent: Oid) {
     if !pending::is_to_follow(child, parent) {
         return;
@@ -156,8 +156,8 @@ fn follow(child: Oid, parent: Oid) {
                 continue;
             }
             let _owner = AsOwner::to_maintain(table);
-            // Printed under the path that it is read under: a name that another path leaves bare
-            // would not be found, or would be somebody else's.
+            // Printed under the path under which it is read: another path may leave a name bare, which would then not
+            // be found, or would resolve to another object.
             let keys = Keys {
                 new: found.print_key(parent, c"new"),
                 old: found.print_key(parent, c"old"),
@@ -171,8 +171,8 @@ fn follow(child: Oid, parent: Oid) {
     }
 }
 
-/// What a key calls runs as the owner of the table that has the trigger, so nobody else's key is
-/// put there.
+/// Raises an error unless the table has this dependency: functions in a key run as the owner of the table that has
+/// the trigger, so the key of another owner must not be put there.
 fn require_own(table: Oid, cache: Oid) {
     let depends = |found: &DependencyTrigger| found.cache == cache;
     if !dependency::on_table(table).iter().any(depends) {
@@ -181,15 +181,15 @@ fn require_own(table: Oid, cache: Oid) {
     }
 }
 
-/// A dependency whose key follows the settings of each session that changes a row.
+/// A dependency whose key depends on the settings of each session that changes a row.
 pub struct FollowsWriters {
     pub source: Oid,
     pub cache: Oid,
-    /// Declares it again, with settings.
+    /// Declares it again, with fixed settings.
     pub statement: Vec<u8>,
 }
 
-/// The dependencies of this kind of one cache, or of all; warns of each.
+/// Returns the dependencies of this kind of one cache, or of all, and warns of each.
 pub fn follow_writers(cache: Option<Oid>) -> Vec<FollowsWriters> {
     let mut all = memory::list(0);
     for source in sources::tables_with_dependencies() {
@@ -236,7 +236,7 @@ fn follows_writers(source: Oid, found: &DependencyTrigger) -> FollowsWriters {
     }
 }
 
-/// Removes all dependencies of `cache` on `source`; how many triggers there were.
+/// Removes all dependencies of `cache` on `source`. Returns the number of triggers.
 pub fn remove_declared(source: Oid, cache: Oid) -> usize {
     let ours = |found: &DependencyTrigger| found.cache == cache && !found.is_clone;
     let mut removed = 0;
@@ -249,7 +249,7 @@ pub fn remove_declared(source: Oid, cache: Oid) -> usize {
     removed
 }
 
-/// The name may be anything: whoever may make triggers on the table may have made this one.
+/// Drops a trigger. Its name may need quoting: any role that may create triggers on the table may have created it.
 fn drop_trigger(table: Oid, name: &CStr) {
     ddl::run(&[
         b"DROP TRIGGER ",
@@ -259,7 +259,7 @@ fn drop_trigger(table: Oid, name: &CStr) {
     ]);
 }
 
-/// The first number that no trigger of the table has in its name.
+/// Returns the first number that no trigger of the table has in its name.
 fn free_number(triggers: &[DependencyTrigger]) -> u32 {
     let taken = |number: u32| {
         let prefix = format!("pgcache_depend_{number}_").into_bytes();
@@ -270,15 +270,15 @@ fn free_number(triggers: &[DependencyTrigger]) -> u32 {
     (1..).find(|&number| !taken(number)).unwrap_or(u32::MAX)
 }
 
-/// Lets a cache be dropped without CASCADE although a restore has made its dependencies anew.
+/// Lets a cache be dropped without CASCADE although a restore has recreated its dependencies.
 pub fn release(cache: Oid) {
     for trigger in triggers_of(cache) {
         dependency::goes_with(trigger, cache);
     }
 }
 
-/// Ends the dependencies of a cache that is to be one no more. They must not lie in wait for the next
-/// cache that its table becomes: its keys may be of another type, which their expressions do not give.
+/// Ends the dependencies of a table that stops being a cache. Otherwise they would apply to the next cache that the
+/// table becomes, whose keys may have another type than their expressions.
 pub fn end_all(cache: Oid) {
     dependency::drop_triggers(&triggers_of(cache));
 }

@@ -1,8 +1,8 @@
-//! The DEFAULT of a cache's deadlines: what a row gets that plain SQL writes without one.
+//! The DEFAULT of a cache's deadlines: the deadline of a row that plain SQL writes without one.
 //!
-//! It follows the cache's ttl, under a lock that keeps readers out, which Postgres wants for a
-//! DEFAULT. An attached table may have had one of its own: that is noted in its marker
-//! (`pg::catalog::columns`), and comes back with the ttl's end or the cache's.
+//! It follows the cache's ttl, under a lock that keeps readers out, which Postgres requires for a DEFAULT. An
+//! attached table may have had a default of its own: that is kept in its marker (`pg::catalog::columns`), and
+//! restored when the ttl is removed or the table is detached.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
@@ -19,16 +19,16 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::value::typed::Typed;
 
-/// By the clock, and not by the transaction's beginning: at the end of a long one rows would be born
-/// expired.
+/// By the clock, and not by the transaction's start: at the end of a long transaction, rows would be expired when
+/// written.
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
-/// The DEFAULT of a table that `cache_create` makes.
+/// Returns the DEFAULT of a table that `cache_create` creates.
 pub fn of_own(ttl: &Interval) -> String {
     dialect::default_deadline(DeadlineForm::OWN, NOW, &iso_8601(ttl))
 }
 
-/// Gives a cache's deadlines the DEFAULT that this ttl stands for. Not where they are generated.
+/// Gives a cache's deadlines the DEFAULT for this ttl. Does nothing if they are generated.
 pub fn put(cache: &Cache, ttl: Option<Interval>) {
     let columns = match &cache.columns {
         Some(columns) if cache.storage != Storage::Memory => columns,
@@ -42,15 +42,15 @@ pub fn put(cache: &Cache, ttl: Option<Interval>) {
     }
 }
 
-/// Now and the ttl.
+/// Sets the default to now plus the ttl.
 pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
     let default = dialect::default_deadline(columns.deadline_form, NOW, &iso_8601(ttl));
     change(table, columns, Some(default.as_bytes()));
 }
 
-/// Brings back what the table had before its ttl: none, if it was made as a cache. As the table's
-/// owner: it is a text that the owner can have made up, and whoever may detach the table, a superuser
-/// among them, must not run it with more rights.
+/// Restores the default that the table had before its ttl: none, if it was created as a cache. Runs as the table's
+/// owner: the owner can have made the text up, and a role that detaches the table, perhaps a superuser, must not run
+/// it with more rights.
 pub fn give_back(cache: &Cache, columns: &Columns) {
     let takes_one = relation::takes_default(cache.relation, columns.deadline.number);
     if takes_one && cache.settings.ttl.is_some() {
@@ -70,7 +70,7 @@ fn hold_iso() -> Option<Held> {
 }
 
 fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
-    // Who writes into a partition gets the partition's.
+    // A row written directly into a partition gets the partition's default.
     let alter: &[u8] = match relation::is_partitioned(table) {
         true => b"ALTER TABLE ",
         false => b"ALTER TABLE ONLY ",
@@ -85,8 +85,7 @@ fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
     ddl::run(&[begin.as_slice(), end.as_slice()].concat());
 }
 
-/// The default of a column as SQL, with every name qualified that needs it under a search_path of
-/// nobody's.
+/// Returns the default of a column as SQL, with every name qualified that needs it under an empty search_path.
 pub fn of_column(table: Oid, column: i16) -> Option<Vec<u8>> {
     let _path = AsOwner::to_maintain(table);
     let _iso = hold_iso();

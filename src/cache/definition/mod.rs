@@ -1,4 +1,4 @@
-//! Making, changing and dropping caches, and declaring what they depend on.
+//! Creating, changing and dropping caches, and declaring their dependencies.
 
 pub mod attach;
 pub mod declare;

@@ -1,9 +1,8 @@
-//! Caches that are partitions of a plain table: what is written through that table finds no expired row in its way
-//! either.
+//! Caches that are partitions of a plain table: a write through that table must not meet an expired row either.
 //!
-//! Which partition a row goes to is known when it is there, and by columns that need not be the key. So a cache that
-//! becomes a partition gets a trigger that looks before each of its rows (`pg::hooks::hiding`), and loses it when it
-//! is a partition no more. It can be of any depth: a cache that has partitions itself passes the trigger on to them.
+//! The partition of a row is known only once the row exists, and may depend on columns other than the key. So a cache
+//! that becomes a partition gets a trigger that runs before each of its rows (`pg::hooks::hiding`), and loses it when
+//! it is no longer a partition. A cache that has partitions itself passes the trigger on to them, to any depth.
 
 use pgrx::pg_sys::Oid;
 
@@ -12,7 +11,7 @@ use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::{columns, own, relation};
 use crate::pg::session::transaction;
 
-/// Looks after the caches that came into another table as its partition, or left one.
+/// Updates the triggers of caches that became partitions of another table, or stopped being partitions.
 pub fn follow() {
     while let Some(cache) = pending::take_placed() {
         let _writable = transaction::Writable::enter();
@@ -21,7 +20,7 @@ pub fn follow() {
     }
 }
 
-/// Gives the cache the trigger, or takes it away, as it needs. The caller holds a lock on it.
+/// Creates or drops the trigger of a cache, as needed. The caller holds a lock on it.
 pub fn look_after(cache: Oid) {
     let renew = own::RENEW_ROW.oid();
     let is_cache = relation::has_trigger(cache, own::RECORD.oid());
@@ -38,7 +37,8 @@ pub fn look_after(cache: Oid) {
     let table = table.to_bytes();
     let _owner = AsOwner::to_maintain(cache);
     if present {
-        // Postgres drops no trigger of a table that a cursor reads, but lets it be detached. One too many does no harm.
+        // Postgres drops no trigger of a table that a cursor reads, but lets it be detached. One trigger too many is
+        // harmless.
         if relation::is_in_use(cache) {
             return;
         }
@@ -48,7 +48,7 @@ pub fn look_after(cache: Oid) {
     }
 }
 
-/// Gives the cache of this name the trigger, for rows that are written where no plan of ours is asked.
+/// Creates the trigger on the cache of this name, for rows that are written without a plan of ours.
 pub fn look_before_rows(cache: Oid, name: &[u8]) {
     if let Some(key) = columns::key_name(cache) {
         ddl::run(&[

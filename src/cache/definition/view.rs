@@ -1,13 +1,12 @@
 //! The relation of a memory cache: a view over the function `pgcache.memory_entries`.
 //!
-//! The function is given the cache's settings, an id among them, because a view cannot name itself
-//! in its own definition. Which view it is, is found by that id; the caller's privilege is then
-//! checked on that view, so a copy of the definition under another name reads nothing it may not.
+//! The function gets the cache's settings, including an id, because a view cannot name itself in its own definition.
+//! The view is found by that id; the caller's privilege is then checked on that view, so a copy of the definition
+//! under another name reads nothing that the caller may not.
 //!
-//! Anybody can read a definition and give its id to a view of their own, so the settings also hold
-//! the view's oid, which nobody else's view can have. After a restore the oid is another one (until
-//! the next `cache_alter`): then the id decides, and one that views of several owners have is
-//! refused, because a wrong answer would be worse than none.
+//! Any role can read a definition and give its id to a view of its own, so the settings also hold the view's oid,
+//! which no other view can have. After a restore the oid differs (until the next `cache_alter`): then the id decides,
+//! and an id that views of several owners have is refused, because a wrong answer would be worse than none.
 
 use pgrx::pg_sys::Oid;
 
@@ -21,11 +20,11 @@ use crate::pg::catalog::relation;
 use crate::pg::table::shape;
 use crate::pg::value::datum::Text;
 
-/// The memory cache whose view has these settings, for who may read it.
+/// Returns the memory cache whose view has these settings, if the caller may read it.
 ///
-/// The settings may be anything that the caller has made up: what they name is locked, and waited
-/// for, once the catalogs say that it is a memory cache of this id and that the caller may read it.
-/// It is looked at again under the lock.
+/// The caller may have made the settings up: the relation that they name is locked, and waited for, only once the
+/// catalogs say that it is a memory cache of this id and that the caller may read it. It is checked again under the
+/// lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let words: Vec<Vec<u8>> = settings
         .bytes()
@@ -50,8 +49,8 @@ fn relation_of(settings: &Settings) -> Option<Oid> {
         .or_else(|| restored(id))
 }
 
-/// The oldest view with this id: a copy of a definition comes after its original. None when there
-/// are others of other owners.
+/// Returns the oldest view with this id, because a copy of a definition is younger than its original. None when other
+/// owners have views with this id.
 fn restored(id: u64) -> Option<Oid> {
     let known: Vec<Oid> = registry::all_caches()
         .into_iter()
@@ -65,7 +64,7 @@ fn restored(id: u64) -> Option<Oid> {
         .then_some(oldest)
 }
 
-/// Without a lock.
+/// Reads the catalogs without a lock.
 fn has_id(relation: Oid, id: u64) -> bool {
     shape::settings_of_view(relation)
         .and_then(|words| Settings::from_arguments(&words).ok())

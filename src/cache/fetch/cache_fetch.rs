@@ -1,20 +1,18 @@
-//! `cache_fetch`: the live value, or what the loader gives, computed by one session at a time.
+//! `cache_fetch`: returns the live value, or that of the loader, which one session at a time computes.
 //!
-//! 1. Look. A live value is the answer.
-//! 2. Else ask for the lease of the key.
-//! 3. With the lease, look once more, because its last holder may just have finished. Then run the
-//!    loader and store.
-//! 4. Without it, a stale value is the answer. Where there is none, wait for the holder and begin
-//!    again.
-//! 5. When the wait is over, run the loader and store nothing: storing would have to wait for the
-//!    row that the holder has written.
+//! 1. Look. A live value is returned.
+//! 2. Otherwise, request the lease of the key.
+//! 3. With the lease, look once more, because its last holder may just have finished. Then run the loader and store.
+//! 4. Without it, return a stale value. If there is none, wait for the holder and start over.
+//! 5. When the wait is over, run the loader and store nothing: storing would have to wait for the row that the holder
+//!    has written.
 //!
-//! Nothing is stored either while a change of the source, or of the key, is being committed: what a
-//! loader reads then is about to be out of date.
+//! Nothing is stored either while a change of the source, or of the key, is being committed, because a value loaded
+//! then is about to be out of date.
 //!
-//! A loader is a stranger's code and may take long, and no lock is held meanwhile. So nothing that
-//! was known of the cache before the loader ran is relied on afterwards: the value is stored as a
-//! new writer would store it, by the privileges, the storage and the type that the cache has then.
+//! A loader is user-defined code and may take long, and no lock is held meanwhile. So nothing that was known of the
+//! cache before the loader ran is used afterwards: the value is stored as a new writer would store it, by the
+//! privileges, the storage and the type that the cache has then.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -49,12 +47,12 @@ pub struct Fetch {
     pub key: HashedKey,
     pub loader: Text,
     pub ttl: Option<Interval>,
-    /// The privileges; asked again when the value is stored, because the loader takes its time.
+    /// The required privileges; checked again when the value is stored, because the loader may take long.
     pub needs: Privileges,
 }
 
 impl Fetch {
-    /// The entry: live, stale or fresh from the loader. The caller has checked the privileges.
+    /// Returns the entry: live, stale or fresh from the loader. The caller has checked the privileges.
     pub fn run(&self) -> Result<Entry, Error> {
         if let Some(ttl) = &self.ttl {
             deadline::check_ttl(ttl)?;
@@ -64,7 +62,7 @@ impl Fetch {
         let mut commit = None;
         let mut counts = Look::Counted;
         loop {
-            let cache = open::known(self.relation)?; // each time: somebody may have been waited for
+            let cache = open::known(self.relation)?; // each time, because the last round may have waited
             cache.check_writable()?;
             let is_replayed = load_token::is_replayed(&cache);
             let found = entries::get_or_stale(self.relation, self.key, self.needs, counts)?;
@@ -109,7 +107,7 @@ impl Fetch {
         }
     }
 
-    /// With the lease. `refresh`: a live value is there and is to be replaced.
+    /// Loads with the lease. `refresh`: a live value exists and is to be replaced.
     fn load_once(
         &self,
         cache: &Cache,
@@ -139,7 +137,7 @@ impl Fetch {
         })
     }
 
-    /// Without a lease; the token tells whether a change came meanwhile. `refresh` as above.
+    /// Loads without a lease; the token shows whether a change was committed meanwhile. `refresh` as above.
     fn load_untracked(
         &self,
         cache: &Cache,
@@ -175,7 +173,7 @@ impl Fetch {
         })
     }
 
-    /// Makes an entry of what was loaded, for the cache as it is now, and puts it there.
+    /// Makes an entry of the loaded value, for the cache as it is now, and stores it.
     fn store(
         &self,
         loaded: Loaded,
@@ -192,7 +190,7 @@ impl Fetch {
         Ok(entry)
     }
 
-    /// Loads for the caller alone.
+    /// Loads for the caller without storing.
     fn load_only(&self, cache: &Cache) -> Result<Entry, Error> {
         let loaded = self.load(cache)?;
         self.unstored(cache, loaded.value)
@@ -220,8 +218,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// If we waited for whoever had locked the row, and they changed it, their value stays. Under
-    /// REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// Stores in a table. If we waited for a transaction that had locked the row and changed it, its value stays.
+    /// Under REPEATABLE READ a row that this transaction cannot see stays, too.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -249,12 +247,12 @@ impl Fetch {
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
         pause::at(Window::ToldToWritten);
-        entries::set(cache, cache.key(self.key.key), entry) // its keys may be of another type by now
+        entries::set(cache, cache.key(self.key.key), entry) // its keys may have another type by now
     }
 
-    /// Whether this transaction has changed what an entry of a memory cache depends on, or may have
-    /// without a word from the triggers. Others would read at once what it loads from that, though
-    /// it may be rolled back.
+    /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have done so
+    /// unnoticed by triggers. Other sessions would at once read a value loaded from that, although it may be rolled
+    /// back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -263,13 +261,13 @@ impl Fetch {
         pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
-    /// [`Fetch::is_changing`], asked when something was loaded: also if a statement that changes
-    /// the source has not ended, because its triggers have not fired yet.
+    /// Returns the same as [`Fetch::is_changing`] after loading: also true while a statement that changes the source
+    /// has not ended, because its triggers have not fired yet.
     fn may_be_changing(&self, cache: &Cache) -> bool {
         self.is_changing(cache) || sources::may_be_half_changed(self.relation)
     }
 
-    /// What the loader gives.
+    /// Runs the loader.
     fn load(&self, cache: &Cache) -> Result<LoaderResult, Error> {
         let begun = clock::now();
         let before = loaders::unstored();
@@ -285,7 +283,7 @@ impl Fetch {
         })
     }
 
-    /// An entry that begins now, of what the loader gave.
+    /// Makes an entry of a loaded value; its ttl begins now.
     fn entry(&self, cache: &Cache, loaded: Loaded) -> Result<Entry, Error> {
         let value = match loaded {
             Loaded::NoRow => None,
@@ -299,17 +297,17 @@ impl Fetch {
     }
 }
 
-/// What a loader has given.
+/// The result of a loader.
 struct LoaderResult {
     value: Loaded,
-    /// The loader used a value that a fetch from another cache gave and did not store. When that
-    /// value changes, no row of the other cache goes, so nobody would say that this one is out of
-    /// date. Asked only where entries of this cache depend on something.
+    /// The loader used a value that a fetch from another cache returned without storing it. When that value changes,
+    /// no row of the other cache is removed, so nothing would invalidate this one. Checked only if entries of this
+    /// cache have sources.
     from_unstored: bool,
 }
 
-/// Gives back whether a value stays stored in a table. One that does not is noted, for whoever
-/// loads another value from it.
+/// Returns whether a value stays stored in a table. Notes one that does not, for a loader that computes another value
+/// from it.
 fn note_unless_stored(stays: bool) -> bool {
     if !stays {
         loaders::note_unstored();
@@ -317,25 +315,25 @@ fn note_unless_stored(stays: bool) -> bool {
     stays
 }
 
-/// The result of storing in a table; None: nothing was stored, which is noted.
+/// Returns the result of storing in a table; None: nothing was stored, which is noted.
 fn stored_or_noted(done: Option<Result<(), Error>>) -> Result<(), Error> {
     note_unless_stored(done.is_some());
     done.unwrap_or(Ok(()))
 }
 
-/// Not in a read-only transaction or on a standby, unless the cache is in memory; never in a parallel worker, whose
-/// loader sees uncommitted rows of its leader.
+/// Returns whether this session may store. False in a read-only transaction or on a standby, unless the cache is in
+/// memory, and always in a parallel worker, whose loader sees uncommitted rows of its leader.
 fn can_store(cache: &Cache) -> bool {
     let is_worker = session::is_parallel_worker() && !fault::on(Fault::ParallelWorkerStores);
     !is_worker && (cache.storage == Storage::Memory || transaction::is_writable())
 }
 
-/// Whether what another session stores meanwhile can be seen by this one.
+/// Returns whether this session can see values that other sessions store meanwhile.
 fn sees_others(cache: &Cache) -> bool {
     cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction()
 }
 
-/// Remembers how long the loaders of a cache take.
+/// Records how long the loaders of a cache take.
 fn note_time(cache: &Cache, micros: Timestamp) {
     if let Some(tier) = tier()
         && let Some(slot) = cache.slot(tier)
@@ -344,10 +342,10 @@ fn note_time(cache: &Cache, micros: Timestamp) {
     }
 }
 
-/// Whether a live entry is loaded anew before its time: the nearer its deadline and the slower its
-/// loader, the likelier, so that of many callers about one does. This is the "optimal probabilistic
-/// cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean
-/// time of the cache's loaders in place of each entry's own.
+/// Returns whether a live entry is reloaded before its deadline: the nearer its deadline and the slower its loader,
+/// the likelier, so that about one of many callers does. This is the "optimal probabilistic cache stampede
+/// prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time of the cache's loaders in
+/// place of each entry's own.
 fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
     let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
         return false;

@@ -1,4 +1,4 @@
-//! `cache_lease` and what follows it: for values that are computed outside of the database.
+//! `cache_lease` and the calls that follow it, for values that are computed outside of the database.
 
 use std::time::Duration;
 
@@ -19,33 +19,33 @@ use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::{lock, subtransaction};
 
-/// What a caller of `cache_lease` learns.
+/// The state that `cache_lease` returns.
 pub enum State {
     /// The value is live.
     Hit,
-    /// Its ttl has passed, its grace has not, and somebody else computes it.
+    /// Its ttl has passed, its grace has not, and another client or session computes it.
     Stale,
-    /// The caller computes it. No number: all records are in use, or their snapshot may be too old,
-    /// and what they compute cannot be stored.
+    /// The caller computes it. Without a number, its value cannot be stored: all records are in use, or the snapshot
+    /// may be too old.
     Win(Option<u64>),
-    /// Somebody else computes it and there is nothing to serve meanwhile.
+    /// Another client or session computes it, and no value can be served meanwhile.
     Busy,
 }
 
-/// The answer of `cache_lease`.
+/// The result of `cache_lease`.
 pub struct Leased {
-    /// The value; with `Win` the stale one, if there is one.
+    /// The value; with `Win` the stale one, if one exists.
     pub found: Option<Entry>,
     pub state: State,
 }
 
-/// Asks for a key's value or, where there is none, for the lease to compute it.
+/// Returns the value of a key or, if it has none, the lease to compute it.
 pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, Error> {
     let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
     let patience = Patience::of(Duration::from_micros(longest));
     let mut counts = Look::Counted;
     loop {
-        let cache = open::known(relation)?; // each time: somebody may have been waited for
+        let cache = open::known(relation)?; // each time, because the last round may have waited
         let found = entries::get_or_stale(relation, key, Privileges::SELECT, counts)?;
         counts = Look::Uncounted;
         if found.is_some_and(is_live) {
@@ -69,8 +69,9 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
     }
 }
 
-/// Whoever had the lease before may have finished between our look and our asking. Who computes in
-/// this transaction, whose snapshot may be older than the last removal, stores nothing.
+/// Looks once more after the lease is won: its last holder may have finished between our look and our request. Gives
+/// the lease up if the snapshot of this transaction may be older than the last removal, because its value must not be
+/// stored.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;
     let is_hit = found.is_some_and(is_live);
@@ -89,7 +90,7 @@ fn is_live(found: Entry) -> bool {
     deadline::is_live(found.deadline)
 }
 
-/// Stores a value if the lease is still good; whether it did.
+/// Stores a value if the lease is still valid. Returns whether it did.
 pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> Result<bool, Error> {
     let Some(lease) = leases::named(key, lease.unwrap_or(0))? else {
         return Ok(false);
@@ -109,11 +110,11 @@ pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> R
     let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
     match subtransaction::keep_if(set, keep) {
         Some(done) => done.map(|()| !leases::is_void(lease)),
-        None => Ok(false), // REPEATABLE READ: the row was changed by somebody else
+        None => Ok(false), // REPEATABLE READ: another session has changed the row
     }
 }
 
-/// Gives a lease up; whether it was good.
+/// Gives up a lease. Returns whether it was valid.
 pub fn release(key: HashedKey, lease: Option<i64>) -> Result<bool, Error> {
     let lease = leases::named(key, lease.unwrap_or(0))?;
     Ok(lease.is_some_and(held::release))

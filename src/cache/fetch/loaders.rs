@@ -1,4 +1,4 @@
-//! Loaders that this session has run: their plans, and which keys they are at work on.
+//! Loaders that this session has run: their plans, and the keys that they are loading.
 //!
 //! A loader that fetches the key it loads would wait for itself: that is an error.
 
@@ -14,18 +14,18 @@ use crate::pg::catalog::invalidation::Roles;
 use crate::pg::spi::loader::{Loaded, Loader};
 use crate::pg::value::datum::Text;
 
-/// Plans that a session keeps; an application has a handful of loaders, a text built for each key
-/// is planned each time anyway.
+/// Plans that a session keeps. An application has a handful of loaders; a text that is built for each key is planned
+/// each time anyway.
 const KEPT: usize = 64;
 
-/// The text of a loader, and whose rights counted when it was planned: policies are part of a plan.
+/// The text of a loader, and the roles in force when it was planned, because policies are part of a plan.
 type Name = (Box<[u8]>, Roles);
 
 type Kept = Vec<(Name, Rc<Loader>)>;
 
 thread_local! {
-    /// The one used last comes last. Never dropped: at the end of the process the plans' memory is
-    /// gone.
+    /// The most recently used comes last. Never dropped: at the end of the process the memory of the plans is freed
+    /// already.
     static PLANS: ManuallyDrop<RefCell<Kept>> = ManuallyDrop::default();
     static UNSTORED: Cell<u64> = const { Cell::new(0) };
     static AT_WORK: RefCell<Vec<(u32, Box<[u8]>)>> = const { RefCell::new(Vec::new()) };
@@ -46,12 +46,12 @@ pub fn check_recursion(relation: Oid, key: Key) -> Result<(), Error> {
     }
 }
 
-/// How often this session has given what it loaded for a table, and not stored it.
+/// Returns how often this session has returned a value that it loaded for a table without storing it.
 pub fn unstored() -> u64 {
     UNSTORED.get()
 }
 
-/// It has done so once more.
+/// Counts such a value.
 pub fn note_unstored() {
     UNSTORED.set(UNSTORED.get() + 1);
 }
@@ -77,7 +77,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     if let Some(loader) = kept {
         return Ok(loader);
     }
-    let roles = Roles::now(); // before it is planned: a message may come meanwhile
+    let roles = Roles::now(); // before planning, because a message may arrive meanwhile
     let loader = Rc::new(Loader::prepare(text)?);
     let too_old = PLANS.with(|plans| {
         let plans = &mut *plans.borrow_mut();
@@ -88,7 +88,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     Ok(loader)
 }
 
-/// The session loads this key as long as this lives, however it ends.
+/// Marks a key as being loaded by the session until it is dropped, however the load ends.
 struct AtWork;
 
 impl AtWork {

@@ -1,9 +1,9 @@
-//! The second look of deletions, right before the commit: what has come since the first one was made of
-//! what the deletion wants out of the way.
+//! The second look of deletions, right before the commit: for rows that were stored since the first look, from data
+//! that the deletion meant to invalidate.
 //!
-//! Guards that a deletion wins over a fetch that began before it. Its marks stand by now, so no session stores
-//! a value any more that was loaded before; a row that is written and not committed is waited for, as an INSERT of
-//! the same key would.
+//! Guards that a deletion wins over a fetch that began before it. Its marks stand by now, so no session can store a
+//! value that was loaded before; the deletion waits for a row that is written and not committed, as an INSERT of the
+//! same key would.
 
 use std::rc::Rc;
 
@@ -18,20 +18,21 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{lock, transaction};
 use crate::pg::value::datum::Text;
 
-/// Where a removal runs code that is not ours, it must come before the callbacks of the commit.
+/// Requests that the removal runs before the callbacks of the commit, if it may run user-defined code.
 pub fn ask_for_end(cache: &Cache) {
     if !cache.changes_alone() {
         pre_commit_portal::ask_for();
     }
 }
 
-/// Notes what deletions are to remove after all, as if it depended on a row that has changed.
+/// Notes the rows that deletions still have to remove, as if they depended on a row that has changed.
 pub fn look_again() {
     if fault::on(Fault::DeletionLooksOnce) {
         return;
     }
     for look in changes::second_looks() {
-        // The second look acts as the owner, for whom no policy hides a row. So with policies only the first counts.
+        // The second look acts as the owner, for whom no policy hides a row. So with policies only the first look
+        // counts.
         let found = registry::find(look.relation);
         let Some(cache) = found.ok().filter(|cache| !cache.row_security) else {
             continue;
@@ -45,7 +46,8 @@ pub fn look_again() {
     }
 }
 
-/// A row that the transaction has written itself came after the deletion, or goes by its key.
+/// Notes the rows of other transactions under deleted prefixes. A row of this transaction was written after the
+/// deletion, or is removed by its key.
 fn look_for_prefixes(cache: &Rc<Cache>, look: &SecondLook) {
     if !fault::on(Fault::DeletionDoesNotWait) {
         lock::wait_for_stores(look.relation);

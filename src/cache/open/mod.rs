@@ -1,6 +1,6 @@
-//! Opening a cache for a call: privileges first, then the lock, then privileges again, because
-//! whoever held the lock may have taken them away. What depends on rows that this transaction has
-//! changed is removed before the cache is looked at.
+//! Opens a cache for a call: checks privileges first, then locks, then checks privileges again, because the holder of
+//! the lock may have revoked them. Entries that depend on rows that this transaction has changed are removed before
+//! the cache is read.
 
 pub mod again;
 pub mod removal;
@@ -18,7 +18,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{hint, lock, transaction};
 use crate::pg::table::shape;
 
-/// Raises 42501 unless the current user has these on the relation; with the GRANT, where it is a
+/// Raises 42501 unless the current user has these privileges on the relation, with a hint with the GRANT if it is a
 /// cache.
 pub fn require(relation: Oid, needs: Privileges) {
     if fault::on(Fault::PrivilegeNotAsked) {
@@ -27,22 +27,22 @@ pub fn require(relation: Oid, needs: Privileges) {
     privilege::require(relation, needs, shape::is_marked_as_cache);
 }
 
-/// The same under the lock that was waited for.
+/// Checks again under the lock, after waiting for it.
 fn require_again(relation: Oid, needs: Privileges) {
     if !fault::on(Fault::PrivilegeNotAskedAgain) {
         require(relation, needs);
     }
 }
 
-/// Opens a cache to read it. Raises 42501 without the privileges, before it waits for a lock.
+/// Opens a cache for reading. Raises 42501 without the privileges, before it waits for a lock.
 pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     require(relation, needs);
     lock_to_read(relation, needs)
 }
 
-/// Opens a cache to read it, for a caller whose privileges were checked. They are checked again
-/// under the lock: whoever held it may have taken them away.
+/// Opens a cache for reading, for a caller whose privileges were checked. They are checked again under the lock,
+/// because its former holder may have revoked them.
 pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
     removal::settle();
     let _lock = lock::Shared::on(relation);
@@ -53,9 +53,8 @@ pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> 
     })
 }
 
-/// Opens a cache to change it; the lock on a table is kept until the transaction ends. `function`
-/// is the caller's name for the error in a read-only transaction, in which memory caches can be
-/// written.
+/// Opens a cache for writing; the lock on a table is kept until the transaction ends. `function` names the caller in
+/// the error for a read-only transaction, in which memory caches can be written.
 pub fn to_write(
     cache: Option<Oid>,
     needs: Privileges,
@@ -81,15 +80,14 @@ pub fn to_write(
     Ok(cache)
 }
 
-/// The cache, if it is one in memory: there a writer needs no lock. Keeps none: a reader's lock
-/// that stays (REPEATABLE READ) would let two callers who go on to the strongest one wait for each
-/// other.
+/// Returns the cache if it is a memory cache, whose writers need no lock. Keeps none: if a reader's lock stayed
+/// (REPEATABLE READ), two callers that continue to the strongest lock would deadlock.
 fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     let cache = find(relation)?;
     Ok((cache.storage == Storage::Memory).then_some(cache))
 }
 
-/// The cache as a call finds it that will look at it again, under a lock, when it needs to be sure.
+/// Returns the cache as the session knows it, for a call that looks again under a lock when it needs to be sure.
 pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     match remembered(relation) {
         Some(cache) => Ok(cache),
@@ -99,7 +97,7 @@ pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     }
 }
 
-/// Opens a cache to remove all that is in it; a table with the lock that TRUNCATE takes.
+/// Opens a cache to remove all of its entries; a table with the lock that TRUNCATE takes.
 pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cache>, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     require(relation, Privileges::TRUNCATE);
@@ -109,9 +107,9 @@ pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cach
     }
 }
 
-/// Opens a cache for a definition statement, with the lock that the statement itself takes: a
-/// weaker one before it would let two callers wait for each other. A look without a lock comes
-/// first, so that a relation that is no cache is never locked that strongly.
+/// Opens a cache for a definition statement, with the lock that the statement itself takes: a weaker one before it
+/// would let two callers deadlock. Looks without a lock first, so that a relation that is not a cache is never locked
+/// that strongly.
 pub fn to_define(
     cache: Option<Oid>,
     needs: Privileges,

@@ -1,10 +1,8 @@
-//! Removing what depends on rows that this transaction has changed (`model::pending` says what that
-//! is).
+//! Removes entries that depend on rows that this transaction has changed (`model::pending` keeps the list).
 //!
-//! Done right before the commit: so late because an entry that another session stored since the
-//! change was computed from the old row, too; and it keeps the locks on entries short. In the
-//! changing session itself a call that opens a cache removes them earlier, so that it finds what a
-//! table shows it: nothing of an old row.
+//! Runs right before the commit, for two reasons: an entry that another session stored since the change was computed
+//! from the old row, too; and locks on entries stay short. In the changing session itself, a call that opens a cache
+//! removes them earlier, so that it finds the same as in a table: nothing made of an old row.
 //!
 //! Guards that entries of a memory cache are fenced off until the commit is visible.
 
@@ -29,8 +27,8 @@ use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
 
-/// Removes what depends on rows that this transaction has changed, before it looks at a cache
-/// itself. A parallel query cannot: what it reads is asked for with `pending::is_due`.
+/// Removes entries that depend on rows that this transaction has changed, before the session looks at a cache itself.
+/// A parallel query cannot remove; its reads check `pending::is_due` instead.
 pub fn settle() {
     while pending::is_unsettled() {
         if session::in_parallel_mode() {
@@ -40,22 +38,22 @@ pub fn settle() {
     }
 }
 
-/// Right before the commit: all of it, once more, and until removing notes nothing new.
+/// Removes all of them once more, right before the commit, until removing notes nothing new.
 pub fn at_commit() {
     while pending::is_left_to_commit() {
         remove(When::Commit);
     }
 }
 
-/// The same where user-defined code may run for the last time.
+/// Does the same at the last point at which user-defined code may run.
 pub fn at_end() {
     while pending::is_left_to_commit() {
         remove(When::Ending);
     }
 }
 
-/// Whether triggers of others would run, or policies. Asked under the locks that are kept until the commit: nobody else
-/// gives a cache one after that.
+/// Returns whether removing would run user-defined triggers or policies. Checked under locks that are kept until the
+/// commit, so that no other session can add one afterwards.
 pub fn runs_user_code() -> bool {
     let mut caches = pending::caches()
         .into_iter()
@@ -65,9 +63,9 @@ pub fn runs_user_code() -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// While statements of the transaction may still come.
+    /// While more statements of the transaction may follow.
     Now,
-    /// None comes any more, but what is deferred.
+    /// Only deferred triggers may still follow.
     Ending,
     Commit,
 }
@@ -78,7 +76,7 @@ impl When {
     }
 }
 
-/// Tables first: a memory cache's entries do not come back if that fails, and its fences stand
+/// Removes from tables first: the entries of a memory cache would not come back if that fails, and its fences stand
 /// until the commit is visible.
 fn remove(when: When) {
     pending::begin_removal();
@@ -97,13 +95,13 @@ fn remove(when: When) {
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache.relation, noted)),
-            // One has become such a table since, or its cursor was closed by hand.
+            // The cache has become such a table since, or its cursor was closed by the user.
             _ if when == When::Commit && !cache.changes_alone() => refuse(&cache),
             _ => delete(&cache, noted, when),
         }
     }
     if when.is_last() {
-        // Triggers have run since; one may have dropped the view, or made another of the name.
+        // Triggers have run since; one may have dropped the view, or created another one of that name.
         for (relation, noted) in in_memory {
             if let Ok(cache) = registry::find(relation) {
                 fence(&cache, noted);
@@ -113,10 +111,10 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// A relation that is gone meanwhile, or no cache any more, has no entries. A table gets the lock
-/// that it will be changed under at once: two transactions that both `clear` it, and hold a weaker
-/// one before, would wait for each other. What it was before the lock is no help: it may have a
-/// trigger or a foreign key by now.
+/// Opens a cache for removal; None for a relation that was dropped meanwhile or is no cache any more, which has no
+/// entries. Takes the lock under which a table will be changed at once: two transactions that both `clear` it after
+/// taking a weaker lock would deadlock. The state before the lock proves nothing: the table may have a trigger or a
+/// foreign key by now.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -124,15 +122,15 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
         (_, false) => lock::Mode::Write,
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
-        // Before the table: who loads holds no lock on it yet, and would wait for ours.
+        // Before the table's lock: a loading session holds no lock on the table yet, and would wait for ours.
         ask::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);
     find(relation)
 }
 
-/// None for what is no cache. Raises 42809 for one whose entries are on Citus' shards: they would
-/// outlive the change.
+/// Returns the cache; None for another relation. Raises 42809 for one whose entries are on Citus' shards, because
+/// they would outlive the change.
 fn find(relation: Oid) -> Option<Rc<Cache>> {
     match registry::find(relation) {
         Err(Error::Distributed(name) | Error::OverShards(name)) => {
@@ -164,17 +162,17 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
     remove_many::delete_keys(cache, &noted.keys);
 }
 
-/// A TRUNCATE is told to whoever depends on the cache, also one of an empty table. Caches that depend on each other
-/// would clear each other without an end, so the second time it is done only for rows that have come since.
+/// Clears a table with TRUNCATE, which notifies dependent caches even if the table is empty. Caches that depend on
+/// each other would clear each other endlessly, so the second time it runs only if rows were added since.
 fn clear(cache: &Cache) {
     if !pending::note_cleared(cache.relation) || inheritance::has_content(cache.relation) {
         remove_many::truncate(cache);
     }
 }
 
-/// From here on nobody stores under these keys what they have loaded before our commit is visible;
-/// and what others have stored already can be seen by whoever removes it, because the marks come
-/// first. Keys without an entry are marked, too: somebody may be computing one from the old row.
+/// Marks keys and waits, so that until our commit is visible no session stores under them a value that it loaded
+/// before. Values that other sessions have stored already are visible to the removal, because the marks come first.
+/// Keys without an entry are marked, too, because a session may be computing one from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
     match tier() {
@@ -183,7 +181,7 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
                 changes::mark_early();
             }
             pause::at(Window::MarkToRemove);
-            // A transaction that was prepared before the server's start is counted no more.
+            // A transaction that was prepared before the server's start is not counted any more.
             if fault::on(Fault::RemovalDoesNotWait) {
                 return;
             }
@@ -195,7 +193,7 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
         }
         None => {
             ask::keep_loaders_out(cache, Some(keys));
-            // A loader that is prepared has no lock any more.
+            // A prepared loader holds no lock any more.
             if lock::is_touched(cache.relation) {
                 remove_many::wait_for_unseen(cache, keys);
             }
