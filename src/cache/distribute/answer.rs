@@ -1,4 +1,4 @@
-//! Answering a call that another node has sent.
+//! Answers a call that another node has sent.
 
 use std::ffi::CString;
 
@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::pg::value::call::TextRow;
 use crate::pg::value::datum::Text;
 
-/// The rows of a call, made as whoever asks: with their privileges on the function and on the cache. None if its key
-/// is not here, or if this is not the node that was meant. Whoever can call a function can call this, so it takes calls
-/// on distributed caches alone, which answer for nothing but what they are asked.
+/// Makes a call and returns its rows, with the caller's own privileges on the function and on the cache. None if its
+/// key is not on this node, or if another node was meant. A role that may call a function may also call this one, so
+/// it accepts only calls on distributed caches, which do no more than the function itself.
 pub fn answer(
     key: Text,
     node: i64,
@@ -32,7 +32,7 @@ pub fn answer(
     let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
     let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named));
     let rows = rows.map_err(|error| match error {
-        Error::DroppedExtension => Error::NotSent, // it has no function of so many arguments
+        Error::DroppedExtension => Error::NotSent, // it has no function with this many arguments
         other => other,
     })?;
     Ok((!sent.has_missed()).then_some(rows))

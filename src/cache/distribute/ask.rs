@@ -1,7 +1,8 @@
-//! Asking a node for a call of one of our functions.
+//! Has another node call one of our functions.
 //!
-//! Citus delegates a bare call of `pgcache.at_key(key, ...)`, alone in the FROM clause and with a constant key, to the
-//! node that has the key, as a write of the transaction. Texts go as `=` and themselves, so that NULL differs.
+//! Citus delegates a bare call of `pgcache.at_key(key, ...)`, alone in the FROM clause and with a constant key, to
+//! the node that has the key, as a write of the transaction. A text is sent as `=` followed by the text, so that NULL
+//! differs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ use crate::pg::value::typed::Typed;
 /// Arguments of a call, as texts.
 pub type Arguments = Vec<Option<Text>>;
 
-/// The answer of the node of a key; None where it does not have it, or cannot be asked from here.
+/// Returns the answer of the node of a key; None if it does not have the key, or cannot be reached from here.
 pub fn node_of_key(
     node: i64,
     key: Text,
@@ -45,7 +46,7 @@ pub fn node_of_key(
     }
     sql.extend_from_slice(b"]::pg_catalog.text[]) AS r(a)");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
-    // Citus spells the call anew, as if a backslash were one.
+    // Citus prints the call again as if backslashes were literal.
     let _literals = literals();
     let found = query_once(&sql, &[], &[], |output| output.texts(0, 0))?;
     let texts = found.elements("columns").ok()?;
@@ -53,7 +54,7 @@ pub fn node_of_key(
     Some(texts.chunks(columns.max(1)).map(row).collect())
 }
 
-/// A text, or NULL, as it goes between nodes.
+/// Encodes a text, or NULL, for another node.
 pub fn coded(text: Option<Text>) -> Vec<u8> {
     match text {
         None => Vec::new(),
@@ -61,20 +62,21 @@ pub fn coded(text: Option<Text>) -> Vec<u8> {
     }
 }
 
-/// The text that such a text stands for.
+/// Decodes such a text.
 pub fn decoded(coded: Text) -> Option<Text> {
     coded.bytes().strip_prefix(b"=").map(Text::new)
 }
 
-/// A call made on this node, on one relation: its rows. Each argument has the type that is declared, so that no
-/// function of a user's is meant, whatever it takes. The plan is kept, because a call on all entries asks each shard.
+/// Makes a call on this node, on one relation, and returns its rows. Each argument has the declared type, so that no
+/// user-defined function is called, whatever it takes. The plan is kept, because a call on all entries visits each
+/// shard.
 pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
     let plan = declared(function, arguments.len())?;
     let arguments: Vec<Typed> = arguments.iter().copied().map(Typed::from).collect();
     Ok(plan.run(&arguments, rows))
 }
 
-/// While this lives, a backslash in a literal is one.
+/// While this lives, a backslash in a literal is an ordinary character.
 pub fn literals() -> Held {
     Held::set(c"standard_conforming_strings", c"on")
 }
@@ -87,11 +89,11 @@ struct Declared {
 }
 
 thread_local! {
-    /// Never dropped, as all that a session knows.
+    /// Never dropped, like the other knowledge of the session.
     static DECLARED: ManuallyDrop<RefCell<BTreeMap<&'static str, Declared>>> = ManuallyDrop::default();
 }
 
-/// A call of the extension's function of this name, with texts in place of its arguments.
+/// Returns the plan of a call of the extension's function of this name, with texts as its arguments.
 fn declared(function: &'static str, arguments: usize) -> Result<Rc<Plan>, Error> {
     let is_current = |known: &&Declared| known.found == Functions::now();
     let known = |known: &Declared| Rc::clone(&known.plan);
@@ -126,7 +128,8 @@ fn declared(function: &'static str, arguments: usize) -> Result<Rc<Plan>, Error>
     Ok(plan)
 }
 
-/// A text as a value of this type. Postgres reads a relation's number in another way than a literal's.
+/// Returns the expression that reads a text as a value of this type. For a regclass it calls the input function,
+/// because a cast from text treats numbers differently.
 fn read_as(parameter: usize, of: &[u8]) -> Vec<u8> {
     match of {
         b"pg_catalog.regclass" => {
@@ -149,8 +152,8 @@ const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nsp
     JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
     AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
 
-/// The relation of this name, as the caller would spell it. Raises 42P01 where none has it, because the caller of the
-/// function receives that error.
+/// Returns the relation of this name, as the caller would spell it. Raises 42P01 if it does not exist, because the
+/// caller of the function expects that error.
 pub fn relation(name: Text) -> Option<Oid> {
     let mut sql = b"SELECT ".to_vec();
     sql.extend_from_slice(&name::literal(name.bytes()));
@@ -169,7 +172,7 @@ fn rows(output: &Output) -> Vec<TextRow> {
     }))
 }
 
-/// The arguments with another relation as the cache.
+/// Returns the arguments with another relation as the cache.
 pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     let mut arguments = arguments.clone();
     if let Some(argument) = arguments.get_mut(place) {
@@ -178,7 +181,7 @@ pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     arguments
 }
 
-/// Where a cache is named in a call to another node.
+/// Returns the arguments with the cache named as in a call to another node.
 pub fn elsewhere(arguments: &Arguments, place: usize, spread: &Spread) -> Arguments {
     on(arguments, place, &spread.name)
 }

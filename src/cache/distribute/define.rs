@@ -1,6 +1,6 @@
-//! Making a distributed cache of a local one, and changing and dropping it.
+//! Distributes a local cache, and changes and drops a distributed one.
 //!
-//! All this is Citus' own work, in the caller's transaction: it copies the live rows to shards, carries triggers and
+//! Citus does all of the work, in the caller's transaction: it copies the live rows to shards, carries triggers and
 //! defaults to them and to the other nodes' tables of that name, and drops them.
 
 use std::ffi::CStr;
@@ -23,12 +23,13 @@ use crate::pg::session::{self, lock, transaction};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Citus refuses tables with triggers unless it is told that they look at rows of their own shard only. Ours do.
+/// Lets Citus accept tables with triggers. By default it refuses them, because triggers may read rows of other
+/// shards. Ours do not.
 fn with_triggers() -> Held {
     Held::set(c"citus.enable_unsafe_triggers", c"on")
 }
 
-/// Spreads a cache, of which the caller is the owner and holds the strongest lock.
+/// Distributes a cache, which the caller owns and has locked with the strongest lock.
 pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Error> {
     if shard_count.is_some_and(|count| count <= 0) {
         return Err(Error::ShardCountNotPositive);
@@ -37,7 +38,8 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
         return Err(Error::NoCitus);
     }
     check(cache)?;
-    // Citus says, as a notice, that it copies rows, and what this function does about those that it leaves.
+    // Citus raises notices about the rows that it copies, and a hint about those that it leaves, which this function
+    // removes.
     let _quiet = Held::set(c"client_min_messages", c"warning");
     let _held = with_triggers();
     let shards = match shards_of_ours() {
@@ -53,13 +55,13 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
             .changed(None, Some(part_of(most, shards)), None)?;
         define::alter(cache, each);
     }
-    // Where Citus copies rows to a shard of the same node, it asks neither the planner nor COPY.
+    // When Citus copies rows to a shard of the same node, it uses neither the planner nor COPY.
     if let Some(name) = relation::spelled(cache.relation) {
         routed::look_before_rows(cache.relation, name.to_bytes());
     }
     let argument = [Typed::oid(cache.relation)];
     query_once(SPREAD, &[OIDOID], &argument, |_| ());
-    // Citus leaves the rows where they were, out of sight.
+    // Citus leaves the rows in the local table, where they are no longer visible.
     query_once(EMPTY, &[OIDOID], &argument, |_| ());
     Ok(())
 }
@@ -70,13 +72,13 @@ const SPREAD: &CStr =
 const EMPTY: &CStr =
     c"SELECT pg_catalog.truncate_local_data_after_distributing_table($1::pg_catalog.regclass)";
 
-/// What each shard may keep of so many entries.
+/// Returns how many of `most` entries each shard may keep.
 fn part_of(most: i64, shards: i64) -> i64 {
     (most + shards - 1) / shards.max(1)
 }
 
-/// Bytes of a name that Citus can add the number of a shard to without shortening it. Where it shortens, it waits for
-/// itself.
+/// Longest name, in bytes, to which Citus can add the number of a shard without shortening it. When it shortens a
+/// name, it waits for itself.
 const LONGEST_NAME: usize = 53;
 
 fn check(cache: &Cache) -> Result<(), Error> {
@@ -107,7 +109,8 @@ fn check(cache: &Cache) -> Result<(), Error> {
     ))
 }
 
-/// How many shards the table has by which all nodes know distributed caches; None where there is none yet.
+/// Returns the number of shards of the table by which all nodes recognize distributed caches; None before it is
+/// distributed.
 fn shards_of_ours() -> Option<i64> {
     let count = query_once(
         c"SELECT pg_catalog.count(*) FROM pg_catalog.pg_dist_shard AS s \
@@ -119,7 +122,8 @@ fn shards_of_ours() -> Option<i64> {
     count.filter(|&count| count > 0)
 }
 
-/// Makes that table, and the function that goes with its shards. After a restore it is there, and plain.
+/// Creates that table, and the function that belongs to its shards. After a restore the table exists, but is not
+/// distributed.
 fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     if !session::is_superuser() {
         return Err(Error::NotSpreadBefore);
@@ -134,7 +138,7 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         &[count],
         |_| (),
     );
-    // Or Citus would put tables with keys of any text beside it, and then refuse them for their collation.
+    // Otherwise Citus would colocate tables whose keys have any collation, and then refuse them for that.
     ddl::run(&[b"UPDATE pg_catalog.pg_dist_colocation SET distributioncolumncollation = a.attcollation \
         FROM pg_catalog.pg_dist_partition AS p JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) p.logicalrelid \
         AND a.attname OPERATOR(pg_catalog.=) 'key' \
@@ -150,12 +154,12 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     shards_of_ours().ok_or(Error::NoCitus)
 }
 
-/// Whether a cache is distributed, so that its definition and its end are those of all nodes.
+/// Returns whether a cache is distributed, so that changing and dropping it concerns all nodes.
 pub fn is_spread(cache: Option<Oid>) -> bool {
     cache.is_some_and(|cache| shard_metadata::of(cache).is_some())
 }
 
-/// Changes the settings of such a cache on all nodes. `most` is of the whole cache.
+/// Changes the settings of such a cache on all nodes. `most` applies to the whole cache.
 pub fn alter(
     cache: Option<Oid>,
     function: &CStr,
@@ -187,13 +191,13 @@ pub fn drop(cache: Option<Oid>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The cache, locked, of which the caller is the owner.
+/// Locks and returns the cache, which the caller must own.
 fn own(cache: Option<Oid>, function: &CStr) -> Result<Oid, Error> {
     let cache = cache.ok_or(Error::NullArgument("cache"))?;
     open::require(cache, Privileges::NONE);
     privilege::require_owner(cache);
     transaction::require_writable(function);
     lock::relation(cache, lock::Mode::Remove);
-    privilege::require_owner(cache); // asked again: the lock may have been waited for
+    privilege::require_owner(cache); // checked again, because the lock may have been waited for
     Ok(cache)
 }

@@ -1,10 +1,10 @@
-//! Calls of several keys, or of all: one for each shard. One transaction, which Citus commits in two phases where more
-//! than one node has written.
+//! Calls of several keys, or of all: one call for each shard, in one transaction, which Citus commits in two phases
+//! if more than one node has written.
 //!
-//! A transaction may have several connections to a node, each with shards that it alone has written. Citus knows by the
-//! key of a call which is the one. So a call has the keys of one shard, unless it reads and no transaction over nodes is
-//! open: then one call asks a node for all its shards. Nodes and shards are asked in one order, so that two callers do
-//! not wait for each other crosswise.
+//! A transaction may have several connections to a node, each with shards that only it has written. Citus picks the
+//! connection by the key of a call. So a call has the keys of one shard, unless it reads and no transaction over
+//! nodes is open: then one call reads all shards of a node. Nodes and shards are visited in one order, so that two
+//! callers do not deadlock.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         lock::relation(request.cache, lock::Mode::Write);
     }
     let Some(asked) = asked(request) else {
-        return to_any(request, spread); // for the words that are said of such arguments
+        return to_any(request, spread); // so that the function itself raises the error for such arguments
     };
     let mut spread = request.present(Rc::clone(spread))?;
     for attempt in 0..ATTEMPTS {
@@ -45,7 +45,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
             });
         }
         let kept: Vec<Place> = match request.sent.is_some() && attempt == 0 {
-            true => Vec::new(), // as in `one`: the sender keeps them in place
+            true => Vec::new(), // as in `single_shard`: the sender keeps them in place
             false => parts.iter().map(|part| part.shard.lock).collect(),
         };
         kept.iter().for_each(|&shard| shard_lock::keep(shard));
@@ -86,8 +86,8 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     Err(request.no_node())
 }
 
-/// The keys that a call names, in order; None inside where it is for all entries. None for arguments that are no such
-/// lists.
+/// Returns the keys that a call names, in order; `Some(None)` for a call on all entries. None for arguments that are
+/// not such lists.
 #[allow(clippy::option_option)]
 fn asked(request: &Request) -> Option<Option<Asked>> {
     let call = request.call;
@@ -124,14 +124,14 @@ struct Asked {
     values: Option<(usize, ValueType, Vec<Datum>)>,
 }
 
-/// A shard, and which of the keys are in it; or the first of several shards of another node, and the keys of all.
+/// A shard and the keys in it; or the first of several shards of another node, and the keys of all of them.
 struct Part {
     shard: Shard,
     keys: Vec<usize>,
     of_node: bool,
 }
 
-/// By node, then by shard.
+/// Splits the keys by node, then by shard.
 fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
     let part = |shard: &Shard| Part {
         shard: *shard,
@@ -152,7 +152,7 @@ fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
     parts
 }
 
-/// Parts in this order, with one for each other node.
+/// Joins the parts of each other node into one, in this order.
 fn by_node(parts: Vec<Part>, spread: &Spread) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::new();
     for part in parts {
@@ -176,7 +176,7 @@ struct Gathering<'g, 'r> {
 }
 
 impl Gathering<'_, '_> {
-    /// The rows of all parts, as one result; None if a node was not found where it was looked for.
+    /// Returns the rows of all parts, as one result; None if a shard was not found on its expected node.
     fn all(&self, parts: &[Part]) -> Result<Option<Vec<TextRow>>, Error> {
         let request = self.request;
         let mut rows: Vec<TextRow> = Vec::new();
@@ -225,7 +225,7 @@ impl Gathering<'_, '_> {
         }))
     }
 
-    /// A key by which Citus finds the shard.
+    /// Returns a key by which Citus finds the shard.
     fn key(&self, part: &Part) -> Text {
         match self.asked {
             Some(asked) => asked.texts[part.keys[0]],
@@ -253,7 +253,7 @@ impl Gathering<'_, '_> {
         Ok(Some(ask::here(request.route.function, &arguments)?))
     }
 
-    /// The arguments of the call, for the keys of a part and for so many rows at most.
+    /// Returns the arguments of the call for the keys of a part, and for at most `left` rows.
     fn arguments(&self, printed: &Arguments, keys: &Part, left: Option<i64>) -> Arguments {
         let request = self.request;
         let mut arguments = printed.clone();
@@ -287,14 +287,14 @@ fn number(rows: &[TextRow]) -> i64 {
         .unwrap_or(0)
 }
 
-/// Rows that came in this order of keys, in the order in which they were asked for.
+/// Sorts rows that are in the order of `order` into the order of the request.
 fn in_order(rows: Vec<TextRow>, order: &[usize]) -> Vec<TextRow> {
     let mut rows: Vec<(usize, TextRow)> = order.iter().copied().zip(rows).collect();
     rows.sort_by_key(|&(at, _)| at);
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// The first rows by the order of keys, which is that of their bytes.
+/// Returns the first rows in key order, which is that of their bytes.
 fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
     let key = |row: &TextRow| {
         row.first()
@@ -307,12 +307,12 @@ fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
     rows
 }
 
-/// What only one shard answers.
+/// Answers a call that any single shard can answer.
 fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     single_shard::answer(request, Rc::clone(spread), None)
 }
 
-/// By a statement of Citus', which takes its locks on all nodes first.
+/// Clears the cache by a statement of Citus, which first takes its locks on all nodes.
 fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
     ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
     let _ = shard_metadata::of(request.cache);

@@ -1,9 +1,10 @@
-//! Keys of other nodes whose values are computed here: `cache_fetch`, and the lease of such a key.
+//! Computes values of keys of other nodes here: `cache_fetch`, and the lease of such a key.
 //!
-//! A loader is the caller's SQL, and runs where the caller is. So a fetch does what a program does that computes a value
-//! itself: it asks the key's node for the value or the lease, runs the loader here, and stores by that lease there.
-//! Each of the three finds its own way and asks for the caller's privileges, and by the lease the key's node knows of
-//! each write that comes in between. Nothing that was known of the cache before the loader ran is relied on afterwards.
+//! A loader is the caller's SQL, and runs where the caller is. So a fetch works like a program that computes a value
+//! itself: it requests the value or the lease from the key's node, runs the loader here, and stores under that lease
+//! there. Each of the three calls is routed by itself and checks the caller's privileges, and through the lease the
+//! key's node notices each write that comes in between. Nothing that was known of the cache before the loader ran is
+//! used afterwards.
 
 use pgrx::datum::Interval;
 
@@ -24,7 +25,7 @@ use crate::pg::value::call::{self, TextRow, Way};
 use crate::pg::value::datum::{Bytes, Text};
 use crate::pg::value::{convert, stored::Stored};
 
-/// The functions that a fetch is made of.
+/// The functions that a fetch calls.
 struct Steps {
     lookup: &'static str,
     lease: &'static str,
@@ -54,7 +55,7 @@ impl Steps {
     }
 }
 
-/// Whether a call is not sent as it is to the node that has its key.
+/// Returns whether a call is not sent unchanged to the node that has its key.
 pub fn is_made_here(request: &Request) -> bool {
     match request.route.kind {
         Kind::Fetch { .. } => true,
@@ -63,7 +64,7 @@ pub fn is_made_here(request: &Request) -> bool {
     }
 }
 
-/// The answer to such a call.
+/// Answers such a call.
 pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Way, Error> {
     let row = match (&request.route.kind, key) {
         (Kind::Fetch { .. }, key) => vec![fetch(request, spread, key)?],
@@ -73,8 +74,8 @@ pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<W
     Ok(Way::Answered(request.call.give(&[row])))
 }
 
-/// The arguments of a lease whose key another node has. Who may have to be waited for does not wait, as on one server:
-/// nobody would see the circle.
+/// Adapts the arguments of a lease whose key another node has. A session for which other sessions may wait does not
+/// wait itself, as on a single server, because no node would detect the deadlock.
 pub fn patience(request: &Request, arguments: &mut Arguments) {
     if let Kind::Lease { wait, .. } = request.route.kind
         && !may_wait()
@@ -89,7 +90,8 @@ fn may_wait() -> bool {
     held::may_wait() && !two_phases::has_written_elsewhere()
 }
 
-/// The key's node cannot know how old this snapshot is, and what is read with it may be out of date: no lease.
+/// Answers without a lease: the key's node cannot know how old this snapshot is, and data read with it may be out of
+/// date.
 fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Result<TextRow, Error> {
     let steps = Steps::of(request.route.function);
     let (value, state) = match look(steps, spread, key)? {
@@ -99,7 +101,7 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
     Ok(vec![value, Some(Text::new(state.as_bytes())), None])
 }
 
-/// The live value; None for none.
+/// Returns the live value; None if there is none.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
     let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;
@@ -109,13 +111,13 @@ fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>
     })
 }
 
-/// The row that a function of one row gives.
+/// Returns the row of a function that returns one row.
 fn one_row(function: &'static str, arguments: &Arguments) -> Result<TextRow, Error> {
     let rows = ask::here(function, arguments)?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
-/// Of a boolean.
+/// Reads a printed boolean.
 fn is_true(printed: Text) -> bool {
     printed.bytes() == b"t"
 }
@@ -136,7 +138,7 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
         deadline::check_ttl(ttl)?;
     }
     loaders::check_recursion(request.cache, key)?;
-    // One transaction must not take the records of all others over there, either.
+    // The limit of a transaction protects the lease records of the other node, too.
     let may_store = transaction::is_writable() && !lock::one_snapshot_per_transaction();
     if !may_store || held::is_full() {
         return match look(fetch.steps, spread, key.text())? {
@@ -163,7 +165,7 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
 /// One fetch of a key that another node has.
 struct Fetch<'f> {
     request: &'f Request<'f>,
-    /// Its name, quoted.
+    /// The name of the cache, quoted.
     cache: Text,
     steps: &'static Steps,
     key: Key,
@@ -172,7 +174,7 @@ struct Fetch<'f> {
 }
 
 impl Fetch<'_> {
-    /// What the loader gives, stored by the lease, if there is one.
+    /// Runs the loader and stores the value under the lease, if there is one.
     fn load(&self, lease: Option<Text>) -> Result<Option<Text>, Error> {
         let loaded = self.run(lease)?;
         let definition = registry::definition(self.request.cache)?;
@@ -203,8 +205,8 @@ impl Fetch<'_> {
         Ok(value)
     }
 
-    /// What the loader gives. Where it fails the lease is given up, and the next one tries at once, as on one server:
-    /// what the loader has done is undone first, so that the key's node can still be asked.
+    /// Runs the loader. If it fails, the lease is given up and the next caller tries at once, as on a single server.
+    /// The loader's changes are rolled back first, so that the key's node can still be reached.
     fn run(&self, lease: Option<Text>) -> Result<Loaded, Error> {
         let run = || loaders::run(self.request.cache, self.key, self.loader);
         if lease.is_none() {
@@ -213,7 +215,7 @@ impl Fetch<'_> {
         let loaded = subtransaction::attempt(run);
         if !matches!(loaded, Ok(Ok(_))) {
             let arguments = vec![Some(self.key.text()), lease, Some(self.cache)];
-            // Whatever comes of it, the error is the loader's.
+            // Whatever the release returns, the loader's error is reported.
             drop(subtransaction::attempt(|| {
                 ask::here("cache_release", &arguments).map(drop)
             }));
@@ -221,7 +223,7 @@ impl Fetch<'_> {
         loaded.unwrap_or_else(|failure| raise_from(self.loader, failure))
     }
 
-    /// A value in the type of the function's result, as that type prints it.
+    /// Returns a value in the type of the function's result, as that type prints it.
     fn printed(&self, value: Stored) -> Text {
         match self.steps.bytes {
             true => call::print_bytes(convert::result::<Bytes>(value)),

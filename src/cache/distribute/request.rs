@@ -1,4 +1,4 @@
-//! A call on a distributed cache: what it asks for, and of whom.
+//! A call on a distributed cache: its kind, and the node that answers it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -16,22 +16,22 @@ use crate::pg::session::{shard_lock, subtransaction};
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;
 
-/// How often a call is tried that meets shards which move.
+/// How often a call is tried while it meets shards that move.
 pub const ATTEMPTS: usize = 50;
-/// Milliseconds between two of them.
+/// Milliseconds between two attempts.
 pub const PAUSE: i64 = 20;
 
-/// A function with a way: its name in SQL, and where its arguments are.
+/// A function that is routed: its name in SQL, and the positions of its arguments.
 pub struct Route {
     pub function: &'static str,
     pub cache: usize,
     pub kind: Kind,
-    /// What its caller needs on the cache.
+    /// The privileges that its caller needs on the cache.
     pub needs: Privileges,
 }
 
 impl Route {
-    /// Whether it changes no entry.
+    /// Returns whether it changes no entry.
     pub fn only_reads(&self) -> bool {
         match self.kind {
             Kind::Write { .. } | Kind::Fetch { .. } | Kind::WriteMany { .. } | Kind::Clear => false,
@@ -45,67 +45,68 @@ impl Route {
     }
 }
 
-/// What a function is asked for.
+/// The kind of a function.
 pub enum Kind {
-    /// One entry, which is not changed.
+    /// Reads one entry.
     Read { key: usize },
-    /// One entry.
+    /// Writes one entry.
     Write { key: usize },
-    /// One entry, which may be stored, and is computed where the caller is.
+    /// Returns one entry, which may be stored, and is computed where the caller is.
     Fetch { key: usize },
-    /// The lease of one entry, which no transaction ends; waits so long for another's.
+    /// Returns the lease of one entry, which outlives the transaction; `wait` limits the wait for another lease.
     Lease { key: usize, wait: usize },
-    /// Several entries: a row for each key, in order.
+    /// Reads several entries: a row for each key, in order.
     ReadMany { keys: usize },
-    /// Several entries, and for each a value, if any: how many.
+    /// Writes several entries, with values if given, and returns how many.
     WriteMany { keys: usize, values: Option<usize> },
-    /// All entries: how many.
+    /// Concerns all entries, and returns how many.
     Sum { most: Option<usize>, writes: bool },
-    /// A page of all entries in the order of their keys, which come first.
+    /// Returns a page of all entries in key order; the key is the first column.
     Page { most: usize },
-    /// All rows, in any order.
+    /// Returns all rows, in any order.
     Rows,
-    /// Removes all entries, by a statement of Citus'.
+    /// Removes all entries, by a statement of Citus.
     Clear,
 }
 
 /// A call that another node has sent.
 #[derive(Clone, Copy)]
 pub struct SentCall {
-    /// To this node.
+    /// The node to which it was sent.
     pub node: i64,
     pub function: &'static str,
     pub cache: Oid,
-    /// Of the key by which it was sent: its shard is meant, also by a call on all entries.
+    /// The hash of the key by which it was sent: it means the shard of that key, even if it is a call on all entries.
     pub hash: i64,
-    /// All shards of the node are meant, which these are by their sum.
+    /// The call means all shards of the node, whose checksum this is.
     pub all: Option<i64>,
 }
 
-/// To which node a call goes, and whether it is for one shard of it or for all.
+/// The node to which a call is sent, and whether the call is for one of its shards or for all.
 #[derive(Clone, Copy)]
 pub struct Addressee(i64);
 
 impl Addressee {
-    /// The sum stands beside the number of the node, which has 32 bits.
+    /// The checksum is stored above the number of the node, which has 32 bits.
     const NODE: i64 = 0xffff_ffff;
 
-    /// The node, for the shard of the key by which Citus finds it.
+    /// Addresses the node, for the shard of the key by which Citus finds it.
     pub fn of_key(node: i64) -> Addressee {
         Addressee(node)
     }
 
-    /// The node, for all of its shards. It answers if it has the same: a move is not committed on all nodes at once.
+    /// Addresses the node, for all of its shards. It answers only if it has the same shards, because a move is not
+    /// committed on all nodes at once.
     pub fn all_of(spread: &Spread, node: i64) -> Addressee {
         Addressee(node | spread.sum_of_shards(node) << 32)
     }
 
-    /// As a call names it.
+    /// Returns the number that a call carries.
     pub fn number(self) -> i64 {
         self.0
     }
 
-    /// The node that such a number names, and the sum where all of its shards are meant.
+    /// Returns the node of such a number, and the checksum if all of its shards are meant.
     pub fn parts(number: i64) -> (i64, Option<i64>) {
         let sum = number >> 32;
         (number & Addressee::NODE, (sum != 0).then_some(sum))
@@ -113,14 +114,14 @@ impl Addressee {
 }
 
 thread_local! {
-    /// The call that comes next was sent by another node: what is not here is not sent on. Calls of others on other
-    /// caches, as of a trigger, are not it.
+    /// The next call was sent by another node: a key that is not here is not sent on. Calls of other functions or on
+    /// other caches, for example from a trigger, do not match.
     static SENT: Cell<Option<SentCall>> = const { Cell::new(None) };
     /// The key of the call that was sent is on another node.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Says what the next call is, and at its end that no call comes.
+/// Announces that the next call was sent; dropping it withdraws the announcement.
 pub struct Sent(());
 
 impl Sent {
@@ -130,7 +131,7 @@ impl Sent {
         Sent(())
     }
 
-    /// Whether the call was for a key that is not here.
+    /// Returns whether the call was for a key that is not here.
     pub fn has_missed(&self) -> bool {
         MISSED.get()
     }
@@ -143,7 +144,7 @@ impl Drop for Sent {
     }
 }
 
-/// What was sent, if it is this call of this function.
+/// Takes the announcement, if it is of this function and this cache.
 pub fn take_sent(cache: Oid, function: &str) -> Option<SentCall> {
     let sent = SENT.get();
     let sent = sent.filter(|sent| sent.cache == cache && sent.function == function)?;
@@ -156,12 +157,12 @@ pub struct Request<'r> {
     pub call: Call,
     pub route: &'r Route,
     pub cache: Oid,
-    /// By another node.
+    /// Set if another node has sent the call.
     pub sent: Option<SentCall>,
 }
 
 impl Request<'_> {
-    /// What Citus says now.
+    /// Returns the current shards, as Citus reports them.
     pub fn present(&self, spread: Rc<Spread>) -> Result<Rc<Spread>, Error> {
         shard_lock::hear();
         match spread.is_stale() {
@@ -184,7 +185,8 @@ impl Request<'_> {
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
         let arguments = ask::elsewhere(arguments, self.route.cache, spread);
-        // Alone it is one message to the other node, and else three. What the transaction has written there it must see.
+        // Outside of a block it is one message to the other node, and otherwise three. But it must see the
+        // transaction's own writes there.
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
         let block = if alone { c"off" } else { c"on" };
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
@@ -200,12 +202,13 @@ impl Request<'_> {
         if self.route.only_reads() || !distributed::commits_at_once() {
             return ask();
         }
-        // Citus takes a call for a write where it sees a block, as a subtransaction is one.
+        // Citus treats a call as a write if it sees a transaction block, and a subtransaction counts as one.
         subtransaction::attempt(ask).unwrap_or_else(|failure| failure.raise())
     }
 
-    /// Whether one call may ask a node for all of its shards: where it reads, and no transaction over nodes is open or
-    /// begins by it, in which another connection could have written one of the shards, or could wait for it.
+    /// Returns whether one call may read all shards of a node: if it only reads, and no transaction over nodes is
+    /// open or begins with it, in which another connection could have written one of the shards, or could wait for
+    /// it.
     pub fn asks_nodes(&self, spread: &Spread) -> bool {
         self.route.only_reads()
             && self.sent.is_none()
@@ -214,7 +217,7 @@ impl Request<'_> {
             && !distributed::coordinates(spread.here)
     }
 
-    /// The arguments, as texts.
+    /// Returns the arguments as texts.
     pub fn printed(&self) -> Arguments {
         (0..self.call.len())
             .map(|place| match place == self.route.cache {
@@ -224,13 +227,13 @@ impl Request<'_> {
             .collect()
     }
 
-    /// The answer to a node that has sent what is not here.
+    /// Answers a node that has sent a call for a key that is not here.
     pub fn missed(&self) -> Way {
         MISSED.set(true);
         Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))
     }
 
-    /// The error where no node answers for a key.
+    /// Returns the error for a key for which no node answers.
     pub fn no_node(&self) -> Error {
         match relation::spelled(self.cache) {
             Some(_) => Error::NoNode(relation::display_name(self.cache)),
@@ -240,13 +243,13 @@ impl Request<'_> {
 }
 
 impl Spread {
-    /// A shard for a call without a key: one of this node, where it has any.
+    /// Returns a shard for a call without a key: one of this node, if it has any.
     pub fn any(&self) -> Shard {
         let here = self.shards.iter().find(|shard| self.is_here(shard));
         *here.unwrap_or(&self.shards[0])
     }
 
-    /// The table of a shard of this node; None for one of another.
+    /// Returns the table of a shard of this node; None for a shard of another one.
     pub fn table(&self, shard: &Shard) -> Result<Option<Oid>, Error> {
         match (self.is_here(shard), shard.table) {
             (false, _) => Ok(None),

@@ -1,4 +1,4 @@
-//! The way of a call: as it is, on a shard of this node, or answered by another node.
+//! Chooses the route of a call: unchanged, on a shard of this node, or answered by another node.
 
 use std::ffi::CString;
 
@@ -15,7 +15,7 @@ use crate::pg::session::shard_lock::{self, Place};
 use crate::pg::session::transaction;
 use crate::pg::value::call::{Call, Way};
 
-/// The way of a call of a function of `api`.
+/// Chooses the route of a call of a function of `api`.
 pub fn choose(call: Call, route: &'static Route) -> Way {
     match way(call, route) {
         Ok(way) => way,
@@ -26,7 +26,7 @@ pub fn choose(call: Call, route: &'static Route) -> Way {
     }
 }
 
-/// Lets a shard go.
+/// Releases the lock on a shard.
 pub fn leave(shard: Place) {
     shard_lock::leave(shard);
 }
@@ -39,10 +39,10 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         return Ok(Way::Here);
     };
     let sent = request::take_sent(cache, route.function);
-    // In the name of the cache; the shard is asked, too.
+    // Checks the privileges on the cache; those on the shard are checked, too.
     open::require(cache, route.needs);
     if !route.only_reads() && !matches!(route.kind, Kind::Fetch { .. }) {
-        // Citus takes a call that it delegates for a read.
+        // Citus treats a call that it delegates as a read.
         transaction::require_writable(&CString::new(route.function).unwrap_or_default());
     }
     if !route.only_reads() && sent.is_none() && distributed::is_part_of_a_query() {

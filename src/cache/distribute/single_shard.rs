@@ -10,12 +10,13 @@ use crate::pg::session::{lock, shard_lock, transaction, wait};
 use crate::pg::value::call::Way;
 use crate::pg::value::datum::Text;
 
-/// Of one key. What is no key goes to any shard, for the words that are said of it.
+/// Answers a call of one key. An invalid key is sent to any shard, so that the function itself raises the error.
 pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
     let writes = !request.route.only_reads();
     if writes && request.sent.is_none() {
-        // Until the end of the transaction: nobody makes another table of it meanwhile. Of what was sent the sender
-        // keeps it, as the statements of Citus that would change it lock it on all nodes.
+        // Locked until the end of the transaction, so that no other session redefines the table meanwhile. For a call
+        // that was sent the sender holds the lock, because statements of Citus that would change the table lock it on
+        // all nodes.
         lock::relation(request.cache, lock::Mode::Write);
     }
     let mut spread = request.present(spread)?;
@@ -24,8 +25,8 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             Some(key) => spread.shard(key),
             None => spread.any(),
         };
-        // What another node sends it keeps in place there. Who waited here as well could wait for a move that
-        // waits for that node.
+        // The sending node keeps the shard of its call in place. If this node waited for the lock as well, it could
+        // wait for a move that waits for that node.
         let keeps = request.sent.is_none() || attempt > 0;
         if keeps {
             shard_lock::keep(shard.lock);

@@ -1,10 +1,10 @@
-//! Two phases for the commit of a transaction that writes on this node and on another.
+//! Makes Citus commit a transaction in two phases if it writes on this node and on another.
 //!
-//! Citus counts only the writes that it runs itself. A call on a shard of this node goes past it, and so does a write
-//! into a table of this node alone. If Citus then writes on one other node, for a call or for plain SQL, it commits
-//! there first, in one phase: a crash of this node before its own commit would leave half. So such a transaction ends
-//! with a statement that changes nothing and makes Citus commit in two phases. It runs right before the commit, because
-//! all writes are known only then: calls and plain SQL, in any order.
+//! Citus counts only the writes that it runs itself. A call on a shard of this node bypasses it, and so does a write
+//! into a local table. If Citus then writes on one other node, for a call or for plain SQL, it commits there first,
+//! in one phase: a crash of this node before its own commit would keep only half of the transaction. So such a
+//! transaction ends with a statement that changes nothing and makes Citus commit in two phases. It runs right before
+//! the commit, because only then all writes are known: calls and plain SQL, in any order.
 
 use pgrx::pg_sys::InvalidOid;
 
@@ -20,13 +20,13 @@ use crate::pg::value::datum::Text;
 /// The writes of the transaction so far.
 #[derive(Default)]
 struct Written {
-    /// A key that it wrote on a shard of this node, past Citus.
+    /// A key that was written on a shard of this node, bypassing Citus.
     here: Option<Vec<u8>>,
-    /// Keys of two shards, of which the first is one that it wrote on another node.
+    /// Keys of two shards; the first was written on another node.
     elsewhere: Option<[Vec<u8>; 2]>,
     /// Citus' number of this node.
     node: i64,
-    /// Citus commits in two phases.
+    /// Whether Citus will commit in two phases.
     told: bool,
 }
 
@@ -34,7 +34,7 @@ thread_local! {
     static WRITTEN: TransactionLocal<Written> = TransactionLocal::default();
 }
 
-/// Notes a write of a key on a shard of this node, past Citus.
+/// Notes a write of a key on a shard of this node, bypassing Citus.
 pub fn wrote_here(spread: &Spread, key: Text) {
     WRITTEN.with(|written| {
         written.change(|written| {
@@ -48,7 +48,7 @@ pub fn wrote_here(spread: &Spread, key: Text) {
 /// Notes a write that Citus is about to make on another node.
 pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     if !has_written_elsewhere() {
-        held::count_lock(); // a session may wait for it there, and no node would see the circle
+        held::count_lock(); // a session may wait for it there, and no node would detect the deadlock
         let keys = [key, spread.key_beside(shard)].map(|key| key.bytes().to_vec());
         WRITTEN.with(|written| {
             written.change(|written| {
@@ -60,12 +60,13 @@ pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     tell_at_once();
 }
 
-/// Whether the transaction has written on another node.
+/// Returns whether the transaction has written on another node.
 pub fn has_written_elsewhere() -> bool {
     WRITTEN.with(|written| written.look(|written| written.elsewhere.is_some()))
 }
 
-/// Right before the commit: tells Citus, if the transaction has written here and Citus has one of its own open.
+/// Makes Citus commit in two phases if the transaction has written here and Citus has a transaction of its own open.
+/// Called right before the commit.
 pub fn at_commit() {
     let keys = WRITTEN.with(|written| {
         let node = written.look(|written| (!written.told).then_some(written.node));
@@ -83,7 +84,7 @@ pub fn at_commit() {
     }
 }
 
-/// The transaction has ended.
+/// Forgets the writes at the end of the transaction.
 pub fn forget() {
     WRITTEN.with(|written| {
         if written.look(Written::is_ours) {
@@ -97,8 +98,8 @@ impl Written {
         self.here.is_some() || self.elsewhere.is_some()
     }
 
-    /// Keys of the shards over which [`tell`] runs its statement. One of this node is enough. Without one it takes two
-    /// shards, because Citus writes one shard of another node in one phase.
+    /// Returns keys of the shards over which [`tell`] runs its statement. One shard of this node is enough. Otherwise
+    /// it takes two shards, because Citus writes one shard of another node in one phase.
     fn keys(&self) -> Vec<Vec<u8>> {
         match (&self.here, &self.elsewhere) {
             (Some(key), _) => vec![key.clone()],
@@ -108,8 +109,8 @@ impl Written {
     }
 }
 
-/// Tells Citus before it evaluates more of its own statement, where it would write on another node outside of any
-/// transaction. In a subtransaction, because by that it takes itself to be in a transaction block.
+/// Runs [`tell`] before Citus evaluates more of its own statement, if that would write on another node outside of a
+/// transaction. Runs in a subtransaction, because Citus takes that for a transaction block.
 fn tell_at_once() {
     let told = WRITTEN.with(|written| written.look(|written| written.told));
     if told || !distributed::commits_at_once() {
@@ -121,13 +122,13 @@ fn tell_at_once() {
     }
 }
 
-/// A statement over the table that has no rows, as its owner, because the caller has no rights on it.
+/// Runs a statement over the table without rows, as its owner, because the caller has no rights on it.
 fn tell(keys: &[Vec<u8>]) {
     let is_one = |key: &Vec<u8>| [b"key OPERATOR(pg_catalog.=) ", &name::literal(key)[..]].concat();
     let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();
     let table = database::internal_relation(c"distributed");
     if table == InvalidOid {
-        return; // the transaction has dropped it, which Citus commits in two phases
+        return; // this transaction has dropped the table, which Citus commits in two phases
     }
     let _literals = ask::literals();
     let _owner = AsOwner::to_maintain(table);
