@@ -23,7 +23,7 @@ use crate::pg::session::{lock, subtransaction};
 pub enum State {
     /// The value is live.
     Hit,
-    /// Its ttl has passed, its grace has not, and another client or session computes it.
+    /// Its ttl has passed but not its grace, and another client or session computes it.
     Stale,
     /// The caller computes it. Without a number, its value cannot be stored: all records are in use, or the snapshot
     /// may be too old.

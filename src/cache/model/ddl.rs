@@ -1,10 +1,10 @@
-//! Definition statements, put together from parts in the server's encoding.
+//! Runs definition statements, built from parts in the server's encoding.
 
 use std::ffi::{CStr, CString};
 
 use crate::pg::spi::plan::run_once;
 
-/// Runs a statement made of parts.
+/// Runs a statement built from parts.
 pub fn run(parts: &[&[u8]]) {
     run_once(&statement(parts));
 }
@@ -18,7 +18,7 @@ pub fn enable_always(table: &CStr, trigger: &str) {
     ]);
 }
 
-/// A statement from parts in the server's encoding; none has a NUL byte.
+/// Builds a statement from parts in the server's encoding; none has a NUL byte.
 fn statement(parts: &[&[u8]]) -> CString {
     CString::new(parts.concat()).unwrap_or_default()
 }

@@ -1,36 +1,36 @@
-//! How a cache's table spells a key, a value and a deadline: the pieces of the statements over it.
+//! The pieces of the statements over a cache's table: how its columns spell a key, a value and a deadline.
 //!
-//! A statement is given a text for the key, a text, jsonb or bytea for the value, a timestamptz for
-//! the deadline, and gives back the same, whatever the columns are: here stands how the one becomes
-//! the other. Guards that a datum never meets a column, or a reader, of another type: the casts are
-//! Postgres' own, in the statement. What is said of deadlines is what `pg::value::moment` says.
+//! A statement takes a text for the key, a text, jsonb or bytea for the value, a timestamptz for the deadline, and
+//! returns the same, whatever the columns are; the pieces convert between them. Guards that a datum never meets a
+//! column, or a reader, of another type: the casts are Postgres' own, in the statement. The rules for deadlines are
+//! those of `pg::value::moment`.
 
 use crate::pg::catalog::columns::Columns;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::{DeadlineForm, DeadlineKind, NEVER, Width};
 
-/// The name of a piece, and the SQL that stands for it, in the server's encoding.
+/// The name of a piece, and its SQL, in the server's encoding.
 type Piece = (&'static str, Vec<u8>);
 
 /// The pieces of the statements over a table.
 #[derive(Default)]
 pub struct Dialect(Vec<Piece>);
 
-/// Whose rows a statement is about.
+/// The rows that a statement covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// Those of ONLY this table: children of it are no entries.
+    /// Those of ONLY this table: rows of its children are no entries.
     Own,
-    /// Those of its partitions; it has none itself.
+    /// Those of its partitions; the table itself has none.
     OfPartitions,
 }
 
-/// 9999-12-31, from which on a deadline that must not be NULL means never.
+/// 9999-12-31: in a column that must not be NULL, a deadline from this day on means never.
 const LAST_DAY: &str = "'9999-12-31 00:00:00+00'::pg_catalog.timestamptz";
 
 impl Dialect {
-    /// How to speak to a table with these columns.
+    /// Makes the dialect of a table with these columns.
     pub fn of(columns: &Columns, rows: Rows) -> Dialect {
         let [key, value, deadline] =
             [&columns.key, &columns.value, &columns.deadline].map(|column| &*column.name);
@@ -47,7 +47,7 @@ impl Dialect {
         pieces
     }
 
-    /// A template with the pieces in their places, `$$T` being the table.
+    /// Fills the pieces into a template, in which `$$T` stands for the table.
     pub fn expand(&self, template: &str, table: &[u8]) -> Vec<u8> {
         let mut sql = Vec::new();
         let mut parts = template.split("$$");
@@ -71,7 +71,7 @@ impl Dialect {
         found.map_or(b"", |(_, sql)| sql)
     }
 
-    /// Adds a piece, of pieces that are there.
+    /// Adds a piece that is built from earlier pieces.
     fn put(&mut self, name: &'static str, template: &str) {
         let sql = self.expand(template, b"");
         self.0.push((name, sql));
@@ -82,7 +82,7 @@ impl Dialect {
         let cast = match key_type {
             KeyType::Uuid => "::pg_catalog.uuid",
             KeyType::Bigint => "::pg_catalog.int8",
-            // No cast to varchar: it would cut the key off, and two would become one.
+            // No cast to varchar: it would truncate the key, and two keys would become one.
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => "",
         };
         let array = if cast.is_empty() { "" } else { "[]" };
@@ -96,13 +96,13 @@ impl Dialect {
         self.put("key", &format!("pgcache_c.$$k{out}"));
         self.put("ekey", &format!("pgcache_e.$$k{out}"));
         if key_type.is_text() {
-            // In the order of bytes, whatever collation the column has.
+            // In the order of bytes, whatever the column's collation.
             let order = match columns.attached {
                 true => "(pgcache_c.$$k COLLATE pg_catalog.\"C\")",
                 false => "pgcache_c.$$k",
             };
             self.put("order", order);
-            // No function takes the empty key, which plain SQL can write.
+            // No function accepts the empty key, which plain SQL can write.
             self.put("named", "pgcache_c.$$k OPERATOR(pg_catalog.<>) ''");
             self.put("from1", "$1");
             self.put("behind2", "$$order OPERATOR(pg_catalog.<>) $2");
@@ -137,7 +137,8 @@ impl Dialect {
             true => String::new(),
             false => format!("::{}", value_type.sql()),
         };
-        // Into a varchar goes what has room there; json is an assignment away from jsonb.
+        // A varchar is assigned without a cast, so that a value that is too long raises an error. jsonb is cast to
+        // json, which Postgres does by itself only in assignments.
         let within = match value_type {
             ValueType::Json if !is_as_it_is => "::pg_catalog.json",
             _ => "",
@@ -171,7 +172,7 @@ impl Dialect {
     }
 }
 
-/// A row's deadline as a timestamptz; NULL is never.
+/// Reads a row's deadline as a timestamptz; NULL means never.
 fn reading(form: DeadlineForm, row: &str) -> String {
     let per_second = match form.kind {
         DeadlineKind::Moment if form.nullable => return format!("{row}.$$e"),
@@ -191,7 +192,7 @@ fn reading(form: DeadlineForm, row: &str) -> String {
     )
 }
 
-/// A timestamptz, or NULL for never, as the column holds it.
+/// Writes a timestamptz, or NULL for never, in the form of the column.
 fn writing(form: DeadlineForm, moment: &str) -> String {
     match unix_time(form.kind, moment) {
         None if form.nullable => moment.into(),
@@ -203,8 +204,8 @@ fn writing(form: DeadlineForm, moment: &str) -> String {
     }
 }
 
-/// A timestamptz, which is not NULL, as a Unix time: rounded up, at least 1, and at most what the
-/// column can hold. None for a column of moments.
+/// Converts a timestamptz, which is not NULL, to a Unix time: rounded up, at least 1, and at most what the column can
+/// hold. None for a column of moments.
 fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     let (per_second, width) = match kind {
         DeadlineKind::Moment => return None,
@@ -221,14 +222,14 @@ fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     ))
 }
 
-/// The default of a deadline's column: now and a ttl.
+/// Returns the default of a deadline's column: now plus a ttl.
 pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
     let moment = format!("({now} OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval)");
     unix_time(form.kind, &moment).unwrap_or(moment)
 }
 
-/// `value + $2` over the stored form of a counter, where the function raises 22P02 and 22003, and
-/// `$2` in that form.
+/// Returns `value + $2` over the stored form of a counter, in which the function raises 22P02 and 22003, and `$2` in
+/// that form.
 fn counter(value: ValueType) -> (&'static str, &'static str) {
     match value {
         ValueType::Text => (

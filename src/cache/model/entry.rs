@@ -7,12 +7,12 @@ use crate::pg::value::stored::Stored;
 pub use crate::pg::value::entry::Entry;
 
 impl Entry {
-    /// Whether its deadline is still to come, by the wall clock.
+    /// Returns whether its deadline has not passed, by the wall clock.
     pub fn is_live(&self) -> bool {
         deadline::is_live(self.deadline)
     }
 
-    /// Whether it has this value, as `=` of the type says; None is a negative entry's.
+    /// Returns whether it has this value, by `=` of the type; None equals a negative entry.
     pub fn has_value(&self, value: Option<Stored>) -> bool {
         match (self.value, value) {
             (None, None) => true,
@@ -22,7 +22,7 @@ impl Entry {
     }
 }
 
-/// Whether a look counts in the figures. A call counts one read, by its first look.
+/// Whether a look counts as a read. A call counts one read, with its first look.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     Counted,

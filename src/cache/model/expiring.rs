@@ -1,16 +1,15 @@
-//! Which rows go at this moment because of time.
+//! Marks the rows that a sweep removes as expired.
 //!
-//! A row's trigger reports that the row is gone, and cannot know why: so the cause stands here
-//! while the statement of a sweep runs.
+//! A row's trigger reports that the row was removed, and cannot know why, so the cause is kept here while the
+//! statement of a sweep runs.
 //!
 //! - Set by `expiry::pass`, around its statement.
-//! - Read where a change of a row is noted, in the same session: by the observer, for which
-//!   watchers are told "expire" instead of "delete", and no lease is voided, because what is being
-//!   computed is not out of date; and by `expiry::vacuum_need`, which counts no dead bytes, because
-//!   a VACUUM follows the sweep anyway.
+//! - Read where a change of a row is noted, in the same session. The observer notifies watchers of "expire" instead
+//!   of "delete", and voids no lease, because a value that is being computed is not out of date.
+//!   `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep anyway.
 //!
-//! What triggers on the cache change meanwhile, there or elsewhere, and what goes along by a
-//! foreign key, does not go because of time.
+//! Rows that triggers on the cache remove meanwhile, in this table or elsewhere, and rows that a foreign key removes,
+//! do not count as expired.
 
 use std::cell::Cell;
 
@@ -19,7 +18,7 @@ use pgrx::pg_sys::Oid;
 use crate::pg::events::NotedBy;
 use crate::pg::hooks::trigger;
 
-/// The table that is swept, and how deep in triggers the sweep's statement runs.
+/// The table that is swept, and the trigger depth at which the sweep's statement runs.
 #[derive(Clone, Copy)]
 struct Swept {
     relation: Oid,
@@ -30,8 +29,7 @@ thread_local! {
     static SWEPT: Cell<Option<Swept>> = const { Cell::new(None) };
 }
 
-/// Rows that the next statement removes from a table have expired. An error that unwinds drops it,
-/// too.
+/// While this lives, rows that a statement removes from a table have expired. An error that unwinds drops it, too.
 pub struct Expiring(Option<Swept>);
 
 impl Expiring {
@@ -44,7 +42,7 @@ impl Expiring {
         SWEPT.get().is_some()
     }
 
-    /// Whether a row that is gone was removed by the statement of a sweep itself.
+    /// Returns whether a removed row was removed by the statement of a sweep itself.
     pub fn removes(relation: Oid, noted_by: NotedBy) -> bool {
         SWEPT.get().is_some_and(|swept| {
             noted_by == NotedBy::Trigger

@@ -1,12 +1,11 @@
-//! What a key may be: 1 to 2,048 bytes in the server's encoding.
+//! Keys: 1 to 2,048 bytes in the server's encoding.
 //!
-//! The limit leaves room in a btree page (2,704 bytes an index row) and bounds what a key can cost
-//! in shared memory.
+//! The limit leaves room in a btree page (2,704 bytes per index row) and bounds the cost of a key in shared memory.
 
 use crate::error::Error;
 use crate::pg::value::datum::Text;
 
-/// The longest key, in bytes: what the store takes.
+/// The longest key that the store takes, in bytes.
 pub const MAX_BYTES: usize = pgcache_store::MAX_KEY;
 
 /// A key that has been checked.
@@ -23,17 +22,17 @@ impl Key {
         }
     }
 
-    /// The key that a read was given: NULL stays NULL.
+    /// Checks the key of a read: NULL stays NULL.
     pub fn of_read(key: Option<Text>) -> Result<Option<Key>, Error> {
         key.map(Key::new).transpose()
     }
 
-    /// The key that a write was given: NULL is an error.
+    /// Checks the key of a write: NULL is an error.
     pub fn of_write(key: Option<Text>) -> Result<Key, Error> {
         Key::new(key.ok_or(Error::NullArgument("key"))?)
     }
 
-    /// A key that came from the table, where plain SQL may have put any text.
+    /// Wraps a key that was read from the table, where plain SQL may have stored any text.
     pub fn stored(text: Text) -> Key {
         Key(text)
     }
@@ -49,10 +48,10 @@ impl Key {
     }
 }
 
-/// The smallest byte string above every string with this prefix in the order of collation "C";
-/// None when there is none (an empty prefix, or nothing but 0xFF).
+/// Returns the smallest byte string above every string with this prefix in the order of collation "C"; None if none
+/// exists (an empty prefix, or only bytes 0xFF).
 ///
-/// It need not be valid text: it is only ever compared.
+/// It need not be valid text, because it is only compared.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
     let mut above = prefix[..=last].to_vec();

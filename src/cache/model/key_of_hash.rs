@@ -1,15 +1,15 @@
-//! A key that Postgres' hash of texts takes to a given number.
+//! Finds a key with a given hash under Postgres' hash of texts.
 //!
-//! The hash is Jenkins' lookup3, as `src/common/hashfn.c` of Postgres has it. Its steps can be undone: for twelve bytes
-//! and any two of the three words at the end there is one text that leads there. Of those one is taken that is plain
-//! ASCII, as about one of 4,400 is.
+//! The hash is Jenkins' lookup3, as in `src/common/hashfn.c` of Postgres. Its steps can be undone: for twelve bytes
+//! and any two of the three words at the end, exactly one text leads there. The search takes one that is plain ASCII,
+//! as about one in 4,400 is.
 
 type Words = [u32; 3];
 
-/// Where a text of twelve bytes begins.
+/// The initial state for a text of twelve bytes.
 const BEGIN: u32 = 0x9e37_79b9_u32.wrapping_add(12).wrapping_add(3_923_095);
 
-/// Twelve bytes of ASCII, none of them 0, whose hash this is.
+/// Returns twelve bytes of ASCII, none of them 0, with this hash.
 pub fn key_of_hash(hash: u32) -> [u8; 12] {
     let mut number: u64 = 0;
     loop {
@@ -26,7 +26,7 @@ pub fn key_of_hash(hash: u32) -> [u8; 12] {
     }
 }
 
-/// What `final` was given.
+/// Undoes `final`.
 fn before_final([mut a, mut b, mut c]: Words) -> Words {
     c = c.wrapping_add(b.rotate_left(24)) ^ b;
     b = b.wrapping_add(a.rotate_left(14)) ^ a;
@@ -38,7 +38,7 @@ fn before_final([mut a, mut b, mut c]: Words) -> Words {
     [a, b, c]
 }
 
-/// What `mix` was given.
+/// Undoes `mix`.
 fn before_mix([mut a, mut b, mut c]: Words) -> Words {
     b = b.wrapping_sub(a);
     c = (c ^ b.rotate_left(4)).wrapping_add(b);

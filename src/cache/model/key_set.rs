@@ -1,9 +1,8 @@
-//! A set of keys, in the order in which they came: what a transaction notes of a table that changes
-//! by the hundred thousand rows.
+//! A set of keys, in insertion order: the notes of a transaction about a table that changes by the hundred thousand
+//! rows.
 //!
-//! The keys' bytes lie one after another, so that no key costs an allocation of its own; a table of
-//! tags, at most half full, finds them. It grows with what a user changes, so it takes its memory
-//! through `pg::memory`.
+//! The keys' bytes are stored one after another, so that no key costs an allocation of its own; a table of tags, at
+//! most half full, finds them. The set grows with the changes of a user, so it takes its memory through `pg::memory`.
 
 use std::cell::OnceCell;
 
@@ -15,14 +14,14 @@ use crate::pg::session::random;
 #[derive(Default)]
 pub struct Keys {
     bytes: Vec<u8>,
-    /// Where each key ends; it begins where the one before it ends.
+    /// The end of each key; a key begins where the one before it ends.
     ends: Vec<usize>,
-    /// A power of two of them: 0, or 32 bits of a key's hash and its number from 1 on.
+    /// A power of two of places, each 0, or 32 bits of a key's hash and its number from 1 on.
     places: Vec<u64>,
 }
 
 thread_local! {
-    /// Whoever chooses keys must not know which of them share a place.
+    /// Random, so that a client that chooses keys cannot know which of them collide.
     static SEED: OnceCell<u64> = const { OnceCell::new() };
 }
 
@@ -49,7 +48,7 @@ impl Keys {
         keys.iter().for_each(|key| self.insert(key));
     }
 
-    /// The number of a key that is in the set, from 0 on.
+    /// Returns the number of a key of the set, from 0 on.
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         match self.is_empty() {
             true => None,
@@ -57,7 +56,7 @@ impl Keys {
         }
     }
 
-    /// The key of this number.
+    /// Returns the key with this number.
     pub fn get(&self, number: usize) -> &[u8] {
         let start = number.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[number]]
@@ -75,15 +74,15 @@ impl Keys {
         self.ends.is_empty()
     }
 
-    /// How much memory the set takes, nearly.
+    /// Returns the approximate memory size of the set.
     pub fn size(&self) -> usize {
         self.bytes.len()
             + self.ends.len() * size_of::<usize>()
             + self.places.len() * size_of::<u64>()
     }
 
-    /// Puts numbers of keys into the order of the keys. Eight bytes of each, from where they begin
-    /// to differ, are at hand; the rest is looked at only where these are equal.
+    /// Sorts numbers of keys by the keys. Eight bytes of each, from where they begin to differ, are kept at hand; the
+    /// rest is read only if these are equal.
     pub fn sort<T>(&self, numbered: &mut Vec<T>, number: impl Fn(&T) -> usize) {
         let same = self.common_prefix();
         let mut ranked = memory::list(numbered.len());
@@ -99,7 +98,7 @@ impl Keys {
         numbered.extend(ranked.into_iter().map(|(_, one)| one));
     }
 
-    /// How many bytes all keys begin with in common.
+    /// Returns the length of the common prefix of all keys, in bytes.
     fn common_prefix(&self) -> usize {
         let first = if self.is_empty() { &[] } else { self.get(0) };
         self.iter().fold(first.len(), |same, key| {
@@ -111,7 +110,7 @@ impl Keys {
         })
     }
 
-    /// The number of a key, or the place that it would take.
+    /// Returns the number of a key, or the place that it would take.
     fn look(&self, key: &[u8], tag: u32) -> Result<usize, usize> {
         let mask = self.places.len() - 1;
         let mut place = tag as usize & mask;
@@ -130,7 +129,7 @@ impl Keys {
         }
     }
 
-    /// Sees to it that one more key leaves half of the places free.
+    /// Makes room so that one more key leaves half of the places free.
     fn make_room(&mut self) {
         if (self.len() + 1) * 2 <= self.places.len() {
             return;
@@ -149,7 +148,7 @@ impl Keys {
     }
 }
 
-/// The first eight bytes as a number that sorts as they do.
+/// Returns the first eight bytes as a number that sorts as they do.
 fn rank(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     let length = bytes.len().min(8);

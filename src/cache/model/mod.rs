@@ -1,4 +1,4 @@
-//! What entries, keys and settings are: knows no cache and no table.
+//! Entries, keys, settings and statements. Depends on no cache and no table.
 
 pub mod counter;
 pub mod ddl;

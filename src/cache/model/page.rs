@@ -1,9 +1,9 @@
-//! A page of entries: what `cache_scan` and `cache_keys` are asked for.
+//! A page of entries: the request of `cache_scan` and `cache_keys`.
 
 use crate::pg::value::datum::Text;
 
-/// Live entries in the order of their keys: at most `max_rows` of those that begin with `prefix` and come
-/// after `after`. An `after` of no bytes is none.
+/// Live entries in key order: at most `max_rows` of those that begin with `prefix` and come after `after`. An empty
+/// `after` counts as none.
 pub struct Page {
     pub prefix: Text,
     pub after: Option<Text>,

@@ -1,8 +1,7 @@
-//! Removals that are pending: what changed rows say of entries that depend on them, by savepoint,
-//! until the entries are removed. Who removes them, and when, is `open::removal`; how dependencies
-//! are declared, `definition::declare`.
+//! Pending removals: the entries that depend on changed rows, by savepoint, until they are removed. `open::removal`
+//! removes them; `definition::declare` declares dependencies.
 //!
-//! Guards that nothing is left of it when the transaction, or the savepoint, is rolled back.
+//! Guards that no note survives when the transaction, or the savepoint, is rolled back.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,19 +21,19 @@ use crate::pg::hooks::{dependency, source};
 use crate::pg::memory as bytes;
 use crate::pg::session::transaction_local::{self, TransactionLocal};
 
-/// Bytes that a transaction takes for keys at most. Beyond that each cache of which it notes another key is
+/// Limit of a transaction's memory for keys, in bytes. Beyond it, each cache for which it notes another key is
 /// cleared as a whole.
 const MOST_BYTES: usize = 64 << 20;
 
-/// What changed rows say of one cache.
+/// The notes about one cache.
 #[derive(Default)]
 pub struct Noted {
-    /// All of it depends on rows that are gone.
+    /// All entries depend on rows that were removed.
     pub all: bool,
     pub keys: Keys,
 }
 
-/// By the cache's oid, so that two transactions take locks in one order.
+/// Sorted by the cache's oid, so that two transactions lock in the same order.
 pub type ByCache = BTreeMap<u32, Noted>;
 
 impl Join for ByCache {
@@ -49,7 +48,7 @@ impl Join for ByCache {
 }
 
 impl Noted {
-    /// Notes a key; how many bytes more that takes.
+    /// Notes a key. Returns how many more bytes that takes.
     fn note(&mut self, key: &[u8]) -> usize {
         let before = self.keys.size();
         if !self.all {
@@ -58,7 +57,7 @@ impl Noted {
         self.keys.size() - before
     }
 
-    /// All of it counts as changed, and no key need be remembered.
+    /// Notes that all entries changed, so that no key need be remembered.
     fn note_all(&mut self) -> usize {
         self.all = true;
         self.keys = Keys::default();
@@ -71,7 +70,7 @@ impl Noted {
     }
 }
 
-/// A copy that raises 53200 where there is no memory for it.
+/// Copies the notes. Raises 53200 when out of memory.
 fn copied(by_cache: &ByCache) -> ByCache {
     let mut copy = ByCache::new();
     for (&cache, noted) in by_cache {
@@ -80,40 +79,38 @@ fn copied(by_cache: &ByCache) -> ByCache {
     copy
 }
 
-/// What the present transaction has noted, and how far its removal has come.
+/// The notes of the current transaction, and the progress of their removal.
 #[derive(Default)]
 struct Transaction {
     noted: Savepoints<ByCache>,
     /// Bytes that its keys have taken so far.
     bytes: usize,
-    /// What was noted and is being removed by the commit, during which triggers may still look.
+    /// Notes that the commit is processing, during which triggers may still look.
     leaving: Vec<Rc<ByCache>>,
-    /// Something was noted since the entries were last removed.
+    /// Whether a note was added since the entries were last removed.
     pending: bool,
-    /// What was noted since then; None is all. A session that changes rows and looks at a cache in
-    /// turn does not remove all of it each time.
+    /// Notes added since then; None means all. So a session that alternates between changing rows and reading a cache
+    /// does not remove everything each time.
     fresh: Option<Savepoints<ByCache>>,
-    /// What was removed under a savepoint, and at which level it had been noted: a rollback to the
-    /// savepoint brings that back, and nothing else.
+    /// Notes processed under a savepoint, by the level at which they were added: a rollback to the savepoint restores
+    /// these, and only these.
     removed: Savepoints<Savepoints<ByCache>>,
-    /// The entries are being removed, since this depth of savepoints: what is done for that does
-    /// not begin it again.
+    /// Set while entries are being removed: the savepoint depth at the start. Actions of the removal do not start
+    /// another one.
     removing: Option<i32>,
-    /// Children, and their parents, that have come to a table on which entries depend, or have left
-    /// it.
+    /// Children, with their parents, that were added to a table on which entries depend, or removed from it.
     children: Vec<(Oid, Oid)>,
-    /// Caches that have become partitions, or are such no longer.
+    /// Caches that became partitions, or stopped being partitions.
     placed: Vec<Oid>,
-    /// Keys of memory caches, by cache, that this session has stored itself since they were last
-    /// noted.
+    /// Keys of memory caches, by cache, that this session has stored itself since they were last noted.
     stored: HashMap<u32, HashSet<Box<[u8]>>>,
-    /// What was noted has been seen to at the end of the transaction, which may be a PREPARE that is to be refused.
+    /// Whether the notes were processed at the end of the transaction, which may be a PREPARE that is to be refused.
     ended: bool,
-    /// Dependencies have come: what the transaction had changed before them was not told.
+    /// Whether dependencies were declared: earlier changes of the transaction were not noted for them.
     declared: bool,
-    /// Caches that depend on entries which a parallel query cannot remove, once it has asked.
+    /// Caches that depend on entries which a parallel query cannot remove, once it has looked.
     behind: Option<HashSet<u32>>,
-    /// Caches that the end of the transaction has cleared, under a lock that keeps others out.
+    /// Caches that the end of the transaction has cleared, under a lock that keeps other sessions out.
     cleared: HashSet<u32>,
 }
 
@@ -122,7 +119,7 @@ impl Transaction {
         self.pending && self.removing.is_none()
     }
 
-    /// Whether entries of this cache may go with those of another one that are to be removed.
+    /// Returns whether entries of this cache may be removed with those of another one.
     fn is_behind(&self, cache: Oid) -> bool {
         let among = |behind: &HashSet<u32>| behind.contains(&cache.to_u32());
         self.is_unsettled() && self.behind.as_ref().is_some_and(among)
@@ -158,7 +155,7 @@ fn look<R>(look: impl FnOnce(&Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.look(look))
 }
 
-/// A row changed on which the entry under this key depends. No entry can be under some keys.
+/// Notes that a row changed on which the entry under this key depends. Skips keys that no entry can have.
 pub fn note(cache: Oid, key: &[u8]) {
     if key.is_empty() || key.len() > key::MAX_BYTES {
         return;
@@ -170,24 +167,24 @@ pub fn note(cache: Oid, key: &[u8]) {
     forget_stored(cache, Some(key));
 }
 
-/// All rows are gone on which entries depend, or are other ones.
+/// Notes that all rows on which entries depend were removed or replaced.
 pub fn note_all(cache: Oid) {
     note_in(cache, Noted::note_all);
     forget_stored(cache, None);
 }
 
-/// A table on which entries depend has got a child, or lost one.
+/// Notes that a table on which entries depend has gained a child, or lost one.
 pub fn note_child(child: Oid, parent: Oid) {
     with(|t| t.children.push((child, parent)));
     refuse_if_preparing();
 }
 
-/// A cache has become a partition of another table, or is such no longer.
+/// Notes that a cache became a partition of another table, or stopped being one.
 pub fn note_placed(cache: Oid) {
     with(|t| bytes::push(&mut t.placed, cache));
 }
 
-/// Takes one of these.
+/// Takes one of these caches.
 pub fn take_placed() -> Option<Oid> {
     match look(|t| t.placed.is_empty()) {
         true => None,
@@ -208,24 +205,25 @@ fn note_in(cache: Oid, note: impl Fn(&mut Noted) -> usize) {
     refuse_if_preparing();
 }
 
-/// Whether the transaction has entries to remove when it commits.
+/// Returns whether the transaction has entries to remove when it commits.
 pub fn has_noted() -> bool {
     let to_follow = |&(child, parent): &(Oid, Oid)| is_to_follow(child, parent);
     look(|t| t.ended || !t.noted.is_empty() || t.children.iter().any(to_follow))
 }
 
-/// What is noted is about to be seen to.
+/// Marks that the notes are about to be processed.
 pub fn note_end() {
     let ended = has_noted();
     with(|t| t.ended |= ended);
 }
 
-/// Whether tables have come, or gone, as children of those on which entries depend, or caches as partitions.
+/// Returns whether tables were added or removed as children of those on which entries depend, or caches as
+/// partitions.
 pub fn has_children() -> bool {
     look(|t| !(t.children.is_empty() && t.placed.is_empty()))
 }
 
-/// The caches with entries to remove, in the order of their oids, and whether that is all of them.
+/// Returns the caches with entries to remove, sorted by oid, and whether all of their entries are.
 pub fn caches() -> BTreeMap<u32, bool> {
     let mut caches = BTreeMap::new();
     look(|t| {
@@ -236,21 +234,21 @@ pub fn caches() -> BTreeMap<u32, bool> {
     caches
 }
 
-/// Whether a child has come that is no partition, and is still there.
+/// Returns whether a child was added that is not a partition, and still is a child.
 pub fn is_to_follow(child: Oid, parent: Oid) -> bool {
     inheritance::is_plain(child) && inheritance::is_child(child, parent)
 }
 
-/// What depends on changed rows was removed before PREPARE TRANSACTION, and now another extension's
-/// callback changes more of them: then locks that keep loaders out were given up already.
+/// Raises an error if another extension's callback changes more rows after entries were removed before PREPARE
+/// TRANSACTION: the locks that keep loaders out were released already.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing && has_noted() {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
     }
 }
 
-/// Finds the caches that depend on those with entries to remove, and so on. Which of their entries
-/// go is said by rows that stay for now: any may.
+/// Finds the caches that depend on those with entries to remove, and so on. The rows that would show which of their
+/// entries to remove still exist, so any entry may be affected.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;
@@ -271,7 +269,7 @@ pub fn look_behind() {
     with(|t| t.behind = Some(behind));
 }
 
-/// Another cache depends on something.
+/// Notes that another cache depends on a table.
 pub fn note_declared() {
     with(|t| {
         t.declared = true;
@@ -279,21 +277,21 @@ pub fn note_declared() {
     });
 }
 
-/// Whether this transaction may have changed rows on which entries depend without a word from their
-/// triggers, because these are new, to come, off or gone, and a rollback would bring back what was
-/// before. Of no cache in particular: whose trigger it was can no longer be told.
+/// Returns whether this transaction may have changed rows on which entries depend unnoticed by triggers, because
+/// these are new, to come, disabled or dropped, and a rollback would restore the former state. Applies to no cache in
+/// particular: the cache of such a trigger can no longer be determined.
 pub fn may_miss_changes() -> bool {
     transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
-/// Whether the entry under this key would have been removed before anybody looks for it, but for a
-/// parallel query.
+/// Returns whether the entry under this key would have been removed before this look, if a parallel query could
+/// remove entries.
 pub fn is_due(cache: Oid, key: &[u8]) -> bool {
     look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
 
-/// How many entries of a cache may be due.
+/// Returns how many entries of a cache may be due.
 pub fn due(cache: Oid) -> usize {
     let count = |noted: &Noted| match noted.all {
         true => usize::MAX,
@@ -306,30 +304,30 @@ pub fn due(cache: Oid) -> usize {
     })
 }
 
-/// Whether this session has changed a row on which this entry of a memory cache depends. For others
-/// it stays until the commit; the session itself does not find it, until it has stored one itself.
+/// Returns whether this session has changed a row on which this entry of a memory cache depends. Other sessions see
+/// the entry until the commit; this session does not, until it has stored one itself.
 #[inline]
 pub fn hides(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.hides(cache, key))
 }
 
-/// Whether [`hides`] may say yes of any entry.
+/// Returns whether [`hides`] may be true for any entry.
 pub fn hides_some() -> bool {
     transaction_local::any_changed()
 }
 
-/// Whether this transaction has changed a row on which the entry under this key depends.
+/// Returns whether this transaction has changed a row on which the entry under this key depends.
 pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.notes(cache, key))
 }
 
-/// Whether this transaction has changed a row on which some entry of the cache depends.
+/// Returns whether this transaction has changed a row on which an entry of the cache depends.
 #[inline]
 pub fn is_noted_in(cache: Oid) -> bool {
     transaction_local::any_changed() && look(|t| t.noted_of(cache).next().is_some())
 }
 
-/// This session has stored an entry of a memory cache, whatever it was made of.
+/// Notes that this session has stored an entry of a memory cache, from whatever source.
 #[inline]
 pub fn note_stored(cache: Oid, key: &[u8]) {
     if hides(cache, key) {
@@ -340,7 +338,7 @@ pub fn note_stored(cache: Oid, key: &[u8]) {
     }
 }
 
-/// What was stored before a change is old after it.
+/// Forgets stored entries when their source changes, because they are out of date then.
 fn forget_stored(cache: Oid, key: Option<&[u8]>) {
     with(|t| match (key, t.stored.get_mut(&cache.to_u32())) {
         (Some(key), Some(stored)) => drop(stored.remove(key)),
@@ -349,18 +347,17 @@ fn forget_stored(cache: Oid, key: Option<&[u8]>) {
     });
 }
 
-/// Whether something is noted that is not removed yet, and nobody is at it.
+/// Returns whether notes exist that are not processed yet, while no removal runs.
 pub fn is_unsettled() -> bool {
     look(Transaction::is_unsettled)
 }
 
-/// Whether the commit has something to remove, and nobody is at it.
+/// Returns whether the commit has entries to remove, while no removal runs.
 pub fn is_left_to_commit() -> bool {
     look(|t| t.removing.is_none() && !t.noted.is_empty())
 }
 
-/// Begins a removal; its savepoint level is remembered, so that one that is rolled back inside of
-/// it does not end it.
+/// Begins a removal. Remembers its savepoint level, so that the rollback of a savepoint inside of it does not end it.
 pub fn begin_removal() {
     with(|t| {
         t.pending = false;
@@ -368,18 +365,18 @@ pub fn begin_removal() {
     });
 }
 
-/// Ends it, when all that was noted is removed.
+/// Ends the removal when all noted entries are removed.
 pub fn end_removal() {
     with(|t| t.removing = None);
 }
 
-/// What is noted and not removed yet, as one. It stays noted: a savepoint may be rolled back.
+/// Returns the notes that are not processed yet, joined. They stay noted, because a savepoint may be rolled back.
 pub fn noted() -> Rc<ByCache> {
     let level = events::nesting_level();
     with(|t| {
         let fresh = t.fresh.replace(Savepoints::default());
         let fresh = fresh.unwrap_or_else(|| t.noted.copied(copied));
-        // With the whole transaction goes all that was noted in it.
+        // A rollback of the whole transaction discards all of its notes, so none would have to be restored.
         if level == OUTERMOST {
             return Rc::new(fresh.into_one());
         }
@@ -391,7 +388,7 @@ pub fn noted() -> Rc<ByCache> {
 /// The nesting level outside of any savepoint.
 const OUTERMOST: i32 = 1;
 
-/// Everything that is noted, for the commit: it is noted no more, and still hides what it names.
+/// Takes all notes, for the commit: they are no longer noted, but still hide their entries.
 pub fn take_noted() -> Rc<ByCache> {
     with(|t| {
         let all = Rc::new(std::mem::take(&mut t.noted).into_one());
@@ -402,12 +399,12 @@ pub fn take_noted() -> Rc<ByCache> {
     })
 }
 
-/// The end of the transaction clears a cache; whether it had done so before.
+/// Notes that the end of the transaction clears a cache. Returns whether it had done so before.
 pub fn note_cleared(cache: Oid) -> bool {
     !with(|t| t.cleared.insert(cache.to_u32()))
 }
 
-/// A child that has come to a table on which entries depend, or has left it, and that table.
+/// Takes a child that was added to a table on which entries depend, or removed from it, and that table.
 pub fn take_child() -> Option<(Oid, Oid)> {
     match look(|t| t.children.is_empty()) {
         true => None,
@@ -415,12 +412,12 @@ pub fn take_child() -> Option<(Oid, Oid)> {
     }
 }
 
-/// The transaction has ended.
+/// Drops all notes at the end of the transaction.
 pub fn forget() {
     with(|t| *t = Transaction::default());
 }
 
-/// The savepoint of this level was released.
+/// Merges the notes of a released savepoint into its parent.
 pub fn release_savepoint(level: i32) {
     with(|t| {
         t.noted.release(level);
@@ -437,7 +434,7 @@ pub fn release_savepoint(level: i32) {
     });
 }
 
-/// The savepoint of this level was rolled back, and with it what was removed under it.
+/// Drops the notes of a savepoint that was rolled back, and restores those that were processed under it.
 pub fn roll_back_savepoint(level: i32) {
     with(|t| {
         drop(t.noted.roll_back(level));
@@ -447,7 +444,7 @@ pub fn roll_back_savepoint(level: i32) {
             drop(back.roll_back(level));
             fresh.join(back);
         }
-        // One that a trigger made while we remove is over; we go on.
+        // A savepoint that a trigger made during the removal is over; the removal continues.
         if t.removing.is_none_or(|since| level <= since) {
             t.pending = !t.fresh.as_ref().unwrap_or(&t.noted).is_empty();
             t.removing = None;

@@ -1,11 +1,11 @@
-//! What a transaction remembers by savepoint: the end of a savepoint keeps it or takes it back.
+//! State of a transaction by savepoint: the end of a savepoint keeps or discards its part.
 //!
-//! Postgres tells of the end of each savepoint with its nesting level: 1 outside of any, 2 in the
-//! first. What is remembered at a level belongs to the innermost savepoint that was open then.
+//! Postgres reports the end of each savepoint with its nesting level: 1 outside of any, 2 in the first. State that is
+//! added at a level belongs to the innermost savepoint that was open then.
 
 use crate::pg::memory;
 
-/// What can be joined with what was remembered under a later savepoint.
+/// State that can absorb the state of a later savepoint.
 pub trait Join: Default {
     fn join(&mut self, later: Self);
 }
@@ -19,7 +19,7 @@ impl<T> Join for Vec<T> {
     }
 }
 
-/// One part for each level at which something was remembered, the outermost first.
+/// One part for each level with state, the outermost first.
 pub struct Savepoints<T>(Vec<(i32, T)>);
 
 impl<T> Default for Savepoints<T> {
@@ -28,7 +28,7 @@ impl<T> Default for Savepoints<T> {
     }
 }
 
-/// Level by level; of what may have been remembered before or after the other.
+/// Joins level by level. Either side may have been added first.
 impl<T: Join> Join for Savepoints<T> {
     fn join(&mut self, later: Savepoints<T>) {
         for (level, part) in later.0 {
@@ -45,7 +45,7 @@ impl<T: Join> Join for Savepoints<T> {
 }
 
 impl<T: Join> Savepoints<T> {
-    /// What is remembered at this level, which is the present one.
+    /// Returns the state at this level, which is the present one.
     pub fn at(&mut self, level: i32) -> &mut T {
         if self.0.last().is_none_or(|&(top, _)| top < level) {
             memory::push(&mut self.0, (level, T::default()));
@@ -54,7 +54,7 @@ impl<T: Join> Savepoints<T> {
         &mut self.0[top].1
     }
 
-    /// The savepoint of this level was released: what it has remembered is the next outer one's.
+    /// Merges the state of a released savepoint of this level into the next outer one.
     pub fn release(&mut self, level: i32) {
         while self.0.last().is_some_and(|&(top, _)| top >= level) {
             let Some((_, released)) = self.0.pop() else {
@@ -64,7 +64,7 @@ impl<T: Join> Savepoints<T> {
         }
     }
 
-    /// The savepoint of this level was rolled back: gives what it has remembered.
+    /// Removes and returns the state of a savepoint of this level that was rolled back.
     pub fn roll_back(&mut self, level: i32) -> T {
         let kept = self.0.partition_point(|&(noted, _)| noted < level);
         joined(self.0.drain(kept..))
@@ -74,18 +74,18 @@ impl<T: Join> Savepoints<T> {
         self.0.is_empty()
     }
 
-    /// All of it, whatever the savepoint. At the end of a transaction all savepoints have ended, so
-    /// it allocates nothing then.
+    /// Joins all parts, whatever their savepoint. At the end of a transaction all savepoints have ended, so this
+    /// allocates nothing then.
     pub fn into_one(self) -> T {
         joined(self.0.into_iter())
     }
 
-    /// What each level has remembered, the outermost first.
+    /// Returns the state of each level, the outermost first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().map(|(_, part)| part)
     }
 
-    /// The same levels with what `copy` makes of each part.
+    /// Returns the same levels with the result of `copy` for each part.
     pub fn copied(&self, copy: impl Fn(&T) -> T) -> Savepoints<T> {
         let parts = self.0.iter().map(|(level, part)| (*level, copy(part)));
         Savepoints(memory::collect(parts))

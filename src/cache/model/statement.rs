@@ -1,9 +1,8 @@
 //! The statements over a cache's table, as SQL text.
 //!
-//! Guards three rules. No name in them is looked up through the caller's search_path: operators,
-//! functions and types are qualified. Deadlines are judged by `clock_timestamp()` where a row is
-//! judged after its lock was waited for. Every one that finds rows by key reads ONLY this table,
-//! or where it is partitioned, its partitions.
+//! Guards three rules. No name in them is resolved through the caller's search_path: operators, functions and types
+//! are qualified. If a statement waits for a lock on a row, it judges the row's deadline by `clock_timestamp()`
+//! afterwards. Every statement that finds rows by key reads ONLY this table, or its partitions if it is partitioned.
 //!
 //! Their aliases of the table are those of `hooks::hiding`, so that they find expired rows.
 
@@ -12,11 +11,11 @@ use std::ffi::CString;
 use super::dialect::Dialect;
 use crate::pg::spi::plan::Paths;
 
-/// One of the things that are done with a cache's table.
+/// A statement over a cache's table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Statement {
     Get,
-    /// A look that keeps others from changing the row.
+    /// Reads a row and keeps other sessions from changing it.
     Lock,
     GetMany,
     Set,
@@ -36,19 +35,19 @@ pub enum Statement {
     Scan {
         bounded: bool,
     },
-    /// A scan that leaves values where they are.
+    /// A scan that does not read values.
     ScanKeys {
         bounded: bool,
     },
     Count,
     /// A live key in this block or a later one.
     KeyFrom,
-    /// The live keys from one block on, before another one.
+    /// The live keys from one block on, up to another one.
     KeysOfBlocks,
     DeleteExpired,
     IsExpired,
     Look,
-    /// Counts the live rows of a chunk, those that expire, and their time left.
+    /// Counts the live rows of a chunk, those that expire, and their remaining time.
     Tally,
     Expire,
     Census,
@@ -56,14 +55,14 @@ pub enum Statement {
     Trim,
 }
 
-/// What a statement is told of a key's versions.
+/// The form of a statement, by the versions of a key that it may meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
-    /// There is one.
+    /// One version.
     Plain,
-    /// A read shows all, expired ones too, as `value, expires_at, key, xmin, ctid`.
+    /// A read returns all versions, expired ones too, as `value, expires_at, key, xmin, ctid`.
     Versions,
-    /// A change is about one row: its address is the last parameter.
+    /// A change applies to one row, whose address is the last parameter.
     Address,
 }
 
@@ -81,10 +80,10 @@ pub enum Parameter {
 }
 
 impl Statement {
-    /// The SQL over a table whose quoted, qualified name is `table`.
+    /// Returns the SQL over a table whose quoted, qualified name is `table`.
     ///
-    /// In a template `$$T` stands for the table, `$$live` for "pgcache_c is not expired"; the rest are the
-    /// pieces of the table's [`Dialect`].
+    /// In a template `$$T` stands for the table, `$$live` for "pgcache_c is not expired"; the rest are the pieces of
+    /// the table's [`Dialect`].
     pub fn sql(self, table: &[u8], dialect: &Dialect, form: Form) -> CString {
         const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
         const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
@@ -95,7 +94,7 @@ impl Statement {
         CString::new(dialect.expand(&text, table)).unwrap_or_default()
     }
 
-    /// How the planner must find the rows: by the primary key, or by their addresses.
+    /// Returns how the planner must find the rows: by the primary key, or by their addresses.
     pub fn paths(self) -> Paths {
         match self {
             Statement::Look
@@ -201,7 +200,7 @@ impl Statement {
                  WHERE pgcache_c.$$k OPERATOR(pg_catalog.=) $$key1 AND $$live"
             }
             Statement::Increment => {
-                // The clock is read once, or the deadline could pass between the two columns.
+                // The clock is read once; otherwise the deadline could pass between the two columns.
                 "INSERT INTO $$T AS pgcache_c ($$k, $$v, $$e) VALUES ($$key1, $$fresh, $$until3) \
                  ON CONFLICT ($$k) DO UPDATE SET ($$v, $$e) = (\
                  SELECT CASE WHEN n.live AND pgcache_c.$$v IS NOT NULL THEN $$counter \

@@ -27,7 +27,7 @@ pub type Difference = (Text, Entry, Option<Entry>);
 /// Compares one entry with its row when it is called.
 pub type Compare<'f> = &'f dyn Fn() -> Option<Difference>;
 
-/// Passes `show` a comparison for each copy in turn. The caller decides in which memory the result is made.
+/// Passes `show` a comparison for each copy in turn. `show` decides in which memory the result is made.
 pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
     // Nothing can be compared without copies or a table, with a snapshot that need not show other sessions' commits,
     // or if policies may hide rows from this caller, who then gets no copies.
