@@ -1,4 +1,4 @@
-//! Which cache, for the whole server: what slots, leases and the worker's records know a cache by.
+//! The server-wide id of a cache, by which slots, leases and the worker's records refer to it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use crate::pg::session;
 pub struct CacheId(u64);
 
 impl CacheId {
-    /// No cache has this id. It stands in a slot that is being emptied.
+    /// No cache has this id. It marks a slot that is being emptied.
     pub const VACATED: CacheId = CacheId(u64::MAX);
 
     /// The cache of a relation in this session's database.
@@ -33,14 +33,13 @@ impl CacheId {
         Oid::from_u32(self.0 as u32)
     }
 
-    /// The id with its bits mixed, for a hash or for a place in a table; the high bits are the
-    /// best.
+    /// Returns the id with its bits mixed, for a hash or a place in a table. Its high bits are mixed best.
     #[inline]
     pub fn mixed(self) -> u64 {
         self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// The id as a number that can be kept, and made an id again by [`CacheId::from_bits`].
+    /// Returns the id as a number, from which [`CacheId::from_bits`] makes the id again.
     pub fn bits(self) -> u64 {
         self.0
     }
@@ -49,38 +48,38 @@ impl CacheId {
         CacheId(bits)
     }
 
-    /// A seed for a hash that is the same in every process, and over restarts.
+    /// Returns a seed for a hash that is the same in every process and across restarts.
     pub fn seed(self) -> u64 {
         self.0
     }
 }
 
-/// A place in shared memory for a cache's id. Shared memory begins zeroed: nobody's.
+/// A place in shared memory for a cache's id. Shared memory begins zeroed, which means that no cache has the place.
 #[repr(transparent)]
 pub struct AtomicCacheId(AtomicU64);
 
 impl AtomicCacheId {
     const NOBODY: u64 = 0;
 
-    /// None where it is nobody's.
+    /// Returns None where no cache has the place.
     pub fn load(&self, order: Ordering) -> Option<CacheId> {
         let bits = self.0.load(order);
         (bits != Self::NOBODY).then_some(CacheId(bits))
     }
 
-    /// None makes it nobody's.
+    /// Stores a cache's id; None frees the place.
     pub fn store(&self, cache: Option<CacheId>, order: Ordering) {
         let bits = cache.map_or(Self::NOBODY, |cache| cache.0);
         self.0.store(bits, order);
     }
 
-    /// Whether it is this cache's.
+    /// Returns whether this cache has the place.
     #[inline]
     pub fn is(&self, cache: CacheId, order: Ordering) -> bool {
         self.0.load(order) == cache.0
     }
 
-    /// Whether it is this cache's, or was nobody's and is this cache's now.
+    /// Takes the place for this cache if it is free. Returns whether the cache has the place now.
     pub fn claim(&self, cache: CacheId, order: Ordering) -> bool {
         match self.0.load(order) {
             Self::NOBODY => self

@@ -1,19 +1,17 @@
-//! How often entries of memory caches have changed, for who watches a key: a count for all keys whose
-//! hashes share a place.
+//! Counts of changes to entries of memory caches, for sessions that watch a key. All keys whose hashes share a place
+//! share its count.
 //!
-//! Guards this order: who watches raises `watchers` and then looks at the count under the lock of
-//! the key's partition; who changes an entry looks at `watchers` and raises the count under the
-//! same lock. So a change is either seen by the look, or counted after it. While nobody watches, a
-//! writer pays for one load.
+//! Guards this order: a watching session raises `watchers` and then reads the count under the lock of the key's
+//! partition; a writer that changes an entry reads `watchers` and raises the count under the same lock. So a change
+//! is either visible to that read, or counted after it. While no session watches, a writer pays for one load.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// More places mean fewer keys that are taken for one another; a change too many costs the watcher
-/// a second try.
+/// More places let fewer keys share a count. A change of another key costs the watcher only a second try.
 const PLACES: usize = 16 * 1024;
 
-/// In shared memory, which begins zeroed: nobody watches.
+/// Lies in shared memory, which begins zeroed: no session watches.
 #[repr(C)]
 pub struct Changes {
     watchers: AtomicU64,
@@ -26,12 +24,12 @@ impl Changes {
         self.watchers.fetch_add(1, SeqCst);
     }
 
-    /// Who called [`Changes::watch`] watches no more.
+    /// Ends one call of [`Changes::watch`].
     pub fn ignore(&self) {
         self.watchers.fetch_sub(1, SeqCst);
     }
 
-    /// An entry of this hash changes.
+    /// Counts a change of the entry with this hash.
     #[inline]
     pub fn note(&self, hash: u64) {
         if self.watchers.load(Relaxed) > 0 {
@@ -39,12 +37,12 @@ impl Changes {
         }
     }
 
-    /// The count of a hash: while somebody watches it is another one after each change.
+    /// Returns the count of a hash. While a session watches, it differs after each change.
     pub fn count(&self, hash: u64) -> u32 {
         self.place(hash).load(Relaxed)
     }
 
-    /// Other bits than those that choose the partition and the first bucket.
+    /// Uses other bits than those that choose the partition and the first bucket.
     fn place(&self, hash: u64) -> &AtomicU32 {
         &self.counts[(hash >> 20) as usize % PLACES]
     }

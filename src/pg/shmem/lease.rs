@@ -1,21 +1,20 @@
 //! Lease records in shared memory: which session computes the entry of which key, and until when.
 //!
-//! Not the meaning of a lease, which `cache::lease` gives; here are records, and the condition
-//! variables on which others wait for their end.
+//! Does not define the meaning of a lease, which `cache::lease` gives. Holds the records, and the condition variables
+//! on which sessions wait for the end of a lease.
 //!
 //! Access rules:
 //!
-//! 1. The records of partition `i` are changed only under lock `i` of the tier, held exclusively, and
-//!    looked at under it, shared or exclusively. So whoever changes an entry and voids its lease does
-//!    both in one step.
-//! 2. A record is free when its id is 0. A hash has at most one record of a lease, and any number of
-//!    watches, which lie behind those: no session asks for a watch or waits for its end, and any change
-//!    of the key frees it.
+//! 1. The records of partition `i` change only under lock `i` of the tier, held exclusively, and are read under it,
+//!    shared or exclusively. So a writer that changes an entry and voids its lease does both in one step.
+//! 2. A record is free when its id is 0. A hash has at most one record of a lease, and any number of watches, which
+//!    lie behind the leases: no session requests a watch of another session or waits for its end, and any change of
+//!    the key frees it.
 //! 3. A role has at most half of a partition's records of a kind.
 //! 4. No session sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
 //!
-//! The number of records is fixed. When those of a partition are all taken, the next caller gets none
-//! and computes without.
+//! The number of records is fixed. When all records of a partition are taken, the next caller gets none and computes
+//! without a lease.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -29,43 +28,44 @@ use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
 
-/// Bytes of the tier for each record: 1,024 records in 64 MB.
+/// Bytes of the tier for each record: 64 MB have 1,024 records.
 const BYTES_PER_RECORD: usize = 64 * 1024;
-/// Records of a partition. The search is linear and under its lock: not too many.
+/// Records of a partition. The number is small because the search is linear and runs under the partition's lock.
 const PER_PARTITION: Range<usize> = 16..65;
 
-/// What has happened under a lease.
+/// States of a lease record. The session computes the value.
 const COMPUTING: u32 = 0;
 /// The value is written by a transaction that has not ended.
 const STORED: u32 = 1;
-/// It is written by such a transaction, and a change of the key has voided the lease since.
+/// Such a transaction has written the value, and a change of the key has voided the lease since.
 const STORED_VOID: u32 = 2;
-/// Won while a change was being committed: others need not compute the same, and nothing is stored under it.
+/// Won while a change was being committed: other sessions need not compute the same value, and nothing is stored
+/// under it.
 const DOOMED: u32 = 3;
 
 #[repr(C, align(64))]
 struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
-    /// The cache, to find all of its leases.
+    /// The cache, by which all of its leases are found.
     cache: AtomicCacheId,
     deadline: AtomicI64,
-    /// The process that computes or has stored; 0 for a client that may come back through any session.
+    /// The process that computes the value or has stored it; 0 for a client that may return through any session.
     holder: AtomicI32,
     state: AtomicU32,
-    /// The role that has logged in where it was taken.
+    /// The login role of the session that took the lease.
     role: AtomicU32,
 }
 
 #[repr(C, align(64))]
 struct Ended {
     condition: UnsafeCell<pg_sys::ConditionVariable>,
-    /// Records in use: most changes of entries look no further.
+    /// Records in use. At 0, most changes of entries read no further.
     taken: AtomicU32,
 }
 
-// SAFETY: the condition variable has a spinlock of its own and is used through Postgres' functions
-// only; the counter is atomic.
+// SAFETY: the condition variable has a spinlock of its own and is used only through Postgres' functions; the counter
+// is atomic.
 unsafe impl Sync for Ended {}
 
 /// How many records each partition has.
@@ -76,7 +76,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For a tier of so many bytes and partitions.
+    /// Computes the shape for a tier of so many bytes and partitions.
     pub fn of(size: usize, partitions: u32) -> Shape {
         let partitions = partitions as usize;
         let each = (size / BYTES_PER_RECORD / partitions)
@@ -104,21 +104,21 @@ pub struct Other {
     pub id: u64,
     pub holder: i32,
     pub deadline: Timestamp,
-    /// The value is written and waits for the end of its transaction.
+    /// The value is written, and its transaction has not ended.
     pub stored: bool,
 }
 
-/// What came of asking for a lease.
+/// The outcome of a request for a lease.
 pub enum Asked {
     Won,
     Busy(Other),
-    /// All records of the partition are in use, or as many as a role may have.
+    /// All records of the partition are in use, or the role has its share of them.
     Full,
     /// A transaction changes the key, or the whole cache, and its commit is not visible yet.
     Pending,
 }
 
-/// What is asked for: a lease with this id, for this cache and holder.
+/// A request for a lease with this id, for this cache and holder.
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub id: u64,
@@ -134,7 +134,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// For this session, and for as long as its transaction lasts.
+    /// Makes a claim for this session that lasts as long as its transaction.
     pub fn of_session(id: u64, cache: CacheId, now: Timestamp) -> Claim {
         Claim {
             id,
@@ -151,10 +151,10 @@ impl Claim {
 
 impl Leases {
     /// # Safety
-    /// `memory` is 64-byte aligned, zeroed before anybody uses it, and holds `shape.bytes()`.
+    /// `memory` is 64-byte aligned, zeroed before its first use, and holds `shape.bytes()`.
     pub unsafe fn attach(memory: *mut u8, shape: Shape, found: bool, wait_event: u32) -> Leases {
-        // SAFETY: both arrays lie one after the other in the memory; atomics of any bits are valid,
-        // and a condition variable is initialised by the first to come.
+        // SAFETY: both arrays lie one after the other in the memory; atomics of any bits are valid, and the first
+        // process to attach initialises the condition variables.
         unsafe {
             let ended: &'static [Ended] =
                 std::slice::from_raw_parts(memory.cast(), shape.partitions);
@@ -174,7 +174,7 @@ impl Leases {
         }
     }
 
-    /// The leases of one partition; rule 1 is the caller's.
+    /// Returns the leases of one partition. The caller keeps rule 1.
     #[inline]
     pub fn of(&self, partition: u32) -> Partition<'_> {
         let from = partition as usize * 2 * self.each;
@@ -186,7 +186,7 @@ impl Leases {
         }
     }
 
-    /// How many records of leases are in use, and how many there are; watches not counted.
+    /// Returns how many records of leases are in use, and how many exist; watches are not counted.
     pub fn use_of_records(&self) -> (usize, usize) {
         let leases = self.records.chunks(2 * self.each);
         let used = leases
@@ -195,7 +195,7 @@ impl Leases {
         (used.count(), self.records.len() / 2)
     }
 
-    /// Wakes those who wait for leases of a partition.
+    /// Wakes the sessions that wait for leases of a partition.
     pub fn wake(&self, partition: u32) {
         // SAFETY: a condition variable that was initialised; this raises no error.
         unsafe {
@@ -203,8 +203,8 @@ impl Leases {
         };
     }
 
-    /// Sleeps until a lease of the partition ends, or `millis` have passed; not at all if `still` says
-    /// no once a wake-up can no longer be missed. Raises an error when the statement is cancelled.
+    /// Sleeps until a lease of the partition ends, or `millis` have passed. Does not sleep if `still` returns false,
+    /// which is called once a wake-up can no longer be missed. Raises an error when the statement is cancelled.
     pub fn sleep(&self, partition: u32, millis: i64, still: impl FnOnce() -> bool) {
         let condition = self.ended[partition as usize].condition.get();
         // SAFETY: the backend is in a transaction and holds no lightweight lock; an error that the
@@ -247,8 +247,8 @@ impl<'l> Partition<'l> {
             .filter(|record| record.id.load(Relaxed) == id)
     }
 
-    /// Takes the lease of a hash unless somebody has it. What this very transaction has stored under it
-    /// is no reason to wait.
+    /// Takes the lease of a hash unless another session holds it. A value that this very transaction has stored under
+    /// the lease is no reason to wait.
     pub fn ask(&self, hash: u64, claim: &Claim) -> Asked {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
@@ -271,8 +271,8 @@ impl<'l> Partition<'l> {
         Asked::Won
     }
 
-    /// Takes the record of another key whose lease is past its deadline; where the role has its share,
-    /// one of the role's own.
+    /// Takes the record of another key whose lease is past its deadline. Where the role has its share, takes one of
+    /// the role's own.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
         let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {
@@ -289,7 +289,7 @@ impl<'l> Partition<'l> {
         }
     }
 
-    /// Begins a watch of a hash; whether there was a record for it.
+    /// Begins a watch of a hash. Returns whether a record was free for it.
     pub fn watch(&self, hash: u64, claim: &Claim) -> bool {
         let free = free_for(self.watches, claim.role);
         if let Some(record) = free {
@@ -299,7 +299,7 @@ impl<'l> Partition<'l> {
         free.is_some()
     }
 
-    /// Whether a watch has not been voided.
+    /// Whether a watch still stands: no change has voided it.
     pub fn is_watching(&self, hash: u64, id: u64) -> bool {
         self.find_watch(hash, id).is_some()
     }
@@ -318,12 +318,12 @@ impl<'l> Partition<'l> {
         self.watches.iter().find(is_it)
     }
 
-    /// The lease of a hash, if there is one at this moment.
+    /// Returns the current lease of a hash, if it has one.
     pub fn present(&self, hash: u64) -> Option<Other> {
         self.find(hash).map(LeaseRecord::as_other)
     }
 
-    /// Whether a lease may still be used.
+    /// Whether a lease is still valid for a store.
     pub fn holds(&self, hash: u64, id: u64, now: Timestamp) -> bool {
         self.find_id(hash, id).is_some_and(|record| {
             record.state.load(Relaxed) == COMPUTING
@@ -331,7 +331,7 @@ impl<'l> Partition<'l> {
         })
     }
 
-    /// Notes that the value is written by the transaction of `holder`; false when the lease is lost.
+    /// Notes that the transaction of `holder` has written the value. Returns false when the lease is lost.
     pub fn store(&self, hash: u64, id: u64, holder: i32, now: Timestamp) -> bool {
         let holds = self.holds(hash, id, now);
         if let Some(record) = self.find_id(hash, id).filter(|_| holds) {
@@ -347,7 +347,7 @@ impl<'l> Partition<'l> {
             .is_none_or(|record| record.state.load(Relaxed) != STORED)
     }
 
-    /// Undoes [`Partition::store`] after a rollback: the lease is as it was before, or free if it was voided since.
+    /// Undoes [`Partition::store`] after a rollback: restores the lease, or frees it if it was voided since.
     pub fn take_back(&self, hash: u64, id: u64) {
         let Some(record) = self.find_id(hash, id) else {
             return;
@@ -361,14 +361,15 @@ impl<'l> Partition<'l> {
         }
     }
 
-    /// Ends a lease; whether it was there.
+    /// Ends a lease. Returns whether it existed.
     pub fn release(&self, hash: u64, id: u64) -> bool {
         let record = self.find_id(hash, id);
         record.inspect(|record| self.free(record)).is_some()
     }
 
-    /// Voids the lease of an entry that has changed, except for the process that changed it by storing under that
-    /// lease, and all watches. Whether the lease is free now, so that those who wait may ask again.
+    /// Voids the lease of an entry that has changed, and all watches. Keeps the lease of a process that changed the
+    /// entry by storing under it. Returns whether the lease is free now, so that waiting sessions may request it
+    /// again.
     #[inline]
     pub fn void(&self, hash: u64) -> bool {
         !self.is_empty() && self.void_some(hash)
@@ -426,7 +427,7 @@ impl<'l> Partition<'l> {
     }
 }
 
-/// Whether a role has as many of these records as it may.
+/// Whether a role has its share of these records.
 fn has_share(records: &[LeaseRecord], role: u32) -> bool {
     let of_role =
         |record: &&LeaseRecord| record.id.load(Relaxed) != 0 && record.role.load(Relaxed) == role;
@@ -461,7 +462,7 @@ impl LeaseRecord {
     }
 }
 
-/// This session's process, as leases name their holder.
+/// The pid of this process, by which leases name their holder.
 pub fn my_process() -> i32 {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::MyProcPid }

@@ -1,9 +1,9 @@
-//! Asks the system for memory only to hear whether there is any.
+//! Requests memory from the system only to learn whether it is available.
 //!
-//! Not where the tier gets its own: Postgres maps that, together with all else that it shares. When
-//! the system refuses, Postgres does not know for whom it asked; so we ask before it does.
+//! The tier's own memory does not come from here: Postgres maps it together with the rest of its shared memory. When
+//! the system refuses that, Postgres cannot say which library needed it; so this check runs first.
 
-/// Whether a mapping of this size can be made now; it is given back at once, untouched.
+/// Returns whether the system can map this many bytes now. The mapping is released at once, untouched.
 #[cfg(target_os = "linux")]
 pub fn system_gives(bytes: usize) -> bool {
     use std::ffi::c_void;
@@ -20,7 +20,7 @@ pub fn system_gives(bytes: usize) -> bool {
     }
     const READ_AND_WRITE: i32 = 3;
     const SHARED_AND_ANONYMOUS: i32 = 0x21;
-    // SAFETY: a new mapping of no file, which nobody but this function ever sees.
+    // SAFETY: a new anonymous mapping, which only this function uses.
     unsafe {
         let memory = mmap(
             std::ptr::null_mut(),
@@ -34,7 +34,7 @@ pub fn system_gives(bytes: usize) -> bool {
     }
 }
 
-/// Elsewhere than on Linux nobody asks: Postgres will say it.
+/// Checks nothing on other systems than Linux, where Postgres reports a refusal itself.
 #[cfg(not(target_os = "linux"))]
 pub fn system_gives(_bytes: usize) -> bool {
     true

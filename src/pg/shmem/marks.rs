@@ -1,34 +1,33 @@
-//! Marks on keys: hashes of which a commit is not visible yet.
+//! Marks on keys: the hashes whose change is not visibly committed yet.
 //!
-//! A hash holds database, relation and key, so a mark on one key is felt by no other key and no other
-//! cache, and needs no slot. Not the order in which marks are set and lowered, which
-//! `cache::commit::changes` gives.
+//! A hash holds database, relation and key, so a mark on one key affects no other key and no other cache, and needs
+//! no slot. Does not hold the order in which marks are raised and lowered, which `cache::commit::changes` gives.
 //!
 //! Access rules:
 //!
-//! 1. The part of partition `i` is changed only under lock `i` of the tier, held exclusively: in one step
-//!    with the removal of the entry. A look that decides something is made under it, too.
-//! 2. One role has a share of each part, counted by the exact role. Where that is used up, or the part is, the caller finds another
-//!    way to keep readers off, which its own cache pays for.
+//! 1. The part of partition `i` changes only under lock `i` of the tier, held exclusively: in one step with the
+//!    removal of the entry. A read that decides something is made under the lock, too.
+//! 2. One role has a share of each part, counted by the exact role. Where that share or the part is used up, the
+//!    caller keeps readers off in another way, at the cost of its own cache.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::role_counts::RoleCounts;
 
-/// One of so many parts of the tier's bytes goes to the marks.
+/// The marks take one of so many parts of the tier's bytes.
 const PARTS: usize = 128;
-/// Places of a partition at least.
+/// The least number of places of a partition.
 const LEAST: usize = 1024;
-/// How many places from each of its two homes a mark may stand: two cache lines.
+/// The number of places from each of its two homes in which a mark may stand: two cache lines.
 const REACH: usize = 16;
-/// A role has one of so many parts of the places. With four roles half of them are free; then the places of one home are
-/// all taken for one key in 300, and those of both for one in 30,000, by simulation.
+/// A role has one of so many parts of the places. With four roles half of the places stay free; then, by simulation,
+/// one home is full for one key in 300, and both are for one in 30,000.
 const SHARES: usize = 8;
-/// The word 0 means "free"; a key whose word would be 0 stands under another one.
+/// The word 0 means "free". A key whose word would be 0 uses this word.
 const INSTEAD_OF_ZERO: u64 = 1;
-/// Set in the words of a key while they stand, once more than one mark was wanted on it at a time. This bit of
-/// a hash only chooses the partition.
+/// Set in the words of a key once a second mark was wanted on it while the first stood. In a hash this bit only
+/// chooses the partition.
 const MET: u64 = 1 << 63;
 
 #[repr(C, align(64))]
@@ -45,7 +44,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For a tier of so many bytes and partitions.
+    /// Computes the shape for a tier of so many bytes and partitions.
     pub fn of(size: usize, partitions: u32) -> Shape {
         let partitions = partitions as usize;
         let each = size / PARTS / size_of::<u64>() / partitions;
@@ -83,7 +82,7 @@ impl Marks {
         }
     }
 
-    /// The marks of one partition; rule 1 is the caller's.
+    /// Returns the marks of one partition. The caller keeps rule 1.
     #[inline]
     pub fn of(&self, partition: u32) -> Part<'_> {
         let from = partition as usize * self.each;
@@ -93,7 +92,7 @@ impl Marks {
         }
     }
 
-    /// How many stand; read without locks, for tests and monitoring.
+    /// Returns how many marks stand; reads without locks, for tests and monitoring.
     pub fn standing(&self) -> u64 {
         let raised = |head: &Head| u64::from(head.raised.load(Relaxed));
         self.heads.iter().map(raised).sum()
@@ -107,7 +106,7 @@ pub struct Part<'m> {
 }
 
 impl<'m> Part<'m> {
-    /// Marks a hash; false where there is no place, or the role has no more.
+    /// Marks a hash. Returns false where no place is free, or the role has used up its share.
     pub fn raise(&self, hash: u64, role: u32) -> bool {
         let met = match self.meet(hash) {
             true => MET,
@@ -126,7 +125,7 @@ impl<'m> Part<'m> {
         true
     }
 
-    /// Takes away one that was raised; each that marks the same key has its own.
+    /// Removes one raised mark. Each transaction that marks the same key has a mark of its own.
     pub fn lower(&self, hash: u64, role: u32) {
         if let Some(place) = self.standing(hash).next() {
             place.store(0, SeqCst);
@@ -142,8 +141,8 @@ impl<'m> Part<'m> {
         self.head.raised.load(SeqCst) > 0 && self.standing(hash).next().is_some()
     }
 
-    /// Notes that another mark is wanted, or was, on a hash: those that stand are not alone. Returns whether any
-    /// stands.
+    /// Notes that another mark was wanted on a hash, so that its standing marks no longer count as alone. Returns
+    /// whether any stands.
     pub fn meet(&self, hash: u64) -> bool {
         let mut any = false;
         if self.head.raised.load(Relaxed) == 0 {
@@ -156,8 +155,8 @@ impl<'m> Part<'m> {
         any
     }
 
-    /// Whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot be told
-    /// apart: as long as any of those that met stands, all of them have met.
+    /// Whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot be
+    /// distinguished: as long as one of several that met stands, all of them count as met.
     pub fn is_alone(&self, hash: u64) -> bool {
         let first = self.standing(hash).next();
         first.is_some_and(|place| place.load(SeqCst) & MET == 0)
@@ -169,7 +168,7 @@ impl<'m> Part<'m> {
             .filter(move |place| place.load(SeqCst) & !MET == wanted)
     }
 
-    /// The places of both homes, by other bits than those that choose the partition and the first bucket.
+    /// The places of both homes, chosen by other bits than those that choose the partition and the first bucket.
     fn near(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {
         let places = self.places;
         let homes = [(hash >> 8) as usize, (hash >> 36) as usize];
@@ -179,7 +178,7 @@ impl<'m> Part<'m> {
     }
 }
 
-/// The word of a hash, in the partition of the hash.
+/// The word of a hash within the hash's partition.
 fn word(hash: u64) -> u64 {
     (hash & !MET).max(INSTEAD_OF_ZERO)
 }

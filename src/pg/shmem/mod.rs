@@ -1,4 +1,4 @@
-//! What lies in shared memory: the hot tier, its slots, marks and leases, and the worker's state.
+//! Structures in shared memory: the hot tier, its slots, marks and leases, and the worker's state.
 
 pub mod cache_id;
 pub mod changes;

@@ -1,17 +1,17 @@
-//! Transactions that are about to commit and then tell clients of what they have changed: who reads their
-//! rows in between waits for that.
+//! Transactions that are about to commit and then notify clients of their changes. A client that reads their rows in
+//! between waits for the notification.
 //!
-//! Guards this order: a writer announces itself before its commit can be visible, and takes that back when
-//! it has told; who has read looks afterwards. So whoever is visible and not announced any more has told.
-//! Only while somebody asks for changes; else there is nothing to tell.
+//! Guards this order: a writer announces itself before its commit can be visible, and ends that after it has
+//! notified; a reader checks after its read. So a writer that is visible and no longer announced has notified.
+//! Writers announce only while a client tracks changes; otherwise there is nothing to notify.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// More than there are sessions on most servers. Who finds no place is not waited for.
+/// More places than most servers have sessions. Readers do not wait for a writer that finds no place.
 const PLACES: usize = 1024;
 
-/// In shared memory, which begins zeroed: nobody tells.
+/// Lies in shared memory, which begins zeroed: no transaction is announced.
 #[repr(C)]
 pub struct Telling {
     count: AtomicU32,
@@ -19,7 +19,7 @@ pub struct Telling {
     xids: [AtomicU64; PLACES],
 }
 
-/// A transaction that is announced.
+/// An announced transaction.
 #[derive(Clone, Copy)]
 pub struct Announced {
     place: usize,
@@ -27,7 +27,7 @@ pub struct Announced {
 }
 
 impl Telling {
-    /// Announces a transaction, until [`Telling::end`] is called. None: there is no place.
+    /// Announces a transaction until [`Telling::end`] is called. Returns None when no place is free.
     pub fn begin(&self, xid: u64) -> Option<Announced> {
         let first = xid as usize % PLACES;
         let mut places = (first..PLACES).chain(0..first);
@@ -35,23 +35,23 @@ impl Telling {
             let taken = self.xids[place].compare_exchange(0, xid, SeqCst, SeqCst);
             taken.is_ok()
         })?;
-        // Before its commit, which is what others look for first.
+        // Raised before the commit, which is what readers look for first.
         self.count.fetch_add(1, SeqCst);
         Some(Announced { place, xid })
     }
 
-    /// It has told, or is rolled back.
+    /// Ends the announcement once the writer has notified, or is rolled back.
     pub fn end(&self, announced: Announced) {
         self.xids[announced.place].store(0, SeqCst);
         self.count.fetch_sub(1, SeqCst);
     }
 
-    /// Whether it has not told yet.
+    /// Whether the writer has not notified yet.
     pub fn stands(&self, announced: Announced) -> bool {
         self.xids[announced.place].load(SeqCst) == announced.xid
     }
 
-    /// Those that are announced now.
+    /// Returns the transactions that are announced now.
     pub fn all(&self) -> impl Iterator<Item = Announced> {
         self.xids.iter().enumerate().filter_map(|(place, xid)| {
             let xid = xid.load(SeqCst);
@@ -59,7 +59,7 @@ impl Telling {
         })
     }
 
-    /// Whether there are any.
+    /// Whether any transaction is announced.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(SeqCst) > 0

@@ -1,22 +1,22 @@
-//! Records of prepared transactions: what is to be undone of them, by whoever meets it, once they are
-//! decided.
+//! Records of prepared transactions: the marks and leases that the first process to meet a decided transaction
+//! undoes.
 //!
-//! Not what an item means, which `cache::lease::lowering` knows; here are places for items, and who may
-//! take them. Guards that each item is undone once:
+//! Does not define the meaning of an item, which `cache::lease::lowering` does. Holds places for items, and the rule
+//! which process may take them. Guards that each item is undone once:
 //!
-//! 1. A record belongs to the process that prepares until that has put its last item there, and from
-//!    then on to nobody. The process puts items only while the transaction is in progress.
-//! 2. Who finds the transaction decided takes the record, in one step and as the only one, and pops its
+//! 1. A record belongs to the preparing process until that has put its last item there, and from then on to no
+//!    process. The process puts items only while the transaction is in progress.
+//! 2. A process that finds the transaction decided takes the record, in one step and as the only one, and pops its
 //!    items.
 //!
 //! 3. Pieces change hands under the tier's lock of assignments.
 //!
-//! A record is known by the 64-bit id of its transaction, which never comes twice. So nobody takes one
-//! that has become another transaction's meanwhile.
+//! A record is known by the 64-bit id of its transaction, which is never reused. So no process takes a record that
+//! has meanwhile passed to another transaction.
 //!
-//! A record has a few items of its own. More go to pieces of a pool, of which a role has a share. An item that
-//! finds no place there is the caller's to replace by one for its whole cache, and the record has places of
-//! its own for these. So no role can use up what the records of another role need.
+//! A record has a few items of its own. More items use pieces of a pool, of which a role has a share. When an item
+//! finds no place there, the caller puts an item for its whole cache in its stead, for which the record has places of
+//! its own. So no role can use up the places that the records of another role need.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -25,29 +25,28 @@ use super::role_counts::RoleCounts;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 
-/// Records for each transaction that may be prepared at a time: those that are decided and not yet
-/// undone take a place as well.
+/// Records for each transaction that may be prepared at a time: decided records that are not yet undone take a place
+/// as well.
 const RECORDS_EACH: usize = 2;
-/// Of the tier's bytes, so many parts go at most to the records, and to the pool.
+/// The records take at most one of so many parts of the tier's bytes, and the pool another.
 const PARTS_FOR_RECORDS: usize = 32;
 const PARTS_FOR_PIECES: usize = 64;
 /// A role has one of so many parts of the pool.
 const SHARES: usize = 4;
-/// Enough for most transactions.
+/// Items of a record itself, enough for most transactions.
 const FIRST_ITEMS: usize = 16;
-/// One for each whole cache.
+/// Items for whole caches, one for each.
 const LAST_ITEMS: usize = 74;
 const PIECE_ITEMS: usize = 63;
-/// Pieces that one transaction can make use of: more keys of a cache than that count as the whole
-/// cache.
+/// The most pieces that one transaction can use: beyond that many keys of a cache, the whole cache is recorded.
 const PIECES_EACH: usize = 10_000 / PIECE_ITEMS + 1;
 
-/// Bits of a record's state; its transaction's id stands above them.
+/// Bits of a record's state. Its transaction's id stands above them.
 const STATE_BITS: u32 = 2;
 const STANDS: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// What is to be undone, as the layer above encodes it.
+/// Something to undo, encoded by the layer above.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item {
     pub kind: u32,
@@ -80,21 +79,21 @@ impl Place {
 
 #[repr(C, align(64))]
 struct Header {
-    /// 0: free. Else the transaction's id and what becomes of the record.
+    /// 0: free. Otherwise the transaction's id and the state of the record.
     owner: AtomicU64,
-    /// The last of its pieces, from 1 on; 0: it has none.
+    /// The last of its pieces, numbered from 1; 0: the record has no piece.
     piece: AtomicU32,
-    /// Items that came before those of its pieces.
+    /// Items put before those of its pieces.
     first: Items<FIRST_ITEMS>,
-    /// Items that came after them.
+    /// Items put after them.
     last: Items<LAST_ITEMS>,
 }
 
 #[repr(C)]
 struct Piece {
-    /// Under which it is counted.
+    /// The role under which the piece is counted.
     role: AtomicU32,
-    /// The piece before it, as in a header; of a free piece, the next free one.
+    /// The piece before it, numbered as in a header; in a free piece, the next free one.
     before: AtomicU32,
     items: Items<PIECE_ITEMS>,
 }
@@ -132,7 +131,7 @@ impl<const N: usize> Items<N> {
     }
 }
 
-/// How many records and pieces there are.
+/// The numbers of records and pieces.
 #[derive(Clone, Copy)]
 pub struct Shape {
     records: usize,
@@ -140,7 +139,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// For a tier of so many bytes.
+    /// Computes the shape for a tier of so many bytes.
     pub fn of(size: usize) -> Shape {
         let most = size / PARTS_FOR_RECORDS / size_of::<Header>();
         let records = (transaction::most_prepared() * RECORDS_EACH).min(most);
@@ -148,7 +147,7 @@ impl Shape {
         Shape { records, pieces }
     }
 
-    /// Bytes of shared memory that they take: none where nothing can be prepared.
+    /// Bytes of shared memory that they take: 0 where nothing can be prepared.
     pub fn bytes(self) -> usize {
         let head = match self.records {
             0 => 0,
@@ -160,11 +159,11 @@ impl Shape {
 
 #[repr(C, align(64))]
 struct Head {
-    /// Records in use: most who look go no further.
+    /// Records in use. At 0, readers look no further.
     standing: AtomicU32,
-    /// The first free piece, as in a header; pieces that were never taken are not among them.
+    /// The first free piece, numbered as in a header; excludes pieces that were never taken.
     free: AtomicU32,
-    /// So many pieces were ever taken.
+    /// The number of pieces that were ever taken.
     ever_taken: AtomicU32,
     by_role: RoleCounts,
 }
@@ -191,7 +190,7 @@ impl Record {
 
 impl Records {
     /// # Safety
-    /// `memory` is 64-byte aligned, zeroed before anybody uses it, and holds `shape.bytes()`.
+    /// `memory` is 64-byte aligned, zeroed before its first use, and holds `shape.bytes()`.
     pub unsafe fn attach(memory: *mut u8, shape: Shape) -> Records {
         if shape.records == 0 {
             return Records {
@@ -219,7 +218,7 @@ impl Records {
         self.head.is_some_and(|head| head.standing.load(SeqCst) > 0)
     }
 
-    /// The records that nobody has taken yet.
+    /// Returns the records that no process has taken yet.
     pub fn standing(&self) -> impl Iterator<Item = Record> {
         let owners = self.headers.iter().enumerate();
         owners.filter_map(|(place, header)| {
@@ -229,13 +228,13 @@ impl Records {
         })
     }
 
-    /// Whether somebody has taken a record, and not freed it yet.
+    /// Whether a process has taken a record and not freed it yet.
     pub fn any_taken(&self) -> bool {
         let taken = |header: &Header| header.owner.load(SeqCst) & TAKEN != 0;
         self.any() && self.headers.iter().any(taken)
     }
 
-    /// A record for this transaction, which is in progress; None when all are in use.
+    /// Takes a free record for this transaction, which is in progress. Returns None when all are in use.
     pub fn make(&self, xid: u64) -> Option<Record> {
         let free = |(place, header): (usize, &Header)| {
             let record = Record { place, xid };
@@ -251,8 +250,8 @@ impl Records {
         Some(made)
     }
 
-    /// Puts an item for a whole cache into the record, where no piece has room for it; false when these places are
-    /// used up. `join` may give what stands for a known item and for this one.
+    /// Puts an item for a whole cache into the record when no piece has room for it. Returns false when these places
+    /// are used up. `join` may return an item that stands for both a present item and this one.
     pub fn put_last(
         &self,
         record: Record,
@@ -269,8 +268,8 @@ impl Records {
         last.push(item)
     }
 
-    /// Puts an item into the record; false when it needs another piece, or has had to do without one: what is put
-    /// last is to be taken first.
+    /// Puts an item into the record. Returns false when the record needs another piece, or already holds items for
+    /// whole caches: items put last are taken first.
     pub fn put(&self, record: Record, item: Item) -> bool {
         let header = &self.headers[record.place];
         if !header.last.is_empty() {
@@ -282,7 +281,8 @@ impl Records {
         }
     }
 
-    /// Gives the record another piece, counted under this role; false where the role has no more, or the pool.
+    /// Gives the record another piece, counted under this role. Returns false where the role's share or the pool is
+    /// used up.
     pub fn add_piece(&self, record: Record, role: u32) -> bool {
         let header = &self.headers[record.place];
         let Some(head) = self.head.filter(|_| header.last.is_empty()) else {
@@ -312,7 +312,7 @@ impl Records {
         true
     }
 
-    /// Gives the last piece of a record back to the pool, which is empty; false when the record has none.
+    /// Returns the last piece of a record, which is empty, to the pool. Returns false when the record has no piece.
     pub fn remove_piece(&self, record: Record) -> bool {
         let header = &self.headers[record.place];
         let number = header.piece.load(Relaxed);
@@ -330,7 +330,7 @@ impl Records {
         self.pieces.get((number as usize).checked_sub(1)?)
     }
 
-    /// Takes the record, to undo its items; false when somebody else has.
+    /// Takes the record, to undo its items. Returns false when another process has taken it.
     pub fn take(&self, record: Record) -> bool {
         self.headers[record.place]
             .owner
@@ -338,7 +338,8 @@ impl Records {
             .is_ok()
     }
 
-    /// The last item of a record that this process has taken; None when its last piece is empty, or the record.
+    /// Pops the last item of a record that this process has taken. Returns None when its last piece, or the record,
+    /// is empty.
     pub fn pop(&self, record: Record) -> Option<Item> {
         let header = &self.headers[record.place];
         let last = header.last.pop();

@@ -1,19 +1,18 @@
-//! Which entries have changed, for the processes of the Redis protocol that tell their clients: a ring
-//! in shared memory that whoever changes an entry writes, and each of those processes reads.
+//! A ring in shared memory of changed entries: each writer that changes an entry appends to it, and each process of
+//! the Redis protocol reads it to notify its clients.
 //!
 //! Guards two things:
 //!
-//! - A change of a memory cache stands in the ring before anybody can see it: it is written under the
-//!   lock of the entry's partition. So who has read a value and then drains the ring has drained what
-//!   came before that value. That of a table cache stands there before a copy of the new row can be
-//!   made, and before its session is told that it has committed: `cache::commit::told`.
-//! - Nobody waits and nothing is lost unnoticed: writers write over what is old, and a reader that
-//!   was too slow, or finds a record that its writer has not finished, is told that it has lost some.
-//!   Then everything may have changed.
+//! - A change of a memory cache stands in the ring before any session can see it, because it is written under the
+//!   lock of the entry's partition. So a process that reads a value and then drains the ring has drained all changes
+//!   before that value. A change of a table cache stands there before a copy of the new row can be made, and before
+//!   its session receives the commit: `cache::commit::told`.
+//! - No process waits, and no loss stays unnoticed: writers overwrite old records, and a reader that was too slow, or
+//!   finds a record that its writer has not finished, receives `Lost`. Then every entry may have changed.
 //!
-//! A cache's changes are written only while one of those processes asks for them (`Slot::trackers`);
-//! until then a writer pays for one load. A process that sleeps is woken by the first record; it asks
-//! to be woken once in a while (`Reader::may_sleep`), so that writers do not pay for each.
+//! Writers record a cache's changes only while one of those processes tracks them (`Slot::trackers`); until then a
+//! writer pays for one load. The first record wakes a sleeping process, which arms the wake-up anew before each sleep
+//! (`Reader::may_sleep`), so that writers do not pay for one at each record.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -28,22 +27,22 @@ use super::zeroed::{self, Piece};
 const WORDS: usize = 128 * 1024;
 /// Words before a record's key.
 const HEAD: usize = 4;
-/// Bits of a record's first word that say how many words it has; the others are its position and one:
-/// no empty place looks like a record.
+/// Bits of a record's first word that hold its number of words. The other bits hold its position plus one, so that no
+/// empty place looks like a record.
 const LENGTH_BITS: u32 = 16;
-/// Processes that may read.
+/// The most processes that may read.
 pub const READERS: usize = 64;
-/// Looks at a record whose writer has not finished it before it counts as lost. The writer holds a
-/// lock and is not interrupted, so mostly it needs a few hundred nanoseconds.
+/// Reads of an unfinished record before it counts as lost. Its writer holds a lock and is not interrupted, so it
+/// mostly needs a few hundred nanoseconds.
 const LOOKS: u32 = 10_000;
-/// The length of a key that is none: all entries of the cache changed.
+/// The length that stands for "no key": all entries of the cache changed.
 const ALL: u64 = u32::MAX as u64;
 
 #[repr(C, align(64))]
 struct Ring {
     /// The position after the last record, in words since the start.
     head: AtomicU64,
-    /// Readers that are to be woken, a bit each.
+    /// Readers to wake, a bit each.
     sleeping: AtomicU64,
     /// The readers' latches, which lie in shared memory for as long as the server lives.
     latches: [AtomicUsize; READERS],
@@ -53,11 +52,11 @@ struct Ring {
 thread_local! {
     // Set by the postmaster before it forks; every process inherits it.
     static RING: Cell<Option<&'static Ring>> = const { Cell::new(None) };
-    /// On whose behalf this process changes entries: a client's number, 0 for nobody's.
+    /// The client for which this process changes entries; 0: no client.
     static AUTHOR: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Asks for the ring at the start of the server; only while preloading, once.
+/// Requests the ring at the start of the server. Called once, while the library is preloaded.
 pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache changes",
@@ -65,24 +64,24 @@ pub fn register() {
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes as a ring has, aligned, for as long as the server lives; zeros are an
-            // empty ring, and who comes later finds its atomics.
+            // SAFETY: as many bytes as a ring has, aligned, for as long as the server lives; zeros are an empty ring,
+            // and later processes find its atomics.
             RING.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
 }
 
-/// Until [`set_author`] is called again, what this process changes is this client's doing; 0: nobody's.
+/// Attributes the changes of this process to this client until [`set_author`] is called again; 0: to no client.
 pub fn set_author(client: u64) {
     AUTHOR.set(client);
 }
 
-/// Whose doing it is.
+/// Returns the client to which changes are attributed.
 pub fn author() -> u64 {
     AUTHOR.get()
 }
 
-/// Writes that the entry of a key changes, by this client's doing, or by 0. Of a memory cache under its
+/// Records that the entry of a key changes, by this client or by 0. For a memory cache the caller holds the
 /// partition's lock.
 pub(super) fn note(slot: u32, key: &[u8], author: u64) {
     if let Some(ring) = RING.get() {
@@ -90,14 +89,14 @@ pub(super) fn note(slot: u32, key: &[u8], author: u64) {
     }
 }
 
-/// Writes that all entries of a cache change.
+/// Records that all entries of a cache change.
 pub(super) fn note_all(slot: u32) {
     if let Some(ring) = RING.get() {
         ring.write(slot, 0, ALL, b"");
     }
 }
 
-/// What two writers of one place, of whom one was a whole turn of the ring late, do not leave right.
+/// A sum that detects a record written by two writers at once, of which one was a whole turn of the ring late.
 fn checksum(sum: u64, word: u64) -> u64 {
     (sum ^ word)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -112,7 +111,7 @@ impl Ring {
     fn write(&self, slot: u32, author: u64, length: u64, key: &[u8]) {
         let count = (HEAD + key.len().div_ceil(8)) as u64;
         let at = self.head.fetch_add(count, SeqCst);
-        // Who sees a word of ours sees that the head has moved.
+        // A reader that sees one of these words also sees that the head has moved.
         fence(Release);
         let about = length << 32 | u64::from(slot);
         let mut sum = checksum(checksum(at, about), author);
@@ -144,7 +143,7 @@ impl Ring {
     }
 }
 
-/// What a reader finds.
+/// One change, as a reader finds it.
 pub enum Change<'b> {
     /// The entry of this key in the cache of this slot, by this client, or by 0.
     Key {
@@ -154,11 +153,11 @@ pub enum Change<'b> {
     },
     /// All entries of the cache of this slot.
     Cache { slot: u32 },
-    /// Nobody knows which.
+    /// Changes were lost; any entry may have changed.
     Lost,
 }
 
-/// A process that reads the ring, from the moment on at which this was made.
+/// A process that reads the ring, from the moment on at which the reader was made.
 pub struct Reader {
     ring: &'static Ring,
     bit: u64,
@@ -167,8 +166,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// The reader of this number, which no other living process has. None where there is no ring, or
-    /// the number is too high.
+    /// Begins to read with this number, which no other living process has. Returns None where the server has no ring,
+    /// or the number is too high.
     pub fn begin(number: usize) -> Option<Reader> {
         let ring = RING.get()?;
         // SAFETY: the latch of this process, which lies in shared memory.
@@ -187,13 +186,13 @@ impl Reader {
         self.bit
     }
 
-    /// Whether there is something to read.
+    /// Whether the ring has unread records.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.ring.head.load(SeqCst) != self.tail
     }
 
-    /// Where the ring ends now, for [`Reader::next`].
+    /// The present end of the ring, for [`Reader::next`].
     pub fn end(&self) -> u64 {
         self.ring.head.load(SeqCst)
     }
@@ -204,7 +203,7 @@ impl Reader {
             return None;
         }
         let Some((slot, author, length)) = self.read() else {
-            // What is not finished now is before this, too.
+            // Records that are unfinished now lie before this position, too.
             self.tail = self.ring.head.load(SeqCst);
             return Some(Change::Lost);
         };
@@ -218,7 +217,7 @@ impl Reader {
         })
     }
 
-    /// Reads a record, its key into `key`; None: it is not to be had.
+    /// Reads a record, its key into `key`. Returns None when the record is lost.
     fn read(&mut self) -> Option<(u32, u64, u64)> {
         let (ring, at) = (self.ring, self.tail);
         let mut first = ring.word(at).load(Acquire);
@@ -252,18 +251,18 @@ impl Reader {
         Some((about as u32, author, length))
     }
 
-    /// Whether a writer may have begun to write over what is to be read next.
+    /// Whether a writer may have begun to overwrite the next record.
     fn is_lapped(&self) -> bool {
         self.ring.head.load(SeqCst) - self.tail > WORDS as u64
     }
 
-    /// Asks to be woken by the next change; false where there is one already.
+    /// Arms a wake-up by the next change. Returns false where a change has already come.
     pub fn may_sleep(&self) -> bool {
         self.ring.sleeping.fetch_or(self.bit, SeqCst);
         !self.has_news()
     }
 
-    /// Asks to be woken no more.
+    /// Disarms the wake-up.
     pub fn is_awake(&self) {
         if self.ring.sleeping.load(Relaxed) & self.bit != 0 {
             self.ring.sleeping.fetch_and(!self.bit, SeqCst);

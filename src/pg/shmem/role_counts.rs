@@ -1,12 +1,12 @@
-//! How much each role has of something that roles share, counted by the exact role.
+//! Counts of each role's share in something that roles share, by the exact role.
 //!
-//! Not how much a role may have, which the caller says. Access rule: all counts of one table change under one
-//! lock of the caller's.
+//! Does not hold the limit of a role, which the caller passes. Access rule: all counts of one table change under one
+//! lock of the caller.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Roles that have something at the same time, at most. One more gets nothing until another has given back
+/// The most roles that have a count at the same time. A further role gets nothing until one of them has given back
 /// all that it had.
 const ROLES: usize = 64;
 
@@ -21,7 +21,8 @@ struct RoleCount {
 pub struct RoleCounts([RoleCount; ROLES]);
 
 impl RoleCounts {
-    /// Counts one more for a role; false where it has as many as `most`, or too many other roles have some.
+    /// Counts one more for a role. Returns false where the role has `most` already, or too many other roles have a
+    /// count.
     pub fn take(&self, role: u32, most: usize) -> bool {
         let free = |place: &&RoleCount| place.count.load(Relaxed) == 0;
         let place = self.find(role).or_else(|| self.near(role).find(free));
@@ -40,7 +41,7 @@ impl RoleCounts {
         true
     }
 
-    /// Counts one less.
+    /// Counts one less for a role.
     pub fn give_back(&self, role: u32) {
         if let Some(place) = self.find(role) {
             let count = place.count.load(Relaxed);
@@ -48,13 +49,13 @@ impl RoleCounts {
         }
     }
 
-    /// Where a role was counted last, unless another role has come there since it had nothing.
+    /// Finds the place where a role was counted last, unless another role has taken it since the count fell to 0.
     fn find(&self, role: u32) -> Option<&RoleCount> {
         self.near(role)
             .find(|place| place.role.load(Relaxed) == role)
     }
 
-    /// All places, from that on to which the role points.
+    /// Returns all places, beginning at the one to which the role points.
     fn near(&self, role: u32) -> impl Iterator<Item = &RoleCount> {
         (0..ROLES).map(move |step| &self.0[(role as usize).wrapping_add(step) % ROLES])
     }

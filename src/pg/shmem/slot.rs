@@ -1,19 +1,18 @@
-//! A slot: a cache's place in the hot tier, with its version, its marks and its figures, as all
-//! backends see it.
+//! A slot: a cache's place in the hot tier, with its version, its marks and its counters, as all backends see it.
 //!
-//! `cache::tier::slots` says which cache has which slot. A slot consists of atomics in shared
-//! memory, which begins zeroed. They are read and changed with or without a lock: the marks in the
-//! order that `cache::commit::changes` explains, the figures in any order.
+//! `cache::tier::slots` assigns slots to caches. A slot consists of atomics in shared memory, which begins zeroed.
+//! They are read and changed with or without a lock: the marks in the order that `cache::commit::changes` explains,
+//! the counters in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use pgcache_store::{EntryEvent, NO_DEADLINE, RemovalCause};
 use pgrx::pg_sys;
 
-/// Groups of counters, so that backends do not fight over one cache line.
+/// Groups of counters, so that backends do not contend for one cache line.
 const SHARDS: usize = 8;
 
-/// Figures that backends count themselves, by cache.
+/// Events that backends count themselves, by cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
@@ -23,31 +22,31 @@ pub enum Counter {
     Sets,
     Deletes,
     Expired,
-    /// Rows that were removed because the cache had more than `max_entries`.
+    /// Rows removed because the cache had more than `max_entries`.
     Trimmed,
 }
 
 /// One cache as all backends see it.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Of the cache's present content: entries with another version are not part of it. Taken from
-    /// one counter for all slots, so it never comes twice.
+    /// Version of the cache's present content: entries with another version are not part of it. Taken from one
+    /// counter for all slots, so no version is reused.
     pub version: AtomicU64,
-    /// Writers of the whole cache between mark and unmark.
+    /// Writers of the whole cache that have raised their mark and not lowered it.
     pub pending_writers: AtomicU32,
-    /// 1: nothing may be filled until somebody has verified the triggers under a lock.
+    /// 1: nothing may be filled until a session has verified the triggers under a lock.
     pub suspended: AtomicU32,
-    /// 1: nobody has seen yet that no transaction which was prepared before the server's start has
-    /// changed the cache. What such a transaction has marked is known no more.
+    /// 1: a transaction that was prepared before the server's start may have changed the cache, because its marks are
+    /// lost and no session has yet seen that it is decided or never changed the cache.
     pub unproven: AtomicU32,
-    /// 1: it was taken on a standby, and no session has opened it since the promotion. Replayed changes have
+    /// 1: the slot was taken on a standby, and no session has opened it since the promotion. Replayed changes have
     /// removed no entry.
     pub recovered: AtomicU32,
-    /// The id of the memory cache whose entries are here, and nowhere else; 0: copies of a table's.
+    /// The id of the memory cache whose only entries lie here; 0: the slot holds copies of a table's.
     pub memory_id: AtomicU64,
-    /// Processes that want to know which of its entries change, a bit each.
+    /// Processes that track changes of its entries, a bit each.
     pub trackers: AtomicU64,
-    /// When an entry was last removed because somebody said that its source has changed.
+    /// The time of the last removal of an entry because its source was reported as changed.
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
@@ -72,8 +71,8 @@ impl Slot {
         self.memory_id.load(Ordering::SeqCst) == 0
     }
 
-    /// Whether each change of a row of its table is heard of: not while triggers are in doubt, or what a
-    /// transaction from before the start has changed.
+    /// Returns whether each change of a row of its table removes the entry. False while the triggers are in doubt, or
+    /// a transaction prepared before the start may have changed the cache.
     pub fn hears_all(&self) -> bool {
         self.suspended.load(Ordering::SeqCst) == 0 && self.unproven.load(Ordering::SeqCst) == 0
     }
@@ -85,7 +84,7 @@ impl Slot {
         shard.0[counter as usize].fetch_add(times, Ordering::Relaxed);
     }
 
-    /// Counts an entry that comes or goes.
+    /// Counts an entry that is added or removed.
     pub fn account(&self, change: EntryEvent) {
         let sign = if change.removed.is_none() { 1 } else { -1 };
         self.entries.fetch_add(sign, Ordering::Relaxed);
@@ -111,7 +110,7 @@ impl Slot {
         (expiring as u64, sum.checked_div(expiring).unwrap_or(0))
     }
 
-    /// The sum of a figure since the last reset.
+    /// The sum of a counter since the last reset.
     pub fn counter(&self, counter: Counter) -> u64 {
         let counted: u64 = self
             .counters
@@ -139,24 +138,24 @@ impl Slot {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Notes that a change which is visible now has removed entries: what older snapshots have read
-    /// is out of date. `now` is a timestamp of Postgres', in microseconds.
+    /// Notes that a change which is visible now has removed entries: values read by older snapshots are out of date.
+    /// `now` is a timestamp of Postgres, in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
 
-    /// When entries were last removed, as [`Slot::note_removal`] was told; 0: never.
+    /// The time of the last [`Slot::note_removal`]; 0: never.
     pub fn removed_at(&self) -> i64 {
         self.removed_at.load(Ordering::SeqCst)
     }
 
-    /// Forgets how long loaders took; called when the slot gets another cache.
+    /// Forgets the time of loaders; called when the slot gets another cache.
     pub fn forget_loads(&self) {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a loader's run into the mean, with a weight of one fifth. Of two at the same moment
-    /// one may be lost.
+    /// Counts a loader's run into the mean, with a weight of one fifth. Of two runs that end at the same moment one
+    /// may be lost.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,
@@ -165,7 +164,7 @@ impl Slot {
         self.load_time.store(mean, Ordering::Relaxed);
     }
 
-    /// Sets the figures back to 0; what there is (entries, bytes) stays.
+    /// Sets the counters back to 0; the present numbers of entries and bytes stay.
     pub fn reset_figures(&self) {
         for counter in self.counters.iter().flat_map(|shard| &shard.0) {
             counter.store(0, Ordering::Relaxed);
@@ -176,8 +175,8 @@ impl Slot {
     }
 }
 
-/// A deadline in seconds. Those beyond the year 2270 count as of that year, so that the sum of two thousand million of
-/// them fits.
+/// A deadline in seconds. Deadlines beyond the year 2270 count as of that year, so that the sum of two thousand
+/// million of them fits.
 fn seconds(deadline: i64) -> i64 {
     const LAST: i64 = 1 << 33;
     (deadline / 1_000_000).clamp(0, LAST)

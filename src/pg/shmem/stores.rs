@@ -1,8 +1,8 @@
-//! Transactions that store what they have loaded: how many have not ended, and how many have begun. Caches
-//! share a place, so an answer may be too careful.
+//! Counts of transactions that store what they have loaded: those that have not ended, and those that have begun.
+//! Caches share a place, so an answer may be too careful.
 //!
-//! Guards this order: a store is announced before its row is written. So a deletion that has found no row
-//! knows afterwards whether one may have come meanwhile.
+//! Guards this order: a store is announced before its row is written. So a deletion that has found no row knows
+//! afterwards whether a row may have been written meanwhile.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,7 +12,7 @@ use crate::pg::session::fault::{self, Fault};
 const OPEN: u64 = 1;
 const BEGUN: u64 = 1 << 32;
 
-/// In shared memory, which begins zeroed.
+/// Lies in shared memory, which begins zeroed.
 #[repr(transparent)]
 pub struct Stores(AtomicU64);
 
@@ -21,12 +21,12 @@ pub struct Stores(AtomicU64);
 pub struct StoresSeen(u64);
 
 impl Stores {
-    /// Announces a store, until [`Stores::end`].
+    /// Announces a store until [`Stores::end`].
     pub fn begin(&self) {
         self.0.fetch_add(BEGUN + OPEN, SeqCst);
     }
 
-    /// The transaction of a store has ended.
+    /// Ends a store, together with its transaction.
     pub fn end(&self) {
         self.0.fetch_sub(OPEN, SeqCst);
     }
@@ -41,7 +41,7 @@ impl Stores {
         self.see().any()
     }
 
-    /// Whether no row can have come since: none was on its way, and none has begun.
+    /// Whether no row can have come since `seen`: no store was open then, and none has begun.
     pub fn none_since(&self, seen: StoresSeen) -> bool {
         let unchanged =
             self.see() == seen || fault::on(Fault::StoresBegunNotCounted) && !self.any();

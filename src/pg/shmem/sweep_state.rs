@@ -1,6 +1,6 @@
-//! What sweepers and writers of one cache leave in shared memory for those who come after them.
+//! State in shared memory that sweepers and writers of one cache leave for the next ones.
 //!
-//! `worker_state` says where it lies, which cache has which one, and why it needs no lock.
+//! `worker_state` holds the table of these states, assigns them to caches, and explains why they need no lock.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64};
@@ -15,7 +15,7 @@ const SECOND: i64 = 1_000_000;
 /// The longest rest, however long a VACUUM took.
 const LONGEST_REST: i64 = 600 * SECOND;
 
-/// What the last sweeps of one cache left for the next. Moments are Postgres' timestamps.
+/// State that the last sweeps of one cache left for the next. Moments are Postgres' timestamps.
 #[repr(C, align(64))]
 pub struct SweepState {
     pub(in crate::pg) cache: AtomicCacheId,
@@ -23,13 +23,13 @@ pub struct SweepState {
     pub cursor: AtomicU32,
     /// Errors in a row.
     pub failures: AtomicU32,
-    /// Not before this moment, after an error.
+    /// The earliest time of the next try after an error.
     pub retry_at: AtomicI64,
-    /// When a sweep last came to the end of the table; 0: none did.
+    /// When a sweep last reached the end of the table; 0: none did.
     pub last_sweep: AtomicI64,
-    /// Microseconds that the longest waiting row of that sweep had been expired for.
+    /// Microseconds since the deadline of the row that had waited longest when that sweep removed it.
     pub lag: AtomicI64,
-    /// Expired rows that the last sweep left, estimated where it has not been.
+    /// Expired rows that the last sweep left, estimated for the blocks that it did not reach.
     pub waiting: AtomicI64,
     /// The earliest deadline that the last whole sweep left.
     pub next_deadline: AtomicI64,
@@ -37,25 +37,25 @@ pub struct SweepState {
     pub changes: AtomicI64,
     /// Dead rows that the last VACUUM could not remove, of the table and of its TOAST table.
     pub unremoved_rows: [AtomicI64; 2],
-    /// Bytes that have died in each of the two since its last VACUUM began, as far as writers say.
+    /// Bytes that died in each of the two since its last VACUUM began, as reported by writers.
     pub dead_bytes: [AtomicU64; 2],
-    /// So many dead bytes are worth the next VACUUM; 0: nobody has looked at the table's size.
+    /// Dead bytes that are worth the next VACUUM; 0: the table's size is not known yet.
     pub vacuum_at: [AtomicU64; 2],
-    /// 1: so many bytes have died, and no worker has come yet.
+    /// 1: that many bytes have died, and no worker has answered yet.
     pub vacuum_requested: AtomicU8,
-    /// By how much steps of its sweep are shorter than full ones, as `crate::worker` counts it.
+    /// How much shorter than full ones the steps of its sweep are, as `crate::worker` counts it.
     pub pace: AtomicU8,
-    /// In seconds since 2000: until then its sweep lets others go first, after a step that took
-    /// long; 0: no step did lately.
+    /// In seconds since 2000: until then its sweep gives way to other caches, after a step that took long; 0: no
+    /// recent step took long.
     rests_until: AtomicU32,
-    /// Whose the cache was when a worker last found it due.
+    /// The cache's owner when a worker last found it due.
     pub owner: AtomicU32,
     /// When a worker last answered a request for a VACUUM.
     pub answered_at: AtomicI64,
 }
 
 impl SweepState {
-    /// Lets the other caches go first for as long as a step took, at most ten minutes.
+    /// Gives way to the other caches for as long as a step took, at most ten minutes.
     pub fn rest(&self, now: Timestamp, took: Duration) {
         let took = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
         let until = now.saturating_add(took.min(LONGEST_REST)) / SECOND + 1;
@@ -63,29 +63,29 @@ impl SweepState {
         self.rests_until.store(until, Relaxed);
     }
 
-    /// Whether one of its last steps took long.
+    /// Whether one of its recent steps took long.
     pub fn is_slow(&self) -> bool {
         self.rests_until.load(Relaxed) != 0
     }
 
-    /// Its steps no longer take long: it counts as any other.
+    /// Ends the rest: the cache's steps no longer take long.
     pub fn end_rest(&self) {
         self.rests_until.store(0, Relaxed);
     }
 
-    /// How long it still rests, in microseconds. A rest that is longer than any can be was written
-    /// before the clock was set back, and counts as none.
+    /// Returns the rest's remaining microseconds. A rest longer than the longest possible was written before the
+    /// clock was set back, and is ignored.
     pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
         let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)
     }
 
-    /// A number that grows with the moment of the last long step: the cache with the least is next.
+    /// Returns a number that grows with the moment of the last long step. The cache with the least is next.
     pub fn slow_since(&self) -> u32 {
         self.rests_until.load(Relaxed)
     }
 
-    /// The same number, if it is of the last ten minutes; else 0.
+    /// Returns the same number if it is of the last ten minutes; otherwise 0.
     pub fn slow_lately(&self, now: Timestamp) -> u32 {
         let since = self.rests_until.load(Relaxed);
         let ago = now - i64::from(since) * SECOND;
@@ -95,7 +95,7 @@ impl SweepState {
         }
     }
 
-    /// The database of its cache; None where it is free.
+    /// The database of its cache; None where the state is free.
     pub(in crate::pg) fn database(&self) -> Option<Oid> {
         self.cache.load(Relaxed).map(CacheId::database)
     }

@@ -1,16 +1,16 @@
-//! The hot tier's place in shared memory: its size, its locks, and the only way to a partition.
+//! The hot tier's place in shared memory: its size, its locks, and the only access to a partition.
 //!
 //! Access rules:
 //!
-//! 1. Partition `i` of the store is touched only inside [`Tier::read`] or [`Tier::change`], which
-//!    hold lock `i` of the tranche "pgcache" shared or exclusively.
-//! 2. A backend holds at most one of these locks. Lock number `partitions` guards the assignment of
-//!    slots; under it no partition is touched.
+//! 1. Partition `i` of the store is accessed only inside [`Tier::read`] or [`Tier::change`], which hold lock `i` of
+//!    the tranche "pgcache" shared or exclusively.
+//! 2. A backend holds at most one of these locks. Lock number `partitions` guards the assignment of slots; under it
+//!    no partition is accessed.
 //! 3. Inside, nothing raises an error, allocates from Postgres, or runs SQL.
-//! 4. What a [`Slot`] holds are atomics: they are read and changed with or without a lock, in the
-//!    order that `cache::commit::changes` explains.
+//! 4. A [`Slot`] holds atomics: they are read and changed with or without a lock, in the order that
+//!    `cache::commit::changes` explains.
 //!
-//! Without `shared_preload_libraries` there is no tier and [`tier`] gives None.
+//! Without `shared_preload_libraries` the server has no tier and [`tier`] returns None.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -47,14 +47,14 @@ unsafe extern "C-unwind" {
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
-/// Places for the counts of transactions that have stored what they loaded.
+/// Places for the counts of transactions that have stored loaded values.
 const STORES: usize = 64;
 /// Bytes that Postgres may add to a request for shared memory by rounding.
 const ROUNDING: usize = 256;
-/// The wait event of a session that waits for another one's value.
+/// The wait event of a session that waits for another session's value.
 const FETCH_WAIT: &CStr = c"PgcacheFetch";
 
-/// What there is once for the whole tier.
+/// State of the whole tier.
 #[repr(C, align(64))]
 pub struct Control {
     /// The last version given out.
@@ -65,15 +65,15 @@ pub struct Control {
     pub rejected: AtomicU64,
     /// Times that a backend had to wait for one of the tier's locks, since the last reset.
     pub waits: AtomicU64,
-    /// How often keys of memory caches that somebody watches have changed.
+    /// Counts of changes to watched keys of memory caches.
     pub changes: Changes,
-    /// Processes that want to know which entries change, of whatever cache, a bit each.
+    /// Processes that track changes of entries of any cache, a bit each.
     trackers: AtomicU64,
-    /// Processes that keep watched keys without an entry as they are, a bit each.
+    /// Processes that keep watched keys without an entry unchanged, a bit each.
     pub watchers: AtomicU64,
-    /// Transactions that will tell them.
+    /// Transactions that are going to notify those processes.
     pub telling: Telling,
-    /// Transactions that have stored what they loaded and have not ended; caches share a place.
+    /// Transactions that have stored loaded values and have not ended; caches share a place.
     stores: [Stores; STORES],
 }
 
@@ -85,7 +85,7 @@ pub struct Tier {
     prepared: Records,
     locks: NonNull<pg_sys::LWLockPadded>,
     control: &'static Control,
-    /// Which cache has which slot.
+    /// The cache of each slot.
     caches: &'static [AtomicCacheId],
     slots: &'static [Slot],
     size: usize,
@@ -96,16 +96,15 @@ thread_local! {
     static TIER: Cell<Option<&'static Tier>> = const { Cell::new(None) };
 }
 
-/// The tier, if this server has one.
+/// Returns the tier, if this server has one.
 #[inline]
 pub fn tier() -> Option<&'static Tier> {
     TIER.get()
 }
 
-/// Where each part of the tier lies, in bytes from its start. The request and the start compute it
-/// alike.
+/// The offset of each part of the tier, in bytes from its start. The request and the startup hook compute it alike.
 struct ShmemLayout {
-    /// The store's own.
+    /// The store's own layout.
     region: Layout,
     leases: Shape,
     leases_at: usize,
@@ -154,13 +153,13 @@ impl ShmemLayout {
 }
 
 impl Tier {
-    /// Looks into the partition of a hash under its shared lock.
+    /// Reads the partition of a hash under its shared lock.
     #[inline]
     pub fn read<R>(&self, hash: u64, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
         self.read_at(self.region.partition_of(hash), look)
     }
 
-    /// Looks into a partition by number.
+    /// Reads a partition by number.
     #[inline]
     pub fn read_at<R>(&self, partition: u32, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_SHARED);
@@ -192,24 +191,24 @@ impl Tier {
         &self.marks
     }
 
-    /// Whether a mark stands on a hash. It decides something only under the partition's lock.
+    /// Returns whether a mark stands on a hash. The result is reliable only under the partition's lock.
     #[inline]
     pub fn is_marked(&self, hash: u64) -> bool {
         let partition = self.region.partition_of(hash);
         self.marks.of(partition).stands(hash)
     }
 
-    /// What is to be undone of prepared transactions.
+    /// Returns the records of prepared transactions.
     pub fn prepared(&self) -> &Records {
         &self.prepared
     }
 
-    /// How many partitions there are; they have the numbers below.
+    /// Returns the number of partitions, which are numbered from 0.
     pub fn partitions(&self) -> u32 {
         self.region.layout().partitions()
     }
 
-    /// What there is once for the whole tier.
+    /// Returns the state of the whole tier.
     pub fn control(&self) -> &Control {
         self.control
     }
@@ -220,25 +219,25 @@ impl Tier {
         &self.slots[number as usize % self.slots.len()]
     }
 
-    /// Whose slot it is.
+    /// Returns the cache of a slot.
     #[inline]
     pub fn cache_of(&self, slot: u32) -> &AtomicCacheId {
         &self.caches[slot as usize % self.caches.len()]
     }
 
-    /// Whose slots they are, by the number of the slot.
+    /// Returns the caches of all slots, by the number of the slot.
     pub fn caches(&self) -> &[AtomicCacheId] {
         self.caches
     }
 
-    /// Runs while nobody else can assign slots.
+    /// Runs under the lock that assigns slots.
     pub fn assigning<R>(&self, run: impl FnOnce() -> R) -> R {
         let _lock = self.lock(self.partitions(), pg_sys::LWLockMode::LW_EXCLUSIVE);
         run()
     }
 
-    /// Transactions that have stored a loaded value in this cache, or in one that shares its place,
-    /// and have not ended.
+    /// Returns the count of transactions that have stored a loaded value in this cache, or in one that shares its
+    /// place, and have not ended.
     pub fn stores(&self, cache: CacheId) -> &Stores {
         let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]
@@ -249,9 +248,9 @@ impl Tier {
         self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Makes all entries of a slot former ones. Who is told of a memory cache's changes is told of this
-    /// twice: what was read between the first time and the new version is former, too; and nobody may
-    /// see the new content before it is told. Of a table only copies go.
+    /// Invalidates all entries of a slot by a new version. For a memory cache, readers of the ring are notified
+    /// twice: before, because no session may see the new content before the notification; and after, because a value
+    /// read between the first one and the new version is out of date, too. For a table only copies are lost.
     pub fn renew_version(&self, slot: u32) {
         let tell = || {
             if !self.slot(slot).is_table() && self.is_told(slot) {
@@ -265,40 +264,40 @@ impl Tier {
         tell();
     }
 
-    /// Whether anybody wants to be told of changes.
+    /// Whether any process tracks changes.
     #[inline]
     pub fn is_tracked(&self) -> bool {
         self.control.trackers.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether anybody wants to be told of this cache's.
+    /// Whether any process tracks this cache's changes.
     fn is_told(&self, slot: u32) -> bool {
         self.slot(slot).trackers.load(Ordering::SeqCst) != 0
     }
 
-    /// Tells that the row of a key of a table cache has changed, by this client's doing, or by 0.
+    /// Records that the row of a key of a table cache has changed, by this client or by 0.
     pub fn tell_row(&self, slot: u32, key: &[u8], author: u64) {
         if self.is_told(slot) {
             ring::note(slot, key, author);
         }
     }
 
-    /// Tells that any row of a table cache may have changed.
+    /// Records that any row of a table cache may have changed.
     pub fn tell_rows(&self, slot: u32) {
         if self.slot(slot).is_table() && self.is_told(slot) {
             ring::note_all(slot);
         }
     }
 
-    /// Wants to be told of a cache's changes from now on. Each partition's lock is taken once: who
-    /// changes an entry without having seen this has finished.
+    /// Begins to track a cache's changes. Takes each partition's lock once: a writer that did not see the new tracker
+    /// has finished its change then.
     pub fn track(&self, slot: u32, reader: u64) {
         self.slot(slot).trackers.fetch_or(reader, Ordering::SeqCst);
         self.control.trackers.fetch_or(reader, Ordering::SeqCst);
         (0..self.partitions()).for_each(|partition| self.read_at(partition, |_| ()));
     }
 
-    /// Wants to be told of no change any more.
+    /// Ends all tracking of this reader.
     pub fn untrack_all(&self, reader: u64) {
         self.control.trackers.fetch_and(!reader, Ordering::SeqCst);
         for slot in self.slots {
@@ -325,7 +324,7 @@ impl Tier {
     }
 }
 
-/// What the store tells of entries goes to their slots' sums, and to who wants to know their keys.
+/// Adds the store's events to the slots' sums, and records the keys for processes that track them.
 struct Books<'t>(&'t Tier);
 
 impl Ledger for Books<'_> {
@@ -337,16 +336,16 @@ impl Ledger for Books<'_> {
     #[inline]
     fn wants_names(&self, cache: u32) -> bool {
         let slot = self.0.slot(cache);
-        // A table's copy comes and goes, its row does not change by that.
+        // Adding or removing a copy of a table's row does not change the row.
         slot.trackers.load(Ordering::Relaxed) != 0 && !slot.is_table()
     }
 
     fn name(&mut self, event: &EntryEvent, key: &[u8]) {
-        // That one of a former version goes changes nothing that anybody could see.
+        // Removing an entry of an earlier version changes nothing that a session could see.
         if event.version != self.0.slot(event.cache).version.load(Ordering::SeqCst) {
             return;
         }
-        // An entry that makes room for another is not what a client has changed.
+        // A client does not cause the removal of an entry that makes room or has expired.
         let by_author = !matches!(
             event.removed,
             Some(RemovalCause::Evicted | RemovalCause::Expired)
@@ -367,13 +366,13 @@ impl Drop for Held {
     }
 }
 
-/// Whether the library is being loaded by shared_preload_libraries.
+/// Whether `shared_preload_libraries` is loading the library now.
 pub fn preloading() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
 }
 
-/// The setting shared_preload_libraries, as it is in this process.
+/// Returns the setting `shared_preload_libraries` of this process.
 pub fn preloaded_libraries() -> String {
     // SAFETY: a variable of this process, NULL or a C string, which only the postmaster changes.
     unsafe {
@@ -385,8 +384,7 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
-/// Whether `session_preload_libraries`, as this session had it when it began, names the library, with
-/// or without a folder.
+/// Whether `session_preload_libraries`, as of the start of this session, names the library, with or without a folder.
 pub fn loaded_by_sessions() -> bool {
     // SAFETY: a variable of this process, NULL or a C string.
     let libraries = unsafe {
@@ -406,7 +404,7 @@ pub fn loaded_by_sessions() -> bool {
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Hooks into the start of the server; only while preloading.
+/// Installs the shared-memory hooks; called only while preloading.
 pub fn register() {
     // SAFETY: runs once in the postmaster, before any other process exists.
     unsafe {
@@ -440,7 +438,7 @@ unsafe extern "C-unwind" fn request() {
         .report(PgLogLevel::WARNING);
     };
     if !mapping::system_gives(layout.total) {
-        // Postgres fails right after this, and its hint speaks of its own settings only.
+        // Postgres fails right after this, and its hint names only its own settings.
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     }
     // SAFETY: this is the request hook, where both are allowed.
@@ -472,9 +470,9 @@ unsafe extern "C-unwind" fn startup() {
 
 fn attach(layout: &ShmemLayout) -> Tier {
     let mut found = false;
-    // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first to come initialises
-    // them. The parts lie at aligned offsets and do not overlap; atomics of any bit pattern are
-    // valid, and they are zeroed before anyone else sees them.
+    // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first process to attach initialises them.
+    // The parts lie at aligned offsets and do not overlap; atomics of any bit pattern are valid, and they are zeroed
+    // before any other process sees them.
     unsafe {
         let init_lock =
             &raw mut (*pg_sys::MainLWLockArray.add(version::ADDIN_SHMEM_INIT_LOCK)).lock;

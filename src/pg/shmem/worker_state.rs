@@ -1,13 +1,12 @@
-//! What sweepers and writers leave for each other in shared memory, and how they wake each other.
+//! State that sweepers and writers leave for each other in shared memory, and their wake-ups.
 //!
-//! Not the hot tier, and nothing is served from here: all of it may be lost or out of date at no
-//! cost but work done twice. That is the rule: nobody decides about an entry by what stands here.
-//! So it needs no lock. Whoever sweeps a cache is alone with its [`SweepState`]
-//! (`advisory::try_sweep`); writers only add to its sums and request a VACUUM. Two caches that
-//! fight for one state may at worst overwrite each other.
+//! Not the hot tier, and no value is served from here: all of it may be lost or out of date at no cost but work done
+//! twice. Guards this rule: no decision about an entry depends on this state. So it needs no lock. The sweeper of a
+//! cache is alone with its [`SweepState`] (`advisory::try_sweep`); writers only add to its sums and request a VACUUM.
+//! Two caches that compete for one state may at worst overwrite each other.
 //!
-//! It exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken
-//! from `hot_size` where there is one.
+//! The state exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken from
+//! `hot_size` where that is not 0.
 
 use std::cell::Cell;
 use std::mem::size_of;
@@ -26,15 +25,15 @@ use crate::pg::worker::background;
 const BYTES_PER_STATE: usize = 32 * 1024;
 const MIN_STATES: usize = 64;
 const MAX_STATES: usize = 4096;
-/// Databases that are visited at the same time.
+/// The most databases that are visited at the same time.
 pub const VISITS: usize = 3;
 
-/// What the launcher and the worker of one visit tell each other.
+/// State shared by the launcher and the worker of one visit.
 #[repr(C)]
 pub struct VisitState {
     pub database: AtomicU32,
     outcome: AtomicU32,
-    /// When the step of a sweep that is under way began; 0: none is.
+    /// When the current step of a sweep began; 0: no step is running.
     pub step_began: AtomicI64,
     /// The cache of that step.
     pub cache: AtomicCacheId,
@@ -46,27 +45,27 @@ pub struct VisitState {
     longest: AtomicU64,
 }
 
-/// What a worker found in its database.
+/// A worker's findings in its database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// The worker ended before it knew.
     Unknown,
-    /// The extension is not there.
+    /// The database lacks the extension.
     NoExtension,
     Swept,
 }
 
 #[repr(C)]
 struct Head {
-    /// Grows whenever an extension is made or updated in any database.
+    /// Grows whenever an extension is created or updated in any database.
     extension_generation: AtomicU64,
-    /// 1: a transaction that has made or updated an extension was prepared.
+    /// 1: a transaction that has created or updated an extension was prepared.
     extension_prepared: AtomicU32,
     /// Grows whenever a writer requests a VACUUM.
     vacuum_requests: AtomicU64,
     /// The partition of the tier at which the next sweep of memory caches begins.
     partition: AtomicU32,
-    /// The launcher's process; 0: there has been none.
+    /// The launcher's process; 0: no launcher has run.
     launcher: AtomicU32,
     /// A database is due, but all visits or all workers are taken.
     place_wanted: AtomicBool,
@@ -85,7 +84,7 @@ thread_local! {
     static WORKER_SHMEM: Cell<Option<WorkerShmem>> = const { Cell::new(None) };
 }
 
-/// The worker's shared memory, if this server has it.
+/// Returns the worker's shared memory, if this server has it.
 pub fn worker_shmem() -> Option<WorkerShmem> {
     WORKER_SHMEM.get()
 }
@@ -97,23 +96,23 @@ fn states(hot_size: usize) -> usize {
     }
 }
 
-/// Bytes that this takes on a server with this `pgcache.hot_size` (in bytes, too).
+/// Returns the bytes that this takes on a server with this `pgcache.hot_size`, in bytes as well.
 pub fn bytes(hot_size: usize) -> usize {
     64 + size_of::<Head>().next_multiple_of(64) + states(hot_size) * size_of::<SweepState>()
 }
 
-/// Asks for the memory; called from the request hook.
+/// Requests the memory; called from the request hook.
 pub fn request(hot_size: usize) {
     // SAFETY: the caller is the request hook, the one place where this is allowed.
     unsafe { pg_sys::RequestAddinShmemSpace(bytes(hot_size)) };
 }
 
-/// Finds the memory or makes it; called from the startup hook.
+/// Attaches to the memory, and initialises it if it is new; called from the startup hook.
 pub fn attach(hot_size: usize) {
     let mut found = false;
-    // SAFETY: `bytes` bytes were requested. The head and the states lie one after the other at
-    // aligned offsets inside them; they are atomics, of which any bit pattern is valid, and zeroed
-    // by the first to come, which the lock decides.
+    // SAFETY: `bytes` bytes were requested. The head and the states lie one after the other at aligned offsets inside
+    // them; they are atomics, of which any bit pattern is valid, and the first process to attach zeroes them, which
+    // the lock decides.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -132,22 +131,22 @@ pub fn attach(hot_size: usize) {
     }
 }
 
-/// Notes that an extension was made or updated: a database that had none of ours may have it now.
+/// Notes that an extension was created or updated: a database that lacked ours may have it now.
 pub fn extension_changed() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_generation.fetch_add(1, Relaxed);
     }
 }
 
-/// Notes the same of a transaction that is prepared: whoever decides it does not know what it did.
+/// Notes the same of a prepared transaction, because the session that decides it does not know its commands.
 pub fn extension_prepared() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_prepared.store(1, Relaxed);
     }
 }
 
-/// A prepared transaction was decided. If any has made or updated an extension since the server's start,
-/// it may be this one.
+/// Notes that a prepared transaction was decided. It may have created or updated an extension if any prepared one has
+/// since the server's start.
 pub fn prepared_ended() {
     if worker_shmem().is_some_and(|shmem| shmem.head.extension_prepared.load(Relaxed) != 0) {
         extension_changed();
@@ -155,7 +154,7 @@ pub fn prepared_ended() {
 }
 
 impl WorkerShmem {
-    /// Another number means that an extension was made or updated in between, in any database.
+    /// Returns a number that changes when an extension is created or updated in any database.
     pub fn extension_generation(&self) -> u64 {
         self.head.extension_generation.load(Relaxed)
     }
@@ -170,19 +169,18 @@ impl WorkerShmem {
         &self.head.visits[place % VISITS]
     }
 
-    /// How many requests for a VACUUM there have been.
+    /// Returns how many requests for a VACUUM were made.
     pub fn vacuum_requests(&self) -> u64 {
         self.head.vacuum_requests.load(Acquire)
     }
 
-    /// This process is the launcher.
+    /// Registers this process as the launcher.
     pub fn set_launcher(&self) {
         self.head.launcher.store(background::own_pid(), Relaxed);
     }
 
-    /// Requests a VACUUM of a cache of which so much has died that it cannot wait for the next
-    /// sweep. Wakes the worker that is in its database; where there is none, the launcher, which a
-    /// worker's end wakes, too.
+    /// Requests a VACUUM of a cache in which so many bytes have died that it cannot wait for the next sweep. Wakes
+    /// the worker that visits its database, or the launcher when none does. A worker's end wakes the launcher, too.
     pub fn request_vacuum(&self, state: &SweepState) {
         if state.vacuum_requested.swap(1, Relaxed) == 1 {
             return;
@@ -208,7 +206,7 @@ impl WorkerShmem {
             .filter_map(SweepState::database)
     }
 
-    /// Says whether a database waits for a visit to end, or for a worker.
+    /// Sets whether a database waits for a visit to end, or for a worker.
     pub fn set_place_wanted(&self, wanted: bool) {
         self.head.place_wanted.store(wanted, Relaxed);
     }
@@ -225,8 +223,8 @@ impl WorkerShmem {
             .find_map(|(found, state)| (found == cache).then_some(state))
     }
 
-    /// All states in the order in which a cache looks for its own. None that was taken is ever free
-    /// again, so what comes behind a free one is not the cache's own.
+    /// Returns all states in the order in which a cache looks for its own. A taken state is never freed, so a state
+    /// behind a free one is not the cache's own.
     fn places(&self, cache: CacheId) -> impl Iterator<Item = &'static SweepState> {
         let first = (cache.mixed() >> 32) as usize % self.states.len();
         let (before, from) = self.states.split_at(first);
@@ -241,9 +239,9 @@ impl WorkerShmem {
         })
     }
 
-    /// The state of a cache for its sweeper: its own, a free one, or one that it takes from another
-    /// cache. With more caches than states each cache has one place to fight for: if the oldest
-    /// state were taken instead, every cache would lose its state in turn.
+    /// Returns the state of a cache for its sweeper: its own, a free one, or one taken from another cache. With more
+    /// caches than states each cache competes for one place: if the oldest state were taken instead, every cache
+    /// would lose its state in turn.
     pub fn sweep_state(&self, cache: CacheId) -> &'static SweepState {
         let own = self
             .places(cache)
@@ -256,8 +254,8 @@ impl WorkerShmem {
         })
     }
 
-    /// The state of a cache for a writer, who takes no other cache's, and looks at a few places
-    /// only. A free one is taken if `may_have_one` says so.
+    /// Returns the state of a cache for a writer, which takes no other cache's, and looks at a few places only. A
+    /// free one is taken if `may_have_one` returns true.
     pub fn own_or_free(
         &self,
         cache: CacheId,
@@ -273,27 +271,27 @@ impl WorkerShmem {
 }
 
 impl VisitState {
-    /// This process is the worker, and is to be woken by requests for a VACUUM.
+    /// Registers this process as the worker that requests for a VACUUM wake.
     pub fn begin_answering(&self) {
         self.worker.store(background::own_pid(), Relaxed);
     }
 
-    /// The worker answers no more requests, or is gone.
+    /// Ends answering: the worker takes no more requests, or has ended.
     pub fn end_answering(&self) {
         self.worker.store(0, Relaxed);
     }
 
-    /// How long the worker may stay.
+    /// Returns how long the worker may stay.
     pub fn longest(&self) -> Duration {
         Duration::from_micros(self.longest.load(Relaxed))
     }
 
-    /// Says how long the worker may stay; kept in microseconds.
+    /// Sets how long the worker may stay; kept in microseconds.
     pub fn set_longest(&self, longest: Duration) {
         self.longest.store(longest.as_micros() as u64, Relaxed);
     }
 
-    /// What the worker found.
+    /// Returns the worker's findings.
     pub fn outcome(&self) -> Outcome {
         match self.outcome.load(Relaxed) {
             1 => Outcome::NoExtension,
@@ -302,7 +300,7 @@ impl VisitState {
         }
     }
 
-    /// Says what the worker found.
+    /// Sets the worker's findings.
     pub fn set_outcome(&self, outcome: Outcome) {
         let number = match outcome {
             Outcome::Unknown => 0,

@@ -1,7 +1,7 @@
-//! Pieces of shared memory that begin as zeros, each for one module: asked for while the library is
-//! preloaded, and handed to the module at every start of the server.
+//! Zeroed pieces of shared memory, one for each module: requested while the library is preloaded, and passed to the
+//! module at every start of the server.
 //!
-//! What it is not: the hot tier's memory, which has a layout to be made and may be refused.
+//! Does not hold the hot tier's memory, which needs a layout and may be refused.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -12,20 +12,20 @@ use pgrx::prelude::*;
 
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 
-/// A line of the processor's cache: where a piece begins, so that its atomics are aligned.
+/// A cache line of the processor, at which each piece begins, so that its atomics are aligned.
 pub const LINE: usize = 64;
 
 /// A piece, as its module describes it.
 pub struct Piece {
-    /// As pg_shmem_allocations has it.
+    /// The name in `pg_shmem_allocations`.
     pub name: &'static CStr,
     pub bytes: usize,
-    /// Bytes after these that its module fills before it reads them: nobody makes them zeros, so they cost
-    /// nothing until they are used.
+    /// Further bytes, which the module fills before it reads them. They are not zeroed, so they cost nothing until
+    /// they are used.
     pub unmade: usize,
-    /// What else is to be asked for in the hook of requests, such as a lock.
+    /// Requests further resources, such as a lock, in the request hook.
     pub request: fn(),
-    /// Takes the piece: zeros at the start and after a crash, else what is there.
+    /// Receives the piece: zeroed at the start and after a crash, otherwise with its present content.
     pub given: fn(NonNull<u8>),
 }
 
@@ -37,7 +37,7 @@ thread_local! {
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Asks for a piece at the start of the server; only while preloading.
+/// Requests a piece at the start of the server; called only while preloading.
 pub fn register(piece: Piece) {
     let is_first = PIECES.with_borrow_mut(|pieces| {
         pieces.push(piece);
@@ -54,7 +54,7 @@ pub fn register(piece: Piece) {
     }
 }
 
-/// With what the alignment takes.
+/// The bytes of a piece, including its alignment.
 fn room(piece: &Piece) -> usize {
     piece.bytes + piece.unmade + LINE
 }
@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn request() {
     }
     PIECES.with_borrow(|pieces| {
         for piece in pieces {
-            // SAFETY: this is the hook where shared memory may be asked for.
+            // SAFETY: this is the hook in which shared memory may be requested.
             unsafe { pg_sys::RequestAddinShmemSpace(room(piece)) };
             (piece.request)();
         }
@@ -90,8 +90,8 @@ unsafe extern "C-unwind" fn startup() {
 
 fn take(piece: &Piece) {
     let mut found = false;
-    // SAFETY: called in the hook of the start. As many bytes were requested; the first to come, which
-    // the lock decides, makes all of them zero. The aligned piece lies within them.
+    // SAFETY: called in the startup hook. As many bytes were requested; the first process to attach, which the lock
+    // decides, zeroes all of them. The aligned piece lies within them.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
