@@ -1,9 +1,9 @@
-//! Partitions of a source that the apply of logical replication truncates.
+//! Detects partitions of a source that the apply of logical replication truncates.
 //!
-//! A TRUNCATE is told by the source's own trigger, or by the object access hook. Apply empties the partitions
-//! themselves, also where the publisher has named their parent, and calls no hook. All that comes of it is a message
-//! that each relation has changed. So a process that applies remembers which have, and looks at the end of the
-//! transaction whether they have another file.
+//! The source's own trigger or the object access hook reports any other TRUNCATE. Apply empties the partitions
+//! themselves, even where the publisher named their parent, and calls no hook; the only effect is a message that each
+//! relation has changed. So an apply process remembers the changed relations, and checks at the end of the
+//! transaction whether they have a new file.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ unsafe extern "C-unwind" {
 }
 
 thread_local! {
-    /// Relations of which the transaction has heard.
+    /// Relations that changed in this transaction.
     static CHANGED: TransactionLocal<HashSet<u32>> = TransactionLocal::default();
 }
 
@@ -33,8 +33,8 @@ pub fn register() {
     }
 }
 
-/// Postgres calls this for the relations of a command of ours when it has ended, and whenever a lock is taken. It
-/// touches no catalog.
+/// Postgres calls this for the changed relations at the end of each command, and whenever a lock is taken. It reads
+/// no catalog.
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid) {
     // SAFETY: reads a variable of this process.
@@ -45,7 +45,7 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid)
     }
 }
 
-/// What depends on partitions that were truncated goes with the commit.
+/// Invalidates the caches that depend on truncated partitions, with the commit.
 pub fn see_truncated() {
     if CHANGED.with(|changed| changed.look(HashSet::is_empty)) {
         return;
@@ -59,13 +59,13 @@ pub fn see_truncated() {
     }
 }
 
-/// The transaction has ended.
+/// Forgets the changed relations at the end of the transaction.
 pub fn forget() {
     CHANGED.with(|changed| changed.change(HashSet::clear));
 }
 
 fn has_new_file(relation: Oid) -> bool {
-    // SAFETY: the relation is open while it is asked; NULL stands for one that is gone.
+    // SAFETY: the relation is open while it is read; NULL stands for a dropped relation.
     unsafe {
         let lock = pg_sys::AccessShareLock as i32;
         let open = pg_sys::try_relation_open(relation, lock);

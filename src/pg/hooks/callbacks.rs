@@ -1,4 +1,4 @@
-//! Postgres' callbacks and the object access hook: what they are told becomes an event of [`events`].
+//! Postgres' callbacks and the object access hook, which turn what they receive into events of [`events`].
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -12,7 +12,7 @@ use crate::pg::session::transaction_local::{self, TransactionLocal};
 use crate::pg::shmem::worker_state;
 
 thread_local! {
-    /// The transaction has made or updated some extension; once it has committed, the launcher looks for ours.
+    /// The transaction has created or updated an extension; once it has committed, the launcher looks for ours.
     static EXTENSION_CHANGED: TransactionLocal<bool> = TransactionLocal::default();
 }
 
@@ -31,8 +31,8 @@ pub fn register(observer: Observer) {
     }
 }
 
-// Postgres calls the next three in every transaction and at every object. Most calls concern nobody, and return
-// without the guard that pgrx puts around what may fail: it costs more than all the rest of such a call.
+// Postgres calls the next three in every transaction and at every object. Most calls concern no cache, and return
+// without pgrx's guard around fallible code, which costs more than the rest of such a call.
 
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
@@ -42,7 +42,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
     let (moment, phase) = match event {
         XACT_EVENT_PRE_COMMIT => (Moment::BeforeCommit, Phase::Committing),
         XACT_EVENT_PRE_PREPARE => (Moment::BeforePrepare, Phase::Preparing),
-        // A process of a parallel query has changed nothing, but may have leases of its own.
+        // A parallel worker has changed nothing, but may have leases of its own.
         XACT_EVENT_COMMIT | XACT_EVENT_PARALLEL_COMMIT => (Moment::Committed, Phase::Open),
         XACT_EVENT_PREPARE => (Moment::Prepared, Phase::Open),
         XACT_EVENT_ABORT | XACT_EVENT_PARALLEL_ABORT => (Moment::Aborted, Phase::Open),
@@ -127,21 +127,21 @@ unsafe extern "C-unwind" fn at_object_access(
         guarded(|| object_event(access, class, object, part));
     }
     if class == source::INHERITANCE && access == pg_sys::ObjectAccessType::OAT_POST_ALTER {
-        // SAFETY: `arg` is what Postgres gives with OAT_POST_ALTER, which this event is.
+        // SAFETY: `arg` is the argument that Postgres passes with OAT_POST_ALTER, which this event is.
         guarded(|| source::inheritance_changed(object, unsafe { source::parent_in(arg) }));
         guarded(|| placed(object));
     }
 }
 
-/// Runs what may fail where Postgres has called us: an error or a panic in it goes on as Postgres' own.
+/// Runs fallible code in a callback: an error or a panic in it continues as Postgres' own.
 fn guarded(run: impl FnOnce()) {
     // SAFETY: our three callbacks above call this directly from C, and their own frames hold nothing to drop.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
 }
 
-/// A table has come to another one as its child or partition, or left it. What is done about it comes at the end of
-/// the transaction, when it stands. Not where a partition is made a cache by hand: a dump does that, and then brings
-/// the trigger itself.
+/// Reports that a table became a child or partition of another one, or stopped being one. The observer acts at the
+/// end of the transaction, when the change is final. A partition that becomes a cache by hand is not reported: a dump
+/// does that, and then creates the trigger itself.
 fn placed(table: Oid) {
     let has_triggers = lookup::class(table).is_some_and(|class| class.has_triggers);
     if has_triggers && relation::has_trigger(table, own::RECORD.oid()) {
@@ -173,7 +173,7 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     match access {
         OAT_TRUNCATE => {
             dependency::partition_truncated(relation);
-            // Nor does it fire the cache's.
+            // Nor does it fire the cache's trigger.
             if let Some(cache) = relation::above(relation, own::RECORD.oid()) {
                 emit(|observer| (observer.truncated)(cache));
             }
@@ -187,7 +187,7 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     emit(|observer| match access {
         OAT_POST_CREATE if part == 0 => (observer.created)(relation),
         OAT_DROP if part == 0 => (observer.dropped)(relation),
-        // Also for TRUNCATE, of any table; that it was one of a cache the cache's own trigger says.
+        // Also for TRUNCATE, of any table; the cache's own trigger reports that the table was a cache's.
         OAT_POST_CREATE | OAT_DROP | OAT_POST_ALTER | OAT_TRUNCATE => {
             (observer.altered)(relation);
         }
@@ -195,9 +195,9 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     });
 }
 
-/// Raises 42501 for a trigger of ours on somebody else's table. By Postgres' rules whoever holds
-/// TRIGGER may make one, or replace the one that is there. But ours say what is done with the owner's
-/// rights: which rows have expired, are hidden and swept, which entries go with a row.
+/// Raises 42501 for a trigger of ours on another role's table. By Postgres' rules any holder of TRIGGER may create
+/// one, or replace the present one. But our triggers determine what is done with the owner's rights: which rows have
+/// expired, are hidden and swept, and which entries a row invalidates.
 fn require_owner(row: &TriggerRow) {
     let of_a_source = [own::INVALIDATE, own::INVALIDATE_ALL];
     let mut ours = own::OF_A_CACHE.iter().chain(&of_a_source);

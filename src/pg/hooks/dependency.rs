@@ -1,14 +1,14 @@
 //! Dependencies of caches on tables: triggers on the table whose condition names the cache and the key.
 //!
 //! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`, and where the key follows settings
-//! `pgcache.depends('cache'::regclass, key, 'settings')`. It is never evaluated. It only keeps
-//! these: Postgres itself follows renames of columns and of the cache through it,
-//! refuses to drop what it needs, copies it to partitions, dumps and restores it. The trigger's function
-//! takes the key out of the condition and evaluates it over the old and the new row.
+//! `pgcache.depends('cache'::regclass, key, 'settings')`. It is never evaluated; it only stores the dependency.
+//! Through it Postgres itself follows renames of columns and of the cache, refuses to drop required objects, copies
+//! the trigger to partitions, dumps and restores it. The trigger's function takes the key out of the condition and
+//! evaluates it over the old and the new row.
 //!
-//! Guards whose rights count: those of the owner of the table on which the trigger was declared. That owner must
-//! be allowed to delete from the cache whenever the trigger runs, because anybody can make a trigger on their own
-//! table that names a cache of somebody else.
+//! Guards whose rights count: those of the owner of the table on which the trigger was declared. That owner must be
+//! allowed to delete from the cache whenever the trigger runs, because any role can create a trigger on its own table
+//! that names another role's cache.
 
 use std::ffi::{CStr, CString};
 
@@ -30,28 +30,28 @@ use crate::pg::value::datum::{Text, Value};
 use crate::pg::value::key_type::KeyType;
 use crate::pg::{events, session, version};
 
-/// Tells Postgres the calling convention of `pgcache.invalidate()`.
+/// Returns the calling convention of `pgcache.invalidate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_invalidate_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.invalidate_all()`.
+/// Returns the calling convention of `pgcache.invalidate_all()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// What the row trigger needs for all rows of one statement; in the memory of the call's FmgrInfo.
+/// The row trigger's state for all rows of one statement, in the memory of the call's FmgrInfo.
 struct Prepared {
     cache: Oid,
     /// The table as whose owner the key is evaluated; None where any role gives the same result.
     as_owner_of: Option<Oid>,
     key: RowKey,
-    /// The settings of the session that declared it; None where the key follows none.
+    /// The settings of the session that declared the trigger; None where the key follows none.
     settings: Option<Texts>,
-    /// What the cache's keys are. Stays for the statement: a cache that is detached takes its
-    /// triggers along, and waits for whoever writes their tables.
+    /// The type of the cache's keys. It cannot change during the statement: detaching a cache drops its triggers, and
+    /// waits for the writers of their tables.
     key_type: KeyType,
 }
 
@@ -60,8 +60,8 @@ struct Prepared {
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     let trigger = called_as_trigger(call, "invalidate");
-    // SAFETY: Postgres fills TriggerData for a row trigger: the slots hold the rows that the event has.
-    // fn_extra is NULL or what `prepare` has put there, which lives as long as the FmgrInfo.
+    // SAFETY: Postgres fills TriggerData for a row trigger: the slots hold the rows that the event has. fn_extra is
+    // NULL or the pointer that `prepare` has stored there, which lives as long as the FmgrInfo.
     unsafe {
         if (*trigger).tg_event & pg_sys::TRIGGER_EVENT_ROW == 0 {
             ErrorReport::from(Error::NotATrigger("invalidate")).report(PgLogLevel::ERROR);
@@ -75,7 +75,8 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
         let _settings = hold(prepared.settings.as_ref());
         let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
         for key in keys.into_iter().flatten() {
-            // Not with an error where it is none: whoever writes the row has no part in it.
+            // A value that is not a key raises no error, because the writer of the row is not responsible for the
+            // key.
             let key = prepared.key_type.canonical_if_any(Text::from_raw(key));
             if let Some(key) = key {
                 events::emit(|observer| (observer.depended_on)(prepared.cache, key.bytes()));
@@ -90,7 +91,7 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     let trigger = called_as_trigger(call, "invalidate_all");
-    // SAFETY: a trigger that runs has its Trigger.
+    // SAFETY: a running trigger has its Trigger.
     let condition = unsafe { Condition::of((*trigger).tg_trigger) };
     let Some(condition) = condition else {
         ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
@@ -103,8 +104,8 @@ pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) 
     Datum::null()
 }
 
-/// A TRUNCATE of one partition fires no trigger of its parent's. The partition's copies of the row triggers name
-/// the caches.
+/// Invalidates the caches that depend on a truncated partition. Such a TRUNCATE fires no trigger of the parent, but
+/// the partition's copies of the row triggers name the caches.
 pub fn partition_truncated(partition: Oid) {
     for DependencyTrigger { cache, trigger, .. } in on_table(partition) {
         if let Some(declared_on) = declared_on(trigger).filter(|&table| table != partition) {
@@ -129,8 +130,8 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             false => (*trigger.tg_relation).rd_id,
         };
         require_rights(condition.cache, declared_on);
-        // Planning looks up names, and replaces calls of SQL functions by their bodies. That is done with the
-        // owner's rights under a search_path of ours; else the writer would choose what the names mean.
+        // Planning looks up names, and replaces calls of SQL functions by their bodies. It runs with the owner's
+        // rights under a search_path of ours; otherwise the writer would choose the meaning of the names.
         let stranger = relation::owner(declared_on) != session::user();
         let settings = condition.settings.map(|text| Texts::read(text.bytes()));
         let key = {
@@ -152,7 +153,7 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
     }
 }
 
-/// Evaluates a key as the session that declared it would have.
+/// Applies the settings of the session that declared the key, for its evaluation.
 fn hold(settings: Option<&Texts>) -> Option<Held> {
     settings
         .filter(|_| !fault::on(Fault::KeyUnderWritersSettings))
@@ -168,7 +169,7 @@ pub fn require_rights(cache: Oid, declared_on: Oid) {
     }
 }
 
-/// A trigger that somebody has made by hand may name any relation.
+/// A trigger that was created by hand may name any relation.
 fn may_be_a_cache(relation: Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || relation::is_view(relation)
 }
@@ -190,7 +191,7 @@ struct Condition {
 
 impl Condition {
     /// # Safety
-    /// `trigger` is a copy, as those of a trigger that runs are.
+    /// `trigger` is a copy, as the triggers of TriggerData are.
     unsafe fn of(trigger: *const pg_sys::Trigger) -> Option<Condition> {
         // SAFETY: tgqual is NULL or the text of a node tree.
         unsafe {
@@ -199,12 +200,13 @@ impl Condition {
         }
     }
 
-    /// Takes `true OR pgcache.depends(cache, key)` apart, with settings or without; None for anything else.
+    /// Extracts the parts of `true OR pgcache.depends(cache, key)`, with settings or without; None for any other
+    /// node.
     ///
     /// # Safety
     /// `node` is a node.
     unsafe fn read(node: *mut pg_sys::Node) -> Option<Condition> {
-        // SAFETY: each node is looked at after its tag.
+        // SAFETY: each node is read after its tag.
         unsafe {
             let either: *mut pg_sys::BoolExpr = node.cast();
             if (*node).type_ != pg_sys::NodeTag::T_BoolExpr {
@@ -238,7 +240,7 @@ impl Condition {
 /// `node` is a node.
 unsafe fn constant(node: *mut pg_sys::Node) -> Option<Datum> {
     let constant: *mut pg_sys::Const = node.cast();
-    // SAFETY: looked at after the tag.
+    // SAFETY: read after the tag.
     unsafe {
         let is_constant = (*node).type_ == pg_sys::NodeTag::T_Const && !(*constant).constisnull;
         is_constant.then(|| (*constant).constvalue)
@@ -251,15 +253,15 @@ pub struct DependencyTrigger {
     /// The name itself, not quoted as SQL would quote it.
     pub name: CString,
     pub cache: Oid,
-    /// It is a partition's copy of its parent's trigger, and goes with that.
+    /// A partition's copy of its parent's trigger, which is dropped together with that.
     pub is_clone: bool,
-    /// It fires whatever session_replication_role is, as it was made.
+    /// The trigger is ENABLE ALWAYS, as it was created: it fires under any session_replication_role.
     pub is_always: bool,
-    /// It fires but where session_replication_role is replica, as ENABLE TRIGGER leaves it.
+    /// The trigger fires unless session_replication_role is replica, as after ENABLE TRIGGER.
     pub is_at_origin: bool,
     /// The settings under which the key is evaluated; None: those of each writer.
     pub settings: Option<Vec<u8>>,
-    /// The key's expression, as the trigger's condition has it.
+    /// The key's expression from the trigger's condition.
     key: *mut pg_sys::Node,
     /// When it fires: Postgres' tgtype bits.
     kind: i16,
@@ -271,18 +273,18 @@ impl DependencyTrigger {
         self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
     }
 
-    /// The key as SQL, with `prefix.` before each column of the table.
+    /// Returns the key as SQL, with `prefix.` before each column of the table.
     pub fn print_key(&self, table: Oid, prefix: &CStr) -> Vec<u8> {
         self.print(table, prefix, true)
     }
 
-    /// The key as `cache_depend` takes it.
+    /// Returns the key in the syntax of `cache_depend`.
     pub fn key_expression(&self, table: Oid) -> Vec<u8> {
         self.print(table, c"row", false)
     }
 
     fn print(&self, table: Oid, prefix: &CStr, is_prefixed: bool) -> Vec<u8> {
-        // SAFETY: a copy of the nodes, made to speak of one row of the table; the result is palloc'd.
+        // SAFETY: a copy of the nodes, changed to refer to one row of the table; the result is palloc'd.
         unsafe {
             let key = pg_sys::copyObjectImpl(self.key.cast()).cast();
             for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
@@ -309,7 +311,8 @@ impl DependencyTrigger {
     }
 }
 
-/// What these triggers call, for rows and for TRUNCATE; InvalidOid where the extension is not installed.
+/// Returns the functions of these triggers, for rows and for TRUNCATE; InvalidOid where the extension is not
+/// installed.
 pub fn functions() -> [Oid; 2] {
     [own::INVALIDATE.oid(), own::INVALIDATE_ALL.oid()]
 }
@@ -317,7 +320,7 @@ pub fn functions() -> [Oid; 2] {
 /// The dependencies' triggers on a table.
 pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
     let functions = functions();
-    // SAFETY: the relation is open while its triggers are copied; to take their conditions apart looks at catalogs.
+    // SAFETY: the relation is open while its triggers are copied; parsing their conditions reads catalogs.
     unsafe {
         let open = pg_sys::try_relation_open(table, pg_sys::AccessShareLock as i32);
         if open.is_null() {
@@ -346,11 +349,11 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
     }
 }
 
-/// Has a trigger of a table fire in all sessions, as ALTER TABLE ONLY ... ENABLE ALWAYS TRIGGER does. That would look
-/// the table up by its name, as somebody who may not be let into its schema, and run event triggers.
+/// Makes a trigger of a table fire in all sessions, as ALTER TABLE ONLY ... ENABLE ALWAYS TRIGGER does. That command
+/// would look the table up by its name, as a role that may lack USAGE on its schema, and run event triggers.
 pub fn enable_always(table: Oid, trigger: &CStr) {
-    // SAFETY: inside a transaction. The relation is open, under the lock of ALTER TABLE, until it is closed; the
-    // lock is kept. What others see of the trigger is told by the change of its row.
+    // SAFETY: inside a transaction. The relation is open, under the lock of ALTER TABLE, until it is closed; the lock
+    // is kept. The change of the trigger's row notifies other sessions.
     unsafe {
         let lock = pg_sys::ShareRowExclusiveLock as i32;
         let open = pg_sys::try_relation_open(table, lock);
@@ -368,8 +371,8 @@ pub fn declared_on(trigger: Oid) -> Option<Oid> {
     relation::made_on(trigger)
 }
 
-/// The same; raises 39P01 where a trigger that it was copied from is gone. Postgres drops the copies
-/// first, so that is a damaged catalog, and the rights of the partition's owner are not what was asked.
+/// Returns the same; raises 39P01 where a trigger that it was copied from is gone. Postgres drops the copies first,
+/// so that is a damaged catalog, and the rights of the partition's owner are the wrong ones to check.
 pub fn require_declared_on(trigger: Oid) -> Oid {
     declared_on(trigger).unwrap_or_else(|| {
         ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
@@ -377,11 +380,10 @@ pub fn require_declared_on(trigger: Oid) -> Oid {
     })
 }
 
-/// Drops triggers that say what a cache depends on, and with them those that partitions have of them.
-/// Asks for no privilege on their tables, as DROP of the cache asks for none.
+/// Drops triggers of a cache's dependencies, and with them the partitions' copies. Checks no privilege on their
+/// tables, as DROP of the cache checks none.
 pub fn drop_triggers(triggers: &[Oid]) {
-    // SAFETY: catalog changes inside a transaction; the list of addresses is made here and freed
-    // here, and takes copies.
+    // SAFETY: catalog changes inside a transaction; the list of addresses is made and freed here, and stores copies.
     unsafe {
         let all = pg_sys::new_object_addresses();
         for &trigger in triggers {
@@ -398,8 +400,8 @@ pub fn drop_triggers(triggers: &[Oid]) {
     }
 }
 
-/// Lets the trigger go with its cache: a dropped cache takes its dependencies with it, as it would
-/// its indexes, instead of asking for CASCADE.
+/// Makes the trigger depend on its cache: dropping the cache drops its dependencies too, as it would its indexes,
+/// instead of requiring CASCADE.
 pub fn goes_with(trigger: Oid, cache: Oid) {
     // SAFETY: catalog changes inside a transaction; the addresses live through the call.
     unsafe {

@@ -1,7 +1,7 @@
 //! The key of a dependency, evaluated over the rows that a statement changes.
 //!
-//! This runs for every row, so it does as little as possible: the expression is prepared once a statement, one
-//! guard stands around both rows, and the new row's key is not computed where none of its columns differs.
+//! This runs for every row, so it does as little as possible: the expression is prepared once a statement, one guard
+//! surrounds both rows, and the new row's key is not computed where none of its columns differs.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum, Node, TupleTableSlot};
@@ -10,13 +10,13 @@ use crate::pg::catalog::called_functions::may_call_a_users;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// A key that is ready to be evaluated. It lies in the memory of the call's FmgrInfo, as all that it points to.
+/// A key that is ready to be evaluated. It and all that it points to lie in the memory of the call's FmgrInfo.
 pub struct RowKey {
     state: *mut pg_sys::ExprState,
     context: *mut pg_sys::ExprContext,
-    /// The columns that the key is made of; None where it speaks of the whole row or of a system column.
+    /// The columns that the key reads; None where it reads the whole row or a system column.
     columns: Option<Columns>,
-    /// No code of a user's runs in it, and the result does not depend on who evaluates it.
+    /// The key calls no user-defined function, and its result does not depend on the evaluating role.
     pub is_plain: bool,
 }
 
@@ -34,15 +34,15 @@ struct Column {
 }
 
 impl RowKey {
-    /// Prepares `key`, whose variables speak of OLD or NEW.
+    /// Prepares `key`, whose variables refer to OLD or NEW.
     ///
     /// # Safety
     /// The nodes are of the table's trigger; the current memory context lives as long as the result.
     pub unsafe fn prepare(key: *mut Node, table: pg_sys::Relation) -> RowKey {
         const ROWS: [u32; 2] = [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO];
-        // SAFETY: the nodes are a copy that the caller has read from the trigger's condition, so they may be
-        // changed: variables of OLD and of NEW both come to mean the inner tuple of the context. All that is
-        // allocated lives as long as the caller's memory context, as does the result.
+        // SAFETY: the nodes are a copy that the caller has read from the trigger's condition, so they may be changed:
+        // variables of OLD and of NEW both become the inner tuple of the context. All allocations live as long as the
+        // caller's memory context, as does the result.
         unsafe {
             let key = ROWS
                 .iter()
@@ -61,8 +61,8 @@ impl RowKey {
         }
     }
 
-    /// The keys of the old and the new row, where there are such rows; None stands for no entry, or for
-    /// a new key that is the old one. They live until this is called again.
+    /// Returns the keys of the old and the new row, where the event has such rows. None stands for no entry, or for a
+    /// new key that equals the old one. The keys live until the next call.
     ///
     /// # Safety
     /// Each slot is NULL, empty, or holds a row of the table.
@@ -71,8 +71,8 @@ impl RowKey {
         old: *mut TupleTableSlot,
         new: *mut TupleTableSlot,
     ) -> [Option<Datum>; 2] {
-        // SAFETY: a sequence of plain values. What the expression allocates goes to the per-row memory,
-        // which is emptied before the next row; an error puts the memory context back.
+        // SAFETY: a sequence of plain values. The expression allocates in the per-row memory, which is emptied before
+        // the next row; an error restores the memory context.
         unsafe {
             guarded(|| {
                 let memory = (*self.context).ecxt_per_tuple_memory;
@@ -95,7 +95,7 @@ impl RowKey {
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the table.
     unsafe fn of_row(&self, slot: *mut TupleTableSlot) -> Option<Datum> {
-        // SAFETY: the expression was made for this table's rows and reads only the inner tuple.
+        // SAFETY: the expression was prepared for this table's rows and reads only the inner tuple.
         unsafe {
             (*self.context).ecxt_innertuple = slot;
             let mut null = true;
@@ -105,7 +105,7 @@ impl RowKey {
         }
     }
 
-    /// Whether every column of which the key is made has the same bytes in both rows.
+    /// Whether every column that the key reads has the same bytes in both rows.
     ///
     /// # Safety
     /// As `of_row`.
@@ -142,12 +142,12 @@ unsafe fn holds_row(slot: *mut TupleTableSlot) -> bool {
     unsafe { !slot.is_null() && (*slot).tts_flags & pg_sys::TTS_FLAG_EMPTY as u16 == 0 }
 }
 
-/// The columns that a key speaks of; None where it speaks of the whole row or of a system column.
+/// Returns the columns that a key reads; None where it reads the whole row or a system column.
 ///
 /// # Safety
 /// As `RowKey::prepare`.
 unsafe fn columns(key: *mut Node, table: pg_sys::Relation) -> Option<Columns> {
-    // SAFETY: numbers of columns are those of the table; there are at most as many as it has.
+    // SAFETY: the numbers are those of the table's columns, so there are at most as many as it has.
     unsafe {
         let mut numbers = std::ptr::null_mut();
         for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
@@ -176,13 +176,13 @@ unsafe fn columns(key: *mut Node, table: pg_sys::Relation) -> Option<Columns> {
     }
 }
 
-/// Whether a planned expression gives everybody the same: it is immutable, and calls none but Postgres'
-/// own functions.
+/// Whether a planned expression gives every role the same result: it is immutable, and calls only Postgres' own
+/// functions.
 ///
 /// # Safety
 /// `planned` is an expression.
 unsafe fn is_plain(planned: *mut Node) -> bool {
-    // SAFETY: both look at the nodes; the walk is a sequence of plain values.
+    // SAFETY: both read the nodes; the walk is a sequence of plain values.
     unsafe {
         !pg_sys::contain_mutable_functions(planned)
             && !guarded(|| may_call_a_users(planned, std::ptr::null_mut()))

@@ -1,4 +1,4 @@
-//! What Postgres tells us: triggers, callbacks and hooks, and who hears of them.
+//! Postgres' triggers, callbacks and hooks, and the events that they emit.
 
 pub mod applied;
 pub mod callbacks;

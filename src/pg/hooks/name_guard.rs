@@ -1,14 +1,14 @@
-//! Guards that a name in a statement of ours still stands for the table that it was made from, and that it is found.
+//! Guards that a name in a statement of ours still refers to the table that it was made from, and that the lookup
+//! succeeds.
 //!
-//! A statement can only name its table. Between two lines of ours a schema's owner may rename that table and
-//! give its name to another one, whose triggers, policies and views would then run with the rights of a
-//! cache's owner. No lock on the table prevents that. So we ask Postgres which table it found under the name
-//! whenever the text of a query has been analysed, also when a kept plan is made anew, and before any other
-//! code is shown the result.
+//! A statement can only name its table. Between two lines of our code a schema's owner may rename that table and give
+//! its name to another one, whose triggers, policies and views would then run with the rights of a cache's owner. No
+//! lock on the table prevents that. So whenever the text of a query has been analysed, also when a kept plan is made
+//! anew, this module reads which table Postgres found under the name, before any other code sees the result.
 //!
-//! A schema's owner may also keep a cache's owner from using the schema. The name is ours, not theirs, so it is looked
-//! up as a superuser: from the moment at which the analysis of the text begins until it has ended. It reads catalogs
-//! and runs nobody's code. Who may do what with the table is asked later, when the statement is run.
+//! A schema's owner may also deny a cache's owner the use of the schema. The name is ours, not theirs, so the lookup
+//! runs as a superuser: from the start of the analysis of the text until its end. It reads catalogs and runs no
+//! user-defined code. Privileges on the table are checked later, when the statement runs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
@@ -20,14 +20,14 @@ use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
 use crate::pg::version;
 
-/// The statement with this text may read and write this table alone.
+/// The statement with this text may read and write only this table.
 #[derive(Clone, Copy)]
 struct Guarded {
     text: *const c_char,
     table: Oid,
 }
 
-/// Who the session is while names are not looked up as a superuser.
+/// The session's user outside of a superuser lookup.
 #[derive(Clone, Copy)]
 struct Identity {
     user: Oid,
@@ -36,12 +36,12 @@ struct Identity {
 
 thread_local! {
     static GUARDED: Cell<Option<Guarded>> = const { Cell::new(None) };
-    /// Set while names are looked up.
+    /// Set during a lookup.
     static FORMER_IDENTITY: Cell<Option<Identity>> = const { Cell::new(None) };
 }
 
-/// While this lives, a statement that finds another table under its name ends with an error. Statements that
-/// run inside of it, from triggers or functions, are not concerned.
+/// While this lives, a statement that finds another table under its name raises an error. Statements that triggers or
+/// functions run inside of it are not affected.
 pub struct NameGuard<'s> {
     former: Option<Guarded>,
     text: PhantomData<&'s CStr>,
@@ -61,19 +61,19 @@ impl<'s> NameGuard<'s> {
 impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
         GUARDED.set(self.former);
-        // After an error in the analysis the abort puts the identity back.
+        // After an error in the analysis the abort restores the identity.
         FORMER_IDENTITY.set(None);
     }
 }
 
-/// The analysis of the guarded query is about to begin: its names are looked up as a superuser.
+/// Begins the analysis of the guarded query: its names are looked up as a superuser.
 pub fn begin_look_up() {
     let mut former = Identity {
         user: pg_sys::InvalidOid,
         context: 0,
     };
-    // SAFETY: the former identity is put back by `end_look_up`, which the end of the analysis calls before any
-    // other code runs; after an error the abort does it.
+    // SAFETY: `end_look_up` restores the former identity at the end of the analysis, before any other code runs;
+    // after an error the abort does it.
     unsafe {
         pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
         pg_sys::SetUserIdAndSecContext(
@@ -84,7 +84,7 @@ pub fn begin_look_up() {
     FORMER_IDENTITY.set(Some(former));
 }
 
-/// The names have been looked up.
+/// Ends the lookup as a superuser.
 pub fn end_look_up() {
     if let Some(Identity { user, context }) = FORMER_IDENTITY.take() {
         // SAFETY: the identity that was current in `begin_look_up`.
@@ -92,21 +92,21 @@ pub fn end_look_up() {
     }
 }
 
-/// The types of a kept plan's parameters, at an address that stays.
+/// The types of a kept plan's parameters, at a stable address.
 pub struct ParameterTypes(Box<(*const Oid, i32)>);
 
 impl ParameterTypes {
-    /// The types themselves live as long as the plan.
+    /// Borrows the types, which must live as long as the plan.
     pub fn of(types: &[Oid]) -> ParameterTypes {
         ParameterTypes(Box::new((types.as_ptr(), types.len() as i32)))
     }
 
-    /// Has the plan's text analysed anew as it was for the first time.
+    /// Makes Postgres analyse the plan's text again as it did the first time.
     ///
     /// # Safety
     /// The plan was made by SPI_prepare_cursor with these types, is kept, and is freed before this.
     pub unsafe fn look_up_again(&self, plan: pg_sys::SPIPlanPtr) {
-        // SAFETY: a kept plan has its sources, which Postgres asks for this function, if there is one, in place of
+        // SAFETY: a kept plan has its sources. Postgres calls their setup function, if one is set, instead of using
         // the types alone.
         unsafe {
             let sources: Vec<*mut pg_sys::CachedPlanSource> =
@@ -124,10 +124,10 @@ unsafe extern "C-unwind" {
     fn setup_parse_fixed_parameters(state: *mut pg_sys::ParseState, types: *const Oid, number: i32);
 }
 
-/// Postgres calls this when it is about to analyse a kept plan's text once more.
+/// Postgres calls this before it analyses a kept plan's text again.
 unsafe extern "C-unwind" fn analysis_begins(state: *mut pg_sys::ParseState, types: *mut c_void) {
-    // SAFETY: the argument is that of `look_up_again`, which lives as long as the plan. What Postgres would have
-    // called in our place is called as it would have been; this frame holds nothing to drop.
+    // SAFETY: the argument is that of `look_up_again`, which lives as long as the plan. The function that Postgres
+    // would call otherwise is called in the same way; this frame holds nothing to drop.
     unsafe {
         let (types, number) = *types.cast::<(*const Oid, i32)>();
         setup_parse_fixed_parameters(state, types, number);
@@ -142,7 +142,7 @@ unsafe extern "C-unwind" fn analysis_begins(state: *mut pg_sys::ParseState, type
 
 static mut FORMER: pg_sys::post_parse_analyze_hook_type = None;
 
-/// Hooks into the analysis of statements; called once while the library is loaded.
+/// Installs the hook into the analysis of statements; called once while the library is loaded.
 pub fn register() {
     // SAFETY: no other thread exists that could read the variable meanwhile, and our function lives as long as
     // the process.
@@ -152,14 +152,14 @@ pub fn register() {
     }
 }
 
-/// Postgres calls this for every statement: those that are not ours return without pgrx's guard.
+/// Postgres calls this for every statement: statements that are not ours return without pgrx's guard.
 unsafe extern "C-unwind" fn analysed(
     state: *mut pg_sys::ParseState,
     query: *mut pg_sys::Query,
     jumble: version::Jumble,
 ) {
-    // SAFETY: the arguments are Postgres' own, and are passed on to the former hook unchanged. The guarded text
-    // lives at least as long as its guard, and with the guard goes what GUARDED holds.
+    // SAFETY: the arguments are Postgres' own, and are passed to the former hook unchanged. The guarded text lives at
+    // least as long as its guard, whose end clears GUARDED.
     unsafe {
         if let Some(Guarded { text, table }) = GUARDED.get()
             && is_of(state, text)
@@ -178,7 +178,7 @@ unsafe extern "C-unwind" fn analysed(
 /// # Safety
 /// The state is one of the parser, and the text a C string.
 unsafe fn is_of(state: *const pg_sys::ParseState, sql: *const c_char) -> bool {
-    // SAFETY: p_sourcetext is NULL, which is looked for, or a C string, as `sql` is by the caller's word.
+    // SAFETY: p_sourcetext is NULL, which is checked, or a C string; `sql` is one by the caller's contract.
     unsafe {
         let text = (*state).p_sourcetext;
         !text.is_null() && CStr::from_ptr(text) == CStr::from_ptr(sql)
@@ -190,7 +190,7 @@ unsafe fn is_of(state: *const pg_sys::ParseState, sql: *const c_char) -> bool {
 unsafe fn require_only(query: *mut pg_sys::Query, table: Oid) {
     let (mut relations, mut others, mut policies) =
         (std::ptr::null_mut(), std::ptr::null_mut(), false);
-    // SAFETY: Postgres walks the query, which the caller has from it; the lists that it fills are allocated in the
+    // SAFETY: Postgres walks the query, which it gave to the caller; the lists that it fills are allocated in the
     // current memory context and read before anything else runs.
     let relations = unsafe {
         pg_sys::extract_query_dependencies(

@@ -1,10 +1,10 @@
-//! The last moment of a transaction at which user-defined code may run.
+//! A portal that marks the last moment of a transaction at which user-defined code may run.
 //!
-//! A callback before the commit is too late for that. Postgres has closed the cursors by then: one that is
-//! opened afterwards outlives what it reads. And the callbacks of other extensions may have been there before ours: a
-//! connection of postgres_fdw that begins afterwards ends the server. So a portal of ours, which nobody sees and
-//! which runs nothing, waits for the place where Postgres closes the transaction's portals: it closes again whatever
-//! comes meanwhile, fires what was deferred, and calls the callbacks when nothing is left.
+//! A callback before the commit is too late for that. Postgres has closed the cursors by then: a cursor opened
+//! afterwards outlives the data that it reads. And callbacks of other extensions may have run before ours: a
+//! connection of postgres_fdw that begins afterwards ends the server. So an invisible portal of ours, which runs
+//! nothing, waits for the place where Postgres closes the transaction's portals. Postgres closes them again after any
+//! new ones, fires the deferred triggers, and calls the callbacks when no portal remains.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -17,15 +17,15 @@ use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 
 thread_local! {
-    /// The portal is there.
+    /// The portal exists.
     static WAITS: Cell<bool> = const { Cell::new(false) };
-    /// The callbacks before the commit are being called, or have been.
+    /// The callbacks before the commit are running, or have run.
     static PASSED: Cell<bool> = const { Cell::new(false) };
-    /// Not to be guessed: whoever closed it would have the last moment come early.
+    /// Unguessable, because a client that closed the portal would bring the last moment forward.
     static NAME: CString = CString::new(format!("pgcache {:016x}", random::number())).unwrap_or_default();
 }
 
-/// Asks for [`Moment::Ending`] of this transaction, if that is still to come.
+/// Requests [`Moment::Ending`] of this transaction, if that is still to come.
 pub fn ask_for() {
     if WAITS.get() || PASSED.get() || session::in_parallel_mode() {
         return;
@@ -34,34 +34,35 @@ pub fn ask_for() {
     NAME.with(|name| unsafe {
         let portal = pg_sys::CreatePortal(name.as_ptr(), true, true);
         (*portal).visible = false;
-        (*portal).status = pg_sys::PortalStatus::PORTAL_DONE; // nothing is to be run
+        (*portal).status = pg_sys::PortalStatus::PORTAL_DONE; // runs nothing
         (*portal).cleanup = Some(closed);
     });
     WAITS.set(true);
 }
 
-/// The callbacks before the commit are called.
+/// Notes that the callbacks before the commit run.
 pub fn pass() {
     PASSED.set(true);
 }
 
-/// The transaction has ended.
+/// Resets the state at the end of the transaction.
 pub fn reset() {
     PASSED.set(false);
 }
 
-/// Closes the transaction's cursors, as Postgres is about to, while the observer sees to the end: it closes portals in
-/// no order that anybody could rely on, and a table that a cursor reads is neither altered nor truncated.
+/// Closes the transaction's cursors, as Postgres is about to, while the observer works at the end of the transaction:
+/// Postgres closes portals in no reliable order, and a table that a cursor reads can be neither altered nor
+/// truncated.
 pub fn close_cursors() {
-    // SAFETY: what the commit itself calls, and lets the cleanup of a portal call anything; it passes over
-    // ours, which is active, and looks at all portals anew after each one that it has closed.
+    // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips ours, which is
+    // active, and reads the list of portals anew after each one that it has closed.
     unsafe { pg_sys::PreCommit_Portals(prepared::is_asked_for()) };
 }
 
-/// Postgres calls this when the portal goes: at the end of the transaction, of its savepoint, with CLOSE ALL.
+/// Postgres calls this when the portal closes: at the end of the transaction or of its savepoint, or with CLOSE ALL.
 unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     WAITS.set(false);
-    // SAFETY: the portal is there until this returns. It is not told a second time, whatever comes of this.
+    // SAFETY: the portal exists until this returns. Its cleanup is called only once, whatever the result.
     unsafe {
         (*portal).cleanup = None;
         let ends =
@@ -75,13 +76,13 @@ unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     }
 }
 
-/// A portal that is being closed. Nobody else closes it meanwhile, as CLOSE ALL passes over one that is active, and no
-/// second one of the name is made: the observer sees to all that comes until it is done.
+/// A portal that is being closed. It stays active, so that CLOSE ALL skips it and no second portal of the name is
+/// made: the observer's work covers all that happens until it is done.
 struct Kept(pg_sys::Portal);
 
 impl Kept {
     /// # Safety
-    /// The portal is there as long as this.
+    /// The portal exists as long as this.
     unsafe fn from_closing(portal: pg_sys::Portal) -> Kept {
         // SAFETY: as the caller says.
         unsafe { (*portal).status = pg_sys::PortalStatus::PORTAL_ACTIVE };
@@ -92,16 +93,15 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: as in `from_closing`. After an error, too: the abort closes it then.
+        // SAFETY: as in `from_closing`. Also after an error, because the abort closes the portal then.
         unsafe { (*self.0).status = pg_sys::PortalStatus::PORTAL_DONE };
         WAITS.set(false);
     }
 }
 
-/// Whether the statement that runs is CLOSE. Inside of a function one has a snapshot.
+/// Whether the running statement is CLOSE. A statement inside of a function has a snapshot, which the caller checks.
 fn closes_cursors() -> bool {
-    // SAFETY: a variable of this process; a portal that runs has its statements, of which each is looked at after
-    // its tag.
+    // SAFETY: a variable of this process; a running portal has its statements, each of which is read after its tag.
     unsafe {
         let active = pg_sys::ActivePortal;
         !active.is_null()

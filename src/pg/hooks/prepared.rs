@@ -1,8 +1,8 @@
-//! Two-phase commit as statements: that PREPARE TRANSACTION is under way, and that a prepared transaction
-//! was decided. Called by `utility`.
+//! Statements of two-phase commit: notes that PREPARE TRANSACTION is running, and that a prepared transaction was
+//! decided. Called by `utility`.
 //!
-//! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED has made a transaction's rows
-//! visible, or has not. Whoever ran the statement hears of it here, in the transaction of the statement.
+//! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED has decided a transaction. The session of
+//! that statement is notified here, in the statement's own transaction.
 
 use std::cell::Cell;
 
@@ -19,25 +19,25 @@ thread_local! {
     static ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the transaction that ends is to be prepared.
+/// Whether the ending transaction is to be prepared.
 pub fn is_asked_for() -> bool {
     ASKED_FOR.get()
 }
 
-/// The transaction has ended.
+/// Resets the state at the end of the transaction.
 pub fn forget() {
     ASKED_FOR.set(false);
 }
 
-/// A statement begins; gives what it does to a transaction, for its end.
+/// Begins a statement. Returns its effect on a transaction, for [`end`].
 ///
 /// # Safety
-/// The node is a statement that is not planned. In a frame that holds nothing to drop.
+/// The node is a utility statement. In a frame that holds nothing to drop.
 pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKind::Type> {
-    // SAFETY: as the caller says. Whether a transaction is open may be asked at any time.
+    // SAFETY: by the caller's contract. Whether a transaction is open may be read at any time.
     unsafe {
         let kind = kind_of(statement);
-        // One that has failed is rolled back by it, and has told us of its end already.
+        // PREPARE rolls a failed transaction back, whose end has been reported already.
         if kind == Some(TRANS_STMT_PREPARE) && pg_sys::IsTransactionState() {
             ASKED_FOR.set(true);
         }
@@ -45,7 +45,7 @@ pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKin
     }
 }
 
-/// It has ended without an error.
+/// Ends a statement that raised no error.
 ///
 /// # Safety
 /// In a frame that holds nothing to drop, called from C.
@@ -56,7 +56,7 @@ pub unsafe fn end(kind: Option<TransactionStmtKind::Type>) {
     ) {
         worker_state::prepared_ended();
         let tell = || events::emit(|observer| (observer.transaction)(Moment::PreparedEnded));
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { pg_sys::panic::pgrx_extern_c_guard(tell) };
     }
 }
@@ -64,7 +64,7 @@ pub unsafe fn end(kind: Option<TransactionStmtKind::Type>) {
 /// # Safety
 /// The node is a statement.
 unsafe fn kind_of(node: *const pg_sys::Node) -> Option<TransactionStmtKind::Type> {
-    // SAFETY: the node is looked at after its tag.
+    // SAFETY: the node is read after its tag.
     unsafe {
         match (*node).type_ {
             pg_sys::NodeTag::T_TransactionStmt => {

@@ -1,17 +1,17 @@
-//! What changes the content of a table on which caches depend without a row event: its columns, its partitions
-//! and children, its end.
+//! Changes to the content of a source table without a row event: of its columns, its partitions and children, and its
+//! end.
 //!
-//! These events of the object access hook are passed on:
+//! These events of the object access hook are reported:
 //!
 //! - A column is added, dropped, or gets another type or another expression. A rewrite counts if a column was altered
-//!   before it in the same transaction; others (CLUSTER, VACUUM FULL, SET LOGGED) only move the rows.
-//! - A partition or a child that is not empty comes or goes.
-//! - The table is dropped, for whatever reason. Its triggers are dropped before it, so they are remembered.
-//! - A dependency's trigger was disabled, or not for all sessions, and is enabled again: changes made meanwhile
-//!   were not seen.
+//!   before it in the same transaction; other rewrites (CLUSTER, VACUUM FULL, SET LOGGED) only move the rows.
+//! - A partition or child that is not empty is added or removed.
+//! - The table is dropped, for any reason. Its triggers are dropped before it, so they are remembered.
+//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again: changes made
+//!   meanwhile were not seen.
 //!
-//! As for rows, the table's owner must be allowed to delete from the cache. Where they are not, a DROP is not
-//! refused; the entries stay.
+//! As for rows, the table's owner must be allowed to delete from the cache. If the owner is not, a DROP is not
+//! refused, but the entries stay.
 
 use std::collections::HashSet;
 
@@ -28,7 +28,7 @@ use crate::pg::{events, memory};
 pub const INHERITANCE: Oid = Oid::from_u32(2611);
 pub const DEFAULTS: Oid = Oid::from_u32(2604);
 
-/// What the transaction has done to tables that have, or had, a dependency's trigger.
+/// Changes of this transaction to tables that have, or had, a dependency's trigger.
 #[derive(Default)]
 struct Seen {
     /// Tables with an altered column.
@@ -37,9 +37,9 @@ struct Seen {
     dropped: Vec<Dropped>,
     /// A dependency's trigger was altered or dropped.
     triggers: bool,
-    /// Tables of which one was altered.
+    /// Tables with an altered dependency trigger.
     altered: Vec<Oid>,
-    /// Triggers that were made and not altered since: nothing happened yet that they did not fire for.
+    /// Triggers that were created and not altered since: they have missed no change yet.
     made: HashSet<u32>,
 }
 
@@ -53,12 +53,12 @@ thread_local! {
     static SEEN: TransactionLocal<Seen> = TransactionLocal::default();
 }
 
-/// The transaction has ended.
+/// Forgets the changes at the end of the transaction.
 pub fn forget() {
     SEEN.with(|seen| seen.change(|seen| *seen = Seen::default()));
 }
 
-/// Any row may have changed for whoever reads the table: all entries that depend on it go with the commit.
+/// Invalidates, with the commit, all entries that depend on the table, because any of its rows may have changed.
 pub fn changed(table: Oid) {
     let mut emitted: Vec<Oid> = Vec::new();
     for DependencyTrigger { trigger, cache, .. } in dependencies(table) {
@@ -70,8 +70,8 @@ pub fn changed(table: Oid) {
     }
 }
 
-/// The dependencies' triggers. Asked for whenever any definition changes, so a table without triggers costs one
-/// look at the syscache.
+/// Returns the dependencies' triggers. Called whenever any definition changes, so a table without triggers costs only
+/// one lookup in the syscache.
 fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     match lookup::class(table).is_some_and(|class| class.has_triggers) {
         true => dependency::on_table(table),
@@ -79,7 +79,7 @@ fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     }
 }
 
-/// A column, or its expression, has been altered; its row in the catalog is new, and not visible yet.
+/// Notes an altered column or column expression, whose new row in the catalog is not visible yet.
 pub fn column_altered(table: Oid, column: i32) {
     if dependencies(table).is_empty() {
         return;
@@ -90,7 +90,7 @@ pub fn column_altered(table: Oid, column: i32) {
     }
 }
 
-/// The table itself has been altered: it may have another file.
+/// Notes that the table itself was altered: it may have another file.
 pub fn altered(table: Oid) {
     let with_columns = SEEN.with(|seen| seen.look(|seen| seen.columns.contains(&table.to_u32())));
     if with_columns && lookup::file_is_another(table) {
@@ -98,7 +98,8 @@ pub fn altered(table: Oid) {
     }
 }
 
-/// A table, or one of its columns, is about to be dropped; what depended on it is gone already.
+/// Reports that a table, or one of its columns, is about to be dropped. The objects that depended on it are gone
+/// already.
 pub fn dropped(table: Oid, column: i32) {
     if column != 0 {
         changed(table);
@@ -109,7 +110,7 @@ pub fn dropped(table: Oid, column: i32) {
             memory::collect(seen.dropped.iter().filter(here).copied())
         })
     });
-    // A temporary table may go at the end of the session or in a commit: then it is too late for statements.
+    // A temporary table may be dropped at the end of the session or in a commit, when it is too late for statements.
     if gone.is_empty() || relation::is_temporary(table) {
         return;
     }
@@ -122,14 +123,14 @@ pub fn dropped(table: Oid, column: i32) {
     }
 }
 
-/// A trigger is about to be dropped.
+/// Notes that a trigger is about to be dropped.
 pub fn trigger_dropped(trigger: Oid, table: Oid) {
     let Some(DependencyTrigger { cache, .. }) = find(trigger, table) else {
         return;
     };
     note_trigger();
     let dropped = Dropped { table, cache };
-    // Copies go before what they were copied from, so it says whose rights count.
+    // Copies are dropped before their originals, so the trigger still tells whose rights count.
     if dependency::declared_on(trigger).is_some_and(|table| dependency::has_rights(cache, table)) {
         SEEN.with(|seen| {
             seen.change(|seen| {
@@ -141,12 +142,12 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
     }
 }
 
-/// A trigger has been made, and has not replaced another one.
+/// Notes that a trigger was created and did not replace another one.
 pub fn trigger_made(trigger: Oid) {
     SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
 }
 
-/// A trigger has been altered; the relation's open copy still shows it as it was before.
+/// Notes that a trigger was altered; the relation's open copy still shows its former state.
 pub fn trigger_altered(trigger: Oid, table: Oid) {
     let is_new = SEEN.with(|seen| seen.change(|seen| seen.made.remove(&trigger.to_u32())));
     let found = find(trigger, table);
@@ -172,12 +173,12 @@ fn note_trigger() {
     SEEN.with(|seen| seen.change(|seen| seen.triggers = true));
 }
 
-/// Whether there are tables of which a dependency's trigger was altered.
+/// Whether any table has an altered dependency trigger.
 pub fn has_altered() -> bool {
     SEEN.with(|seen| seen.look(|seen| !seen.altered.is_empty()))
 }
 
-/// Takes one of them.
+/// Takes one of these tables.
 pub fn take_altered() -> Option<Oid> {
     match has_altered() {
         true => SEEN.with(|seen| seen.change(|seen| seen.altered.pop())),
@@ -196,7 +197,7 @@ fn find(trigger: Oid, table: Oid) -> Option<DependencyTrigger> {
         .find(|found| found.trigger == trigger)
 }
 
-/// A partition or a child has come or gone.
+/// Notes that a partition or child was added or removed.
 pub fn inheritance_changed(child: Oid, parent: Oid) {
     if dependencies(parent).is_empty() {
         return;
@@ -207,24 +208,23 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
     events::emit(|observer| (observer.inherited)(child, parent));
 }
 
-/// Whether this session may be in the middle of a statement that has changed rows of the table: it holds a
-/// writer's lock, and has the table open or is in a trigger, where changes may have been made whose own triggers
-/// are still to come.
+/// Whether this session may be in the middle of a statement that has changed rows of the table: it holds a writer's
+/// lock, and has the table open or is in a trigger. Then the triggers of some changes may not have run yet.
 pub fn may_be_half_changed(table: Oid) -> bool {
     lock::changes_rows(table) && (relation::is_in_use(table) || trigger::is_in_one())
 }
 
-/// A default has been made. That of a generated column is the expression of all its values.
+/// Notes a new default. The default of a generated column is the expression of all its values.
 pub fn default_made(table: Oid, column: i32) {
     if lookup::is_generated(table, column) {
         column_altered(table, column);
     }
 }
 
-/// The parent in an event of the catalog of inheritance.
+/// Returns the parent named by an event of the inheritance catalog.
 ///
 /// # Safety
-/// `arg` is what Postgres gives with OAT_POST_ALTER.
+/// `arg` is the argument that Postgres passes with OAT_POST_ALTER.
 pub unsafe fn parent_in(arg: *mut std::ffi::c_void) -> Oid {
     // SAFETY: with OAT_POST_ALTER the argument is NULL or an ObjectAccessPostAlter of Postgres', from which one
     // value is copied.

@@ -1,8 +1,7 @@
-//! The trigger functions that every cache table carries: they see what plain SQL changes.
+//! The trigger functions of every cache table, which see the changes of plain SQL.
 //!
-//! C-level functions without pgrx's trigger wrapper, because they run once for each row. They are
-//! enabled ALWAYS, so they fire under `session_replication_role = replica` and in logical
-//! replication's apply, too.
+//! They are C-level functions without pgrx's trigger wrapper, because they run once for each row. They are enabled
+//! ALWAYS, so they also fire under `session_replication_role = replica` and in the apply of logical replication.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -16,20 +15,20 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::value::call::V1;
 use crate::pg::value::key_type::KeyType;
 
-/// Tells Postgres the calling convention of `pgcache.record()`.
+/// Returns the calling convention of `pgcache.record()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.columns()`.
+/// Returns the calling convention of `pgcache.columns()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_columns_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
 /// `pgcache.columns()`: names the columns of an attached table by the trigger that would call it
-/// (`catalog::columns`). That is disabled; where somebody has enabled all triggers it does nothing.
+/// (`catalog::columns`). That trigger is disabled; if a user has enabled all triggers it does nothing.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -37,7 +36,7 @@ pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datu
     Datum::null()
 }
 
-/// Tells Postgres the calling convention of `pgcache.record_truncate()`.
+/// Returns the calling convention of `pgcache.record_truncate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
@@ -50,8 +49,8 @@ pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_
 pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     emergency::secure();
     let trigger = called_as_trigger(call, "record");
-    // SAFETY: Postgres fills TriggerData for a row trigger: the relation is open, the old and the
-    // new row are there as the event says. The rows live until the function returns.
+    // SAFETY: Postgres fills TriggerData for a row trigger: the relation is open, and the old and the new row exist
+    // according to the event. The rows live until the function returns.
     unsafe {
         let relation = (*trigger).tg_relation;
         let (old, new) = ((*trigger).tg_trigtuple, (*trigger).tg_newtuple);
@@ -77,30 +76,29 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
     Datum::null()
 }
 
-/// A partition of a cache, as its trigger needs to know it: the cache, and where the key is in its rows.
+/// A partition of a cache, as its trigger sees it: the cache, and the position of the key in its rows.
 ///
-/// Which of many partitions has how many dead bytes nobody keeps, so the trigger counts none: VACUUM comes
-/// with the sweeps, by what Postgres has counted.
+/// Dead bytes are not counted for each partition, so the trigger reports none: VACUUM runs with the sweeps, by
+/// Postgres' own counts.
 struct Part {
     cache: Oid,
     key: Option<(i16, KeyType)>,
 }
 
-/// Looked up once for each statement, with which the function's own memory ends.
+/// Returns the partition, looked up once for each statement, at whose end the function's own memory is freed.
 ///
 /// # Safety
-/// The call is one of the trigger's, which is a copy of the one above.
+/// The call comes from the trigger, which is a copy of the one above.
 unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData) -> *const Part {
-    // SAFETY: Postgres gives a trigger function what it is called by, with room for a pointer of its own
-    // that begins as NULL, and memory that lives as long. The number is read before a catalog is looked at;
-    // the partition is open.
+    // SAFETY: Postgres gives a trigger function its FmgrInfo, with room for a pointer of its own that begins as NULL,
+    // and memory that lives as long. The number is read before a catalog is read; the partition is open.
     unsafe {
         let function = (*call).flinfo;
         if (*function).fn_extra.is_null() {
             let number = (*trigger.tg_trigger).tgoid;
             let partition = trigger.tg_relation;
             let part = Part {
-                // Gone only in a damaged catalog, where it counts as a table that is no cache.
+                // Gone only in a damaged catalog, where the table counts as one that is not a cache.
                 cache: relation::made_on(number).unwrap_or((*partition).rd_id),
                 key: columns::key_in_partition(partition),
             };
@@ -124,8 +122,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one row; for a row without one, that anything may have changed. Anybody may
-/// put this trigger on their own table, whatever its columns.
+/// Reports the key of one row; for a row without a key, that any entry may have changed. Any role may put this
+/// trigger on its own table, whatever its columns.
 ///
 /// # Safety
 /// `relation` is open, `row` is NULL or one of its rows, and the key is in that column.
@@ -139,8 +137,8 @@ unsafe fn note_row(
     if row.is_null() || fault::on(Fault::RowNotNoted) {
         return;
     }
-    // SAFETY: the relation is open and the row one of its own, by the caller's word; heap_getattr
-    // reads a column that was just found in it, of the type that was found.
+    // SAFETY: the relation is open and the row one of its own, by the caller's contract; heap_getattr reads a column
+    // that was just found in it, of the type that was found.
     unsafe {
         let mut null = true;
         let key = key.and_then(|(number, key_type)| {
@@ -155,16 +153,16 @@ unsafe fn note_row(
     }
 }
 
-/// Reports how many bytes an update or a deletion has left to VACUUM. There is no row where somebody has made this
-/// a statement trigger on their own table.
+/// Reports how many bytes an update or a deletion has left to VACUUM. The row is NULL where a role has created this
+/// as a statement trigger on its own table.
 ///
 /// # Safety
-/// `relation` is open; `old` is the row as it was, `new` what it has become; both may be NULL.
+/// `relation` is open; `old` is the row before the change, `new` the row after it; both may be NULL.
 unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_sys::HeapTuple) {
     if old.is_null() {
         return;
     }
-    // SAFETY: `old` is not NULL, both are rows of the open relation, whose descriptor this is; `value_column` gives
+    // SAFETY: `old` is not NULL, both are rows of the open relation, whose descriptor this is; `value_column` returns
     // a column of a varlena type.
     unsafe {
         let descriptor = (*relation).rd_att;
@@ -173,7 +171,7 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     }
 }
 
-/// The trigger's call; an error when it is none.
+/// Returns the trigger's call; raises an error when the call is not a trigger's.
 pub fn called_as_trigger(
     call: pg_sys::FunctionCallInfo,
     name: &'static str,
@@ -188,14 +186,14 @@ pub fn called_as_trigger(
     }
 }
 
-/// Whether a trigger function runs, of whatever table.
+/// Whether a trigger function of any table is running.
 pub fn is_in_one() -> bool {
     depth() > 0
 }
 
-/// How many trigger functions run, one inside of the other.
+/// How many trigger functions are running, one inside of the other.
 pub fn depth() -> i32 {
-    // SAFETY: the function takes nothing and gives an integer.
+    // SAFETY: the function takes no argument and returns an integer.
     let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };
     depth.unwrap_or(0)
 }

@@ -1,13 +1,13 @@
-//! Statements that Postgres does not plan: the one hook into them, and the order of those who are concerned.
+//! The one hook into statements that Postgres does not plan, and the order of the modules that act on them.
 //!
-//! 1. `prepared` notes that PREPARE TRANSACTION is asked for: the callbacks that the statement calls ask for that.
-//! 2. `copied` may put a copy of a COPY in its place, which renews keys; nobody before it changes the statement.
-//! 3. Whoever has hooked in before us runs the statement, or Postgres.
-//! 4. When it has ended without an error, those who were called are told of it, backwards.
+//! 1. `prepared` notes PREPARE TRANSACTION, because the callbacks that the statement calls read that.
+//! 2. `copied` may replace a COPY by a copy of it, which renews keys; no earlier step changes the statement.
+//! 3. The hook that was installed before ours runs the statement, or Postgres does.
+//! 4. When the statement has ended without an error, these modules are notified in reverse order.
 //!
-//! A statement may run others inside of it, such as a function's COPY: what is remembered of each lies in its
-//! own frame here. An error jumps over these frames, which hold nothing to drop, and leaves out the fourth step:
-//! what was begun ends then with the transaction or its savepoint.
+//! A statement may run further statements inside of it, such as a function's COPY: the state of each lies in its own
+//! frame here. An error jumps over these frames, which hold nothing to drop, and skips the fourth step: the state
+//! then ends with the transaction or its savepoint.
 
 use std::ffi::c_char;
 
@@ -19,7 +19,7 @@ use crate::pg::memory::unguarded;
 
 static mut FORMER: pg_sys::ProcessUtility_hook_type = None;
 
-/// Hooks into statements that are not planned.
+/// Installs the hook into statements that are not planned.
 pub fn register() {
     // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
     // function lives as long as the process.
@@ -29,7 +29,7 @@ pub fn register() {
     }
 }
 
-/// Postgres calls this for each statement that it does not plan, without pgrx's guard: few of them concern us.
+/// Postgres calls this for each statement that it does not plan, without pgrx's guard: few of them concern a cache.
 unsafe extern "C-unwind" fn run(
     given: *mut pg_sys::PlannedStmt,
     text: *const c_char,
@@ -40,8 +40,8 @@ unsafe extern "C-unwind" fn run(
     receiver: *mut pg_sys::DestReceiver,
     completion: *mut pg_sys::QueryCompletion,
 ) {
-    // SAFETY: the arguments are Postgres' own and are passed on; a statement in place of the given one
-    // is a copy of it. No frame here holds anything to drop.
+    // SAFETY: the arguments are Postgres' own and are passed on; a replaced statement is a copy of the given one. No
+    // frame here holds anything to drop.
     unsafe {
         let transaction = prepared::begin((*given).utilityStmt);
         let copy = copied::begin(given);

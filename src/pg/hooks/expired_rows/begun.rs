@@ -1,13 +1,12 @@
-//! Whether a statement sees expired rows: decided when the executor begins it, as Postgres' own check of
-//! its privileges is.
+//! Decides whether a statement sees expired rows: when the executor begins it, as Postgres checks its privileges.
 //!
-//! A cursor may be read later, under other settings and by another role: one that a SECURITY DEFINER
-//! function has opened is read by the function's caller. So the decision is left with the statement. A
-//! statement that sees all rows has a mark among the callbacks of its memory context, which goes when the
-//! context goes, whatever ends the statement. All other statements have none, and pay for none.
+//! A cursor may be read later, under other settings and by another role: the caller of a SECURITY DEFINER function
+//! reads a cursor that the function has opened. So the decision belongs to the statement. A statement that sees all
+//! rows has a mark among the callbacks of its memory context, which ends with the context, however the statement
+//! ends. All other statements have no mark, and pay nothing.
 //!
-//! The mark is found from an expression by the memory in which the expression is evaluated: that lies below
-//! the memory of its statement.
+//! An expression finds the mark through the memory in which it is evaluated, which lies below the memory of its
+//! statement.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -18,12 +17,11 @@ use pgrx::pg_sys::{self, MemoryContext};
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
-/// `pgcache.show_expired`. Off: what has expired is gone.
+/// `pgcache.show_expired`. Off: expired rows are hidden.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// Whether the setting counts for a statement that begins now: for the session's own. A SECURITY DEFINER
-/// function that checks whether a session of its application still exists must not depend on its caller's
-/// setting.
+/// Whether the setting applies to a statement that begins now: only outside of SECURITY DEFINER functions. Such a
+/// function that checks whether a session of its application still exists must not depend on its caller's setting.
 pub fn shows_expired() -> bool {
     // SAFETY: reads variables of this process.
     SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
@@ -34,11 +32,11 @@ unsafe extern "C-unwind" {
     fn InNoForceRLSOperation() -> bool;
 }
 
-/// The name of the memory context of a statement, and of the one in which Postgres evaluates a row of it
-/// again after a wait.
+/// The name of a statement's memory context, and of the context in which Postgres evaluates one of its rows again
+/// after a wait.
 const STATEMENT: &CStr = c"ExecutorState";
 
-/// Its address tells our callback from others.
+/// Its address identifies our callback.
 static MARK: u8 = 0;
 
 thread_local! {
@@ -46,15 +44,15 @@ thread_local! {
     static MARKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Hooks into the executor.
+/// Installs the hooks into the executor.
 pub fn register() {
     // SAFETY: called once while the library is loaded; neither function has anything to drop.
     unsafe { version::on_statements(begun, may_be_parallel) };
 }
 
-/// Whether a statement that begins now sees expired rows: where the session wants to, and for the queries of
-/// referential integrity. A parent row that goes must take its expired children with it, or the dump could
-/// not be restored. Postgres marks these queries by the one flag that it sets for them alone.
+/// Whether a statement that begins now sees expired rows: in a session that shows them, and in the queries of
+/// referential integrity. Deleting a parent row must also delete its expired children, or the dump could not be
+/// restored. Postgres marks these queries by a flag that it sets for them alone.
 fn would_see_all() -> bool {
     // SAFETY: as declared above.
     shows_expired() || unsafe { InNoForceRLSOperation() }
@@ -66,8 +64,8 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
     if !would_see_all() {
         return;
     }
-    // SAFETY: as the caller says: the statement has its state, unless the hook of another library has begun it in
-    // a way of its own. The callback lies in the memory whose end it waits for, as Postgres advises.
+    // SAFETY: by the caller's contract: the statement has its state, unless the hook of another library has begun it
+    // in a way of its own. The callback lies in the memory whose end it waits for, as Postgres advises.
     unsafe {
         let state = (*query).estate;
         if !state.is_null() {
@@ -83,15 +81,15 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// The mark is the callback's presence; there is nothing to do at its end.
+/// The presence of the callback is the mark; nothing needs to be done at its end.
 unsafe extern "C-unwind" fn nothing(_: *mut std::ffi::c_void) {}
 
-/// Whether a statement may use parallel workers: they begin it anew, and decide by the present settings.
+/// Whether a statement may use parallel workers, which begin it anew and decide by the present settings.
 ///
 /// # Safety
 /// The statement has begun.
 unsafe fn may_be_parallel(query: *mut pg_sys::QueryDesc) -> bool {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let (plan, state) = ((*query).plannedstmt, (*query).estate);
         let is_asked = !plan.is_null() && (*plan).parallelModeNeeded && !state.is_null();
@@ -99,18 +97,18 @@ unsafe fn may_be_parallel(query: *mut pg_sys::QueryDesc) -> bool {
     }
 }
 
-/// Whether the statement of which an expression is being evaluated sees expired rows.
+/// Whether the statement whose expression is being evaluated sees expired rows.
 #[inline]
 pub fn sees_all() -> bool {
-    // SAFETY: the current memory context is one that exists.
+    // SAFETY: the current memory context exists.
     MARKED.get() && unsafe { is_below_mark(pg_sys::CurrentMemoryContext) }
 }
 
 /// # Safety
 /// The memory context exists.
 unsafe fn is_below_mark(mut context: MemoryContext) -> bool {
-    // SAFETY: the contexts above one that exists do so too. A row that is evaluated again has a statement's
-    // memory directly below that of its statement; the statements of a function have other memory in between.
+    // SAFETY: the contexts above an existing one exist too. A row that is evaluated again has a statement context
+    // directly below that of its statement; the statements of a function have other contexts in between.
     unsafe {
         while !context.is_null() {
             let above = (*context).parent;
@@ -129,7 +127,7 @@ unsafe fn is_below_mark(mut context: MemoryContext) -> bool {
 /// # Safety
 /// NULL or a memory context.
 unsafe fn is_of_statement(context: MemoryContext) -> bool {
-    // SAFETY: the name is a constant of Postgres' or of another library's.
+    // SAFETY: the name is a constant of Postgres or of another library.
     unsafe {
         !context.is_null()
             && !(*context).name.is_null()
@@ -140,7 +138,7 @@ unsafe fn is_of_statement(context: MemoryContext) -> bool {
 /// # Safety
 /// A memory context.
 unsafe fn is_marked(context: MemoryContext) -> bool {
-    // SAFETY: the callbacks of a context are a list of what lives as long as the context.
+    // SAFETY: the callbacks of a context are a list whose elements live as long as the context.
     unsafe {
         let mut callback = (*context).reset_cbs;
         while !callback.is_null() {

@@ -1,10 +1,8 @@
-//! Which relations are caches, as the planner needs to know it: at once, for every relation of
-//! every query.
+//! Tells the planner which relations are caches: quickly, because it runs for every relation of every query.
 //!
-//! The answer stands in the relation's entry of the relcache, which Postgres keeps up to date: the
-//! table has a trigger that calls `pgcache.record()`, and if it was attached, another one that names
-//! its columns. A table without triggers of users costs two look-ups in memory and nothing else;
-//! nothing is remembered that could be out of date.
+//! The answer comes from the relation's entry of the relcache, which Postgres keeps up to date: the table has a
+//! trigger that calls `pgcache.record()`, and if it was attached, another one that names its columns. A table without
+//! user-defined triggers costs only two lookups in memory. Nothing is remembered that could be out of date.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -19,31 +17,31 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::DeadlineKind;
 use crate::pg::version;
 
-/// The aliases by which pgcache's own statements name a cache's table; they see its expired rows.
+/// The aliases by which pgcache's own statements name a cache's table. These statements see its expired rows.
 ///
-/// A mark in the text, since a flag of the session would also count for the triggers that the
-/// statement fires, for plans that are made anew meanwhile, and not in parallel workers. Whoever
-/// writes it into a query of their own sees what `pgcache.show_expired` shows them as well.
+/// The alias is a mark in the text, because a flag of the session would also apply to the triggers that the statement
+/// fires and to plans that are made anew meanwhile, and would not reach parallel workers. A user who writes it into a
+/// query sees what `pgcache.show_expired` shows as well.
 const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 
 /// The function `int8(int4)`, by which the condition widens a Unix time.
 pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
 
-/// What the condition is made of.
+/// The parts of the condition.
 #[derive(Clone, Copy)]
 pub struct Cached {
     /// `pgcache.live`, or `pgcache.live_unix` where deadlines are Unix times.
     pub live: Oid,
     /// `pgcache.renew`.
     pub renew: Oid,
-    /// The column of the deadlines, and what it holds.
+    /// The column of the deadlines, and the type of its values.
     pub deadline: Column,
     pub kind: DeadlineKind,
-    /// The column of the keys, if keys can be in it.
+    /// The column of the keys, if it can hold keys.
     pub key: Option<Column>,
 }
 
-/// A column as a node of the planner's names it.
+/// A column as a node of the planner names it.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub number: i16,
@@ -62,7 +60,7 @@ impl Column {
         }
     }
 
-    /// The column of a relation of the query.
+    /// Makes a node for this column of a relation of the query.
     ///
     /// # Safety
     /// The number is that of the table to which the column belongs.
@@ -81,8 +79,8 @@ impl Column {
     }
 }
 
-/// Our functions in this database; InvalidOid where there is none, as in one whose extension is
-/// older than they are.
+/// Our functions in this database; InvalidOid for each that is missing, as in a database whose extension is older
+/// than the function.
 #[derive(Clone, Copy)]
 struct Known {
     record: Oid,
@@ -96,7 +94,7 @@ thread_local! {
     static KNOWN: Cell<Option<Known>> = const { Cell::new(None) };
 }
 
-/// The functions, looked up where they may have changed.
+/// Returns the functions, looked up again where they may have changed.
 fn known() -> Known {
     let as_of = Functions::now();
     if let Some(known) = KNOWN.get().filter(|known| known.as_of == as_of) {
@@ -113,13 +111,13 @@ fn known() -> Known {
     known
 }
 
-/// The relation as a cache; None for what is none. The relation is locked.
+/// Returns the relation as a cache; None for any other relation. The relation is locked.
 ///
 /// # Safety
 /// Called in frames with nothing to drop, from C or inside of `unguarded::guarded`.
 pub unsafe fn cached(relation: Oid) -> Option<Cached> {
-    // SAFETY: the relcache gives an entry or NULL, and keeps it until it is closed. An error in
-    // between jumps over frames with nothing to drop; the abort closes the entry.
+    // SAFETY: the relcache returns an entry or NULL, and keeps it until it is closed. An error in between jumps over
+    // frames with nothing to drop; the abort closes the entry.
     unsafe {
         let open = unguarded::RelationIdGetRelation(relation);
         if open.is_null() {
@@ -134,7 +132,7 @@ pub unsafe fn cached(relation: Oid) -> Option<Cached> {
     }
 }
 
-/// Whether any trigger is there that is not Postgres' own, as those of foreign keys are.
+/// Whether the relation has a trigger that is not Postgres' own, as those of foreign keys are.
 ///
 /// # Safety
 /// `relation` is open.
@@ -156,7 +154,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         renew,
         ..
     } = known();
-    // SAFETY: the caller's relation is open, so its triggers and columns are there.
+    // SAFETY: the caller's relation is open, so its triggers and columns are valid.
     unsafe {
         let none = pg_sys::InvalidOid;
         let is_cache = record != none
@@ -167,7 +165,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         if !is_cache {
             return None;
         }
-        // Catalogs are looked at from here on.
+        // Catalogs are read from here on.
         let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
         let Some(marked) = columns::marked(relation) else {
             let named = |name: &CStr, kind: Oid| {
@@ -204,8 +202,8 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
     }
 }
 
-/// Whether it is the column of this name and type. A virtual one is not: the planner has put
-/// expressions in the place of these by now.
+/// Whether this is the column of this name and type. A virtual column is not accepted, because the planner has
+/// replaced it by its expression by now.
 fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
     // SAFETY: a column's name ends with a NUL byte.
     let its_name = unsafe { CStr::from_ptr(column.attname.data.as_ptr()) };
@@ -220,7 +218,7 @@ fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
 /// # Safety
 /// The entry is one of a query.
 pub unsafe fn is_own(entry: *const pg_sys::RangeTblEntry) -> bool {
-    // SAFETY: an alias, where there is one, has a name.
+    // SAFETY: an alias that is not NULL has a name.
     unsafe {
         let alias = (*entry).alias;
         !alias.is_null() && OWN.contains(&CStr::from_ptr((*alias).aliasname))

@@ -1,15 +1,13 @@
-//! What COPY writes into a cache takes the place of an expired row, too.
+//! Lets a COPY into a cache replace expired rows, too.
 //!
-//! The planner is not asked for COPY. But COPY has a condition on the rows that it reads, WHERE, and
-//! asks it before a row is put among those that are inserted together. So the key goes through
-//! `pgcache.renew_copied(key, cache)` at the end of that condition: rows that the statement's own
-//! condition leaves out renew nothing, and the batches stay.
+//! Postgres does not plan COPY. But COPY has a condition on the rows that it reads, WHERE, and evaluates it before it
+//! adds a row to a batch. So the key goes through `pgcache.renew_copied(key, cache)` at the end of that condition:
+//! rows that the statement's own condition excludes renew nothing, and the batches stay.
 //!
-//! Not for a table that is empty when COPY begins, as it is in a restore: no expired row is in the
-//! way there.
+//! Skips a table that is empty when COPY begins, as it is in a restore: it has no expired row in the way.
 //!
-//! A row of the same COPY may be in the way, too, and while it waits in a batch no look finds it. So `twice`
-//! holds back each row whose key came before with a deadline that had passed, and inserts it at the end.
+//! A row of the same COPY may be in the way, too, and no lookup finds it while it waits in a batch. So `twice` holds
+//! back each row whose key came before with a deadline that had passed, and inserts it at the end.
 //!
 //! Called by `utility`.
 
@@ -25,24 +23,24 @@ use crate::pg::hooks::expired_rows::twice;
 use crate::pg::hooks::expired_rows::writes::OURS;
 use crate::pg::memory::unguarded;
 
-/// A COPY into a cache, while it runs.
+/// A running COPY into a cache.
 #[derive(Clone, Copy)]
 pub struct Renewing {
-    /// What is run in place of the given statement.
+    /// The statement that runs in place of the given one.
     pub statement: *mut pg_sys::PlannedStmt,
-    /// By which the observer knows it.
+    /// The observer's number for it.
     number: usize,
-    /// By which `twice` knows it; 0 where it holds nothing back.
+    /// The number that `twice` gave it; 0 where no row is held back.
     copy: i32,
     table: Oid,
 }
 
-/// A statement begins. None where nothing is renewed: it runs as it is, and there is no end to tell of.
+/// Begins a statement. Returns None where no key is renewed: the statement runs unchanged, and [`end`] is not called.
 ///
 /// # Safety
-/// The statement is not planned. In a frame that holds nothing to drop, called from C.
+/// The statement is a utility statement. In a frame that holds nothing to drop, called from C.
 pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         if !is_copy_from((*given).utilityStmt) {
             return None;
@@ -60,7 +58,7 @@ pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
     }
 }
 
-/// It has ended without an error. Counts the rows that were held back among those that it has written.
+/// Ends a statement that raised no error. Adds the rows that were held back to the number that it has written.
 ///
 /// # Safety
 /// In a frame that holds nothing to drop, called from C. The completion is NULL or the statement's.
@@ -70,7 +68,7 @@ pub unsafe fn end(renewing: Renewing, completion: *mut pg_sys::QueryCompletion) 
         // SAFETY: the statement is that of `begin`, which lives as long as the given one.
         unsafe { twice::end(renewing.copy, renewing.statement, renewing.table) }
     };
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let inserted = pg_sys::panic::pgrx_extern_c_guard(end);
         if !completion.is_null() {
@@ -82,7 +80,7 @@ pub unsafe fn end(renewing: Renewing, completion: *mut pg_sys::QueryCompletion) 
 /// # Safety
 /// The node is a statement.
 unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
-    // SAFETY: the node is looked at after its tag.
+    // SAFETY: the node is read after its tag.
     unsafe {
         (*node).type_ == pg_sys::NodeTag::T_CopyStmt
             && (*node.cast::<pg_sys::CopyStmt>()).is_from
@@ -90,15 +88,15 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
     }
 }
 
-/// A copy of the statement that renews the keys which it writes, and the table; None where it need not.
+/// Returns a copy of the statement that renews the keys which it writes, and the table; None where no key needs it.
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.
 unsafe fn renewing(
     former: *mut pg_sys::PlannedStmt,
 ) -> Option<(*mut pg_sys::PlannedStmt, Oid, i32)> {
-    // SAFETY: as the caller says. The table gets the lock that COPY takes next, under its name too,
-    // before it is looked at. What is changed is a copy: the statement may be kept.
+    // SAFETY: by the caller's contract. The table gets the lock that COPY takes next, also under its name, before it
+    // is read. Only a copy is changed, because the statement may be kept.
     unsafe {
         let copy: *mut pg_sys::CopyStmt = (*former).utilityStmt.cast();
         let table = pg_sys::RangeVarGetRelidExtended(
@@ -124,8 +122,8 @@ unsafe fn renewing(
         let statement: *mut pg_sys::PlannedStmt =
             pg_sys::copyObjectImpl(former.cast_const().cast()).cast();
         let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
-        // COPY looks the name up again, and may find another table by now, made in a schema before
-        // this one's: so the copy says which one is meant.
+        // COPY looks the name up again, and may find another table by now, created in a schema earlier on the search
+        // path: so the copy names the schema.
         let (schema, name) = (
             pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table)),
             pg_sys::get_rel_name(table),
@@ -145,7 +143,7 @@ unsafe fn renewing(
     }
 }
 
-/// Whether there is no row. A partitioned table is not asked: its partitions would have to be locked.
+/// Whether the table is empty. Returns false for a partitioned table, because checking it would lock its partitions.
 ///
 /// # Safety
 /// The table is locked.
@@ -153,7 +151,7 @@ unsafe fn is_empty(table: Oid) -> bool {
     if relation::is_partitioned(table) {
         return false;
     }
-    // SAFETY: as the caller says, and it has a file; it is open while it is asked for its size.
+    // SAFETY: by the caller's contract, and the table has a file; it is open while its size is read.
     unsafe {
         let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
         let blocks =
@@ -163,10 +161,10 @@ unsafe fn is_empty(table: Oid) -> bool {
     }
 }
 
-/// `condition AND other`, as the parser leaves it to be analysed.
+/// Makes `condition AND other`, as the parser passes it to the analysis.
 ///
 /// # Safety
-/// The first is NULL or has not been analysed, nor has the other.
+/// The condition is NULL or has not been analysed, nor has the other.
 unsafe fn and(condition: *mut pg_sys::Node, other: *mut pg_sys::Node) -> *mut pg_sys::Node {
     if condition.is_null() {
         return other;
@@ -179,17 +177,17 @@ unsafe fn and(condition: *mut pg_sys::Node, other: *mut pg_sys::Node) -> *mut pg
     }
 }
 
-/// `pgcache.renew_copied(key, cache)`.
+/// Makes `pgcache.renew_copied(key, cache)`.
 ///
-/// The key is a variable that has been analysed, which the analysis lets pass: named by its column it
-/// would need the right to read that, and a role that may insert need not have it. The executor compares its
-/// type with the column's.
+/// The key is a variable that is already analysed, which the analysis accepts. A column name would require the right
+/// to read the column, which a role that may insert need not have. The executor compares the variable's type with the
+/// column's.
 ///
 /// # Safety
 /// The key is a column of the table.
 unsafe fn renewed(key: Column, cache: Oid) -> *mut pg_sys::Node {
-    // SAFETY: nodes in the current memory context, with what each kind of them has. COPY knows one
-    // relation, under the number 1.
+    // SAFETY: nodes in the current memory context, with the fields of each kind of node. COPY has one relation, under
+    // the number 1.
     unsafe {
         let key = text_of(key.of_row(1).cast(), key);
         let cache = constant(cache.to_u32() as c_int).cast();
@@ -197,8 +195,8 @@ unsafe fn renewed(key: Column, cache: Oid) -> *mut pg_sys::Node {
     }
 }
 
-/// `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`, so that the row
-/// is only put together where it is held back.
+/// Makes `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`, so that the
+/// row is built only if it is held back.
 ///
 /// # Safety
 /// Both are columns of the table.
@@ -224,7 +222,7 @@ unsafe fn held_back(found: Cached, key: Column, table: Oid, copy: i32) -> *mut p
     }
 }
 
-/// A call of one of our functions.
+/// Makes a call of one of our functions.
 ///
 /// # Safety
 /// The arguments are nodes, and the function takes as many.
@@ -249,7 +247,7 @@ unsafe fn call(function: &CStr, arguments: &[*mut std::ffi::c_void]) -> *mut pg_
 /// # Safety
 /// Called with a memory context for the nodes.
 unsafe fn name(part: &CStr) -> *mut pg_sys::List {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { pg_sys::lappend(std::ptr::null_mut(), name_part(part)) }
 }
 
@@ -260,12 +258,12 @@ unsafe fn name_part(part: &CStr) -> *mut std::ffi::c_void {
     unsafe { pg_sys::makeString(pg_sys::pstrdup(part.as_ptr())).cast() }
 }
 
-/// The value as text, as it is printed: a varchar the call itself takes for one.
+/// Returns the value as text, as it is printed. A varchar needs no cast, because the call itself accepts one.
 ///
 /// # Safety
-/// The expression gives what the column of keys holds.
+/// The expression has the type of the key column.
 unsafe fn text_of(value: *mut pg_sys::Node, key: Column) -> *mut std::ffi::c_void {
-    // SAFETY: room for a node, filled with what a cast has.
+    // SAFETY: room for a node, filled with the fields of a cast.
     unsafe {
         if matches!(key.kind, pg_sys::TEXTOID | pg_sys::VARCHAROID) {
             return value.cast();
@@ -278,13 +276,12 @@ unsafe fn text_of(value: *mut pg_sys::Node, key: Column) -> *mut std::ffi::c_voi
     }
 }
 
-/// An integer as it stands in a statement. Postgres takes it for a regclass where one is asked for, bit
-/// by bit.
+/// Makes an integer constant of a statement. Postgres converts it to a regclass where one is required, bit by bit.
 ///
 /// # Safety
 /// Called with a memory context for the node.
 unsafe fn constant(number: c_int) -> *mut pg_sys::A_Const {
-    // SAFETY: room for a node, filled with what a constant has.
+    // SAFETY: room for a node, filled with the fields of a constant.
     unsafe {
         let constant: *mut pg_sys::A_Const = new(pg_sys::NodeTag::T_A_Const);
         (*constant).val.ival = pg_sys::Integer {
@@ -296,12 +293,12 @@ unsafe fn constant(number: c_int) -> *mut pg_sys::A_Const {
     }
 }
 
-/// Room for a node, without anything but its tag.
+/// Allocates a node, with only its tag set.
 ///
 /// # Safety
 /// The tag is that of a node of this type.
 unsafe fn new<T>(tag: pg_sys::NodeTag) -> *mut T {
-    // SAFETY: palloc0 gives room or raises; every node begins with its tag.
+    // SAFETY: palloc0 returns room or raises; every node begins with its tag.
     unsafe {
         let node: *mut pg_sys::Node = pg_sys::palloc0(std::mem::size_of::<T>()).cast();
         (*node).type_ = tag;

@@ -1,7 +1,6 @@
-//! `pgcache.live(expires_at)`: whether a row with this deadline is there for plain SQL; and what the
-//! planner is told of it.
+//! `pgcache.live(expires_at)`: whether plain SQL sees a row with this deadline; and its selectivity for the planner.
 //!
-//! C-level functions without pgrx's wrapper: the first runs for each row of each scan.
+//! They are C-level functions without pgrx's wrapper, because the first runs for each row of each scan.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
@@ -14,33 +13,33 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::value::call::V1;
 use crate::pg::value::moment;
 
-/// Tells Postgres the calling convention of `pgcache.live()`.
+/// Returns the calling convention of `pgcache.live()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_live_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.live_support()`.
+/// Returns the calling convention of `pgcache.live_support()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_live_support_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.live_unix()`.
+/// Returns the calling convention of `pgcache.live_unix()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_live_unix_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.live(timestamptz) -> boolean`, STABLE. The clock is read once for each place of a plan
-/// in which the function stands: once a row, it would double the time of an index range scan.
+/// `pgcache.live(timestamptz) -> boolean`, STABLE. Reads the clock once for each place of a plan in which the
+/// function stands: reading it for each row would double the time of an index range scan.
 ///
-/// Nothing in it can fail or allocates: what it remembers, the first deadline that is live, lies in
-/// the place of the pointer that Postgres gives a function for its own.
+/// Never fails and never allocates: it stores the first live deadline in place of the pointer that Postgres reserves
+/// for a function.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres gives a valid call with one argument. `fn_extra` is the function's own: NULL
-    // at first, copied by nobody, and never followed as a pointer.
+    // SAFETY: Postgres passes a valid call with one argument. `fn_extra` is the function's own: NULL at first, never
+    // copied, and never followed as a pointer.
     unsafe {
         let argument = &(*call).args.as_slice(1)[0];
         (*call).isnull = false;
@@ -52,8 +51,8 @@ pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> 
     }
 }
 
-/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same of a Unix
-/// time with so many units a second. Zero and less mean never, as NULL does.
+/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same for a Unix time with so many
+/// units a second. 0, a negative number and NULL mean that the row never expires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: as above, with two arguments.
@@ -73,13 +72,13 @@ pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo
     }
 }
 
-/// The first deadline that is live, asked for once for each place of a plan.
+/// Returns the first live deadline, computed once for each place of a plan.
 ///
 /// # Safety
-/// `function` is what a call of one of the two was given.
+/// `function` is the FmgrInfo of a call of one of the two.
 #[inline(always)]
 unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
-    // SAFETY: as said of `fn_extra` at `live_wrapper`.
+    // SAFETY: as for `fn_extra` in `live_wrapper`.
     unsafe {
         let known = match function.is_null() {
             true => 0,
@@ -96,17 +95,17 @@ unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
     }
 }
 
-/// The first deadline that counts as live, never 0: the moment after this one.
+/// Returns the first deadline that counts as live, the moment after now; never 0.
 ///
-/// Every deadline does in a statement that sees expired rows: decided when it begins, and not while it is
-/// planned, since plans are kept.
+/// In a statement that sees expired rows every deadline is live. That is decided when the statement begins, not while
+/// it is planned, because plans are kept.
 fn first_live() -> Timestamp {
     let all = begun::sees_all()
         || fault::on(Fault::ExpiredNotHidden)
         || (fault::on(Fault::ShownByFetch) && begun::shows_expired());
     match all {
         true => Timestamp::MIN,
-        // 0 stands for "not asked yet"; a microsecond on 2000-01-01 does not matter.
+        // 0 means "not computed yet"; a microsecond on 2000-01-01 does not matter.
         false => (clock::now() + 1).max(1),
     }
 }
@@ -118,17 +117,17 @@ const LATER: pg_sys::Oid = pg_sys::Oid::from_u32(1324);
 const MORE: pg_sys::Oid = pg_sys::Oid::from_u32(413);
 const INTEGER_MORE: pg_sys::Oid = pg_sys::Oid::from_u32(76);
 
-/// The share of live rows that is believed at least. Statistics tell what deadlines there were when
-/// they were gathered: in a cache whose entries live for a minute, all of an hour-old histogram has
-/// passed, and the table is full of live rows. To take few for many costs more than the reverse.
+/// The least share of live rows that the planner assumes. Statistics describe the deadlines at the time of ANALYZE:
+/// in a cache whose entries live for a minute, all of an hour-old histogram has passed, and yet the table is full of
+/// live rows. An estimate that is too low costs more than one that is too high.
 const LEAST: f64 = 0.25;
 
-/// `pgcache.live_support(internal) -> internal`: how many rows are live.
+/// `pgcache.live_support(internal) -> internal`: estimates the share of live rows.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_support_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres gives a valid call with one argument, a node of the planner's. Nobody else
-    // can: an argument of type internal cannot be made by SQL; NULL can.
+    // SAFETY: Postgres passes a valid call with one argument, a node of the planner. SQL cannot make an argument of
+    // type internal other than NULL.
     unsafe {
         (*call).isnull = false;
         let argument = &(*call).args.as_slice(1)[0];
@@ -147,8 +146,8 @@ pub unsafe extern "C-unwind" fn live_support_wrapper(call: pg_sys::FunctionCallI
 /// # Safety
 /// The request is the planner's.
 unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 {
-    // SAFETY: the list of arguments begins with the deadline. What `examine_variable` finds is let go
-    // of by the function that it names for that.
+    // SAFETY: the list of arguments begins with the deadline. The result of `examine_variable` is released by the
+    // function that it names for that.
     unsafe {
         let request = &*request;
         let (deadline, operator, now) = compared(pg_list::pointers(request.args));
@@ -156,7 +155,7 @@ unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 
         pg_sys::examine_variable(request.root, deadline, request.varRelid, &mut about);
         let statistics = about.statsTuple;
         if statistics.is_null() {
-            return 1.0; // sweeps leave few others
+            return 1.0; // sweeps leave few expired rows
         }
         let row: pg_sys::Form_pg_statistic = pg_sys::GETSTRUCT(statistics).cast();
         let without = f64::from((*row).stanullfrac);
@@ -172,15 +171,14 @@ unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 
     }
 }
 
-/// The column of deadlines, the operator that says which are later, and the constant for now.
+/// Returns the column of deadlines, the operator for later ones, and the constant for now.
 ///
 /// # Safety
 /// These are the arguments of a call of `live` or `live_unix`.
 unsafe fn compared(
     arguments: Vec<*mut pg_sys::Node>,
 ) -> (*mut pg_sys::Node, pg_sys::Oid, *mut pg_sys::Const) {
-    // SAFETY: nodes are looked at only after their tag; those that are made lie in the planner's
-    // memory.
+    // SAFETY: nodes are read only after their tag; new ones lie in the planner's memory.
     unsafe {
         let constant = |kind, now: i64| {
             let none = pg_sys::InvalidOid;

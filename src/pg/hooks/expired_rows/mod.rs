@@ -1,10 +1,9 @@
-//! Expired rows do not exist for plain SQL: every scan of a cache that the planner plans gets the
-//! condition `pgcache.live(expires_at)`, or what an attached table has in its place, and every key
-//! that a statement writes goes through `pgcache.renew`.
+//! Hides expired rows from plain SQL: every scan of a cache that the planner plans gets the condition
+//! `pgcache.live(expires_at)`, or its equivalent for an attached table, and every key that a statement writes goes
+//! through `pgcache.renew`.
 //!
-//! Not what COPY of a table, ANALYZE or a rewrite reads: the planner is not asked there. What is
-//! pgcache's own statement, and reads expired rows on purpose, says so in its text: see `OWN` in
-//! `cached.rs`.
+//! Does not affect COPY of a table, ANALYZE and rewrites, which are not planned. pgcache's own statements, which read
+//! expired rows on purpose, say so in their text: see `OWN` in `cached.rs`.
 
 pub mod begun;
 mod cached;
@@ -22,11 +21,11 @@ use pgrx::pg_sys::{self, Oid};
 use crate::pg::catalog::{own, relation};
 use crate::pg::shmem::tier;
 
-/// Whether the server loads the library for all of its sessions. Set before any of them is there.
+/// Whether the server loads the library for all of its sessions. Set before any session exists.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Why plain SQL may see expired rows of a cache here; None where no session does, or none of those
-/// for which `session_preload_libraries` is set as it is for this one.
+/// Returns why plain SQL may see expired rows of a cache here; None where no session does, or no session with this
+/// session's `session_preload_libraries`.
 pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
         return Some("the deadline column is a virtual generated column");
@@ -40,15 +39,15 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
     )
 }
 
-/// Hooks into the planner; called once while the library is loaded. Where that is in the midst of a
-/// session, plans that it has kept know nothing of it, and are made anew.
+/// Installs the hooks into the planner; called once while the library is loaded. If that happens during a session,
+/// its kept plans lack the condition, and are made anew.
 pub fn register(preloading: bool) {
     begun::register();
     scans::register();
     writes::register();
     PRELOADED.store(preloading, Ordering::Relaxed);
     if !preloading {
-        // SAFETY: flags the plans that are kept; one that runs just now ends as it began.
+        // SAFETY: flags the kept plans; a plan that is running ends as it began.
         unsafe { pg_sys::ResetPlanCache() };
     }
 }

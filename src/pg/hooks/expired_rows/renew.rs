@@ -1,5 +1,5 @@
-//! `pgcache.renew(key, cache, former)`: gives the key back, and tells the observer that a statement is about
-//! to write it.
+//! `pgcache.renew(key, cache, former)`: returns the key, and notifies the observer that a statement is about to write
+//! it.
 
 use std::ffi::c_int;
 
@@ -14,32 +14,32 @@ use crate::pg::hooks::trigger::called_as_trigger;
 use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;
 
-/// Tells Postgres the calling convention of `pgcache.renew()`.
+/// Returns the calling convention of `pgcache.renew()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_renew_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.renew_copied()`.
+/// Returns the calling convention of `pgcache.renew_copied()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_renew_copied_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.renew_row()`.
+/// Returns the calling convention of `pgcache.renew_row()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_renew_row_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Does nothing but where the
-/// planner's hook has put it: who calls it by name may hold no right on the cache. Where the session asks
-/// to see expired rows, they are there for what it writes as well. A row that keeps its key, `former`, is
-/// the one that is being changed: to remove it, were it to expire just now, would fail the statement.
+/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Acts only where the planner's hook has
+/// put it, because a role that calls it by name may hold no right on the cache. In a session that shows expired rows,
+/// its writes see them as well. A row that keeps its key, `former`, is the row that is being changed: removing it,
+/// should it expire just now, would fail the statement.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres gives a valid call with three arguments of these types.
+    // SAFETY: Postgres passes a valid call with three arguments of these types.
     unsafe {
         let arguments = (*call).args.as_slice(3);
         let [key, cache, former] = [&arguments[0], &arguments[1], &arguments[2]];
@@ -54,14 +54,14 @@ pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) ->
     }
 }
 
-/// `pgcache.renew_copied(key text, cache regclass) -> boolean`, which is true: the same for COPY, whose
-/// condition it ends (`copied`). Declared STABLE although it removes a row: a condition that is volatile
-/// ends the batches of COPY, since it might look for rows that wait in one. This one need not see them:
-/// a key that comes twice in a COPY is refused by the index in any case.
+/// `pgcache.renew_copied(key text, cache regclass) -> boolean`, which returns true: the same for COPY, whose
+/// condition it ends (`copied`). Declared STABLE although it removes a row, because a volatile condition, which might
+/// look for rows that wait in a batch, ends the batches of COPY. This one need not see them: the index refuses a key
+/// that comes twice in a COPY in any case.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres gives a valid call with two arguments of these types.
+    // SAFETY: Postgres passes a valid call with two arguments of these types.
     unsafe {
         let arguments = (*call).args.as_slice(2);
         (*call).isnull = false;
@@ -70,14 +70,14 @@ pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallI
     }
 }
 
-/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table: the same for what
-/// comes through that table, whose statement does not say to which partition a row goes.
+/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table: the same for
+/// rows written through that table, whose statement does not say to which partition a row goes.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     let trigger = called_as_trigger(call, "renew_row");
-    // SAFETY: Postgres fills TriggerData: the relation is open, and for a row trigger the rows are there as the event
-    // says, of which the one that is to be written is given back. The key is in a column of the type that was found.
+    // SAFETY: Postgres fills TriggerData: the relation is open, and for a row trigger the rows exist according to the
+    // event; the row to be written is returned. The key is in a column of the type that was found.
     unsafe {
         let table = (*trigger).tg_relation;
         let (row, new) = ((*trigger).tg_trigtuple, (*trigger).tg_newtuple);
@@ -106,7 +106,7 @@ pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo
     }
 }
 
-/// Tells the observer of a key that is about to be written.
+/// Notifies the observer of a key that is about to be written.
 ///
 /// # Safety
 /// The call is one of the two above, with these arguments.
@@ -115,7 +115,7 @@ unsafe fn renew(
     key: &pg_sys::NullableDatum,
     cache: &pg_sys::NullableDatum,
 ) {
-    // SAFETY: as the caller says; a key that is not NULL is a text.
+    // SAFETY: by the caller's contract; a key that is not NULL is a text.
     unsafe {
         let is_wanted = !key.isnull && !cache.isnull && !shows_expired();
         if is_wanted && place_of((*call).flinfo) == OURS {
@@ -125,12 +125,12 @@ unsafe fn renew(
     }
 }
 
-/// Where the call stands in the text of its statement.
+/// Returns the location of the call in the text of its statement.
 ///
 /// # Safety
-/// `function` is what a call was given.
+/// `function` is the FmgrInfo of a call.
 pub unsafe fn place_of(function: *const pg_sys::FmgrInfo) -> c_int {
-    // SAFETY: NULL, or what the function is called by: NULL or an expression.
+    // SAFETY: the function is NULL, or has an expression that is NULL or a node.
     unsafe {
         if function.is_null() {
             return -1;

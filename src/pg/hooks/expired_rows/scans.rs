@@ -1,13 +1,12 @@
-//! The condition on scans, put there while the planner gathers what it knows of a relation.
+//! Adds the condition to scans while the planner gathers information about a relation.
 //!
-//! Guards that the condition lets nobody see past row-level security, and takes no index from a
-//! query that has it. A clause's security level orders it behind the policies, so:
+//! Guards that the condition lets no role see past row-level security, and that a query keeps its use of indexes. A
+//! clause's security level orders it behind the policies, so:
 //!
-//! - on a relation of its own it has the level of the query's own conditions;
-//! - on a member of an append it stands in the first list of `securityQuals`, beside the first
-//!   policy and never before it: what is put elsewhere `apply_child_basequals` throws away;
-//! - on a partitioned or inherited cache it stands on the parent, whose conditions the planner gives
-//!   to every child.
+//! - on a base relation the condition has the level of the query's own conditions;
+//! - on a member of an append it stands in the first list of `securityQuals`, beside the first policy and never
+//!   before it, because `apply_child_basequals` discards a clause anywhere else;
+//! - on a partitioned or inherited cache it stands on the parent, whose conditions the planner copies to every child.
 
 use pgrx::pg_sys::{self, Index, Oid};
 
@@ -15,14 +14,14 @@ use crate::pg::hooks::expired_rows::cached::{Cached, TO_BIGINT, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version;
 
-/// Hooks into the planner.
+/// Installs the hook into the planner.
 pub fn register() {
     // SAFETY: called once while the library is loaded; code that raises has a guard of its own.
     unsafe { version::on_each_relation(at_relation) };
 }
 
-/// Called for each relation of a query. For those that are no caches it returns without pgrx's
-/// guard, which would cost more than the rest.
+/// Called for each relation of a query. For relations that are not caches it returns without pgrx's guard, which
+/// would cost more than the rest.
 ///
 /// # Safety
 /// The arguments are the planner's own.
@@ -38,8 +37,8 @@ unsafe fn at_relation(root: *mut pg_sys::PlannerInfo, relation: Oid, rel: *mut p
 /// # Safety
 /// `root` and `rel` are the planner's, which is building `rel`.
 unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, found: Cached) {
-    // SAFETY: the arrays of the planner have an element for each relation of the query, and those
-    // of a member of an append have its parent too.
+    // SAFETY: the arrays of the planner have an element for each relation of the query, and those of a member of an
+    // append have its parent too.
     unsafe {
         let entry = entry_of(root, (*rel).relid);
         if is_own(entry) && !has_replaced(root, (*rel).relid) {
@@ -64,10 +63,10 @@ unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys:
     unsafe { *(*root).simple_rte_array.add(relid as usize) }
 }
 
-/// Whether a table of one of our own statements' kind stands for another mention of the same table, too.
+/// Whether a table of one of our own statements also stands for another mention of the same table.
 ///
-/// From 19 on the planner takes a needless join of a table with itself out of the query's tree, and
-/// builds the relations that are left once more. The condition on the side that is gone would be lost.
+/// From 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
+/// remaining relations once more. The condition on the removed side would be lost.
 ///
 /// # Safety
 /// The number is one of a relation of the query.
@@ -96,7 +95,7 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     if node.is_null() {
         return false;
     }
-    // SAFETY: a node is of the kind that its tag says.
+    // SAFETY: a node has the kind of its tag.
     unsafe {
         match (*node).type_ {
             T_RangeTblRef => (*node.cast::<pg_sys::RangeTblRef>()).rtindex == number,
@@ -114,14 +113,14 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     }
 }
 
-/// Whether a relation above this one has the condition already, or is one of our own statements'.
+/// Whether a relation above this one has the condition already, or belongs to one of our own statements.
 ///
 /// # Safety
 /// The number is one of a member of an append.
 unsafe fn is_decided_above(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     let mut member = relid;
-    // SAFETY: each member of an append is told its parent, which is a relation of the query too;
-    // that was looked up before, so it is locked.
+    // SAFETY: each member of an append knows its parent, which is a relation of the query too; the parent was looked
+    // up before, so it is locked.
     unsafe {
         loop {
             let above = *(*root).append_rel_array.add(member as usize);
@@ -140,7 +139,7 @@ unsafe fn is_decided_above(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool
 }
 
 /// # Safety
-/// `rel` is a relation of its own that the planner is building.
+/// `rel` is a base relation that the planner is building.
 unsafe fn hide_on_base(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
@@ -163,8 +162,8 @@ unsafe fn hide_on_member(
     entry: *mut pg_sys::RangeTblEntry,
     found: Cached,
 ) {
-    // SAFETY: `securityQuals` is NULL or a list of lists of clauses. The planner owns the entry: it
-    // plans a copy of what is kept.
+    // SAFETY: `securityQuals` is NULL or a list of lists of clauses. The planner owns the entry, because it plans a
+    // copy of a kept query.
     unsafe {
         let clause = condition((*rel).relid, found).cast();
         let levels = (*entry).securityQuals;
@@ -179,13 +178,12 @@ unsafe fn hide_on_member(
     }
 }
 
-/// `pgcache.live(expires_at)`, or the same of a Unix time, over a relation of the query.
+/// Makes `pgcache.live(expires_at)`, or the same for a Unix time, over a relation of the query.
 ///
 /// # Safety
 /// `relid` is the number of the relation that was found to be a cache, with columns of these types.
 unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
-    // SAFETY: nodes in the current memory context, the planner's; the column is there and has this
-    // type.
+    // SAFETY: nodes in the planner's current memory context; the column exists and has this type.
     unsafe {
         let column = found.deadline.of_row(relid as i32);
         let mut arguments = pg_sys::lappend(std::ptr::null_mut(), column.cast());
@@ -210,7 +208,7 @@ unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
 }
 
 /// # Safety
-/// The function takes these arguments and gives this type.
+/// The function takes these arguments and returns this type.
 unsafe fn call(function: Oid, gives: Oid, arguments: *mut pg_sys::List) -> *mut pg_sys::Expr {
     let none = pg_sys::InvalidOid;
     let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;

@@ -1,8 +1,8 @@
-//! Keys that come twice in one COPY, the first time in a row that has expired: the later row is held back and
-//! inserted when COPY has ended, by an INSERT that replaces the expired row as any INSERT does.
+//! Keys that come twice in one COPY, the first time in an expired row: the later row is held back and inserted when
+//! COPY has ended, by an INSERT that replaces the expired row as any INSERT does.
 //!
-//! COPY puts rows into a batch before it writes them, so the later row would meet the earlier one at the unique
-//! index (23505). Only rows of which an expired one came before are held back: none in a dump.
+//! COPY puts rows into a batch before it writes them, so the later row would conflict with the earlier one at the
+//! unique index (23505). Only a row that follows an expired one with its key is held back: none in a dump.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -24,13 +24,13 @@ use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::version;
 
-/// As many keys of expired rows are remembered; a COPY with more is refused for a later one (23505).
+/// The most keys of expired rows that are remembered. A COPY with more fails for a later row (23505).
 const MOST_KEYS: usize = 1_000_000;
 
-/// A COPY that runs.
+/// A running COPY.
 struct Copy {
     number: i32,
-    /// Hashes of the keys of its expired rows. Two keys with one hash only hold a row back for nothing.
+    /// Hashes of the keys of its expired rows. Two keys with one hash only hold a row back needlessly.
     expired: HashSet<u64>,
     /// The rows that are held back, in the memory of the transaction or savepoint.
     rows: Vec<Datum>,
@@ -41,7 +41,7 @@ thread_local! {
     static COPIES: ManuallyDrop<RefCell<Vec<Copy>>> = ManuallyDrop::default();
 }
 
-/// Nothing is called while it is borrowed that could come back here.
+/// Nothing that runs during the borrow can call back here.
 fn with<R>(change: impl FnOnce(&mut Vec<Copy>) -> R) -> Option<R> {
     COPIES.with(|copies| Some(change(&mut *copies.try_borrow_mut().ok()?)))
 }
@@ -59,13 +59,13 @@ pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Whether no row of a COPY into the table may be held back: a column is generated, and COPY refuses
-/// conditions on such a row; or a rule changes what an INSERT does, which COPY ignores.
+/// Whether no row of a COPY into the table may be held back: a column is generated, and COPY refuses conditions on
+/// such a row; or a rule changes the effect of an INSERT, which COPY ignores.
 ///
 /// # Safety
 /// The table is locked.
 pub unsafe fn holds_nothing_back(table: Oid) -> bool {
-    // SAFETY: it is open while its columns and the word on its rules are read.
+    // SAFETY: the table is open while its columns and its rules flag are read.
     unsafe {
         let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
         let constraints = (*(*open).rd_att).constr;
@@ -76,11 +76,11 @@ pub unsafe fn holds_nothing_back(table: Oid) -> bool {
     }
 }
 
-/// A COPY begins; the number is not that of any other.
+/// Begins a COPY. Returns a number that no other running COPY has.
 pub fn begin() -> i32 {
     let number = NUMBER.get().wrapping_add(1).max(1);
     NUMBER.set(number);
-    // SAFETY: whatever ends the transaction or savepoint in which COPY runs calls the callback first.
+    // SAFETY: the end of the transaction or savepoint in which COPY runs calls the callback first.
     unsafe {
         let size = size_of::<pg_sys::MemoryContextCallback>();
         let context = pg_sys::CurTransactionContext;
@@ -108,10 +108,10 @@ unsafe extern "C-unwind" fn forget(number: *mut c_void) {
     with(|copies| copies.retain(|copy| copy.number != number as usize as i32));
 }
 
-/// It has ended: inserts the rows that were held back, in their order, and returns how many.
+/// Ends a COPY: inserts the rows that were held back, in their order, and returns how many.
 ///
 /// # Safety
-/// The statement is that COPY, and the table the one that it has written.
+/// The statement is that COPY, and the table its target.
 pub unsafe fn end(number: i32, statement: *mut pg_sys::PlannedStmt, table: Oid) -> u64 {
     let rows = with(|copies| {
         let place = copies.iter().position(|copy| copy.number == number)?;
@@ -121,7 +121,7 @@ pub unsafe fn end(number: i32, statement: *mut pg_sys::PlannedStmt, table: Oid) 
     if rows.is_empty() {
         return 0;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let insert = insert(statement, table);
         let kind = pg_sys::get_rel_type_id(table);
@@ -130,7 +130,7 @@ pub unsafe fn end(number: i32, statement: *mut pg_sys::PlannedStmt, table: Oid) 
     rows.len() as u64
 }
 
-/// `INSERT` of one row, the first parameter, into the columns that COPY has written.
+/// Makes the `INSERT` of one row, the first parameter, into the columns that COPY has written.
 ///
 /// # Safety
 /// The statement is a COPY into the table.
@@ -175,13 +175,13 @@ unsafe fn insert(statement: *mut pg_sys::PlannedStmt, table: Oid) -> CString {
     }
 }
 
-/// Tells Postgres the calling convention of `pgcache.copied_first()`.
+/// Returns the calling convention of `pgcache.copied_first()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_copied_first_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// Tells Postgres the calling convention of `pgcache.copied_again()`.
+/// Returns the calling convention of `pgcache.copied_again()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_copied_again_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
@@ -191,7 +191,7 @@ pub extern "C" fn pg_finfo_copied_again_wrapper() -> *const pg_sys::Pg_finfo_rec
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_first_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres gives a valid call with three arguments of these types.
+    // SAFETY: Postgres passes a valid call with three arguments of these types.
     unsafe {
         let arguments = (*call).args.as_slice(3);
         let [key, copy, is_live] = [&arguments[0], &arguments[1], &arguments[2]];
@@ -227,12 +227,12 @@ impl Copy {
     }
 }
 
-/// `pgcache.copied_again(copied record, copy integer) -> boolean`, which is false, STABLE.
+/// `pgcache.copied_again(copied record, copy integer) -> boolean`, STABLE: returns false.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_again_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres gives a valid call with two arguments of these types. A row is one piece of memory with its
-    // length in front; the copy is as well aligned as the memory of Postgres always is.
+    // SAFETY: Postgres passes a valid call with two arguments of these types. A row is one piece of memory that
+    // begins with its length; the copy is aligned as all memory of Postgres is.
     unsafe {
         let arguments = (*call).args.as_slice(2);
         let [row, copy] = [&arguments[0], &arguments[1]];

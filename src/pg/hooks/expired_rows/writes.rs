@@ -1,16 +1,15 @@
-//! What plain SQL writes into a cache takes the place of an expired row.
+//! Lets the writes of plain SQL into a cache replace expired rows.
 //!
-//! `INSERT`, with `ON CONFLICT` or without, finds the row that is in its way by the unique index,
-//! which knows nothing of deadlines: it would raise an error, do nothing, or let expressions count
-//! on a dead value. So the key that a statement is about to write goes through `pgcache.renew(key,
-//! cache, former)`, which removes the expired row under it and gives the key back. That is one look
-//! at the index for each row that is written. A trigger BEFORE each row would cost more, would end
-//! the batches of COPY, and would be there where the library is not.
+//! `INSERT`, with `ON CONFLICT` or without, finds a conflicting row by the unique index, which ignores deadlines: it
+//! would raise an error, do nothing, or let expressions read an expired value. So each key that a statement is about
+//! to write goes through `pgcache.renew(key, cache, former)`, which removes the expired row under it and returns the
+//! key. That is one lookup in the index for each written row. A trigger BEFORE each row would cost more, would end
+//! the batches of COPY, and would exist where the library does not.
 //!
-//! A row that is changed was live when the scan found it. It may have expired since, and is in
-//! nobody's way under the key that it has: `former`.
+//! An updated row was live when the scan found it. It may have expired since, but conflicts with no row under the key
+//! that it already has: `former`.
 //!
-//! Done to the query before it is planned, so a kept plan has it too.
+//! The query is changed before it is planned, so a kept plan has the call too.
 
 use std::ffi::{c_char, c_int};
 
@@ -21,23 +20,22 @@ use crate::pg::hooks::expired_rows::cached::{Cached, Column, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version::{self, Planning};
 
-/// Where the call stands in the statement's text: nowhere. A statement cannot say this, so nobody
-/// else can have rows removed by the function. -1 is any place that is not known.
+/// The call's location in the statement's text: none. No statement can write this location, so no user can have rows
+/// removed by the function. -1 is any unknown location.
 pub const OURS: c_int = -0x7067;
 
-/// Hooks into the planner.
+/// Installs the hook into the planner.
 pub fn register() {
     // SAFETY: called once while the library is loaded; code that raises has a guard of its own.
     unsafe { version::on_planning(plan) };
 }
 
-/// Called for each statement that is planned, queries for the most part, without pgrx's guard.
+/// Called for each statement that is planned, mostly queries, without pgrx's guard.
 ///
 /// # Safety
 /// The statement is one that Postgres is about to plan.
 unsafe fn plan(planning: Planning) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the planner may change the query that it is given, and does. No frame here holds
-    // anything to drop.
+    // SAFETY: the planner may change the query that it is given, and does. No frame here holds anything to drop.
     unsafe {
         renew_in(planning.query);
         planning.go_on()
@@ -45,11 +43,11 @@ unsafe fn plan(planning: Planning) -> *mut pg_sys::PlannedStmt {
 }
 
 /// # Safety
-/// The query was rewritten and is about to be planned: what it names is locked.
+/// The query was rewritten and is about to be planned: the relations that it names are locked.
 unsafe fn renew_in(query: *mut pg_sys::Query) {
     use pg_sys::CmdType::{CMD_INSERT, CMD_MERGE, CMD_UPDATE};
-    // SAFETY: a query that changes rows has the number of its target in the range table. Errors
-    // jump over frames with nothing to drop.
+    // SAFETY: a query that changes rows has the number of its target in the range table. Errors jump over frames with
+    // nothing to drop.
     unsafe {
         if (*query).hasModifyingCTE {
             pg_sys::panic::pgrx_extern_c_guard(|| {
@@ -90,9 +88,9 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     if distributed::is_known(table) {
         return;
     }
-    // SAFETY: an action of MERGE, and ON CONFLICT DO UPDATE, have the columns that they write in a
-    // list of their own. Nodes are made in the current memory context, which is the query's, and the
-    // target of a statement that changes rows may be named in what it writes.
+    // SAFETY: an action of MERGE, and ON CONFLICT DO UPDATE, have the columns that they write in a list of their own.
+    // Nodes are made in the current memory context, which is the query's, and the written expressions may name the
+    // target of a statement that changes rows.
     unsafe {
         let none = || pg_sys::makeNullConst(pg_sys::TEXTOID, -1, DEFAULT_COLLATION).cast();
         let former = || as_text(key.of_row((*query).resultRelation).cast(), key);
@@ -123,7 +121,7 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     }
 }
 
-/// The keys that a statement writes.
+/// The written keys of a statement.
 #[derive(Clone, Copy)]
 struct Renewed {
     table: Oid,
@@ -133,7 +131,7 @@ struct Renewed {
 }
 
 /// # Safety
-/// The list is one of columns that are written; `former` gives the text of the key that the row has.
+/// The list holds written columns; `former` returns the text of the row's present key.
 unsafe fn renew_key(
     columns: *mut pg_sys::List,
     renewed: Renewed,
@@ -178,10 +176,10 @@ unsafe fn renew_key(
     }
 }
 
-/// A key as text, as it is printed: what it is known by outside of its table.
+/// Makes the text of a key, as it is printed: the form by which a key is known outside of its table.
 ///
 /// # Safety
-/// The expression gives what the column of keys holds.
+/// The expression has the type of the key column.
 unsafe fn as_text(value: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
     // SAFETY: nodes in the current memory context; a varchar is the same bytes as a text.
     unsafe {
@@ -196,7 +194,7 @@ unsafe fn as_text(value: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
     }
 }
 
-/// The text back in the type of the column, which an expression for it must have.
+/// Converts the text back to the column's type, which an expression for the column must have.
 ///
 /// # Safety
 /// The expression gives the text of a key.
@@ -237,7 +235,7 @@ unsafe fn by_input_and_output(
     kind: Oid,
     collation: Oid,
 ) -> *mut pg_sys::Node {
-    // SAFETY: room for a node in the current memory context, filled with what this kind of node has.
+    // SAFETY: room for a node in the current memory context, filled with the fields of this kind of node.
     unsafe {
         let node: *mut pg_sys::CoerceViaIO =
             pg_sys::palloc0(std::mem::size_of::<pg_sys::CoerceViaIO>()).cast();
