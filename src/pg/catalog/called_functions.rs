@@ -1,8 +1,8 @@
-//! Which functions an expression calls: whether any of them is code of a user's.
+//! Finds the functions that an expression calls, and whether any of them is user-defined.
 //!
-//! Decides who may evaluate an expression, and what a read of a table may give back. Guards one
-//! rule: a kind of node of which Postgres does not show every function that it calls counts as one
-//! that calls anything.
+//! The result decides which role may evaluate an expression, and which locks a read of a table may release. Guards
+//! one rule: a kind of node of which Postgres does not show every called function counts as one that calls any
+//! function.
 
 use std::ffi::c_void;
 
@@ -11,8 +11,8 @@ use pgrx::pg_sys::{self, Node, Oid};
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
-/// Whether Postgres shows every function that a node of this kind calls. It does not for the
-/// others: checks of domains, GREATEST, constructors of JSON.
+/// Whether Postgres shows every function that a node of this kind calls. It does not for checks of domains, GREATEST,
+/// constructors of JSON and similar nodes.
 pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     use pg_sys::NodeTag::*;
     matches!(
@@ -37,20 +37,18 @@ pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     )
 }
 
-/// Whether an extension or a user made a function: their oids are above those that Postgres gives
-/// its own.
+/// Whether an extension or a user created a function: such oids are above those of Postgres' own functions.
 pub fn is_of_a_user(function: Oid) -> bool {
     function.to_u32() >= pg_sys::FirstUnpinnedObjectId
 }
 
-/// Whether an expression may call a function of a user's. `context` is not looked at; Postgres'
-/// walker passes it.
+/// Whether an expression may call a user-defined function. `context` is not read; Postgres' walker passes it.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `node` is NULL or an expression.
 pub unsafe extern "C-unwind" fn may_call_a_users(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: the node is looked at after the test for NULL; Postgres calls this again for the
-    // nodes below it, inside of the same `guarded`.
+    // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside of
+    // the same `guarded`.
     unsafe {
         !node.is_null()
             && (!shows_its_functions((*node).type_)

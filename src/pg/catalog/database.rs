@@ -1,4 +1,4 @@
-//! The databases of the server, and whether the extension is in this one.
+//! The databases of the server, and whether this one has the extension.
 
 use std::ffi::CStr;
 
@@ -6,15 +6,15 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::session::lock;
 
-/// The databases that one can connect to. Not templates as `template1`: what is in them is copied,
-/// and a worker in one would be in the way of CREATE DATABASE.
+/// Returns the databases that accept connections. Excludes templates such as `template1`: their content is copied,
+/// and a worker in one would block CREATE DATABASE.
 pub fn connectable() -> Vec<Oid> {
     let mut databases = Vec::new();
     each_connectable(|database, _| databases.push(database));
     databases
 }
 
-/// Shows each of them with its name. Not by an index, which a process without a database may not have.
+/// Shows each of them with its name. Scans without an index, which a process without a database may not have.
 fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
     // SAFETY: a scan of a shared catalog with a snapshot of its own; each tuple is read before the
     // next one is fetched, and a name ends with a zero.
@@ -47,8 +47,8 @@ fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
     }
 }
 
-/// The database of this name, if one can connect to it and nobody is dropping or renaming it: who
-/// connected now would wait for that, and fail.
+/// Returns the database of this name, if it accepts connections and no session is dropping or renaming it. A session
+/// that connected during such a command would wait for its end, and fail.
 pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
     let find = || {
         let mut found = None;
@@ -65,7 +65,7 @@ pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
     find().filter(|&again| free && again == database)
 }
 
-/// Whether there is such a database.
+/// Whether a database exists.
 pub fn is_there(database: Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, for any number; it keeps no pointer.
     unsafe {
@@ -74,11 +74,10 @@ pub fn is_there(database: Oid) -> bool {
     }
 }
 
-/// Whether the extension is in this database, and its own view over the caches is there: version
-/// 0.1.0 had none. One of that name that somebody else made is not read: a worker reads it as a
-/// superuser.
+/// Whether this database has the extension and its view over the caches, which version 0.1.0 lacked. A view of that
+/// name that another role created does not count, because a worker reads the view as a superuser.
 pub fn has_extension() -> bool {
-    // SAFETY: look-ups in the catalogs, none of which raises an error for what is not there.
+    // SAFETY: look-ups in the catalogs, none of which raises an error for a missing object.
     unsafe {
         let extension = pg_sys::get_extension_oid(c"pgcache".as_ptr(), true);
         if extension == pg_sys::InvalidOid {
@@ -90,7 +89,7 @@ pub fn has_extension() -> bool {
     }
 }
 
-/// Whether the script runs that makes the extension, or updates it.
+/// Whether the script that creates or updates the extension is running.
 pub fn extension_is_being_made() -> bool {
     // SAFETY: variables of this process; a look-up by name that raises nothing.
     unsafe {
@@ -100,17 +99,17 @@ pub fn extension_is_being_made() -> bool {
     }
 }
 
-/// As [`has_extension`], for who reads that view in this transaction: nobody can put another one in its place
-/// meanwhile. Not while somebody changes it.
+/// The same as [`has_extension`], for a transaction that reads the view: no session can replace the view meanwhile.
+/// Returns false while another session changes it.
 pub fn keeps_extension() -> bool {
     let view = internal_relation(c"all_caches");
     view != pg_sys::InvalidOid && lock::try_relation(view, lock::Mode::Read) && has_extension()
 }
 
-/// A relation in schema pgcache; InvalidOid where it is not there.
+/// Returns a relation in schema pgcache; InvalidOid where it does not exist.
 pub fn internal_relation(name: &CStr) -> Oid {
-    // SAFETY: syscache look-ups inside of a transaction, with C strings that live through them;
-    // both give 0 for what is not there.
+    // SAFETY: syscache look-ups inside of a transaction, with C strings that live through them; both return 0 for a
+    // missing object.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
         match schema {

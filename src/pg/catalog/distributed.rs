@@ -1,8 +1,8 @@
 //! Whether Citus keeps a table's rows on other relations.
 //!
-//! The table itself is then empty, whatever a SELECT shows: Citus answers that from shards. Whoever
-//! reads or writes it past the planner, or counts on its triggers, has nothing of them. Citus lists
-//! such tables in a catalog of its own; where there is none, the answer costs one look-up in memory.
+//! The table itself is then empty, although a SELECT shows rows, which Citus reads from shards. Code that reads or
+//! writes the table past the planner, or relies on its triggers, finds nothing. Citus lists such tables in a catalog
+//! of its own; where that does not exist, the answer costs one lookup in memory.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -14,9 +14,9 @@ use pgrx::pg_sys::{self, Datum, Oid};
 use crate::pg::catalog::invalidation::Watch;
 use crate::pg::memory::pg_list;
 
-/// The schema `pg_catalog`, in which only a superuser can make anything.
+/// The schema `pg_catalog`, in which only a superuser can create objects.
 const PG_CATALOG: Oid = Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
-/// A row for each table: distributed, a reference table, or one on the coordinator alone.
+/// A catalog with a row for each table that is distributed, a reference table, or on the coordinator alone.
 const CATALOG: &CStr = c"pg_dist_partition";
 const TABLE: &CStr = c"logicalrelid";
 
@@ -24,27 +24,27 @@ thread_local! {
     static LOADED: OnceCell<bool> = const { OnceCell::new() };
 }
 
-/// Whether the server has loaded Citus, at its start, as it must be: only then can a table of it be distributed.
+/// Whether the server loaded Citus at its start, as Citus requires: only then can a table be distributed.
 #[inline]
 pub fn citus_is_loaded() -> bool {
     LOADED.with(|loaded| {
         *loaded.get_or_init(|| {
             let setting = c"citus.enable_unsafe_triggers";
-            // SAFETY: gives NULL for a setting that is not there.
+            // SAFETY: returns NULL for a setting that does not exist.
             unsafe { !pg_sys::GetConfigOption(setting.as_ptr(), true, false).is_null() }
         })
     })
 }
 
-/// Whether Citus is in this database, too.
+/// Whether Citus is loaded and installed in this database.
 pub fn citus_is_there() -> bool {
-    // SAFETY: a syscache look-up, which gives 0 for what is not there.
+    // SAFETY: a syscache look-up, which returns 0 for a missing relation.
     citus_is_loaded()
         && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
 }
 
-/// Whether Citus has sent this SELECT to compute a part of a query, as a transaction of its own: what it writes would
-/// stay where the query fails on another shard.
+/// Whether Citus has sent this SELECT to compute a part of a query, as a transaction of its own. Its writes would
+/// stay even if the query fails on another shard.
 pub fn is_part_of_a_query() -> bool {
     // SAFETY: reads variables of this process; the setting's value is a valid string until it is set anew.
     unsafe {
@@ -63,12 +63,12 @@ pub fn is_in_block() -> bool {
     unsafe { pg_sys::IsTransactionBlock() }
 }
 
-/// Whether what is written on another node now would be committed there at once. It is outside of a transaction block
-/// where the session's statement is one that writes by Citus, which evaluates its functions first, and where no
-/// statement calls the function. Not in a trigger: that runs where the statement is under way.
+/// Whether a write on another node would be committed there at once. Outside of a transaction block it would in a
+/// statement that writes by Citus, which evaluates its functions first, and where no statement calls the function. A
+/// trigger is excluded, because it runs within the statement.
 pub fn commits_at_once() -> bool {
-    // SAFETY: reads variables of this process; a portal that runs has its statements, of which each is looked at
-    // after its tag. The depth of triggers is given without a look at the call.
+    // SAFETY: reads variables of this process; a running portal has its statements, each of which is read after its
+    // tag. The depth of triggers is returned without reading the call.
     unsafe {
         let portal = pg_sys::ActivePortal;
         !is_in_block()
@@ -81,14 +81,14 @@ pub fn commits_at_once() -> bool {
 }
 
 /// # Safety
-/// The statement is one that runs.
+/// The statement is running.
 unsafe fn is_writing_by_citus(statement: *const pg_sys::PlannedStmt) -> bool {
     use pg_sys::CmdType::{CMD_DELETE, CMD_INSERT, CMD_MERGE, CMD_UPDATE};
     let is = |node: *mut pg_sys::Node, tag| {
         // SAFETY: every node begins with its tag.
         !node.is_null() && unsafe { (*node).type_ } == tag
     };
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         let kind = (*statement).commandType;
         let writes = (*statement).hasModifyingCTE
@@ -98,15 +98,15 @@ unsafe fn is_writing_by_citus(statement: *const pg_sys::PlannedStmt) -> bool {
     }
 }
 
-/// Whether a transaction over several nodes is open that this one coordinates.
+/// Whether this node coordinates an open transaction over several nodes.
 pub fn coordinates(node: i64) -> bool {
     let number = |row: pg_sys::HeapTupleHeader, column| {
         let mut null = true;
-        // SAFETY: a row that Citus' function gives, and one of its columns.
+        // SAFETY: a row that Citus' function returns, and one of its columns.
         let value = unsafe { pg_sys::GetAttributeByNum(row, column, &mut null) };
         (!null).then_some(value)
     };
-    // SAFETY: a function without arguments, if Citus has it: only a superuser makes one in pg_catalog.
+    // SAFETY: a function without arguments, if Citus has it; only a superuser can create one in pg_catalog.
     unsafe {
         let name = CURRENT
             .into_iter()
@@ -124,20 +124,20 @@ pub fn coordinates(node: i64) -> bool {
     }
 }
 
-/// Citus' function that says of which transaction over several nodes this is a part.
+/// Citus' function that returns the id of the transaction over several nodes to which this one belongs.
 const CURRENT: [&CStr; 2] = [c"pg_catalog", c"get_current_transaction_id"];
-/// The column with the node that coordinates it.
+/// The column of its coordinating node.
 const INITIATOR: i16 = 3;
-/// The column with its number; 0: there is none.
+/// The column of its number; 0: no such transaction.
 const NUMBER: i16 = 4;
 
-/// How the application name of a connection begins that Citus makes from node to node.
+/// The prefix of the application name of Citus' connections between nodes.
 const INTERNAL: &[u8] = b"citus_internal";
 
-/// Whether the rows of a table are those of Citus' shards. The caller holds a lock on it; when that
-/// changes, Citus says that the relation has changed.
+/// Whether Citus' shards hold the rows of a table. The caller holds a lock on it; when the answer changes, Citus
+/// invalidates the relation.
 pub fn is_distributed(table: Oid) -> bool {
-    // SAFETY: syscache look-ups, which give 0 for what is not there.
+    // SAFETY: syscache look-ups, which return 0 for a missing object.
     let (catalog, column) = unsafe {
         let catalog = pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG);
         if catalog == pg_sys::InvalidOid {
@@ -151,8 +151,8 @@ pub fn is_distributed(table: Oid) -> bool {
         && has_row(catalog, column, table)
 }
 
-/// The same, for a table that was asked about before without a look at the catalog. The answer holds until Citus says
-/// that the relation has changed.
+/// The same, without reading the catalog for a table that was checked before. The answer holds until Citus
+/// invalidates the relation.
 pub fn is_known(table: Oid) -> bool {
     if !citus_is_loaded() {
         return false;
@@ -175,7 +175,7 @@ pub fn is_known(table: Oid) -> bool {
     distributed
 }
 
-/// Whether a table is distributed, until it changes.
+/// Whether a table is distributed, valid until the table changes.
 struct Known {
     watch: Watch,
     distributed: bool,
@@ -187,9 +187,9 @@ thread_local! {
 }
 
 fn has_row(catalog: Oid, column: i16, table: Oid) -> bool {
-    // SAFETY: try_relation_open gives NULL for a relation that is gone; what is no table is not
-    // scanned. The column is one of oids, by the caller's word. Without a snapshot of the caller's
-    // the scan takes one of now, and it ends before the catalog is closed.
+    // SAFETY: try_relation_open returns NULL for a dropped relation; a relation that is not a table is not scanned.
+    // The column holds oids, by the caller's contract. Without a snapshot of the caller the scan takes a present one,
+    // and it ends before the catalog is closed.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let open = pg_sys::try_relation_open(catalog, lock);
@@ -206,7 +206,7 @@ fn has_row(catalog: Oid, column: i16, table: Oid) -> bool {
                 pg_sys::Oid::from_u32(pg_sys::F_OIDEQ),
                 Datum::from(table),
             );
-            // By the heap: a row for each distributed table, asked when a session meets a cache.
+            // By the heap: it has a row for each distributed table, and is read when a session first uses a cache.
             let scan = pg_sys::systable_beginscan(
                 open,
                 pg_sys::InvalidOid,

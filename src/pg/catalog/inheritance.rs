@@ -1,4 +1,4 @@
-//! Children and partitions of tables: which they are, and whether they hold rows.
+//! Children and partitions of tables: their list, and whether they hold rows.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -14,11 +14,11 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
 }
 
-/// A table and all that inherit from it, directly or through others; each of these is locked in this
-/// mode until the transaction ends. The table itself the caller has locked, where it is opened.
+/// Returns a table and all tables that inherit from it, directly or indirectly. Locks each of these in this mode
+/// until the transaction ends. The caller has locked the table itself, where it is opened.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
-    // SAFETY: the sequence is one call, which takes the locks itself and gives a list of oids in
-    // the memory context of the caller, where `oids` copies it.
+    // SAFETY: the sequence is one call, which takes the locks itself and returns a list of oids in the memory context
+    // of the caller, where `oids` copies it.
     unsafe {
         let inheritors =
             unguarded::guarded(|| find_all_inheritors(table, mode.number(), std::ptr::null_mut()));
@@ -26,11 +26,11 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     }
 }
 
-/// The partitions of a partitioned table that hold its rows, however deep. None is locked, so each may be
-/// gone when it is looked at.
+/// Returns the partitions of a partitioned table that hold its rows, at any depth. None is locked, so each may be
+/// dropped before the caller reads it.
 pub fn leaves(table: Oid) -> Vec<Oid> {
-    // SAFETY: one call, which without a lock looks at nothing but pg_inherits, and gives a list of oids in
-    // the memory context of the caller, where `oids` copies it.
+    // SAFETY: one call, which without a lock reads only pg_inherits, and returns a list of oids in the memory context
+    // of the caller, where `oids` copies it.
     let mut all = unsafe {
         let no_lock = pg_sys::NoLock as pg_sys::LOCKMODE;
         let inheritors =
@@ -46,13 +46,13 @@ pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
     leaves(root).contains(&table)
 }
 
-/// Whether one table inherits from the other, directly or through others.
+/// Whether one table inherits from the other, directly or indirectly.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }
 
-/// The first unlogged table of a family, whose rows a crash takes. A partitioned table has none of
-/// its own.
+/// Returns the first unlogged table of a family, whose rows a crash removes. A partitioned table has no rows of its
+/// own.
 pub fn unlogged(table: Oid) -> Option<Oid> {
     family(table, Mode::Read).into_iter().find(|&table| {
         relation::persistence(table) == Some(pg_sys::RELPERSISTENCE_UNLOGGED)
@@ -60,11 +60,11 @@ pub fn unlogged(table: Oid) -> Option<Oid> {
     })
 }
 
-/// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it has
-/// none of its own (a foreign table).
+/// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it is a foreign table,
+/// which has no file.
 pub fn has_content(table: Oid) -> bool {
     family(table, Mode::Read).into_iter().any(|table| {
-        // SAFETY: it is locked, by `family` or the caller, so it is there while it is asked for its kind and size.
+        // SAFETY: `family` or the caller has locked the table, so it exists while its kind and size are read.
         unsafe {
             let open = pg_sys::relation_open(table, pg_sys::NoLock as pg_sys::LOCKMODE);
             let found = match (*(*open).rd_rel).relkind as u8 {
@@ -81,7 +81,7 @@ pub fn has_content(table: Oid) -> bool {
     })
 }
 
-/// Whether a table is there and is no partition.
+/// Whether a table exists and is not a partition.
 pub fn is_plain(table: Oid) -> bool {
     lookup::class(table).is_some_and(|class| !class.is_partition)
 }

@@ -1,10 +1,9 @@
-//! What tells a session that what it remembers of a relation, or of a privilege, may be out of
-//! date.
+//! Invalidation of the facts that a session remembers of relations and privileges.
 //!
-//! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics),
-//! for a renamed schema, and for whatever decides whose rights a role has: roles, memberships, and
-//! the database's owner, who is the one member of `pg_database_owner`. The callbacks may come
-//! whenever a lock is taken; they only raise flags and never touch the catalogs.
+//! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics), for a renamed
+//! schema, and for any change to the rights of roles: roles, memberships, and the database's owner, who is the only
+//! member of `pg_database_owner`. The callbacks may come whenever a lock is taken; they only raise flags and never
+//! read the catalogs.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -18,11 +17,11 @@ use pgrx::prelude::*;
 type Watches = HashMap<u32, Weak<Cell<bool>>>;
 
 thread_local! {
-    /// Never dropped: callbacks may come as long as the process lives.
+    /// Never dropped, because callbacks may come as long as the process lives.
     static WATCHES: ManuallyDrop<RefCell<Watches>> = ManuallyDrop::default();
 }
 
-/// Watches one relation from before its facts are read, so that no change falls in between.
+/// Watches one relation from before its facts are read, so that no change is missed in between.
 pub struct Watch {
     relation: pg_sys::Oid,
     stale: Rc<Cell<bool>>,
@@ -30,7 +29,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins the watch. One that goes on and has heard of no change is as good, and shared.
+    /// Begins the watch. Shares a present watch that has seen no change.
     pub fn over(relation: pg_sys::Oid) -> Watch {
         let stale = WATCHES.with(|watches| {
             let mut watches = watches.borrow_mut();
@@ -53,45 +52,43 @@ impl Watch {
         self.stale.get()
     }
 
-    /// Whether any role or membership may have changed since. They decide which policies apply to a
-    /// role, and a plan is made for the policies that applied. Postgres makes it anew for another
-    /// role; for another membership only in its latest minor releases.
+    /// Whether any role or membership may have changed since. They decide which policies apply to a role, and a plan
+    /// is made for the policies that applied. Postgres makes it anew for another role, but for another membership
+    /// only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
 }
 
-/// A state of the database's functions and schemas. Two that are equal have seen no change between
-/// them.
+/// A state of the database's functions and schemas. Two equal states have no change between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Functions(u64);
 
 impl Functions {
-    /// As far as this session has heard.
+    /// Returns the present state, as of the messages that this session has processed.
     pub fn now() -> Functions {
         Functions(FUNCTIONS.get())
     }
 }
 
-/// A state of the roles: memberships, attributes, the database's owner. Two that are equal have
-/// seen no change between them.
+/// A state of the roles: memberships, attributes, the database's owner. Two equal states have no change between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 
 impl Roles {
-    /// As far as this session has heard.
+    /// Returns the present state, as of the messages that this session has processed.
     pub fn now() -> Roles {
         Roles(ROLES.get())
     }
 }
 
-/// A state of all relations, roles, functions and schemas. Two that are equal have seen no change
-/// between them.
+/// A state of all relations, roles, functions and schemas. Two equal states have no change between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Everything(u64, Functions);
 
 impl Everything {
-    /// As far as this session has heard. A role's change counts as one of all relations.
+    /// Returns the present state, as of the messages that this session has processed. A role's change counts as a
+    /// change of all relations.
     pub fn now() -> Everything {
         Everything(REVOCATIONS.get(), Functions::now())
     }
@@ -121,17 +118,17 @@ pub struct KnownPrivilege {
     pub mask: u64,
 }
 
-/// How many of them a session remembers: few caches are in use at a time. Two that fall into one
-/// place push each other out.
+/// How many of them a session remembers, because it uses few caches at a time. Two that share a place replace each
+/// other.
 const PLACES: usize = 64;
 
 thread_local! {
     static GRANTED: [Cell<Option<KnownPrivilege>>; PLACES] = const { [const { Cell::new(None) }; PLACES] };
-    /// Rises with each message that can take a privilege away.
+    /// Rises with each message that may revoke a privilege.
     static REVOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// Rises with each message of a function or a schema.
+    /// Rises with each message about a function or a schema.
     static FUNCTIONS: Cell<u64> = const { Cell::new(0) };
-    /// Rises with each message of a role, a membership or the database's owner.
+    /// Rises with each message about a role, a membership or the database's owner.
     static ROLES: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -141,15 +138,14 @@ impl KnownPrivilege {
         mixed as usize % PLACES
     }
 
-    /// Whether it was granted when last asked, and no message since says that it may have changed.
-    /// This is as fresh as the system caches that the answer came from: they change by the same
-    /// messages.
+    /// Whether it was granted at the last check, and no message since indicates a change. This is as fresh as the
+    /// system caches that the check read, which change by the same messages.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
     }
 
-    /// Runs `check` and gives its answer; remembers a yes, unless a message came meanwhile.
+    /// Runs `check` and returns its result; remembers true, unless a message came meanwhile.
     pub fn learn(self, check: impl FnOnce() -> bool) -> bool {
         let before = REVOCATIONS.get();
         let granted = check();
@@ -160,8 +156,8 @@ impl KnownPrivilege {
     }
 }
 
-/// Forgets the privileges on a relation that may have changed, as may its owner; with None all of
-/// them, after a message of a role, a membership or the database's owner.
+/// Forgets the privileges on a relation that may have changed, as may its owner; with None all of them, after a
+/// message about a role, a membership or the database's owner.
 fn forget_privileges(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {

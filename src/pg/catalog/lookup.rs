@@ -1,9 +1,9 @@
-//! What the catalogs say of a table before the running command, and after it. That command has
-//! written its rows of the catalogs already, but they become visible to the next one only.
+//! Catalog rows of a table before and after the running command. That command has written its catalog rows already,
+//! but only the next command sees them.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// What we use of a table's row in pg_class.
+/// The fields in use of a table's row in pg_class.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Class {
     pub file: Oid,
@@ -11,14 +11,14 @@ pub struct Class {
     pub is_partition: bool,
 }
 
-/// What we use of a column's row in pg_attribute.
+/// The fields in use of a column's row in pg_attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Column {
     type_oid: Oid,
     generated: u8,
 }
 
-/// A table as it was before this command; None when it is gone.
+/// Returns a table's state before this command; None when it is dropped.
 pub fn class(table: Oid) -> Option<Class> {
     // SAFETY: the tuple is released after it has been read.
     unsafe {
@@ -45,8 +45,8 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Whether this command may give a column other values, by its definition alone. The file does not
-/// tell: a change of the type need not rewrite the table, and a virtual column has no place in it.
+/// Whether this command may give a column other values, by its definition alone. The file does not show this: a
+/// change of the type need not rewrite the table, and a virtual column is not stored.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -54,14 +54,14 @@ pub fn column_is_another(table: Oid, column: i32) -> bool {
     is_virtual || before.map(|column| column.type_oid) != now.map(|column| column.type_oid)
 }
 
-/// Whether a column, as this command leaves it, is generated.
+/// Whether a column is generated after this command.
 pub fn is_generated(table: Oid, column: i32) -> bool {
     column_now(table, column).is_some_and(|column| column.generated != 0)
 }
 
 fn column_before(table: Oid, column: i32) -> Option<Column> {
-    // SAFETY: a syscache look-up in the caller's transaction; the tuple is not NULL when it is
-    // read, and is released after what is kept has been copied.
+    // SAFETY: a syscache look-up in the caller's transaction; the tuple is not NULL when it is read, and is released
+    // after the kept fields have been copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache2(
             pg_sys::SysCacheIdentifier::ATTNUM as i32,
@@ -128,8 +128,8 @@ unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     }
 }
 
-/// The row of a catalog with these keys (at most two; each a column's number, an equality, a
-/// value), whether this command has written it or an earlier one.
+/// Returns the row of a catalog with these keys (at most two; each a column's number, an equality, a value), written
+/// by this command or an earlier one.
 fn present<R>(
     catalog: Oid,
     index: u32,

@@ -1,4 +1,4 @@
-//! What the catalogs say of relations, privileges and dependencies.
+//! Reads the catalogs for relations, privileges and dependencies.
 
 pub mod called_functions;
 pub mod columns;

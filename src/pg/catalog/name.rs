@@ -1,4 +1,4 @@
-//! Names as SQL spells them: parsing, quoting, and where a new relation would go.
+//! SQL names: parsing, quoting, and the schema of a new relation.
 
 use std::ffi::{CStr, CString};
 
@@ -7,37 +7,37 @@ use pgrx::pg_sys;
 use crate::error::Error;
 use crate::pg::value::datum::{Text, Value};
 
-/// The name of a relation that is to be made.
+/// The name of a relation that is to be created.
 pub struct NewRelation {
     pub schema: pg_sys::Oid,
     /// The bare name, folded, truncated to 63 bytes, in the server's encoding.
     pub name: CString,
     /// `schema.name`, quoted.
     pub qualified: CString,
-    /// What has become of the name that was given.
+    /// The difference from the given name, if any.
     pub change: Option<NameChange>,
 }
 
-/// Why a name is not the one that was given.
+/// Why a name differs from the given one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NameChange {
     /// It had no quotes, so its letters are lower case now.
     Folded,
-    /// It had more bytes than a name can have.
+    /// It was longer than the maximum of a name.
     Truncated,
 }
 
-/// Reads a name like any SQL name: folds to lower case, may be qualified or quoted.
+/// Parses a name like any SQL name: folds to lower case, may be qualified or quoted.
 ///
-/// Raises 42602 for a malformed name, 3F000 for a schema that is not there, 42501 without CREATE,
-/// 42P16 for the schema of temporary tables.
+/// Raises 42602 for a malformed name, 3F000 for a missing schema, 42501 without CREATE, 42P16 for the schema of
+/// temporary tables.
 pub fn parse_new_relation(text: Text) -> NewRelation {
-    // SAFETY: textToQualifiedNameList gives a list of at least one name; everything is palloc'd in
-    // the call's memory context and copied out.
+    // SAFETY: textToQualifiedNameList returns a list of at least one name; everything is palloc'd in the call's
+    // memory context and copied out.
     unsafe {
         let names = pg_sys::textToQualifiedNameList(text.raw().cast_mut_ptr());
         let range = pg_sys::makeRangeVarFromNameList(names);
-        // Lets the next call refuse pg_temp: a cache is there for other sessions, too.
+        // Lets the next call refuse pg_temp, because a cache must be visible to other sessions.
         (*range).relpersistence = pg_sys::RELPERSISTENCE_UNLOGGED as i8;
         let schema = pg_sys::RangeVarGetAndCheckCreationNamespace(
             range,
@@ -59,7 +59,7 @@ pub fn parse_new_relation(text: Text) -> NewRelation {
     }
 }
 
-/// What has become of the last name in a text that Postgres has read as `name`.
+/// Returns how Postgres' `name` differs from the last name in the text.
 fn change_of(text: &[u8], name: &[u8]) -> Option<NameChange> {
     let given = last_name(text);
     match given.len() > name.len() {
@@ -68,8 +68,8 @@ fn change_of(text: &[u8], name: &[u8]) -> Option<NameChange> {
     }
 }
 
-/// The last of names with dots between them, without its quotes. In an encoding of the server the
-/// bytes of quotes, dots and spaces are these characters only.
+/// Returns the last of several names separated by dots, without its quotes. In a server encoding the bytes of quotes,
+/// dots and spaces stand only for these characters.
 fn last_name(text: &[u8]) -> Vec<u8> {
     let mut quoted = false;
     let is_dot = |&byte: &u8| {
@@ -96,7 +96,7 @@ fn without_doubled_quotes(name: &[u8]) -> Vec<u8> {
     name.iter().copied().filter(keeps).collect()
 }
 
-/// How many bytes of a name Postgres keeps, whole characters only.
+/// Returns how many bytes of a name Postgres keeps, in whole characters.
 fn longest_prefix(name: &[u8]) -> usize {
     // SAFETY: reads at most name.len() bytes, clipped to NAMEDATALEN - 1.
     unsafe {
@@ -108,12 +108,12 @@ fn longest_prefix(name: &[u8]) -> usize {
     }
 }
 
-/// The relation that SQL would find under this name; None where there is none. Raises 42602 for a
+/// Returns the relation that SQL would find under this name; None where no relation has it. Raises 42602 for a
 /// malformed name, and 0A000 for one in another database.
 pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
     let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
-    // SAFETY: textToQualifiedNameList gives a list of at least one name; everything is palloc'd in
-    // the call's memory context. No lock is taken, and nothing is called back.
+    // SAFETY: textToQualifiedNameList returns a list of at least one name; everything is palloc'd in the call's
+    // memory context. No lock is taken, and nothing is called back.
     let relation = unsafe {
         let names = pg_sys::textToQualifiedNameList(text.raw().cast_mut_ptr());
         let range = pg_sys::makeRangeVarFromNameList(names);
@@ -130,28 +130,28 @@ pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
     (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
-/// A role's bare name; None if the role is gone.
+/// Returns a role's bare name; None if the role is dropped.
 pub fn of_role(role: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: a syscache look-up inside of a transaction, which gives NULL or a palloc'd copy.
+    // SAFETY: a syscache look-up inside of a transaction, which returns NULL or a palloc'd copy.
     unsafe {
         let name = pg_sys::GetUserNameFromId(role, true);
         (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
     }
 }
 
-/// A name as SQL spells it, in quotes where it needs them.
+/// Quotes a name where SQL needs it.
 pub fn quote_identifier(name: &CStr) -> CString {
-    // SAFETY: gives the name itself or a palloc'd copy; it is copied out.
+    // SAFETY: returns the name itself or a palloc'd copy; it is copied out.
     unsafe { CStr::from_ptr(pg_sys::quote_identifier(name.as_ptr())).to_owned() }
 }
 
-/// A string literal for a statement, whatever `standard_conforming_strings` says.
+/// Returns a string literal for a statement that is valid under any `standard_conforming_strings`.
 pub fn quote_literal(text: &str) -> String {
     String::from_utf8(literal(text.as_bytes())).unwrap_or_default()
 }
 
-/// A string literal of bytes in the server's encoding, in which ASCII's characters are ASCII's
-/// bytes only.
+/// Returns a string literal of bytes in the server's encoding, in which the bytes of ASCII characters stand only for
+/// these.
 pub fn literal(text: &[u8]) -> Vec<u8> {
     let quotes: &[u8] = match text.contains(&b'\\') {
         true => b"E'",
@@ -178,14 +178,15 @@ pub fn current_database() -> String {
     }
 }
 
-/// `schema.name` for a function that lies in the same schema as the one that is running. An error where that has
-/// been dropped: nothing locks a function that runs.
+/// Returns `schema.name` for a function in the same schema as the running one. Fails where that function has been
+/// dropped, because no lock protects a running function.
 pub fn beside_running_function(
     call: pg_sys::FunctionCallInfo,
     name: &str,
 ) -> Result<String, Error> {
-    // SAFETY: Postgres passes a valid call whose flinfo names the running function. Its schema is InvalidOid where it
-    // is gone, and that one's name NULL; else it is a palloc'd copy, and quoted it is that or another one.
+    // SAFETY: Postgres passes a valid call whose flinfo names the running function. For a dropped function the schema
+    // is InvalidOid, whose name is NULL; otherwise the name is a palloc'd copy, and its quoted form is that or
+    // another copy.
     unsafe {
         let function = (*(*call).flinfo).fn_oid;
         let schema = pg_sys::get_namespace_name(pg_sys::get_func_namespace(function));

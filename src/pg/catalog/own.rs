@@ -1,26 +1,25 @@
-//! The extension's own functions in schema pgcache, by which its triggers and views are known.
+//! The extension's own functions in schema pgcache, by which its triggers and views are recognised.
 //!
-//! Asked wherever a table is altered or truncated, a row of a source is written, a cache is opened:
-//! by anybody, also in a database without the extension. So the catalogs are read past the
-//! privileges, nothing is an error, and what somebody else has made in a schema of that name is not
-//! ours.
+//! They are looked up whenever a table is altered or truncated, a row of a source is written, or a cache is opened:
+//! by any role, also in a database without the extension. So the lookups check no privilege and raise no error, and
+//! an object that another role created in a schema of that name is not accepted.
 
 use std::ffi::CStr;
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// Postgres' fixed oids of the languages.
+/// The oids of the languages, fixed in Postgres.
 const C: Oid = Oid::from_u32(13);
 const SQL: Oid = Oid::from_u32(14);
 
-/// A function by its full signature.
+/// A function with its full signature.
 pub struct Function {
     name: &'static CStr,
     arguments: &'static [Oid],
     language: Oid,
 }
 
-/// Functions in C, as only a superuser can make them.
+/// Makes a function in C, which only a superuser can create.
 const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
     Function {
         name,
@@ -32,9 +31,9 @@ const fn in_c(name: &'static CStr, arguments: &'static [Oid]) -> Function {
 pub const RECORD: Function = in_c(c"record", &[]);
 pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const COLUMNS: Function = in_c(c"columns", &[]);
-/// What looks before each row of a cache that is a partition of a plain table; from 0.4.0 on.
+/// Runs before each row of a cache that is a partition of a plain table; from 0.4.0 on.
 pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
-/// What the triggers call that make a table a cache, or say how.
+/// The functions of the triggers that make a table a cache, or describe it.
 pub const OF_A_CACHE: [Function; 4] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW];
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
@@ -43,14 +42,14 @@ pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);
 pub const LIVE: Function = in_c(c"live", &[pg_sys::TIMESTAMPTZOID]);
 /// The same for deadlines that are Unix times.
 pub const LIVE_UNIX: Function = in_c(c"live_unix", &[pg_sys::INT8OID, pg_sys::INT4OID]);
-/// What a key goes through that plain SQL writes; from 0.4.0 on.
+/// Applied to each key that plain SQL writes; from 0.4.0 on.
 pub const RENEW: Function = in_c(
     c"renew",
     &[pg_sys::TEXTOID, pg_sys::REGCLASSOID, pg_sys::TEXTOID],
 );
 /// Keeps a row of a COPY for its end; from 0.5.0 on.
 pub const COPIED_AGAIN: Function = in_c(c"copied_again", &[pg_sys::RECORDOID, pg_sys::INT4OID]);
-/// Only asked for in the condition of a trigger that calls one of the two above.
+/// Occurs only in the condition of a trigger that calls one of the two above.
 pub const DEPENDS: Function = Function {
     name: c"depends",
     arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID],
@@ -65,10 +64,10 @@ pub const DEPENDS_UNDER: Function = Function {
 };
 
 impl Function {
-    /// InvalidOid where the extension is not installed, or has none of this name in its version.
+    /// Returns InvalidOid where the extension is not installed, or its version lacks the function.
     pub fn oid(&self) -> Oid {
-        // SAFETY: syscache look-ups, which check no privilege and give nothing for what is not
-        // there. The vector is a copy; the tuple is released after it has been read.
+        // SAFETY: syscache look-ups, which check no privilege and return nothing for missing objects. The vector is a
+        // copy; the tuple is released after it has been read.
         unsafe {
             let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
             if schema == pg_sys::InvalidOid {

@@ -1,8 +1,7 @@
-//! Whether a table's policies run anybody's code: decides which locks a read of the table may give
-//! back.
+//! Whether a table's policies run user-defined code: decides which locks a read of the table may release.
 //!
-//! Most policies compare a column with the role that asks, or with a setting. They run nothing that
-//! could take a lock. A policy that looks into another table, or calls a function of a user's, may.
+//! Most policies compare a column with the current role, or with a setting. They run nothing that could take a lock.
+//! A policy that reads another table, or calls a user-defined function, may.
 
 use std::ffi::c_void;
 
@@ -13,18 +12,18 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// Whether the table's policies consist of columns, constants, the role that asks, settings, and
-/// immutable functions of Postgres' own.
+/// Whether the table's policies consist only of columns, constants, the current role, settings, and immutable
+/// functions of Postgres.
 ///
 /// # Safety
 /// `relation` must be open and locked.
 pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
-    // SAFETY: rd_rsdesc is NULL or a description that lives as long as the relation is open; its
-    // expressions are only looked at, in sequences of plain values.
+    // SAFETY: rd_rsdesc is NULL or a description that lives as long as the relation is open; its expressions are only
+    // read, in sequences of plain values.
     unsafe {
         let description = (*relation).rd_rsdesc;
         if description.is_null() {
-            return true; // enabled without a policy: nobody sees anything
+            return true; // enabled without a policy: no row is visible
         }
         pg_list::pointers::<pg_sys::RowSecurityPolicy>((*description).policies)
             .into_iter()
@@ -43,11 +42,11 @@ pub unsafe fn run_nothing_of_users(relation: pg_sys::Relation) -> bool {
 /// # Safety
 /// Inside of `guarded`; `node` is NULL or an expression.
 unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: the node is looked at after the test for NULL; Postgres calls this again for the
-    // nodes below it, inside of the same `guarded`.
+    // SAFETY: the node is read after the test for NULL; Postgres calls this again for the nodes below it, inside of
+    // the same `guarded`.
     unsafe {
         if node.is_null() || (*node).type_ == pg_sys::NodeTag::T_SQLValueFunction {
-            return false; // CURRENT_USER and its like
+            return false; // CURRENT_USER and similar
         }
         !shows_its_functions((*node).type_)
             || unguarded::check_functions_in_node(node, Some(is_not_plain), context)

@@ -1,5 +1,4 @@
-//! Who may do what: privileges, ownership, row-level security; and the one place from which a
-//! statement runs as another role.
+//! Privileges, ownership and row-level security; and the one place from which a statement runs as another role.
 
 use std::ffi::CString;
 
@@ -24,30 +23,30 @@ impl Privileges {
     pub const UPDATE: Privileges = Privileges(pg_sys::ACL_UPDATE as u64);
     pub const DELETE: Privileges = Privileges(pg_sys::ACL_DELETE as u64);
     pub const TRUNCATE: Privileges = Privileges(pg_sys::ACL_TRUNCATE as u64);
-    /// To read entries.
+    /// Reads entries.
     pub const READ: Privileges = Privileges::SELECT;
-    /// To set entries, or to change what they say.
+    /// Sets entries, or changes their fields.
     pub const WRITE: Privileges = Privileges::SELECT
         .and(Privileges::INSERT)
         .and(Privileges::UPDATE);
-    /// To remove entries that were read.
+    /// Removes entries and returns them.
     pub const TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
-    /// To set entries and to remove others.
+    /// Sets entries and removes others.
     pub const MOVE: Privileges = Privileges::WRITE.and(Privileges::DELETE);
-    /// To remove all entries.
+    /// Removes all entries.
     pub const CLEAR: Privileges = Privileges::TRUNCATE;
 
-    /// Whether all of the other set are among these.
+    /// Whether this set contains all of the other one.
     pub const fn has(self, other: Privileges) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Both sets together.
+    /// Returns the union of both sets.
     pub const fn and(self, other: Privileges) -> Privileges {
         Privileges(self.0 | other.0)
     }
 
-    /// As GRANT names them.
+    /// Returns the words of GRANT.
     fn words(self) -> String {
         const WORDS: [(Privileges, &str); 5] = [
             (Privileges::SELECT, "SELECT"),
@@ -61,12 +60,11 @@ impl Privileges {
     }
 }
 
-/// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is gone. The
-/// hint is the GRANT, if `is_cache` says that the relation is one: nobody shall be told to give a
-/// privilege on anything else.
+/// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is dropped. The hint contains
+/// the GRANT if `is_cache` accepts the relation, so that no hint suggests a grant on other relations.
 ///
-/// A REVOKE or a policy that somebody has committed counts from now on, also in the middle of a
-/// transaction: a SELECT would hear of it when it locks the table, and a hot read takes no lock.
+/// A committed REVOKE or policy takes effect at once, even in the middle of a transaction: a SELECT would process its
+/// message when it locks the table, and a hot read takes no lock.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges, is_cache: fn(pg_sys::Oid) -> bool) {
     emergency::secure();
     accept_invalidations();
@@ -82,7 +80,7 @@ pub fn require(relation: pg_sys::Oid, privileges: Privileges, is_cache: fn(pg_sy
     }
 }
 
-/// Raises 42501. What the hint says of role and relation stands in catalogs that everybody may read.
+/// Raises 42501. The hint names the role and the relation, which any role may read in the catalogs.
 #[cold]
 fn refuse(relation: pg_sys::Oid, privileges: Privileges, is_cache: bool) {
     let grant = is_cache.then(|| grant_of(relation, privileges)).flatten();
@@ -106,7 +104,7 @@ fn denied(why: pg_sys::AclResult::Type, relation: pg_sys::Oid, hint: Option<CStr
     }
 }
 
-/// The statement that gives the current user these privileges; None if the relation has gone.
+/// Returns the statement that grants these privileges to the current user; None if the relation is dropped.
 fn grant_of(relation: pg_sys::Oid, privileges: Privileges) -> Option<CString> {
     let (relation, words) = (relation::spelled(relation)?, privileges.words());
     let role = role_name(session::user())?;
@@ -122,20 +120,18 @@ fn grant_of(relation: pg_sys::Oid, privileges: Privileges) -> Option<CString> {
     CString::new(hint.concat()).ok()
 }
 
-/// A role's name as SQL spells it; None if it is gone.
+/// Returns a role's quoted name; None if the role is dropped.
 fn role_name(role: pg_sys::Oid) -> Option<CString> {
     name::of_role(role).map(|bare| name::quote_identifier(&bare))
 }
 
-/// Processes the invalidation messages of what others have committed.
+/// Processes the invalidation messages of committed transactions.
 pub fn accept_invalidations() {
-    // SAFETY: every call of ours is inside a transaction, which the callbacks need that this may
-    // run.
+    // SAFETY: every call of ours is inside a transaction, which the callbacks that this may run need.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Whether the current user has all of these on the relation, by the messages that the session has
-/// processed.
+/// Whether the current user has all of these on the relation, as of the messages that the session has processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let known = known(relation, privileges);
@@ -151,12 +147,11 @@ fn known(relation: pg_sys::Oid, privileges: Privileges) -> KnownPrivilege {
     }
 }
 
-/// What a role has on a relation that is there: all of its privileges. None without USAGE on the
-/// schema, in which SQL could not name it.
+/// Returns all privileges of a role on an existing relation. Returns none without USAGE on the schema, in which SQL
+/// could not name the relation.
 pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     let all = pg_sys::AclMaskHow::ACLMASK_ALL;
-    // SAFETY: syscache look-ups inside of a transaction, of a relation that is there, and so is its
-    // schema.
+    // SAFETY: syscache look-ups inside of a transaction, of an existing relation, whose schema exists too.
     unsafe {
         if !version::may_use_schema(role, pg_sys::get_rel_namespace(relation)) {
             return Privileges::NONE;
@@ -170,7 +165,7 @@ pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     }
 }
 
-/// Asks the catalogs. pg_class_aclcheck answers for any of the privileges; this is for all.
+/// Reads the catalogs. pg_class_aclcheck succeeds for any of the privileges; this requires all.
 fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let (mask, all) = (
         privileges.0 as pg_sys::AclMode,
@@ -200,39 +195,37 @@ pub fn require_owner(relation: pg_sys::Oid) {
 
 /// Whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which for a relation that is gone says
-    // that no policies apply.
+    // SAFETY: a syscache look-up inside of a transaction, which for a dropped relation returns that no policies
+    // apply.
     unsafe {
         pg_sys::check_enable_rls(relation, pg_sys::InvalidOid, true)
             == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
     }
 }
 
-/// While this lives, statements run as the relation's owner.
+/// Runs statements as the relation's owner while it lives.
 ///
-/// There are two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while
-/// `cache_delete` promises to need DELETE alone; and a sweep over all caches must not run their
-/// triggers with the sweeper's rights. The caller's own privilege was checked before, and the
-/// statement is ours, no text of the caller's. Triggers on the table then run as the owner, as they
-/// do when a foreign key cascades, but not under the caller's search_path: names that they do not
-/// qualify must not be found in a schema of the caller's. Never used where row-level security
-/// applies to the caller.
+/// It serves two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete` promises to
+/// need DELETE alone; and a sweep over all caches must not run their triggers with the sweeper's rights. The caller's
+/// own privilege was checked before, and the statement is ours, with no text of the caller. Triggers on the table
+/// then run as the owner, as they do when a foreign key cascades, but not under the caller's search_path, so that
+/// unqualified names are not found in a schema of the caller. Never used where row-level security applies to the
+/// caller.
 ///
-/// A role that holds TRIGGER has made a trigger, it may be, that would run its code as the owner. So
-/// nothing is removed as the owner before the triggers are looked at (`user_code`).
+/// A role that holds TRIGGER may have created a trigger that would run its code as the owner. So the triggers are
+/// checked before any row is removed as the owner (`trigger_trust`).
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
     settings: i32,
 }
 
-/// The search_path of an owner's code: names that it does not qualify are Postgres' own or not
-/// found.
+/// The search_path for an owner's code: unqualified names are Postgres' own or not found.
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
-    /// To remove rows for a call whose caller has named the relation. The owner's own call runs the
-    /// triggers as a DELETE of the owner's does. Raises 42501.
+    /// Removes rows for a call whose caller has named the relation. The owner's own call runs the triggers as the
+    /// owner's DELETE does. Raises 42501.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
         if relation::owner(relation) != session::user() {
             trigger_trust::refuse(relation);
@@ -240,15 +233,15 @@ impl AsOwner {
         AsOwner::with(relation, 0)
     }
 
-    /// To remove rows of a table that the caller did not name: the triggers' code can neither change
-    /// the session nor leave anything for the commit, where it would run as the caller. Raises 42501,
-    /// to the owner, too, who has not asked for that code to run.
+    /// Removes rows of a table that the caller did not name: the triggers' code can neither change the session nor
+    /// leave work for the commit, where it would run as the caller. Raises 42501 even for the owner, who has not
+    /// requested that this code run.
     pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
         trigger_trust::refuse(relation);
         AsOwner::to_maintain(relation)
     }
 
-    /// For what fires no trigger: the same restrictions.
+    /// Runs statements that fire no trigger, under the same restrictions.
     pub fn to_maintain(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }
@@ -260,8 +253,7 @@ impl AsOwner {
             context: 0,
             settings: 0,
         };
-        // SAFETY: the former identity and path are put back by drop; after an error the abort does
-        // it.
+        // SAFETY: drop restores the former identity and path; after an error the abort does it.
         unsafe {
             former.settings = pg_sys::NewGUCNestLevel();
             pg_sys::set_config_option(
@@ -275,8 +267,8 @@ impl AsOwner {
                 false,
             );
             pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
-            // Not without need: what runs under it Postgres takes for a query of a foreign key, and
-            // `pgcache.live()` shows that expired rows. Triggers on the table are none.
+            // Set only where needed: Postgres takes statements under this flag for queries of a foreign key, to which
+            // `pgcache.live()` shows expired rows. Triggers on the table are not such queries.
             let see_all = match relation::forces_row_security(relation) {
                 true => pg_sys::SECURITY_NOFORCE_RLS as i32,
                 false => 0,
@@ -290,7 +282,7 @@ impl AsOwner {
 
 impl Drop for AsOwner {
     fn drop(&mut self) {
-        // An error that unwinds ends in an abort, which puts both back.
+        // An error that unwinds ends in an abort, which restores both.
         if std::thread::panicking() {
             return;
         }

@@ -1,5 +1,4 @@
-//! What Postgres' catalogs say of a relation: names, kind, owner, and which one a trigger belongs
-//! to.
+//! Catalog facts about a relation: names, kind, owner, and the relation of a trigger.
 
 use std::ffi::{CStr, CString};
 use std::num::NonZeroUsize;
@@ -11,33 +10,33 @@ use pgrx::pg_sys::panic::ErrorReport;
 use crate::error::Error;
 use crate::pg::value::datum::varlena_bytes;
 
-/// The triggers of a relation, foreign keys' own among them, where they stand in the relcache.
+/// Returns the triggers of a relation, including those of foreign keys, in place in the relcache.
 ///
 /// # Safety
-/// `relation` must be open, and no catalog looked at, for as long as the result is used: a look may
-/// hear that the relation has changed, and then its triggers are read anew and the former ones freed,
-/// whoever has it open. Somebody's ANALYZE is enough.
+/// `relation` must be open, and no catalog read, for as long as the result is used: such a read may process a message
+/// that the relation has changed, which reads its triggers anew and frees the former ones, even while the relation is
+/// open. An ANALYZE in another session is enough.
 pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_sys::Trigger] {
-    // SAFETY: the relation is open, and its triggers stay, by the caller's word.
+    // SAFETY: the relation is open, and its triggers stay, by the caller's contract.
     unsafe { all_of((*relation).trigdesc) }
 }
 
-/// Copies of them in the current memory context, for who looks at catalogs meanwhile.
+/// Returns copies of the triggers in the current memory context, for callers that read catalogs meanwhile.
 ///
 /// # Safety
 /// `relation` must be open; the memory context stays for as long as the result is used.
 pub(in crate::pg) unsafe fn copied_triggers<'r>(
     relation: pg_sys::Relation,
 ) -> &'r [pg_sys::Trigger] {
-    // SAFETY: the relation is open, by the caller's word. The copy, NULL where there are none, looks at no
-    // catalog.
+    // SAFETY: the relation is open, by the caller's contract. The copy, NULL for a relation without triggers, reads
+    // no catalog.
     unsafe { all_of(pg_sys::CopyTriggerDesc((*relation).trigdesc)) }
 }
 
 /// # Safety
 /// NULL, or a description of triggers that stays for as long as the result is used.
 unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Trigger] {
-    // SAFETY: it has numtriggers triggers, and stays by the caller's word.
+    // SAFETY: it has numtriggers triggers, and stays by the caller's contract.
     unsafe {
         match descriptor.is_null() {
             true => &[],
@@ -49,9 +48,9 @@ unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Tri
     }
 }
 
-/// `schema.name`, quoted, of a relation that the caller has locked. Raises 42P01 where it is gone all the
-/// same: the lock does not keep the session itself from dropping it, as an event trigger may that a statement of ours
-/// has fired.
+/// Returns the quoted `schema.name` of a relation that the caller has locked. Raises 42P01 where it is dropped
+/// anyway: the lock does not stop the session itself from dropping it, as an event trigger fired by a statement of
+/// ours may.
 pub fn qualified(relation: pg_sys::Oid) -> CString {
     spelled(relation).unwrap_or_else(|| {
         ErrorReport::from(Error::NoSuchRelation(relation.to_u32())).report(PgLogLevel::ERROR);
@@ -59,9 +58,10 @@ pub fn qualified(relation: pg_sys::Oid) -> CString {
     })
 }
 
-/// The same of one that may be gone: None then.
+/// The same for a relation that may be dropped: None then.
 pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: syscache look-ups, each of which gives NULL or a palloc'd copy: another session may drop it between two.
+    // SAFETY: syscache look-ups, each of which returns NULL or a palloc'd copy: another session may drop it between
+    // two.
     unsafe {
         let name = pg_sys::get_rel_name(relation);
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
@@ -70,7 +70,7 @@ pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
     }
 }
 
-/// Bytes of its name.
+/// Returns the length of the relation's name in bytes.
 pub fn name_length(relation: pg_sys::Oid) -> usize {
     // SAFETY: a syscache look-up; the name is a copy that ends with a NUL byte.
     unsafe {
@@ -82,28 +82,26 @@ pub fn name_length(relation: pg_sys::Oid) -> usize {
     }
 }
 
-/// Whether there is such a relation, as far as this session has heard.
+/// Whether the relation exists, as of the messages that this session has processed.
 pub fn is_there(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up, which gives 0 for a relation that is gone.
+    // SAFETY: a syscache look-up, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) != 0 }
 }
 
-/// Whether it can have row triggers of ours: an ordinary table, or a partitioned one.
+/// Whether the relation can have row triggers of ours: an ordinary table, or a partitioned one.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is
-    // gone.
+    // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
 }
 
-/// Whether it has partitions in place of rows.
+/// Whether the relation is partitioned, and has no rows of its own.
 pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which gives 0 for a relation that is
-    // gone.
+    // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
 }
 
-/// A type's name for an error message.
+/// Returns a type's name for an error message.
 pub fn type_name(type_oid: pg_sys::Oid) -> String {
     // SAFETY: the type exists; the result is palloc'd.
     unsafe {
@@ -113,9 +111,9 @@ pub fn type_name(type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// The bare name for an error message; empty when the relation is gone.
+/// Returns the bare name for an error message; empty when the relation is dropped.
 pub fn display_name(relation: pg_sys::Oid) -> String {
-    // SAFETY: get_rel_name gives NULL or a palloc'd copy.
+    // SAFETY: get_rel_name returns NULL or a palloc'd copy.
     unsafe {
         let name = pg_sys::get_rel_name(relation);
         match name.is_null() {
@@ -125,17 +123,17 @@ pub fn display_name(relation: pg_sys::Oid) -> String {
     }
 }
 
-/// The role that owns the relation; InvalidOid when it is gone.
+/// Returns the role that owns the relation; InvalidOid when it is dropped.
 pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
     of_class(relation, |class| class.relowner).unwrap_or(pg_sys::InvalidOid)
 }
 
-/// Whether its policies hold for its owner, too.
+/// Whether the relation's policies apply to its owner, too.
 pub fn forces_row_security(relation: pg_sys::Oid) -> bool {
     of_class(relation, |class| class.relforcerowsecurity).unwrap_or(false)
 }
 
-/// What `pick` takes of the relation's row of pg_class; None when it is gone.
+/// Returns a field that `pick` reads from the relation's row of pg_class; None when it is dropped.
 fn of_class<R>(
     relation: pg_sys::Oid,
     pick: impl FnOnce(&pg_sys::FormData_pg_class) -> R,
@@ -156,39 +154,38 @@ fn of_class<R>(
     }
 }
 
-/// What error messages call the relation: table, view, sequence ...
+/// Returns the relation's kind for error messages: table, view, sequence ...
 pub fn object_type(relation: pg_sys::Oid) -> pg_sys::ObjectType::Type {
-    // SAFETY: a syscache look-up; relkind 0 (gone) counts as a table.
+    // SAFETY: a syscache look-up; relkind 0 (dropped) counts as a table.
     unsafe { pg_sys::get_relkind_objtype(pg_sys::get_rel_relkind(relation)) }
 }
 
-/// What becomes of it: permanent, unlogged or temporary, as pg_class has it; None when it is gone.
+/// Returns the relation's persistence from pg_class: permanent, unlogged or temporary; None when it is dropped.
 pub fn persistence(relation: pg_sys::Oid) -> Option<u8> {
     of_class(relation, |class| class.relpersistence as u8)
 }
 
-/// Whether it is a temporary table of another session, which nobody else can read.
+/// Whether the relation is a temporary table of another session, which only that session can read.
 pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
-    // SAFETY: syscache look-ups; no schema of a relation that is gone is a temporary one.
+    // SAFETY: syscache look-ups; a dropped relation has no temporary schema.
     unsafe { pg_sys::isOtherTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
-/// Whether it is a temporary relation, of whatever session.
+/// Whether the relation is temporary, in any session.
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
-    // SAFETY: syscache look-ups inside of a transaction; no schema of a relation that is gone is a
-    // temporary one.
+    // SAFETY: syscache look-ups inside of a transaction; a dropped relation has no temporary schema.
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
-/// Whether it is one of Postgres' own: made by initdb, or in a schema of its.
+/// Whether the relation is Postgres' own: created by initdb, or in pg_catalog.
 pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
-    // SAFETY: syscache look-ups inside of a transaction; 0 for a relation that is gone.
+    // SAFETY: syscache look-ups inside of a transaction; 0 for a dropped relation.
     let schema = unsafe { pg_sys::get_rel_namespace(relation) };
     let of_catalogs = pg_sys::Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
     relation.to_u32() < pg_sys::FirstNormalObjectId || schema == of_catalogs
 }
 
-/// Whether an extension has made it.
+/// Whether the relation belongs to an extension.
 pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
     // SAFETY: a scan of pg_depend inside of a transaction.
     unsafe {
@@ -196,23 +193,23 @@ pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether it is a partition of another table.
+/// Whether the relation is a partition of another table.
 pub fn is_partition(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction; false for a relation that is gone.
+    // SAFETY: a syscache look-up inside of a transaction; false for a dropped relation.
     unsafe { pg_sys::get_rel_relispartition(relation) }
 }
 
-/// Whether it has a live column of this name.
+/// Whether the relation has a live column of this name.
 pub fn has_column(relation: pg_sys::Oid, name: &CStr) -> bool {
     column_number(relation, name).is_some_and(|number| number > 0)
 }
 
-/// A name for an error message.
+/// Decodes a name for an error message.
 pub fn decoded(name: &CStr) -> String {
     crate::pg::encoding::decode(name.to_bytes())
 }
 
-/// Whether anything this session runs has the relation open; it has a lock on it.
+/// Whether a running statement of this session has the relation open. The session has a lock on it.
 pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     // SAFETY: the lock keeps the relation; it is open between open and close.
     unsafe {
@@ -225,23 +222,23 @@ pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether it is a view.
+/// Whether the relation is a view.
 pub fn is_view(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up; relkind 0 (gone) is none.
+    // SAFETY: a syscache look-up; relkind 0 (dropped) is not a view.
     unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
 }
 
-/// What the catalog says of a trigger.
+/// A trigger's row in the catalog.
 pub struct TriggerRow {
     pub table: pg_sys::Oid,
     pub function: pg_sys::Oid,
     /// The trigger of the partition's parent that it was copied from, or InvalidOid.
     pub parent: pg_sys::Oid,
-    /// The row was inserted so: no command has changed it since, nor replaced the trigger.
+    /// No command has updated the row or replaced the trigger since its INSERT.
     pub is_first_version: bool,
 }
 
-/// A trigger by its oid. Also finds one that this very command has made.
+/// Returns a trigger by its oid. Also finds a trigger that the running command has created.
 pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     let (column, index) = (pg_sys::Anum_pg_trigger_oid, pg_sys::TriggerOidIndexId);
     first_trigger(column, trigger, index, |row| {
@@ -254,7 +251,7 @@ pub fn trigger_row(trigger: pg_sys::Oid) -> Option<TriggerRow> {
     })
 }
 
-/// The table on which a trigger was made: of a partition's copy, the one above it.
+/// Returns the table on which a trigger was created: for a partition's copy, the original's table.
 pub fn made_on(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
     let mut row = trigger_row(trigger)?;
     while row.parent != pg_sys::InvalidOid {
@@ -274,8 +271,8 @@ pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     .is_some()
 }
 
-/// The table above a partition whose trigger that calls `function` the partition has a copy of; without a
-/// lock on either.
+/// Returns the table above a partition from whose trigger on `function` the partition's copy was made; without a lock
+/// on either.
 pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oid> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -286,7 +283,7 @@ pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oi
     made_on(parent)
 }
 
-/// The arguments of a table's trigger that calls `function`, its own or a copy; without a lock on the table.
+/// Returns the arguments of a table's trigger that calls `function`, its own or a copy; without a lock on the table.
 pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -301,13 +298,13 @@ pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Ve
     })
 }
 
-/// The columns that a table's trigger on `function` is about; without a lock on the table.
+/// Returns the columns of a table's trigger on `function`; without a lock on the table.
 pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<i16>> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
     first_trigger(column, table, index, |row| {
-        // SAFETY: an int2vector, the last of the columns that a row of pg_trigger always has, holds
-        // as many numbers as it says.
+        // SAFETY: an int2vector, the last of the columns that a row of pg_trigger always has, holds as many numbers
+        // as its length says.
         (row.form.tgfoid == function).then(|| unsafe {
             let columns = &row.form.tgattr;
             columns
@@ -318,11 +315,11 @@ pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<
     })
 }
 
-/// Whether one of the columns that the trigger on `function` is about is virtual; without a lock.
+/// Whether one of the columns of the trigger on `function` is virtual; without a lock.
 pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let columns = trigger_columns(table, function).unwrap_or_default();
-    // SAFETY: syscache look-ups; the first says whether the column is there, and the second, which
-    // needs it, asks the entry that the first has found.
+    // SAFETY: syscache look-ups; the first checks that the column exists, which the second needs, and the second
+    // reads the entry that the first has found.
     columns.into_iter().any(|column| unsafe {
         pg_sys::get_atttype(table, column) != pg_sys::InvalidOid
             && pg_sys::get_attgenerated(table, column) as u8 == b'v'
@@ -338,16 +335,15 @@ struct FoundTrigger<'r> {
     arguments: &'r [u8],
 }
 
-/// What `pick` makes of the first row of pg_trigger that it takes, of those with this oid in a
-/// column.
+/// Returns the first result of `pick` over the rows of pg_trigger with this oid in a column.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,
     index: u32,
     pick: impl Fn(&FoundTrigger) -> Option<R>,
 ) -> Option<R> {
-    // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next
-    // is asked for; its column tgargs is a bytea. The static snapshot "self" sees rows of the present command.
+    // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next is fetched; its
+    // column tgargs is a bytea. The static snapshot "self" sees rows of the present command.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::TriggerRelationId,
@@ -391,25 +387,24 @@ fn first_trigger<R>(
     }
 }
 
-/// Whether a column can have a DEFAULT: one that is there, and is not generated.
+/// Whether a column can have a DEFAULT: it exists, and is not generated.
 pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, of a column that is there.
+    // SAFETY: a syscache look-up inside of a transaction, of an existing column.
     unsafe { pg_sys::get_attgenerated(relation, column) == 0 }
 }
 
-/// The name of a column, by its number.
+/// Returns the name of a column, by its number.
 pub(in crate::pg) fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> {
-    // SAFETY: a syscache look-up, which gives NULL or a palloc'd copy.
+    // SAFETY: a syscache look-up, which returns NULL or a palloc'd copy.
     unsafe {
         let name = pg_sys::get_attname(relation, number, true);
         (!name.is_null()).then(|| CStr::from_ptr(name).to_owned())
     }
 }
 
-/// The number of a live column; None where there is none of this name.
+/// Returns the number of a live column; None where no column has this name.
 pub(in crate::pg) fn column_number(relation: pg_sys::Oid, name: &CStr) -> Option<i16> {
-    // SAFETY: a syscache look-up that copies what it finds; 0 for a column that is not there or was
-    // dropped.
+    // SAFETY: a syscache look-up that copies its result; 0 for a column that does not exist or was dropped.
     let number = unsafe { pg_sys::get_attnum(relation, name.as_ptr()) };
     (number != pg_sys::InvalidAttrNumber as i16).then_some(number)
 }

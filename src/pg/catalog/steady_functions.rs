@@ -1,9 +1,9 @@
 //! Whether an expression always gives the same result for the same values.
 //!
-//! Three answers: always; under the same settings by which Postgres prints and reads values; or not. Postgres itself
-//! only knows functions that are IMMUTABLE and STABLE. STABLE ones differ with such settings, with the moment, with
-//! the user or with the catalogs, and IMMUTABLE ones that print numbers and bytes still follow a setting. Guards that
-//! a function counts as steady only where it is listed here.
+//! There are three answers: always; under the same settings by which Postgres prints and reads values; or not.
+//! Postgres itself only distinguishes IMMUTABLE and STABLE functions. STABLE ones differ with such settings, with the
+//! moment, with the user or with the catalogs, and IMMUTABLE ones that print numbers and bytes still follow a
+//! setting. Guards that a function counts as steady only where it is listed here.
 
 use std::ffi::{CStr, c_void};
 
@@ -15,12 +15,12 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// On what the result of an expression depends beside the values in it.
+/// The inputs of an expression's result beside the values in it.
 pub enum Steadiness {
     Steady,
     /// The settings of `session::settings::Texts`.
     UnderSettings,
-    /// More than that: the name of what makes it so.
+    /// More than these settings. Holds the name of the cause.
     Unsteady(String),
 }
 
@@ -59,10 +59,10 @@ const UNDER_SETTINGS: [&CStr; 31] = [
     c"to_timestamp",
 ];
 
-/// Families of them: arithmetic and comparisons of moments.
+/// Families of such functions: arithmetic and comparisons of moments.
 const FAMILIES: [&str; 3] = ["timestamptz_", "timestamp_", "date_"];
 
-/// Built-in STABLE functions that print arguments of any type: as steady as the output of these types.
+/// Built-in STABLE functions that print arguments of any type: they are as steady as the output of these types.
 const PRINTING: [&CStr; 15] = [
     c"anytextcat",
     c"array_to_json",
@@ -90,7 +90,7 @@ struct Found {
     unsteady: Option<String>,
 }
 
-/// Looks at an expression without VOLATILE functions.
+/// Examines an expression without VOLATILE functions.
 ///
 /// # Safety
 /// `node` is an analysed expression.
@@ -108,7 +108,7 @@ pub unsafe fn steadiness(node: *mut Node) -> Steadiness {
     }
 }
 
-/// Stops, with true, at what is not steady.
+/// Stops, with true, at a node that is not steady.
 ///
 /// # Safety
 /// As `called_functions::may_call_a_users`; `context` is a [`Found`].
@@ -116,7 +116,7 @@ unsafe extern "C-unwind" fn walk(node: *mut Node, context: *mut c_void) -> bool 
     if node.is_null() {
         return false;
     }
-    // SAFETY: each node is looked at after its tag; Postgres calls this again for the nodes below.
+    // SAFETY: each node is read after its tag; Postgres calls this again for the nodes below.
     unsafe {
         let found: &mut Found = &mut *context.cast();
         let stops = match (*node).type_ {
@@ -141,7 +141,7 @@ unsafe extern "C-unwind" fn walk(node: *mut Node, context: *mut c_void) -> bool 
 }
 
 unsafe extern "C-unwind" fn check(function: Oid, context: *mut c_void) -> bool {
-    // SAFETY: what `walk` passes.
+    // SAFETY: the context that `walk` passes.
     unsafe { (*context.cast::<Found>()).calls(function, std::ptr::null_mut()) }
 }
 
@@ -151,7 +151,7 @@ impl Found {
         true
     }
 
-    /// A call of a function; true where it is not steady.
+    /// Notes a call of a function. Returns true where it is not steady.
     ///
     /// # Safety
     /// The function exists; `arguments` is NULL or a list of expressions.
@@ -180,12 +180,12 @@ impl Found {
         }
     }
 
-    /// A value of a type is printed or read; true where that is not steady.
+    /// Notes that a value of a type is printed or read. Returns true where that is not steady.
     ///
     /// # Safety
     /// The type exists.
     unsafe fn prints(&mut self, mut of: Oid) -> bool {
-        // SAFETY: catalog look-ups. Elements and bounds of a type end at one that has none.
+        // SAFETY: catalog look-ups. The loop ends, because each type of elements or bounds ends at one without them.
         unsafe {
             loop {
                 of = pg_sys::getBaseType(of);

@@ -1,13 +1,12 @@
-//! Whose code the triggers of a table run, where we change its rows as its owner.
+//! Whether the triggers of a table are safe to fire when we change its rows as its owner.
 //!
-//! Whoever holds TRIGGER on a table can make triggers on it, and nothing tells afterwards who has
-//! made one. So a trigger is judged by what it runs: its function must belong to a role that has the
-//! owner's privileges anyway, and its condition may call nothing that does what a text, a name or a
-//! type of somebody's says.
+//! Any role that holds TRIGGER on a table can create triggers on it, and no catalog records which role has created
+//! one. So the check looks at the code that a trigger runs: its function must belong to a role that has the owner's
+//! privileges anyway, and its condition may call no function that acts on a text, a name or a type of another role.
 //!
-//! Asked under a lock that keeps new triggers off until the transaction ends. A function that is
-//! replaced meanwhile keeps its owner. That a function is SECURITY DEFINER does not make it
-//! harmless: its owner may alter that between our look and its call, and no lock prevents it.
+//! The check runs under a lock that blocks new triggers until the transaction ends. A function that is replaced
+//! meanwhile keeps its owner. SECURITY DEFINER does not make a function harmless: its owner may alter that between
+//! our check and its call, and no lock prevents it.
 
 use std::ffi::{CStr, c_void};
 
@@ -23,10 +22,10 @@ use crate::pg::memory::unguarded;
 use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// The triggers that fire where rows are removed: Postgres' tgtype bits.
+/// The triggers that fire when rows are removed: Postgres' tgtype bits.
 const REMOVES: u32 = pg_sys::TRIGGER_TYPE_DELETE | pg_sys::TRIGGER_TYPE_TRUNCATE;
 
-/// Functions that are not immutable, and still run nobody's code whatever their arguments are.
+/// Functions that are not immutable, and yet run no user-defined code whatever their arguments are.
 const HARMLESS: [u32; 11] = [
     pg_sys::F_NOW,
     pg_sys::F_TRANSACTION_TIMESTAMP,
@@ -41,10 +40,10 @@ const HARMLESS: [u32; 11] = [
     pg_sys::F_TO_CHAR_TIMESTAMPTZ_TEXT,
 ];
 
-/// Raises 42501 if a removal of rows, made as the table's owner, would run code of a role that has
-/// not the owner's privileges. The caller holds a writer's lock on the table.
+/// Raises 42501 if a removal of rows, made as the table's owner, would run code of a role that lacks the owner's
+/// privileges. The caller holds a writer's lock on the table.
 ///
-/// Where the table is partitioned those of its partitions run, too: all of them get the lock.
+/// The triggers of a partitioned table's partitions run, too, so all of them get the lock.
 pub fn refuse(table: Oid) {
     let owner = relation::owner(table);
     let all = match relation::is_partitioned(table) {
@@ -75,7 +74,7 @@ fn first_of_others(table: Oid, owner: Oid) -> Option<Error> {
 }
 
 /// # Safety
-/// A copy of a trigger: catalogs are looked at.
+/// A copy of a trigger, because catalogs are read.
 unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Error> {
     let names = || {
         // SAFETY: every trigger has a name.
@@ -116,10 +115,10 @@ unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Err
     Some(Error::ConditionOfAnother { trigger, cache })
 }
 
-/// Whether the owner may be made to run a function: it is Postgres' own or ours, or belongs to a
-/// role that has the owner's privileges.
+/// Whether the owner may run a function: it is Postgres' own or ours, or belongs to a role that has the owner's
+/// privileges.
 fn is_trusted(function: Oid, owner: Oid) -> bool {
-    // Ours are in C: a superuser has made them, who need not be one any more.
+    // Ours are in C: their owner was a superuser, but need not be one any more.
     let ours = || {
         let ours = [own::RECORD, own::RECORD_TRUNCATE];
         let of_sources = [own::INVALIDATE, own::INVALIDATE_ALL];
@@ -130,10 +129,9 @@ fn is_trusted(function: Oid, owner: Oid) -> bool {
     !is_of_a_user(function) || ours() || has_privileges()
 }
 
-/// InvalidOid, which has nobody's privileges, where the function is gone.
+/// Returns the function's owner; InvalidOid, which has no role's privileges, where the function is dropped.
 fn owner_of(function: Oid) -> Oid {
-    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
-    // has been copied.
+    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field has been copied.
     unsafe {
         let kind = pg_sys::SysCacheIdentifier::PROCOID as i32;
         let tuple = pg_sys::SearchSysCache1(kind, pg_sys::Datum::from(function));
@@ -148,14 +146,14 @@ fn owner_of(function: Oid) -> Oid {
 }
 
 fn is_immutable(function: Oid) -> bool {
-    // SAFETY: a syscache look-up; the function is there, because the trigger depends on it.
+    // SAFETY: a syscache look-up; the function exists, because the trigger depends on it.
     unsafe { pg_sys::func_volatile(function) as u8 == pg_sys::PROVOLATILE_IMMUTABLE }
 }
 
 /// The functions that an expression calls.
 struct Called {
     functions: Vec<Oid>,
-    /// Postgres shows all of them.
+    /// Whether Postgres shows all of them.
     shown: bool,
 }
 
@@ -176,10 +174,10 @@ impl Called {
     }
 }
 
-/// Postgres' walker calls it for each node; it goes on as long as this says false.
+/// Postgres' walker calls this for each node, and continues as long as this returns false.
 unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void) -> bool {
-    // SAFETY: inside of `guarded`; the node is looked at after the test for NULL, the context is the
-    // Called of `Called::of`.
+    // SAFETY: inside of `guarded`; the node is read after the test for NULL, the context is the Called of
+    // `Called::of`.
     unsafe {
         if node.is_null() {
             return false;
@@ -197,7 +195,7 @@ unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void
 unsafe extern "C-unwind" fn note_function(function: Oid, context: *mut c_void) -> bool {
     // SAFETY: as in `note_functions`.
     let called = unsafe { &mut *context.cast::<Called>() };
-    // No error may leave Postgres' walker from here: without memory nothing counts as shown.
+    // No error may leave Postgres' walker from here, so the functions do not count as shown when memory runs out.
     called.shown &= called.functions.try_reserve(1).is_ok();
     if called.shown {
         called.functions.push(function);

@@ -1,4 +1,4 @@
-//! What the trigger of an attached table says: its three columns by their numbers, and how its deadlines are meant.
+//! The marker trigger of an attached table: the numbers of its three columns, and the unit of its deadlines.
 
 use std::ffi::CStr;
 
@@ -9,7 +9,7 @@ use crate::pg::catalog::{own, relation};
 /// BEFORE UPDATE, FOR EACH STATEMENT.
 const MARKER: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_UPDATE;
 
-/// What the marker of an attached table says: numbers of columns, and the unit of its deadlines.
+/// The content of an attached table's marker: numbers of columns, and the unit of its deadlines.
 pub struct Marked {
     pub key: i16,
     pub value: i16,
@@ -17,12 +17,12 @@ pub struct Marked {
     pub unit: Option<Vec<u8>>,
 }
 
-/// The columns of an attached table as its marker has them, and of its partitions; None for another table.
+/// Returns the columns of an attached table or of one of its partitions, by its marker; None for any other table.
 ///
 /// # Safety
 /// `table` must be open.
 pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
-    // SAFETY: the table is open, by the caller's word; what is read are copies.
+    // SAFETY: the table is open, by the caller's contract; the results are copies.
     unsafe {
         let own = marker(table, |marker| {
             let [key, value, deadline] = attached_numbers(marker);
@@ -40,8 +40,8 @@ pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
     }
 }
 
-/// The columns of a partition, by the marker of the cache above it. They have the same names there; their
-/// numbers may be others.
+/// Returns the columns of a partition, by the marker of the cache above it. Their names are the same, but their
+/// numbers may differ.
 fn marked_above(partition: Oid) -> Option<Marked> {
     let cache = relation::above(partition, own::RECORD.oid())?;
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid())?;
@@ -61,9 +61,9 @@ fn marked_above(partition: Oid) -> Option<Marked> {
     })
 }
 
-/// The default that the deadline's column of an attached table had before, if any. Only from a marker
-/// that is disabled, as only the table's owner leaves one: the default is a text that runs code while
-/// it is read, and with TRIGGER anybody makes a marker where the library is not loaded.
+/// Returns the former default of the deadline column of an attached table, if any. Reads it only from a disabled
+/// marker, which only the table's owner can leave: the default is a text whose parsing runs code, and any role with
+/// TRIGGER can create a marker where the library is not loaded.
 pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {
@@ -78,9 +78,9 @@ pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     }
 }
 
-/// What `read` makes of the trigger that names the columns; it looks at no catalog. The trigger's shape is
-/// looked at first: the function's oid is a look-up, and this is asked at each row that changes. After
-/// that look-up the triggers may be others.
+/// Returns the result of `read` for the trigger that names the columns; `read` reads no catalog. Checks the trigger's
+/// shape first, because the function's oid needs a lookup, and this runs for each changed row. That lookup may
+/// replace the list of triggers, so it is read again.
 ///
 /// # Safety
 /// `table` must be open.
@@ -90,8 +90,7 @@ pub(super) unsafe fn marker<R>(
 ) -> Option<R> {
     let is_formed =
         |trigger: &&pg_sys::Trigger| trigger.tgnattr == 3 && trigger.tgtype as u32 == MARKER;
-    // SAFETY: the table is open, by the caller's word. No catalog is looked at while a list of triggers is
-    // used.
+    // SAFETY: the table is open, by the caller's contract. No catalog is read while a list of triggers is used.
     unsafe {
         relation::triggers(table).iter().find(is_formed)?;
         let columns = own::COLUMNS.oid();
@@ -106,11 +105,11 @@ pub(super) unsafe fn marker<R>(
 /// # Safety
 /// A trigger of an open table, on three columns.
 pub(super) unsafe fn attached_numbers(marker: &pg_sys::Trigger) -> [i16; 3] {
-    // SAFETY: it has as many columns as it says, which `marker` has seen to be three.
+    // SAFETY: it has as many columns as its count says, which `marker` has checked to be three.
     std::array::from_fn(|at| unsafe { *marker.tgattr.add(at) })
 }
 
-/// The rest of the trigger's argument that begins so.
+/// Returns the rest of the trigger's argument that has this prefix.
 ///
 /// # Safety
 /// A trigger of an open table.

@@ -1,13 +1,13 @@
-//! Which columns of a table a cache's key, value and deadline are in, and what these columns hold.
+//! Finds the columns of a cache's key, value and deadline, and their types.
 //!
-//! A table that `cache_create` has made has them under their names. One that was made a cache by
-//! `cache_attach` says so by a trigger that never fires:
+//! A table that `cache_create` has created has them under their names. A table that `cache_attach` has made a cache
+//! names them by a trigger that never fires:
 //!
 //! `BEFORE UPDATE OF <key>, <value>, <deadline> ... EXECUTE FUNCTION pgcache.columns('unit=s', ...)`
 //!
-//! Postgres keeps the three by their numbers, in this order. So they follow RENAME COLUMN, hold back
-//! DROP COLUMN, and come back under their names from a dump. The trigger is for statements, so no
-//! partition inherits it, and is disabled, so it costs nothing.
+//! Postgres stores the three columns by their numbers, in this order. So they follow RENAME COLUMN, block DROP
+//! COLUMN, and are restored from a dump under their names. The trigger is a statement trigger, so no partition
+//! inherits it, and is disabled, so it costs nothing.
 
 mod marker;
 mod single;

@@ -1,4 +1,4 @@
-//! One column of a cache's table, for who needs no more: nothing else about the table is looked at.
+//! Finds one column of a cache's table, for callers that need no more; reads nothing else about the table.
 
 use std::ffi::CString;
 
@@ -10,13 +10,13 @@ use crate::pg::catalog::{name, own, relation};
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
 
-/// The number and type of the key's column, where there is one that a cache can have. For a row
-/// trigger, which anybody may put on their own table: nothing else about the table is looked at.
+/// Returns the number and type of the key column, if its type is valid for a cache. For a row trigger, which any role
+/// may put on its own table: nothing else about the table is read.
 ///
 /// # Safety
 /// `table` must be open.
 pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
-    // SAFETY: the table is open, by the caller's word.
+    // SAFETY: the table is open, by the caller's contract.
     unsafe {
         match marker(table, |marker| attached_numbers(marker)) {
             Some([key, ..]) => {
@@ -33,12 +33,12 @@ pub unsafe fn key_column(table: pg_sys::Relation) -> Option<(i16, KeyType)> {
     }
 }
 
-/// The columns of the key in a partition of a cache: its number there, and type.
+/// Returns the key column in a partition of a cache: its number there, and its type.
 ///
 /// # Safety
 /// `partition` must be open.
 pub unsafe fn key_in_partition(partition: pg_sys::Relation) -> Option<(i16, KeyType)> {
-    // SAFETY: the partition is open, by the caller's word.
+    // SAFETY: the partition is open, by the caller's contract.
     unsafe {
         let Some(marked) = marked(partition) else {
             return key_column(partition);
@@ -48,7 +48,7 @@ pub unsafe fn key_in_partition(partition: pg_sys::Relation) -> Option<(i16, KeyT
     }
 }
 
-/// The name of the key's column, quoted as a statement needs it. The caller holds a lock on the table.
+/// Returns the name of the key column, quoted for a statement. The caller holds a lock on the table.
 pub fn key_name(table: Oid) -> Option<CString> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {
@@ -60,24 +60,24 @@ pub fn key_name(table: Oid) -> Option<CString> {
     }
 }
 
-/// The type of a cache's keys as the catalogs have it, without a lock on the cache. Text for what no
-/// marker speaks of: a cache of our own, or no cache at all.
+/// Returns the type of a cache's keys from the catalogs, without a lock on the cache. Text where no marker names a
+/// column: for a table of `cache_create`, or a relation that is not a cache.
 pub fn key_type(cache: Oid) -> KeyType {
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
     let key = numbers.and_then(|numbers| numbers.first().copied());
-    // SAFETY: a syscache look-up, which gives 0 for a column that is gone. A modifier does not
-    // matter to how a key is spelled.
+    // SAFETY: a syscache look-up, which returns 0 for a dropped column. A modifier does not affect the spelling of a
+    // key.
     let type_oid = key.map(|key| unsafe { pg_sys::get_atttype(cache, key) });
     let found = type_oid.and_then(|type_oid| KeyType::of(type_oid, -1));
     found.unwrap_or(KeyType::Text)
 }
 
-/// The number of the value's column, if it has a type that a cache's may have: all are varlenas.
+/// Returns the number of the value column, if its type is valid for a cache: all such types are varlenas.
 ///
 /// # Safety
 /// `table` must be open.
 pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
-    // SAFETY: the table is open, by the caller's word.
+    // SAFETY: the table is open, by the caller's contract.
     unsafe {
         let value = match marker(table, |marker| attached_numbers(marker)) {
             Some([_, value, _]) => value,
@@ -88,7 +88,7 @@ pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
     }
 }
 
-/// A column that is there, and was not dropped.
+/// Returns a column that exists, and was not dropped.
 ///
 /// # Safety
 /// `table` must be open.

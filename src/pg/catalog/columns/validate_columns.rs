@@ -1,4 +1,4 @@
-//! Whether a table's columns can hold the entries of a cache, and why not.
+//! Validates that a table's columns can hold the entries of a cache, and returns why not.
 
 use std::ffi::{CStr, CString};
 
@@ -13,7 +13,7 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::{DeadlineForm, DeadlineKind};
 use crate::pg::version;
 
-/// A column by its number, from 1, and its name, quoted where SQL needs it.
+/// A column: its number, from 1, and its name, quoted where SQL needs it.
 #[derive(Clone)]
 pub struct Column {
     pub number: i16,
@@ -27,22 +27,22 @@ pub struct Columns {
     pub value: Column,
     pub deadline: Column,
     pub key_type: KeyType,
-    /// InvalidOid for keys that are no text.
+    /// InvalidOid for keys that are not text.
     pub key_collation: Oid,
-    /// The type of the column of the values.
+    /// The type of the value column.
     pub value_oid: Oid,
-    /// What the values are to callers.
+    /// The type of the values for callers.
     pub value_type: ValueType,
-    /// A negative entry can be stored.
+    /// Whether a negative entry can be stored.
     pub value_nullable: bool,
     pub deadline_form: DeadlineForm,
-    /// The value or the deadline is generated: entries cannot be written.
+    /// The value or the deadline is generated, so entries cannot be written.
     pub generated: bool,
-    /// The table was made by somebody else.
+    /// The table was not created by `cache_create`.
     pub attached: bool,
 }
 
-/// Which of the three columns is wrong.
+/// The column that is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Key,
@@ -50,7 +50,7 @@ enum Part {
     Deadline,
 }
 
-/// Why a table cannot be a cache: what is wrong, and what can be done.
+/// Why a table cannot be a cache, and how to change that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
     part: Part,
@@ -67,7 +67,7 @@ impl Misfit {
         }
     }
 
-    /// What a table lacks that `cache_create` has made.
+    /// Describes a column that `cache_create` has created and the table lacks.
     fn native(part: Part) -> Misfit {
         let why = match part {
             Part::Key => "The table has no column key text COLLATE \"C\" that is its primary key.",
@@ -85,18 +85,18 @@ impl Misfit {
     }
 }
 
-/// The names that `cache_create` gives.
+/// The column names of `cache_create`.
 const NATIVE: [&CStr; 3] = [c"key", c"value", c"expires_at"];
 
 /// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
 const C_COLLATION: Oid = Oid::from_u32(950);
 
-/// The columns of a cache.
+/// Returns the columns of a cache.
 ///
 /// # Safety
 /// `table` must be open and locked.
 pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
-    // SAFETY: the table is open and locked, by the caller's word.
+    // SAFETY: the table is open and locked, by the caller's contract.
     unsafe {
         match marked(table) {
             Some(marked) => {
@@ -120,7 +120,7 @@ pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
     }
 }
 
-/// The columns of a table that is to become a cache, by their names.
+/// Returns the columns, by their names, of a table that is to become a cache.
 pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Columns, Misfit> {
     let number = |name: &CStr| relation::column_number(table, name).unwrap_or(0);
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
@@ -132,8 +132,7 @@ pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Co
     }
 }
 
-/// Whether the columns with these numbers can hold a cache's entries; 0 is a column that is not
-/// there.
+/// Checks that the columns with these numbers can hold a cache's entries; 0 is a missing column.
 ///
 /// # Safety
 /// `table` must be open and locked.
@@ -143,7 +142,7 @@ unsafe fn judge(
     unit: Option<&[u8]>,
     attached: bool,
 ) -> Result<Columns, Misfit> {
-    // SAFETY: the table is open and locked, by the caller's word.
+    // SAFETY: the table is open and locked, by the caller's contract.
     unsafe {
         let missing =
             |part, what| Misfit::new(part, format!("The table has no column for the {what}."));
@@ -198,7 +197,7 @@ fn is_generated(column: &pg_sys::FormData_pg_attribute) -> bool {
     column.attgenerated != 0 || column.attidentity as u8 == pg_sys::ATTRIBUTE_IDENTITY_ALWAYS
 }
 
-/// Whether the column is the whole primary key, and equal keys are equal bytes.
+/// Checks that the column is the whole primary key, and that equal keys have equal bytes.
 ///
 /// # Safety
 /// `table` must be open and locked.
@@ -221,9 +220,8 @@ unsafe fn judge_key(
             ),
         });
     }
-    // SAFETY: a syscache look-up of a collation that a column has. The bitmap is a copy; from 18 on
-    // a deferrable primary key appears in it. The index exists as long as its table is locked, and
-    // is open while its collation is read.
+    // SAFETY: a syscache look-up of a column's collation. The bitmap is a copy; from 18 on a deferrable primary key
+    // appears in it. The index exists as long as its table is locked, and is open while its collation is read.
     unsafe {
         if key.attcollation != pg_sys::InvalidOid
             && !pg_sys::get_collation_isdeterministic(key.attcollation)
@@ -276,12 +274,12 @@ unsafe fn wrong_deadline(
     );
     match (column.atttypid, unit) {
         (pg_sys::TIMESTAMPOID, _) => {
-            // SAFETY: the table is open and locked, so its name is there, and so is the column's.
+            // SAFETY: the table is open and locked, so its name and the column's exist.
             let (table, name) = unsafe {
                 let table = relation::qualified((*table).rd_id);
                 (table, pg_sys::quote_identifier(column.attname.data.as_ptr()))
             };
-            // SAFETY: quote_identifier gives the name or a copy, both C strings.
+            // SAFETY: quote_identifier returns the name or a copy, both C strings.
             let name = encoding::decode(unsafe { CStr::from_ptr(name) }.to_bytes());
             misfit.with_hint(format!(
                 "State the time zone of its values: ALTER TABLE {} ALTER COLUMN {name} TYPE timestamptz USING {name} AT TIME ZONE 'UTC';",
