@@ -1,8 +1,7 @@
-//! Advisory locks of our own: for sweeps, for making a relation of a name, and, without shared
-//! memory, for loading.
+//! Advisory locks of our own: for sweeps, for creating a relation of a name, and, without shared memory, for loading.
 //!
-//! Each belongs to the transaction, or the savepoint, and is given up before PREPARE TRANSACTION,
-//! which would keep it for as long as the prepared transaction lives.
+//! Each belongs to the transaction, or the savepoint, and is released before PREPARE TRANSACTION, which would keep it
+//! for as long as the prepared transaction lives.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,31 +19,31 @@ use crate::pg::events::{self, Phase};
 use crate::pg::session::fault::{self, Fault};
 
 thread_local! {
-    /// Advisory locks that the transaction has asked for and that end with it. That of a name is
-    /// not among them: it goes with the relation that the transaction makes, prepared or not.
+    /// Advisory locks that the transaction has requested and that end with it. A name's lock is not among them,
+    /// because it belongs to the relation that the transaction creates, prepared or not.
     static ENDING: TransactionLocal<HashSet<(Advisory, u32)>> = TransactionLocal::default();
 }
 
-/// Kinds of advisory locks. An application's own are of kind 1 or 2, whatever numbers it gives: so
-/// nobody can take one of these by hand and keep others from their work.
+/// Kinds of advisory locks. Applications' own locks are of kind 1 or 2, whatever their numbers, so no user can take
+/// one of these by hand and block other sessions' work.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LockKind {
     /// Of a key: held by the session that loads it, and by transactions that change its source.
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// The same, of a whole cache.
+    /// The same, for a whole cache.
     Loads = 6,
-    /// Of a key without an entry that an EXEC watches; of its cache, held beside it.
+    /// Of a key without an entry that an EXEC watches. The lock of its cache is held with it.
     Watched = 8,
     WatchedCache = 9,
 }
 
-/// What came of trying for the lock that stands for a lease.
+/// The outcome of a try for the lock that stands for a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Leased {
     Won,
-    /// Somebody else loads the key.
+    /// Another session loads the key.
     Busy,
     /// A transaction changes its source, and its commit is not visible yet.
     Pending,
@@ -76,20 +75,19 @@ impl Advisory {
     }
 }
 
-/// Serialises those who create a relation of one name: an advisory lock until the transaction ends.
-/// Two names meet by chance only, and then it costs a wait, never a wrong answer.
+/// Serialises sessions that create a relation of one name, by an advisory lock until the transaction ends. Two names
+/// share a lock only by chance, which costs a wait, never a wrong answer.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
     }
     acquire(of_name(schema, name), pg_sys::ExclusiveLock, true);
-    // SAFETY: in a transaction. Unlike a relation's lock this one does not read invalidation messages,
-    // without which the relation that the former holder has made would not be found.
+    // SAFETY: in a transaction. Unlike a relation's lock this one does not process invalidation messages, without
+    // which the relation that the former holder created would not be found.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Gives the lock of a name back: it has a relation already, so nobody needs to wait for one that
-/// we make.
+/// Releases the lock of a name: a relation has the name already, so no session needs to wait for one that we create.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
@@ -108,7 +106,8 @@ pub fn hold_key(relation: pg_sys::Oid, name: u32) {
     acquire(watched(relation, name), pg_sys::ExclusiveLock, true);
 }
 
-/// Takes the lock of the cache of watched keys: beside others that watch keys of it, or of all its keys alone.
+/// Takes the lock of the cache of watched keys: shared with other watchers of single keys, or exclusively for all its
+/// keys.
 pub fn hold_cache(relation: pg_sys::Oid, all: bool) {
     acquire(watched_cache(relation), cache_mode(all), true);
 }
@@ -120,7 +119,7 @@ fn cache_mode(all: bool) -> u32 {
     }
 }
 
-/// Gives the lock of a watched key back.
+/// Releases the lock of a watched key.
 pub fn leave_key(relation: pg_sys::Oid, name: u32) {
     leave(watched(relation, name), pg_sys::ExclusiveLock);
 }
@@ -134,7 +133,7 @@ pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
     wait_for_exec(watched(relation, name), pg_sys::ShareLock);
 }
 
-/// Waits until no other transaction watches all keys of the cache; with `any`, until none watches any.
+/// Waits until no other transaction watches all keys of the cache; with `any`, until none watches any key.
 pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
     let mode = match any {
         true => pg_sys::ExclusiveLock,
@@ -143,11 +142,11 @@ pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
     wait_for_exec(watched_cache(relation), mode);
 }
 
-/// How long a commit waits for an EXEC before it stands in the queue.
+/// How long a commit waits for an EXEC before it joins the lock queue.
 const OUTSIDE: Duration = Duration::from_millis(500);
 
-/// Waits until the lock can be had. At first outside of the queue: an EXEC that waits for a row of ours gives way
-/// within that time, where the deadlock detector would see a circle and may end our commit.
+/// Waits until the lock is available. At first outside of the queue: an EXEC that waits for a row of ours gives way
+/// within that time, where the deadlock detector would see a cycle and might abort our commit.
 fn wait_for_exec(lock: Advisory, mode: u32) {
     let began = Instant::now();
     while !is_free(lock, mode) {
@@ -169,26 +168,26 @@ fn watched_cache(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::WatchedCache, relation.to_u32(), 0)
 }
 
-/// Takes the right to sweep a cache until the transaction ends; false while somebody else has it.
+/// Takes the right to sweep a cache until the transaction ends. Returns false while another session has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
     let lock = advisory(LockKind::Sweep, relation.to_u32(), 0);
     take(lock, pg_sys::ExclusiveLock, false)
 }
 
-/// Takes the lock that stands for a lease, until the transaction ends, if no session has it or waits
-/// for it.
+/// Takes the lock that stands for a lease, until the transaction ends, if no session has it or waits for it.
 ///
-/// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of
-/// many keys holds the cache in Share alone. A transaction that changes the source holds the keys
-/// in AccessExclusive and the cache in RowExclusive; one that changes many keys holds the cache in
-/// Exclusive. Postgres refuses a lock that is only tried as soon as another session waits for it in a
-/// mode that conflicts, so loaders that follow each other do not keep a writer waiting.
+/// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of many keys holds
+/// only the cache, in Share. A transaction that changes the source holds the keys in AccessExclusive and the cache in
+/// RowExclusive; one that changes many keys holds the cache in Exclusive. Postgres refuses a lock that is only tried
+/// as soon as another session waits for it in a conflicting mode, so a series of loaders does not keep a writer
+/// waiting.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     if is_touched(relation) || !take(loads(relation), pg_sys::RowShareLock, false) {
         return Leased::Pending;
     }
     let won = take(lease(name), pg_sys::ExclusiveLock, false);
-    // Once more, with the lock: a transaction that was prepared meanwhile has said so before its lock was free.
+    // Checks again with the lock: a transaction that was prepared meanwhile has set `lock::touch` before its lock was
+    // free.
     if is_touched(relation) || !won && !is_free(lease(name), pg_sys::AccessShareLock) {
         return Leased::Pending;
     }
@@ -198,19 +197,19 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     }
 }
 
-/// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at
-/// once. False while a change of the source keeps loaders out.
+/// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at once. Returns false
+/// while a change of the source keeps loaders out.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let open = !is_touched(relation) && take(loads(relation), pg_sys::ShareLock, false);
     open && !is_touched(relation) // as in `try_lease`
 }
 
-/// Waits in the queue until no session loads a key. False where `lock_timeout` or `longest` ends the wait, or
+/// Waits in the queue until no session loads a key. Returns false where `lock_timeout` or `longest` ends the wait, or
 /// a deadlock: the holder waits for this session.
 pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     let longest = longest.as_millis().try_into().unwrap_or(i32::MAX).max(1);
-    // SAFETY: a plain C variable of this process, which is set back before anything else runs. What the
-    // subtransaction has taken is given back at its end.
+    // SAFETY: a plain C variable of this process, which is restored before anything else runs. The end of the
+    // subtransaction releases the locks that it has taken.
     let waited = unsafe {
         let own = pg_sys::LockTimeout;
         pg_sys::LockTimeout = if own > 0 { own.min(longest) } else { longest };
@@ -224,9 +223,8 @@ pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     }
 }
 
-/// Waits in the queue for sessions that load one of these keys (with None: any key of the cache), and
-/// keeps loaders from them until the transaction has ended. Where such a session waits for this one,
-/// Postgres ends one of the two.
+/// Waits in the queue for sessions that load one of these keys (with None: any key of the cache), and blocks loaders
+/// of them until the transaction has ended. Where such a session waits for this one, Postgres aborts one of the two.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) {
     let Some(names) = names else {
         take(loads(relation), pg_sys::ExclusiveLock, true);
@@ -246,7 +244,7 @@ fn loads(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::Loads, relation.to_u32(), 0)
 }
 
-/// Waits in the queue until the lock can be had in this mode, and gives it back.
+/// Waits in the queue until the lock is available in this mode, and releases it.
 fn wait_to_get(lock: Advisory, mode: u32) {
     acquire(lock, mode, true);
     leave(lock, mode);
@@ -261,21 +259,21 @@ fn is_free(lock: Advisory, mode: u32) -> bool {
     free
 }
 
-/// Takes a lock until the transaction ends, or is to be prepared; false where it is not free and not
-/// waited for.
+/// Takes a lock until the transaction ends, or is to be prepared. Returns false where it is not free and the call
+/// does not wait.
 fn take(lock: Advisory, mode: u32, waits: bool) -> bool {
     if events::phase() == Phase::Preparing {
-        return false; // the locks taken before were given up, and this one would not be
+        return false; // earlier locks were released before PREPARE, and this one would not be
     }
     ENDING.with(|ending| ending.change(|ending| ending.insert((lock, mode))));
     acquire(lock, mode, waits)
 }
 
-/// Takes a lock until the transaction ends, prepared or not; false as above.
+/// Takes a lock until the transaction ends, prepared or not. Returns false as above.
 fn acquire(lock: Advisory, mode: u32, waits: bool) -> bool {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which gives the
-    // lock back at its end.
+    // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which releases the lock at its
+    // end.
     let taken = as_transaction(|| unsafe { pg_sys::LockAcquire(&tag, mode, false, !waits) });
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
@@ -286,11 +284,11 @@ fn leave(lock: Advisory, mode: u32) {
     as_transaction(|| unsafe { pg_sys::LockRelease(&tag, mode, false) });
 }
 
-/// Runs with the transaction, or the savepoint, as the owner of the locks that are taken. Else an
-/// open cursor could be the owner, and would keep them when the transaction is prepared.
+/// Runs with the transaction, or the savepoint, as the owner of new locks. Otherwise an open cursor could be the
+/// owner, and would keep them when the transaction is prepared.
 pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. An
-    // error leaves the owner as it is to the abort, which sets it.
+    // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. After an error the
+    // abort sets the owner.
     unsafe {
         let former = pg_sys::CurrentResourceOwner;
         pg_sys::CurrentResourceOwner = pg_sys::CurTransactionResourceOwner;
@@ -300,23 +298,22 @@ pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Gives up the locks that a prepared transaction must not hold: PREPARE would pass them on to it,
-/// where they outlive the session and restarts, and others wait for them. What they guard is guarded by
-/// marks from now on, or without a tier by `lock::touch`: who asks for a lease looks for that. A loader
-/// has its lock before it looks, and who changes its source waits for it, so one of the two sees the
-/// other.
+/// Releases the locks that a prepared transaction must not hold: PREPARE would pass them on to it, where they outlive
+/// the session and restarts, and block other sessions. From now on marks guard the same changes, or without a tier
+/// `lock::touch`, which a session checks before it takes a lease. A loader has its lock before that check, and a
+/// writer that changes the loader's source waits for the lock, so one of the two sees the other.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {
         for (lock, mode) in taken {
-            // SAFETY: taken under this resource owner, or in savepoints whose locks have passed to
-            // it. No statement can name our locks, so nothing else relies on them.
+            // SAFETY: taken under this resource owner, or in savepoints whose locks have passed to it. No statement
+            // can name our locks, so no other code relies on them.
             unsafe { give_back(&lock.tag(), mode as pg_sys::LOCKMODE) };
         }
     });
 }
 
-/// Forgets the locks of a transaction that has ended; Postgres has released them or is about to.
+/// Forgets the locks of a transaction that has ended. Postgres has released them or is about to.
 pub fn at_end() {
     ENDING.with(|ending| ending.change(|ending| drop(std::mem::take(ending))));
 }

@@ -1,7 +1,7 @@
 //! The wall clock and the arithmetic of timestamps and intervals.
 //!
-//! Not the transaction's start: deadlines are judged by what `clock_timestamp()` would say, so a
-//! long transaction does not keep entries alive.
+//! Not the transaction's start: deadlines are compared with the result of `clock_timestamp()`, so a long transaction
+//! does not keep entries alive.
 
 use pgrx::datum::Interval;
 use pgrx::{FromDatum, IntoDatum, pg_sys};
@@ -19,30 +19,30 @@ pub const END: Timestamp = 9_223_371_331_200_000_000;
 pub const BEGIN: Timestamp = -211_813_488_000_000_000;
 
 unsafe extern "C-unwind" {
-    // Raises no error, so it is called without the guard that pgrx puts around calls that may.
+    // Raises no error, so it is called without pgrx's guard.
     fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
 }
 
-/// The moment of the call.
+/// Returns the moment of the call.
 #[inline]
 pub fn now() -> Timestamp {
     // SAFETY: reads the system clock.
     unsafe { GetCurrentTimestamp() }
 }
 
-/// When the server began.
+/// Returns when the server started.
 pub fn server_start() -> Timestamp {
     // SAFETY: reads a variable that is set once, before this process began.
     unsafe { pg_sys::PgStartTime }
 }
 
-/// When the present statement of the client began.
+/// Returns when the client's current statement began.
 pub fn statement_start() -> Timestamp {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
 }
 
-/// An interval of these fields, whose signs may differ as they may in SQL.
+/// Makes an interval of these fields, whose signs may differ as in SQL.
 pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     let mut fields = pg_sys::Interval {
         time: micros,
@@ -53,12 +53,12 @@ pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     unsafe { Interval::from_datum(pg_sys::Datum::from(&raw mut fields), false) }
 }
 
-/// `from + span`, months and days by the session's time zone.
+/// Returns `from + span`, months and days by the session's time zone.
 pub fn plus(from: Timestamp, span: &Interval) -> Timestamp {
     add(pg_sys::timestamptz_pl_interval, from, span)
 }
 
-/// `from - span`.
+/// Returns `from - span`.
 pub fn minus(from: Timestamp, span: &Interval) -> Timestamp {
     add(pg_sys::timestamptz_mi_interval, from, span)
 }
@@ -68,7 +68,7 @@ fn add(
     from: Timestamp,
     span: &Interval,
 ) -> Timestamp {
-    // SAFETY: both functions take (timestamptz, interval) and give a timestamptz.
+    // SAFETY: both functions take (timestamptz, interval) and return a timestamptz.
     unsafe {
         pgrx::direct_function_call_as_datum(
             function,
@@ -78,9 +78,9 @@ fn add(
     .map_or(from, |datum| datum.value() as Timestamp)
 }
 
-/// `to - from` as an interval of days and time, like the SQL operator.
+/// Returns `to - from` as an interval of days and time, like the SQL operator.
 pub fn between(from: Timestamp, to: Timestamp) -> Option<Interval> {
-    // SAFETY: timestamp_mi takes two finite timestamps and gives an interval.
+    // SAFETY: timestamp_mi takes two finite timestamps and returns an interval.
     unsafe {
         pgrx::direct_function_call(
             pg_sys::timestamp_mi,
@@ -95,7 +95,7 @@ pub fn between(from: Timestamp, to: Timestamp) -> Option<Interval> {
 /// Microseconds from 1970 to 2000.
 const UNIX: i64 = 946_684_800_000_000;
 
-/// Seconds since 1970, and the microseconds of the last one.
+/// Returns the seconds since 1970, and the microseconds of the last one.
 pub fn unix(moment: Timestamp) -> (i64, i64) {
     let micros = moment.saturating_add(UNIX);
     (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000))

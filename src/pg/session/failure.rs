@@ -1,5 +1,4 @@
-//! An error that was caught: to be reported, or raised again once what it interrupted has been
-//! undone.
+//! A caught error: reported, or raised again once the interrupted work has been undone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -8,22 +7,21 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 
 use crate::error::Error;
 
-/// An error that was caught.
+/// A caught error.
 pub struct Failure {
     pub message: String,
     pub code: PgSqlErrorCode,
-    /// The statement was cancelled, by a user or by a session that wanted one of our locks: nothing
-    /// is broken.
+    /// The statement was cancelled, by a user or by a session that needed one of our locks. Not a defect.
     pub cancelled: bool,
-    /// A lock was not to be had in time: nothing is broken either.
+    /// A lock was not available in time. Not a defect either.
     pub locked: bool,
-    /// The hint, where the error is one of ours.
+    /// The hint, where the error is ours.
     hint: Option<String>,
     error: Box<CaughtError>,
 }
 
 impl Failure {
-    /// What pgrx has caught, of whichever kind.
+    /// Wraps an error of any kind that pgrx has caught.
     pub fn of(error: CaughtError) -> Failure {
         let report = match &error {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,
@@ -43,18 +41,18 @@ impl Failure {
         }
     }
 
-    /// Postgres has ended the wait for a lock because its holder waited for this session.
+    /// Whether Postgres aborted the wait for a lock because its holder waited for this session.
     pub fn is_deadlock(&self) -> bool {
         self.code == PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
     }
 
-    /// Raises the error again, once what it interrupted is undone.
+    /// Raises the error again, once the interrupted work is undone.
     pub fn raise(self) -> ! {
         raise_copy(*self.error)
     }
 
-    /// Says in the log, and to the client where there is one, what failed and why, and what to do. The
-    /// hint of an error of ours comes first; another's may show a value.
+    /// Warns in the log, and the client if one is connected, of the failure, its cause and its remedy. The hint of an
+    /// error of ours comes first; a foreign hint may show a value.
     pub fn warn(&self, what: String, hint: &str) {
         let code = PgSqlErrorCode::ERRCODE_WARNING;
         match &self.hint {
@@ -64,8 +62,8 @@ impl Failure {
     }
 }
 
-/// Raises the copy of an error whose original Postgres no longer keeps. pgrx passes an error of Postgres on by having
-/// Postgres throw the original again, which would be missing; it reports the copy where the copy is one of Rust.
+/// Raises the copy of an error whose original Postgres no longer keeps. pgrx re-raises an error of Postgres by making
+/// Postgres throw the original again, which would be missing; it reports the copy where the copy is an error of Rust.
 pub fn raise_copy(error: CaughtError) -> ! {
     match error {
         CaughtError::PostgresError(report) => {
@@ -75,13 +73,13 @@ pub fn raise_copy(error: CaughtError) -> ! {
     }
 }
 
-/// Removes an error that was caught from Postgres' stack of errors, which has room for five.
+/// Removes a caught error from Postgres' stack of errors, which has room for five.
 pub fn forget_original() {
     // SAFETY: the error was caught and copied, and no code raises it again.
     unsafe { pg_sys::FlushErrorState() };
 }
 
-/// A WARNING of something that is put off, and is no error of anybody's statement.
+/// Reports a WARNING of deferred work, which is no error of a client's statement.
 pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
     ErrorReport::new(code, what, "pgcache")
         .set_detail(detail)
@@ -89,7 +87,7 @@ pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
         .report(PgLogLevel::WARNING);
 }
 
-/// A line of the log that is no warning.
+/// Writes a line to the log that is not a warning.
 pub fn log(what: String) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
@@ -99,8 +97,8 @@ pub fn log(what: String) {
     .report(PgLogLevel::LOG);
 }
 
-/// Runs `work`. An error of Postgres that leaves it goes on as what `other` makes of it, if anything:
-/// such an error may show a value, and messages end up in logs. Costs nothing where none comes.
+/// Runs `work`. Replaces an error of Postgres that leaves it by the result of `other`, if any, because such an error
+/// may show a value, and messages end up in logs. Costs nothing without an error.
 pub fn replacing<R>(
     work: impl FnOnce() -> R,
     other: impl FnOnce(&ErrorReportWithLevel) -> Option<ErrorReport>,
@@ -118,9 +116,8 @@ pub fn replacing<R>(
     resume_unwind(payload)
 }
 
-/// Runs `work`; None where it ends with an error of Postgres of one of these kinds. Without a
-/// subtransaction: only for what holds nothing that an abort would have to give back, as functions
-/// that read a value's text.
+/// Runs `work`. Returns None where it ends with an error of Postgres of one of these kinds. Uses no subtransaction,
+/// so `work` must hold nothing that an abort would have to release: for functions that parse a value.
 pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Option<R> {
     let payload = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => return Some(result),
@@ -146,9 +143,8 @@ const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
 ];
 
-/// What is said in place of an error of a statement of ours that shows a value: bytes that are no
-/// text, or in its DETAIL the row that violates a constraint, the message of which names the
-/// constraint and the table. None for every other error.
+/// Returns a replacement for an error of our statement that shows a value: bytes that are not text, or in its DETAIL
+/// the row that violates a constraint. The message names the constraint and the table. None for every other error.
 pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
         return Some(Error::NotText.into());

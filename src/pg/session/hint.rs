@@ -1,7 +1,7 @@
-//! A hint beside what Postgres says: the words of the error stay its own, in the server's language.
+//! Adds a hint to an error of Postgres, whose message keeps its words and the server's language.
 //!
-//! pgrx copies an error with its hint when it leaves a call of Postgres. So the hint is given while
-//! the call runs, by a link in Postgres' list of error contexts, and stays in the server's encoding.
+//! pgrx copies an error with its hint when the error leaves a call of Postgres. So the hint is set while the call
+//! runs, by a link in Postgres' list of error contexts, and stays in the server's encoding.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -12,18 +12,18 @@ unsafe extern "C-unwind" {
     fn errhint(format: *const c_char, ...) -> c_int;
 }
 
-/// What a link gives, and for which errors.
+/// The hint of a link, and the SQLSTATE to which it applies.
 struct Given<'h> {
     code: PgSqlErrorCode,
     hint: &'h CStr,
 }
 
-/// Takes the link out, also when an error unwinds: it lies on the stack of `on`.
+/// Removes the link, also when an error unwinds, because it lies on the stack of `on`.
 struct Former(*mut pg_sys::ErrorContextCallback);
 
 impl Drop for Former {
     fn drop(&mut self) {
-        // SAFETY: a variable of this process, set to what it was before `on` was called.
+        // SAFETY: a variable of this process, restored to its value before the call of `on`.
         unsafe { pg_sys::error_context_stack = self.0 };
     }
 }
@@ -31,8 +31,8 @@ impl Drop for Former {
 /// Runs `work`. An error with this SQLSTATE that Postgres raises in it has this hint.
 pub fn on<R>(code: PgSqlErrorCode, hint: &CStr, work: impl FnOnce() -> R) -> R {
     let given = Given { code, hint };
-    // SAFETY: a variable of this process. The link and what it points to live until `work` has
-    // returned or unwound, and `_former` takes the link out before they go.
+    // SAFETY: a variable of this process. The link and its targets live until `work` has returned or unwound, and
+    // `_former` removes the link before they end.
     unsafe {
         let former = Former(pg_sys::error_context_stack);
         let mut link = pg_sys::ErrorContextCallback {
@@ -47,8 +47,8 @@ pub fn on<R>(code: PgSqlErrorCode, hint: &CStr, work: impl FnOnce() -> R) -> R {
 
 /// Called by Postgres in the middle of a report, so without pgrx's guard.
 unsafe extern "C-unwind" fn give(given: *mut c_void) {
-    // SAFETY: Postgres passes the link's argument, which lives as long as the link is in the list. A
-    // report is under way, so there is a code to ask for and a hint to set.
+    // SAFETY: Postgres passes the link's argument, which lives as long as the link is in the list. A report is being
+    // made, so its code can be read and its hint set.
     unsafe {
         let given = &*given.cast::<Given>();
         if geterrcode() == given.code as c_int {

@@ -1,27 +1,27 @@
-//! Relation locks: how a call takes them and when it gives them back.
+//! Relation locks: how a call takes and releases them.
 //!
-//! A reader must hold no lock on the cache once it has returned, so that `cache_clear` need not
-//! wait for idle transactions that have read something. Writers keep theirs until the end of the
-//! transaction, as everywhere in Postgres; so do readers under REPEATABLE READ and SERIALIZABLE,
-//! where a TRUNCATE by somebody else would otherwise show through the old snapshot.
+//! A reader must hold no lock on the cache once it has returned, so that `cache_clear` need not wait for idle
+//! transactions that have read something. Writers keep theirs until the end of the transaction, as everywhere in
+//! Postgres; so do readers under REPEATABLE READ and SERIALIZABLE, where a TRUNCATE in another session would
+//! otherwise show through the old snapshot.
 
 use pgrx::pg_sys;
 
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::version;
 
-/// Strength of a lock, by what it is taken for.
+/// Strength of a lock, by its purpose.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// To read rows.
+    /// Reads rows.
     Read,
-    /// To change rows.
+    /// Changes rows.
     Write,
-    /// To rely on the relation's triggers: conflicts with whatever could change them.
+    /// Relies on the relation's triggers: conflicts with every command that could change them.
     Verify,
-    /// To change the definition while others read.
+    /// Changes the definition while other sessions read.
     Define,
-    /// To remove the table or all of its rows.
+    /// Removes the table or all of its rows.
     Remove,
 }
 
@@ -37,19 +37,19 @@ impl Mode {
     }
 }
 
-/// Waits for the lock. Invalidation messages have been seen when it returns.
+/// Waits for the lock. Invalidation messages have been processed when it returns.
 pub fn relation(relation: pg_sys::Oid, mode: Mode) {
     // SAFETY: any oid may be locked, an unused one too.
     unsafe { pg_sys::LockRelationOid(relation, mode.number()) }
 }
 
-/// Takes the lock only if nobody is in the way.
+/// Takes the lock only if it is free.
 pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
-    // SAFETY: any oid may be locked, an unused one too; nobody is waited for.
+    // SAFETY: any oid may be locked, an unused one too; the call does not wait.
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
 }
 
-/// Waits until the transactions have ended that may have written rows of the table by now.
+/// Waits for the end of all transactions that may have written rows of the table by now.
 pub fn wait_for_writers(relation: pg_sys::Oid) {
     let tag = of_relation(relation);
     // SAFETY: a transaction is open; Postgres does not wait for our own lock, and takes none.
@@ -67,18 +67,18 @@ pub fn one_snapshot_per_transaction() -> bool {
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
-/// Whether a reader gives its lock back before the transaction ends.
+/// Whether a reader releases its lock before the transaction ends.
 fn gives_back() -> bool {
     !one_snapshot_per_transaction() || fault::on(Fault::ReaderKeepsNoLock)
 }
 
 unsafe extern "C-unwind" {
-    // Raises nothing for a lock that is held, so it is called without pgrx's guard.
+    // Raises no error for a held lock, so it is called without pgrx's guard.
     fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
 }
 
-/// A reader's lock on one relation, given back when dropped; kept where there is one snapshot for
-/// the whole transaction. After an error the abort gives it back.
+/// A reader's lock on one relation, released when dropped; kept where the whole transaction has one snapshot. After
+/// an error the abort releases it.
 pub struct Shared(pg_sys::Oid);
 
 impl Shared {
@@ -98,11 +98,11 @@ impl Drop for Shared {
     }
 }
 
-/// A lock that was free, given back when dropped. After an error the abort gives it back.
+/// A lock that was free, released when dropped. After an error the abort releases it.
 pub struct Brief(pg_sys::Oid, Mode);
 
 impl Brief {
-    /// None if anybody is in the way.
+    /// Returns None if the lock is not free.
     pub fn try_on(oid: pg_sys::Oid, mode: Mode) -> Option<Brief> {
         try_relation(oid, mode).then(|| Brief(oid, mode))
     }
@@ -117,14 +117,12 @@ impl Drop for Brief {
     }
 }
 
-/// Gives back the locks that a kept plan takes to read a table and its indexes. How often it takes
-/// each depends on whether Postgres plans anew, so the plan runs under a resource owner of its own,
-/// which counts them.
+/// Releases the locks that a kept plan takes to read a table and its indexes. The number of times that it takes each
+/// depends on whether Postgres plans anew, so the plan runs under a resource owner of its own, which counts them.
 ///
-/// Every other lock passes to the caller's resource owner and is kept: the code that took it relies
-/// on it until the transaction ends. When an error unwinds, nothing is released here: the abort
-/// that follows does it, after it has dropped the lightweight locks that the failed code may still
-/// hold.
+/// Every other lock passes to the caller's resource owner and is kept, because the code that took it relies on it
+/// until the transaction ends. When an error unwinds, nothing is released here: the abort that follows does it, after
+/// it has released the lightweight locks that the failed code may still hold.
 pub struct Scope<'r> {
     relations: &'r [pg_sys::Oid],
     own: pg_sys::ResourceOwner,
@@ -132,7 +130,7 @@ pub struct Scope<'r> {
 }
 
 impl Scope<'_> {
-    /// None where locks must be kept: no relations are given, or the transaction has one snapshot.
+    /// Returns None where locks must be kept: `relations` is empty, or the transaction has one snapshot.
     pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
         if relations.is_empty() || !gives_back() {
             return None;
@@ -153,9 +151,9 @@ impl Scope<'_> {
 
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // SAFETY: own was made by `over` and is current again, since what ran inside puts back what
-        // it found. The plan has ended: what is left in own are locks. A commit passes them to
-        // former, which outlives it, being its parent.
+        // SAFETY: own was made by `over` and is current again, because the code inside restores the owner that it
+        // found. The plan has ended: own holds only locks. A commit passes them to former, its parent, which outlives
+        // it.
         unsafe {
             if !std::thread::panicking() {
                 for &relation in self.relations {
@@ -177,11 +175,11 @@ impl Drop for Scope<'_> {
     }
 }
 
-/// Takes the lock that a session takes on the database to which it connects, until the transaction's
-/// end; false where it would have to wait.
+/// Takes the lock that a session takes on the database to which it connects, until the transaction's end. Returns
+/// false where it would have to wait.
 pub fn try_database(database: pg_sys::Oid) -> bool {
     let tag = pg_sys::LOCKTAG {
-        // Of an object that all databases share.
+        // An object that all databases share.
         locktag_field1: 0,
         locktag_field2: pg_sys::DatabaseRelationId.to_u32(),
         locktag_field3: database.to_u32(),
@@ -191,50 +189,50 @@ pub fn try_database(database: pg_sys::Oid) -> bool {
     };
     let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
     let mut local = std::ptr::null_mut();
-    // SAFETY: the entry is not looked at.
+    // SAFETY: the entry is not read.
     let taken = unsafe { version::try_lock(&tag, mode, &mut local) };
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// Number of the lock on a cache that says "changed by a transaction that is being prepared, or is
-/// prepared". Postgres locks a relation as a relation, so nobody else takes it as an object.
+/// Number of the lock on a cache that means "changed by a transaction that is being prepared, or is prepared".
+/// Postgres locks a relation as a relation, so no other code takes it as an object.
 const TOUCHED: u16 = 1;
-/// The same, and that the whole cache counts as changed.
+/// The same, where the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
-/// The same, of a cache without a slot in the tier that a transaction is about to change as a whole.
+/// The same, for a cache without a slot in the tier that a transaction is about to change as a whole.
 const CHANGED_WITHOUT_SLOT: u16 = 3;
 
-/// The same, of a cache in whose table a transaction stores what it has loaded.
+/// The same, for a cache in whose table a transaction stores loaded values.
 const STORED: u16 = 4;
 
-/// Says that the transaction stores a loaded value in a cache's table, until it has ended, prepared or not.
+/// Announces that the transaction stores a loaded value in a cache's table, until it has ended, prepared or not.
 pub fn note_store(cache: pg_sys::Oid) {
     take_touched(cache, STORED);
 }
 
-/// Waits until the transactions have ended that have said so by now.
+/// Waits for the end of all transactions that have announced this by now.
 pub fn wait_for_stores(cache: pg_sys::Oid) {
     let tag = touched(cache, STORED);
     // SAFETY: a transaction is open; Postgres does not wait for our own lock, and takes none.
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Says that the transaction changes a cache as a whole, or more of it than there is room for, where the
-/// cache has no slot to say it. Others only look. It lasts until the transaction has ended, prepared or
-/// not: longer than the changes are invisible.
+/// Announces that the transaction changes a cache as a whole, or more of its keys than have room, where the cache has
+/// no slot for a mark. Other sessions only check it. It lasts until the transaction has ended, prepared or not:
+/// longer than the changes are invisible.
 pub fn mark_without_slot(cache: pg_sys::Oid) {
     take_touched(cache, CHANGED_WITHOUT_SLOT);
 }
 
-/// Whether another transaction has done so, and has not ended.
+/// Whether another transaction has announced this, and has not ended.
 pub fn is_marked_without_slot(cache: pg_sys::Oid) -> bool {
     is_taken(cache, CHANGED_WITHOUT_SLOT)
 }
 
-/// Says that the transaction, which is being prepared, has changed a cache. Others only look: nobody
-/// ever waits for this. It lasts until the transaction is decided, over restarts, too. The relation gets
-/// a writer's lock: nobody drops it meanwhile, or alters it.
+/// Announces that the transaction, which is being prepared, has changed a cache. Other sessions only check it, and
+/// never wait for it. It lasts until the transaction is decided, also across restarts. The relation gets a writer's
+/// lock, so that no session drops or alters it meanwhile.
 pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
     if fault::on(Fault::NotTouched) {
         return;
@@ -247,8 +245,8 @@ pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
 }
 
 fn take_touched(cache: pg_sys::Oid, number: u16) {
-    // SAFETY: LockAcquire copies the tag. It is the transaction's, whose end gives it back; all who
-    // take it take it in this mode, which does not conflict with itself.
+    // SAFETY: LockAcquire copies the tag. The lock is the transaction's, whose end releases it; all transactions take
+    // it in this mode, which does not conflict with itself.
     unsafe {
         let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
         pg_sys::LockAcquire(&touched(cache, number), mode, false, false);
@@ -261,7 +259,7 @@ pub fn is_touched(cache: pg_sys::Oid) -> bool {
 }
 
 fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
-    // SAFETY: the list ends with an invalid id, and has nothing else where nobody is in the way.
+    // SAFETY: the list ends with an invalid id, which is its only element where no lock conflicts.
     unsafe {
         let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
         let first = pg_sys::GetLockConflicts(&touched(cache, number), mode, std::ptr::null_mut());
@@ -271,8 +269,7 @@ fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
     }
 }
 
-/// Whether a transaction that was prepared before the server's start has changed a cache, and is not
-/// decided.
+/// Whether a transaction that was prepared before the server's start has changed a cache, and is not decided.
 pub fn is_touched_since_before_start(cache: pg_sys::Oid) -> bool {
     if fault::on(Fault::RestartProves) {
         return false;
@@ -305,15 +302,14 @@ fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Gives a lock back as often as the current resource owner holds it; what other resource owners
-/// hold stays.
+/// Releases a lock as often as the current resource owner holds it. Locks of other resource owners stay.
 ///
 /// # Safety
-/// Nothing relies on what the current owner has of this lock.
+/// No code relies on the current owner's holds of this lock.
 pub(in crate::pg) unsafe fn give_back(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) {
     let mut local = std::ptr::null_mut();
-    // SAFETY: the lock's entry in this process is asked for by taking it once more, without
-    // waiting. One that was not held, and that somebody else has, was not taken.
+    // SAFETY: taking the lock once more, without waiting, returns its entry in this process. A lock that was not
+    // held, and that another session has, was not taken.
     unsafe {
         let taken = version::try_lock(tag, mode, &mut local);
         if taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {

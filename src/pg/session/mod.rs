@@ -1,6 +1,5 @@
-//! The session and its transaction. In this file the cheap questions about them that every hot read
-//! asks: each is one C function that raises no error, called without the guard that pgrx puts
-//! around calls that may.
+//! The session and its transaction. This file has the cheap checks of them that every hot read makes: each is one C
+//! function that raises no error, called without pgrx's guard.
 
 pub mod advisory;
 pub mod clock;
@@ -28,27 +27,27 @@ unsafe extern "C-unwind" {
     fn IsInParallelMode() -> bool;
 }
 
-/// The role whose privileges count now.
+/// Returns the role whose privileges count now.
 #[inline]
 pub fn user() -> pg_sys::Oid {
     // SAFETY: reads a variable of this process.
     unsafe { GetUserId() }
 }
 
-/// The role that has logged in, whatever role the session has taken since.
+/// Returns the role that has logged in, whatever role the session has set since.
 pub fn own_role() -> u32 {
     // SAFETY: as above.
     unsafe { GetSessionUserId() }.to_u32()
 }
 
-/// Whether it is a superuser.
+/// Whether the current role is a superuser.
 pub fn is_superuser() -> bool {
     // SAFETY: a look-up inside of a transaction.
     unsafe { pg_sys::superuser() }
 }
 
-/// Whether each statement of the transaction has a new snapshot, and the transaction has written
-/// nothing: only then may copies of committed rows be served or made.
+/// Whether each statement of the transaction has a new snapshot, and the transaction has written nothing: only then
+/// may copies of committed rows be served or made.
 ///
 /// Without an xid the transaction has no uncommitted row in any table, so it can miss neither its
 /// own writes nor rows that a trigger has not noted yet.
@@ -61,8 +60,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Whether the transaction sees at most one row of a key. It may see two, one of them its own, only
-/// if it has one snapshot for all its statements and has written.
+/// Whether the transaction sees at most one row of a key. It may see two, one of them its own, only if it has one
+/// snapshot for all its statements and has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.
@@ -72,23 +71,22 @@ pub fn sees_one_version() -> bool {
     }
 }
 
-/// Whether the statement that runs now has a parallel plan: nothing can be written.
+/// Whether the running statement has a parallel plan, in which nothing can be written.
 #[inline]
 pub fn in_parallel_mode() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { IsInParallelMode() }
 }
 
-/// Whether this process works on a part of another session's parallel plan. It sees the rows that the other one has
-/// changed, and has none of its notes about them.
+/// Whether this process works on a part of another session's parallel plan. It sees the rows that the other session
+/// has changed, but has none of its notes about them.
 #[inline]
 pub fn is_parallel_worker() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
-/// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` passes until it has
-/// ended.
+/// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` does nothing until it has ended.
 #[inline]
 pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
     let _held = Uninterrupted::enter();
@@ -109,8 +107,8 @@ impl Uninterrupted {
 impl Drop for Uninterrupted {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; one of ours,
-        // which somebody may catch, has not.
+        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; an error of ours, which a caller may
+        // catch, leaves it as it is.
         unsafe { pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1) };
     }
 }
@@ -118,11 +116,11 @@ impl Drop for Uninterrupted {
 /// Whether this server is a standby that replays WAL.
 #[inline]
 pub fn in_recovery() -> bool {
-    // SAFETY: reads a flag of shared memory, which is there in every process that runs our code.
+    // SAFETY: reads a flag of shared memory, which exists in every process that runs our code.
     unsafe { RecoveryInProgress() }
 }
 
-/// Ends the statement if it was cancelled or has timed out. Not while a lock of the tier is held.
+/// Raises an error if the statement was cancelled or has timed out. Must not be called under a lock of the tier.
 #[inline]
 pub fn check_for_interrupts() {
     pgrx::check_for_interrupts!();
@@ -135,7 +133,7 @@ pub fn database() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Refuses settings of this prefix that nobody has defined.
+/// Rejects undefined settings with this prefix.
 pub fn reserve_settings_prefix(prefix: &'static std::ffi::CStr) {
     // SAFETY: the prefix is static, as Postgres keeps a pointer to it.
     unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) };

@@ -1,39 +1,39 @@
 //! Delays in the windows of the coherence protocol, for tests that must hit them.
 //!
-//! Only with the cargo feature `pauses`; without it nothing of this is in the library. The setting
-//! `pgcache.pause` says how many milliseconds a session waits at most in each window; how long each
-//! time is random, so that the windows of several sessions meet in every order. With
-//! `pgcache.pause_window`, the number of one, a session waits in that alone, as long as the file
-//! `pgcache.hold` is in the data folder. Meanwhile its wait event is Extension, so a test sees it.
+//! Only with the cargo feature `pauses`; without it none of this is in the library. The setting `pgcache.pause` is
+//! the longest wait of a session in each window, in milliseconds; each actual wait is random, so that the windows of
+//! several sessions meet in every order. With `pgcache.pause_window`, the number of a window, a session waits in that
+//! window only, as long as the file `pgcache.hold` is in the data folder. Meanwhile its wait event is Extension, so a
+//! test sees it.
 
-/// Where a session may wait.
+/// The places where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Window {
-    /// Marked, and the commit is not visible yet.
+    /// The key is marked, and the commit is not visible yet.
     MarkToVisible,
-    /// The commit is visible, and still marked.
+    /// The commit is visible, and the key is still marked.
     VisibleToUnmark,
     /// A miss has its token and no snapshot yet.
     TokenToSnapshot,
-    /// A miss has read the row and not filled it in yet.
+    /// A miss has read the row and not filled it yet.
     ReadToFill,
-    /// What depends on changed rows is marked, and the entries are still there.
+    /// The entries that depend on changed rows are marked, but not removed yet.
     MarkToRemove,
     /// A fetch has its lease or token and has loaded, and not written the row yet.
     LoadToStore,
-    /// A fetch has announced what it stores, and not written the row yet.
+    /// A fetch has announced its store, and not written the row yet.
     ToldToWritten,
     /// A fetch has written the row, and not checked yet whether it may keep it.
     WrittenToAsked,
-    /// A fetch has found nothing, and not asked for the lease yet.
+    /// A fetch has found nothing, and not requested the lease yet.
     LookToAsk,
     /// A network process has sent invalidations, and not run the next commands yet.
     DrainToRead,
-    /// A writer has found no slot of the cache that it has changed, and not marked it yet.
+    /// A writer has found no slot for the cache that it has changed, and not marked it yet.
     NoSlotToMark,
 }
 
-/// Does nothing: this library was built without the feature.
+/// Does nothing, because this library was built without the feature.
 #[cfg(not(feature = "pauses"))]
 #[inline]
 pub fn at(_window: Window) {}
@@ -79,7 +79,8 @@ mod paused {
         );
     }
 
-    /// Waits, perhaps. Without a check for interrupts: nothing may fail between mark and unmark.
+    /// Waits a random time, if the window is set. Does not check for interrupts, because nothing may fail between
+    /// mark and unmark.
     pub fn at(window: Window) {
         let longest = u64::try_from(PAUSE.get()).unwrap_or(0) * 1000;
         if longest == 0 {
@@ -97,7 +98,7 @@ mod paused {
         sleep(Duration::from_micros(chance % longest));
     }
 
-    /// Waits until the file is gone, and shows it in `pg_stat_activity`.
+    /// Waits until the file is removed, and shows the wait in `pg_stat_activity`.
     fn hold(longest: Duration) {
         show_wait(WAIT_EXTENSION);
         let began = Instant::now();
@@ -111,8 +112,8 @@ mod paused {
     const WAIT_EXTENSION: u32 = 0x0700_0000;
 
     fn show_wait(event: u32) {
-        // SAFETY: the pointer is this process' own place for its wait event, in shared memory or
-        // its own, from its start to its end.
+        // SAFETY: the pointer is this process' own place for its wait event, in shared memory or its own, from its
+        // start to its end.
         unsafe { std::ptr::write_volatile(pg_sys::my_wait_event_info, event) }
     }
 }

@@ -1,16 +1,16 @@
-//! Random numbers for identities; nothing secret depends on them.
+//! Random numbers for identities. No secret depends on them.
 
 use pgrx::pg_sys;
 
-/// A fraction above 0, at most 1.
+/// Returns a fraction above 0, at most 1.
 pub fn fraction() -> f64 {
     (number() + 1) as f64 / (1_u64 << 63) as f64
 }
 
-/// A random number below 2^63: two equal ones are not to be expected.
+/// Returns a random number below 2^63; two equal ones are not to be expected.
 pub fn number() -> u64 {
     let mut bytes = [0_u8; 8];
-    // SAFETY: writes eight bytes; on failure (no source of randomness) the clock stands in.
+    // SAFETY: writes eight bytes; on failure (no source of randomness) the clock replaces them.
     let filled = unsafe { pg_sys::pg_strong_random(bytes.as_mut_ptr().cast(), bytes.len()) };
     let number = match filled {
         true => u64::from_le_bytes(bytes),

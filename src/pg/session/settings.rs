@@ -1,10 +1,10 @@
-//! Settings of the session that hold for a while, and come back.
+//! Settings of the session that change for a while, and are restored.
 
 use std::ffi::{CStr, CString, c_char};
 
 use pgrx::pg_sys;
 
-/// While this lives, a setting has another value. What an error leaves the abort puts back.
+/// Keeps a setting at another value while it lives. After an error the abort restores the setting.
 pub struct Held(i32);
 
 impl Held {
@@ -21,10 +21,10 @@ impl Held {
         Held(unsafe { pg_sys::NewGUCNestLevel() })
     }
 
-    /// Sets one more. Raises the setting's own error for a value that it does not take.
+    /// Sets one more. Raises the setting's own error for an invalid value.
     ///
     /// # Safety
-    /// Both are strings of C.
+    /// Both are C strings.
     unsafe fn add(&self, name: *const c_char, value: *const c_char) {
         // SAFETY: the strings live through the call.
         unsafe {
@@ -57,13 +57,13 @@ const OF_TEXTS: [&CStr; 8] = [
     c"lc_time",
 ];
 
-/// Values of these settings, in their order. Made of pointers, so that it can lie in memory of Postgres, which drops
-/// nothing.
+/// Values of these settings, in their order. Consists of pointers, so that it can lie in memory of Postgres, which
+/// runs no destructors.
 #[derive(Clone, Copy)]
 pub struct Texts([*const c_char; OF_TEXTS.len()]);
 
 impl Texts {
-    /// The settings of this session in the form that [`Texts::read`] reads: `name=value; name=value`.
+    /// Returns this session's settings in the format of [`Texts::read`]: `name=value; name=value`.
     pub fn of_session() -> String {
         let value = |name: &CStr| {
             // SAFETY: the setting exists; the value lives until the next change.
@@ -74,7 +74,7 @@ impl Texts {
         OF_TEXTS.map(value).join("; ")
     }
 
-    /// Settings in which values read the same in every session: dates as ISO 8601 prints them.
+    /// Returns settings under which values read the same in every session: dates as ISO 8601 prints them.
     pub fn iso() -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
         texts.0[0] = c"ISO, YMD".as_ptr();
@@ -85,7 +85,7 @@ impl Texts {
         texts
     }
 
-    /// Reads them. Settings that it does not know, and those that the text leaves out, stay as the session has them. The values lie
+    /// Parses the settings. Unknown settings are ignored, and missing ones keep the session's values. The values lie
     /// in the current memory context.
     pub fn read(text: &[u8]) -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
@@ -104,7 +104,7 @@ impl Texts {
         texts
     }
 
-    /// Sets those that this session has otherwise; None where it has none otherwise.
+    /// Sets the values that differ from this session's. Returns None where none differs.
     pub fn hold(&self) -> Option<Held> {
         let mut held = None;
         for (name, &value) in OF_TEXTS.iter().zip(&self.0) {

@@ -1,4 +1,4 @@
-//! Work that may fail, or be thought better of, without ending the transaction: subtransactions.
+//! Subtransactions, for work that may fail or be undone without ending the transaction.
 
 use std::panic::AssertUnwindSafe;
 
@@ -17,8 +17,8 @@ pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     done
 }
 
-/// Runs in a subtransaction, which stays if `keep` says so of the result. A serialization failure
-/// undoes it and gives None; other errors undo it and go on.
+/// Runs in a subtransaction, which is kept if `keep` returns true for the result. A serialization failure undoes it
+/// and returns None; other errors undo it and continue.
 pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Option<R> {
     let nested = Nested::begin();
     let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(work())))
@@ -33,20 +33,20 @@ pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Op
     result
 }
 
-/// A subtransaction, and what was current when it began.
+/// A subtransaction, and the state at its beginning.
 #[derive(Clone, Copy)]
 struct Nested {
     context: pg_sys::MemoryContext,
     owner: pg_sys::ResourceOwner,
-    /// What is asked for the context of an error. An error leaves its own there, in memory that ends with the
-    /// subtransaction.
+    /// The callbacks for the context of an error. An error leaves its own callback there, in memory that ends with
+    /// the subtransaction.
     asked: *mut pg_sys::ErrorContextCallback,
 }
 
 impl Nested {
     fn begin() -> Nested {
-        // SAFETY: a function call is always inside a transaction. Results stay in the caller's
-        // memory context, which becomes current again.
+        // SAFETY: a function call is always inside a transaction. Results stay in the caller's memory context, which
+        // becomes current again.
         unsafe {
             let nested = Nested {
                 context: pg_sys::CurrentMemoryContext,
@@ -60,8 +60,8 @@ impl Nested {
     }
 
     fn end(self, keep: bool) {
-        // SAFETY: called once; the subtransaction is the innermost, because what runs inside ends
-        // its own. The context and the owner are the caller's and outlive it.
+        // SAFETY: called once; the subtransaction is the innermost, because code inside ends its own. The context and
+        // the owner are the caller's and outlive it.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another one
             pg_sys::error_context_stack = self.asked;

@@ -1,15 +1,15 @@
-//! What the transaction is and allows: writing, snapshots; and the durability of an abort.
+//! The transaction: whether it can write, its snapshots, and the durability of an abort.
 
 use crate::pg::session::fault::{self, Fault};
 use pgrx::pg_sys;
 
-/// Whether tables can be written: not in a read-only transaction and not on a standby.
+/// Whether tables can be written: neither in a read-only transaction nor on a standby.
 pub fn is_writable() -> bool {
     // SAFETY: a plain C variable of this process.
     !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
 }
 
-/// Whether the transaction has written something, so that others may wait for its end.
+/// Whether the transaction has written, so that other sessions may wait for its end.
 pub fn has_xid() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -17,7 +17,7 @@ pub fn has_xid() -> bool {
 
 /// Whether a row with this xmin was written by the transaction or one of its savepoints.
 pub fn is_own(xmin: u32) -> bool {
-    // SAFETY: compares with what this process knows of its transaction; any number may be asked.
+    // SAFETY: compares with this process' own record of its transaction; any number is valid.
     unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(xmin)) }
 }
 
@@ -30,14 +30,14 @@ pub fn require_writable(function: &std::ffi::CStr) {
     }
 }
 
-/// While this lives, rows may be written, even after `SET TRANSACTION READ ONLY`: what follows from
-/// the writes that the transaction made before that is still to be written.
+/// Allows writes while it lives, even after `SET TRANSACTION READ ONLY`, because earlier writes of the transaction
+/// still require further ones.
 pub struct Writable(bool);
 
 impl Writable {
     /// Allows writes until the result is dropped.
     pub fn enter() -> Writable {
-        // SAFETY: a plain C variable of this process; an abort sets it back as well.
+        // SAFETY: a plain C variable of this process; an abort restores it as well.
         unsafe {
             let former = pg_sys::XactReadOnly;
             pg_sys::XactReadOnly = false;
@@ -48,13 +48,12 @@ impl Writable {
 
 impl Drop for Writable {
     fn drop(&mut self) {
-        // SAFETY: the variable of this process that `enter` has set, to what it was then.
+        // SAFETY: the variable of this process that `enter` has set, restored to its former value.
         unsafe { pg_sys::XactReadOnly = self.0 };
     }
 }
 
-/// While this lives, a snapshot is active. Utility statements need one, and none is active any more
-/// once the commit has begun.
+/// Keeps a snapshot active while it lives. Utility statements need one, and none is active once the commit has begun.
 pub struct Snapshot(());
 
 impl Snapshot {
@@ -69,21 +68,20 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: pushed in enter; what came after it has been popped.
+            // SAFETY: pushed in enter; later snapshots have been popped.
             unsafe { pg_sys::PopActiveSnapshot() };
         }
     }
 }
 
-/// Whether the transaction's one snapshot shows all that is committed now. Says no where any
-/// transaction has ended since it was taken, whatever that did. Not for a snapshot of a standby, which
-/// keeps what is running elsewhere than in `xcnt`.
+/// Whether the transaction's one snapshot shows all that is committed now. Returns false where any transaction has
+/// ended since it was taken, whatever its changes. Not for a snapshot of a standby, which keeps running transactions
+/// elsewhere than in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
     }
-    // SAFETY: both snapshots are static or the transaction's own, and nobody takes another one in
-    // between.
+    // SAFETY: both snapshots are static or the transaction's own, and no other one is taken in between.
     unsafe {
         let (own, latest) = (
             pg_sys::GetTransactionSnapshot(),
@@ -93,14 +91,14 @@ pub fn snapshot_is_latest() -> bool {
     }
 }
 
-/// Whether the transaction's one snapshot was taken while the server was a standby, which it need not
-/// be any more. The transaction has one snapshot, which is there.
+/// Whether the transaction's one snapshot was taken while the server was a standby, from which it may have been
+/// promoted since. The transaction has one snapshot, which exists.
 pub fn snapshot_is_of_a_standby() -> bool {
     // SAFETY: the snapshot is the transaction's own and stays to its end.
     unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
 }
 
-/// How many transactions may be prepared at a time; 0: none, as PREPARE TRANSACTION says itself.
+/// Returns how many transactions may be prepared at a time; at 0 PREPARE TRANSACTION fails.
 pub fn most_prepared() -> usize {
     unsafe extern "C" {
         static max_prepared_xacts: std::ffi::c_int;
@@ -109,34 +107,34 @@ pub fn most_prepared() -> usize {
     unsafe { max_prepared_xacts }.max(0) as usize
 }
 
-/// The 64-bit id of the transaction, of the uppermost if there are savepoints; it gets one if it has
-/// none.
+/// Returns the 64-bit id of the transaction, of the uppermost if there are savepoints. Assigns one if the transaction
+/// has none.
 pub fn full_xid() -> u64 {
     // SAFETY: inside a transaction; raises an error where it cannot have one.
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
-/// Whether it can be asked which transactions are decided: in a transaction, and by no process of a
-/// parallel query, which takes no snapshots.
+/// Whether [`Decided::ask`] may be called: in a transaction, and not in a process of a parallel query, which takes no
+/// snapshots.
 pub fn can_ask_for_decided() -> bool {
     // SAFETY: reads what this process knows of its own transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
 }
 
-/// Which of these transactions, each given by its 64-bit id, are committed or rolled back and seen as
-/// that by whoever takes a snapshot now. Nothing else says so: the log of commits is written before
-/// others see the rows, and the list of prepared transactions names none that is still being prepared.
+/// Tells which transactions, each given by its 64-bit id, are committed or rolled back, as every snapshot taken now
+/// sees it. No other source is right: the log of commits is written before other sessions see the rows, and the list
+/// of prepared transactions omits those still being prepared.
 ///
-/// Under no lightweight lock.
+/// Must not be used under a lightweight lock.
 pub struct Decided {
     next: u64,
 }
 
 impl Decided {
-    /// Asked in a transaction. Without a snapshot Postgres takes a transaction for decided that is
-    /// older than any it has heard of.
+    /// Reads the state in a transaction. Without a snapshot Postgres would take a transaction for decided that is
+    /// older than any it knows of.
     pub fn ask() -> Decided {
-        // SAFETY: in a transaction, as the caller says; the snapshot is not kept, its xmin is.
+        // SAFETY: in a transaction, by the caller's contract; the snapshot is not kept, its xmin is.
         unsafe {
             pg_sys::GetLatestSnapshot();
             Decided {
@@ -145,11 +143,11 @@ impl Decided {
         }
     }
 
-    /// No transaction is in progress so long that its number comes again.
+    /// Whether a transaction is decided. None is in progress so long that its number is reused.
     pub fn is(&self, xid: u64) -> bool {
         const ROUND: u64 = 1 << 31;
         let in_progress = || {
-            // SAFETY: any number may be asked for; no lightweight lock is held.
+            // SAFETY: any number is valid; no lightweight lock is held.
             unsafe {
                 pg_sys::TransactionIdIsInProgress(pg_sys::TransactionId::from_inner(xid as u32))
             }
@@ -161,10 +159,10 @@ impl Decided {
     }
 }
 
-/// How a transaction that is decided has ended; None where the log of commits no longer says so.
+/// Returns how a decided transaction has ended; None where the log of commits no longer has it.
 pub fn outcome(xid: u64) -> Option<bool> {
-    // SAFETY: a number that the log still has, as the comparison says: what is cut off it is older than
-    // any transaction of interest to others, and cut off long after.
+    // SAFETY: a number that the log still has, by the comparison: entries that are cut off are older than any
+    // transaction that matters to other sessions, and are cut off long after it.
     unsafe {
         let next = pg_sys::ReadNextFullTransactionId().value;
         let oldest = u64::from(crate::pg::version::oldest_in_log());
@@ -175,22 +173,21 @@ pub fn outcome(xid: u64) -> Option<bool> {
     }
 }
 
-/// When the transaction began, by the wall clock; its snapshots are younger.
+/// Returns when the transaction began, by the wall clock. Its snapshots are younger.
 pub fn began() -> crate::pg::session::clock::Timestamp {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
-/// Waits until the record of an abort that this process has just written is on disk. For a
-/// transaction that made files of unlogged tables, before Postgres removes them.
+/// Waits until the record of an abort that this process has just written is on disk. Used for a transaction that
+/// created files of unlogged tables, before Postgres removes them.
 ///
-/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting:
-/// recovery replays that the file was made and finds it there, because the end of its transaction
-/// is lost. It starts when it is told to a second time, which nobody knows at that hour (Postgres
-/// bug 17731).
+/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting: recovery replays the
+/// creation of the file and finds the file, because the end of its transaction is lost. A second start succeeds,
+/// which no administrator expects at that point (Postgres bug 17731).
 pub fn flush_abort() {
-    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush
-    // goes up to the end of what has been inserted, hence of this record, and needs no transaction.
+    // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush reaches the end
+    // of the inserted records, hence of this one, and needs no transaction.
     unsafe {
         if pg_sys::ProcLastRecPtr != 0 && !pg_sys::RecoveryInProgress() {
             pg_sys::XLogFlush(pg_sys::ProcLastRecPtr + 1);

@@ -1,12 +1,11 @@
-//! State of a session that belongs to its transaction, and whether any of it was changed.
+//! State of a session that belongs to its transaction, and whether any of it has changed.
 //!
-//! Guards that the end of a transaction forgets no such state: a [`TransactionLocal`] can be
-//! changed in one way only, which notes that something was. A transaction that has changed none, as
-//! most that only read, ends without a look at each of them.
+//! Guards that the end of a transaction resets all such state: a [`TransactionLocal`] can be changed in one way only,
+//! which notes the change. A transaction without changes, like most that only read, ends without checking each state.
 //!
-//! And that it can be asked at the end: nothing interrupts who looks at it or changes it. A process
-//! that is terminated runs its abort on top of what it was doing. It would find the state borrowed,
-//! fail, and leave its locks and marks behind.
+//! Also guards that the state is readable at the end: nothing interrupts a read or change of it. A terminated process
+//! runs its abort on top of the interrupted code. It would find the state borrowed, fail, and leave its locks and
+//! marks behind.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -17,7 +16,7 @@ thread_local! {
     static CHANGED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A state that ends with the transaction, or is changed by the end of a savepoint. Never dropped.
+/// A state that ends with the transaction, or changes at the end of a savepoint. Never dropped.
 #[derive(Default)]
 pub struct TransactionLocal<T>(ManuallyDrop<RefCell<T>>);
 
@@ -27,7 +26,7 @@ impl<T> TransactionLocal<T> {
         uninterrupted(|| look(&self.0.borrow()))
     }
 
-    /// Changes the state, and notes that something was changed.
+    /// Changes the state, and notes the change.
     pub fn change<R>(&self, change: impl FnOnce(&mut T) -> R) -> R {
         CHANGED.set(true);
         uninterrupted(|| change(&mut self.0.borrow_mut()))
@@ -40,7 +39,7 @@ pub fn any_changed() -> bool {
     CHANGED.get()
 }
 
-/// The transaction has ended, and every such state has been set back.
+/// Notes that the transaction has ended and every such state is reset.
 pub fn all_ended() {
     CHANGED.set(false);
 }

@@ -1,17 +1,15 @@
-//! Waiting for another session outside of Postgres' lock table, and the check for deadlocks that
-//! this needs.
+//! Waits for another session outside of Postgres' lock table, and the deadlock check that such waits need.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use pgrx::{FromDatum, pg_sys};
 
-/// How many sessions are looked at, at most, to follow who waits for whom.
+/// The most sessions that the deadlock check visits.
 const MAX_CHAIN: usize = 64;
 
-/// Whether the process waits, directly or through others, for a lock that this session holds. The
-/// deadlock detector does not see who waits for a lease, so a session that does must ask this
-/// itself.
+/// Whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock detector does
+/// not see waits for a lease, so a session that waits for one must check this itself.
 pub fn waits_for_us(process: i32) -> bool {
     // SAFETY: a plain C variable of this process.
     let us = unsafe { pg_sys::MyProcPid };
@@ -30,18 +28,17 @@ pub fn waits_for_us(process: i32) -> bool {
     false
 }
 
-/// Whether `lock_timeout` says to wait no longer: for a lock that is only tried, Postgres does not
-/// ask.
+/// Whether a wait has exceeded `lock_timeout`, which Postgres does not check for a lock that is only tried.
 pub fn is_too_long(waited: Duration) -> bool {
     // SAFETY: a plain C variable of this process.
     let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);
     longest > 0 && waited >= Duration::from_millis(longest)
 }
 
-/// `pg_blocking_pids`: whose locks a process waits for.
+/// Returns the processes whose locks a process waits for (`pg_blocking_pids`).
 fn blocking(process: i32) -> Vec<i32> {
-    // SAFETY: the function takes an integer and gives an array of integers without nulls, in the
-    // current memory context.
+    // SAFETY: the function takes an integer and returns an array of integers without nulls, in the current memory
+    // context.
     unsafe {
         pgrx::direct_function_call_as_datum(
             pg_sys::pg_blocking_pids,
@@ -55,7 +52,8 @@ fn blocking(process: i32) -> Vec<i32> {
 /// Sleeps for some milliseconds; raises an error when the statement is cancelled.
 pub fn sleep(millis: i64) {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: every backend has a latch; what set it is looked at below, or by who asked for it.
+    // SAFETY: every backend has a latch; the reason for which it was set is checked below, or by the code that set
+    // it.
     unsafe {
         pg_sys::WaitLatch(
             pg_sys::MyLatch,

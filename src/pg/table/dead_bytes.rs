@@ -1,8 +1,8 @@
-//! What a write leaves dead: bytes that VACUUM alone gives back.
+//! Bytes that a write leaves dead, and that only VACUUM reclaims.
 //!
-//! A row that is updated within its page (HOT) is cleared up by whoever comes to that page next;
-//! one that moves or goes is not, and neither is a long value in the TOAST table. Postgres counts
-//! dead rows, too, but learns of them up to a second late, and a row may be eight bytes or a page.
+//! The next session to visit the page prunes a row that was updated within it (HOT). A row that was moved or deleted
+//! is not pruned so, nor is a long value in the TOAST table. Postgres counts dead rows, too, but up to a second late,
+//! and a row may have eight bytes or a page.
 
 use std::ops::AddAssign;
 
@@ -12,8 +12,7 @@ use pgrx::varlena::varatt_is_1b_e;
 use crate::pg::events::{self, DeadBytes};
 use crate::pg::memory::unguarded;
 
-/// What a row occupies outside of its page: the bytes of its value in the TOAST table, and their id
-/// there.
+/// The part of a row outside of its page: the bytes of its value in the TOAST table, and their id there.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Toasted {
     bytes: usize,
@@ -22,27 +21,27 @@ struct Toasted {
 
 impl AddAssign for DeadBytes {
     fn add_assign(&mut self, more: DeadBytes) {
-        // Wraps rather than panics: it is summed up where nothing may.
+        // Wraps instead of panicking, because it is summed up in code that must not fail.
         self.rows = self.rows.wrapping_add(more.rows);
         self.toast = self.toast.wrapping_add(more.toast);
     }
 }
 
 impl DeadBytes {
-    /// Emits it as an event of this table, unless nothing has died.
+    /// Emits the bytes as an event of this table, unless there are none.
     pub fn emit(self, relation: Oid) {
         if self.rows != 0 || self.toast != 0 {
             events::emit(|observer| (observer.died)(relation, self));
         }
     }
 
-    /// What is dead once the row in a slot is gone.
+    /// Returns the bytes that are dead once the row in a slot is removed.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table
     /// whose column of number `value` is a varlena.
     pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> DeadBytes {
-        // SAFETY: both kinds of the heap's slots begin alike; `column` reads as the caller allows.
+        // SAFETY: both kinds of the heap's slots begin alike; `column` reads as the caller's contract allows.
         unsafe {
             let stored = (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
             if stored.is_null() {
@@ -59,8 +58,8 @@ impl DeadBytes {
         }
     }
 
-    /// What is dead once `old` has become `new`, or is gone where that is NULL. `value` gives the
-    /// number of the value's column; it is asked only where something is in the TOAST table.
+    /// Returns the bytes that are dead once `old` has become `new`, or is removed where that is NULL. `value` returns
+    /// the number of the value column; it is called only where the row has data in the TOAST table.
     ///
     /// # Safety
     /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the
@@ -104,7 +103,7 @@ impl DeadBytes {
 /// A row of a table.
 #[inline(always)]
 unsafe fn has_toasted(row: HeapTuple) -> bool {
-    // SAFETY: a row of a table, by the caller's word, has its header at `t_data`.
+    // SAFETY: a row of a table, by the caller's contract, has its header at `t_data`.
     unsafe { u32::from((*(*row).t_data).t_infomask) & pg_sys::HEAP_HASEXTERNAL != 0 }
 }
 
@@ -114,7 +113,7 @@ impl Toasted {
     unsafe fn of(datum: Option<Datum>) -> Toasted {
         /// The tag of a pointer into a TOAST table; other tags are never stored.
         const ON_DISK: u8 = pg_sys::vartag_external::VARTAG_ONDISK as u8;
-        /// The upper two bits of the size say how it is compressed.
+        /// The upper two bits of the size hold the compression method.
         const SIZE: u32 = (1 << 30) - 1;
         let Some(datum) = datum else {
             return Toasted::default();

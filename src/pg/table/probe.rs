@@ -1,13 +1,14 @@
-//! The look whether an expired row is in the way of a key, and the scan for it that COPY keeps open.
+//! Checks whether an expired row blocks a key, and the scan for it that COPY keeps open.
 //!
-//! One look by itself opens the table and its index, makes a slot and a scan, and lets all of it go: more
-//! than half of its time. COPY asks for each of its rows, so what it opens stays until it has ended.
+//! A single check opens the table and its index, makes a slot and a scan, and closes all of them: more than half of
+//! its time. COPY checks each of its rows, so it keeps them open until it has ended.
 //!
-//! Guards three rules. Only what COPY itself has open stays so: what its triggers write besides they may
-//! also truncate, alter or drop, which Postgres refuses where the session has it open. Between two looks no page is pinned: COPY may wait for its client, and VACUUM would
-//! wait for the page. And what is open belongs to the statement that has opened it: it is closed under the
-//! resource owner that it was opened under, and forgotten with the memory of the statement's savepoint,
-//! which an error takes away; then the abort has closed it.
+//! Guards three rules. First, only the table that COPY itself writes stays open, because its triggers may truncate,
+//! alter or drop the other tables that they write, which Postgres refuses for a table that the session has open.
+//! Second, no page is pinned between two checks: COPY may wait for its client, and VACUUM would wait for the page.
+//! Third, open relations belong to the statement that opened them: they are closed under the resource owner of their
+//! opening, and forgotten with the memory of the statement's savepoint, which an error removes; then the abort has
+//! closed them.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -24,17 +25,17 @@ use crate::pg::session::clock;
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// Whether the row under a key has expired, as whoever inserts that key finds it: the latest version,
-/// committed or our own. Somebody who changes or removes it is waited for, as the insertion would.
+/// Whether the row under a key has expired, as an insertion of that key would find it: the latest version, committed
+/// or our own. Waits for a transaction that changes or removes the row, as the insertion would.
 ///
-/// The caller holds the lock on the table that makes the [`Target`] true. `written` is what the statement writes:
-/// the table, or one that it is a partition of.
+/// The caller holds the lock on the table under which the [`Target`] is valid. `written` is the table that the
+/// statement writes: this one, or one of which it is a partition.
 pub fn has_expired(target: &Target, key: Text, written: Oid) -> Result<bool, UsePlan> {
     let key = target.key_datum(key);
     if let Some(kept) = Kept::of(target, written)? {
         return Ok(kept.look(target, key));
     }
-    // SAFETY: one sequence of plain values: what is opened is closed in it, or by the abort after an error.
+    // SAFETY: one sequence of plain values, which closes what it opens; after an error the abort does.
     let found = unsafe {
         guarded(|| {
             let probe = Probe::open(target)?;
@@ -46,35 +47,35 @@ pub fn has_expired(target: &Target, key: Text, written: Oid) -> Result<bool, Use
     found.ok_or(UsePlan)
 }
 
-/// A table, the index of its key and a scan of that, open.
+/// A table, the index of its key and a scan of that, all open.
 #[derive(Clone, Copy)]
 struct Probe {
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
-    /// What the scan sees, and where it says who is changing a row.
+    /// The scan's snapshot, which also receives the transaction that is changing a row.
     dirty: *mut pg_sys::SnapshotData,
 }
 
-/// What there is under a key.
+/// The state of the row under a key.
 #[derive(Clone, Copy)]
 enum Latest {
-    /// Nothing, or a row that is live.
+    /// No row, or a live row.
     InOrder,
     Expired,
-    /// A row that another transaction is changing or removing.
+    /// Another transaction is changing or removing the row.
     Changing(pg_sys::TransactionId),
 }
 
 impl Probe {
-    /// In the current memory context. None where the table is no longer what the target says.
+    /// Opens a probe in the current memory context. Returns None where the table no longer matches the target.
     ///
     /// # Safety
     /// Inside of `guarded`; the table is locked.
     unsafe fn open(target: &Target) -> Option<Probe> {
-        // SAFETY: both relations exist, since the table is locked. The snapshot is a type and room for
-        // answers, in memory that lives as long as the scan's own.
+        // SAFETY: both relations exist, because the table is locked. The snapshot is a type and room for results, in
+        // memory that lives as long as the scan's own.
         unsafe {
             let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
             let index = unguarded::index_open(target.index, pg_sys::AccessShareLock as i32);
@@ -103,7 +104,7 @@ impl Probe {
     }
 
     /// # Safety
-    /// Inside of `guarded`, under the resource owner that it was opened under; it is not used any more.
+    /// Inside of `guarded`, under the resource owner of its opening; the probe is not used afterwards.
     unsafe fn close(self) {
         // SAFETY: each was opened by `open`, and the scan holds no page.
         unsafe {
@@ -113,14 +114,14 @@ impl Probe {
         }
     }
 
-    /// The same where an error has left the scan and the slot as they were: what they hold besides pages goes,
-    /// and their memory is the statement's.
+    /// Closes the probe where an error has left the scan and the slot as they were: releases their references but not
+    /// their pages; their memory is the statement's.
     ///
     /// # Safety
-    /// As for `close`, but that the scan may have pages, which are not its own any more.
+    /// As for `close`, except that the scan may have pages, which it no longer owns.
     unsafe fn abandon(self) {
-        // SAFETY: `open` has begun the scan, which counts as a user of the index, and made the slot, which is
-        // one of the descriptor where that counts any.
+        // SAFETY: `open` has begun the scan, which counts as a user of the index, and made the slot, which counts as
+        // a user of the descriptor where that counts its users.
         unsafe {
             unguarded::RelationDecrementReferenceCount(self.index);
             let row = (*self.slot).tts_tupleDescriptor;
@@ -144,9 +145,9 @@ impl Probe {
     /// Whether the row under this key has expired.
     ///
     /// # Safety
-    /// Inside of `guarded`; it is open.
+    /// Inside of `guarded`; the probe is open.
     unsafe fn look(self, target: &Target, key: Datum) -> bool {
-        // SAFETY: it is open; a wait begins only after `latest` has let go of its pages.
+        // SAFETY: the probe is open; a wait begins only after `latest` has released its pages.
         unsafe {
             let mut found = self.latest(target, key);
             while let Latest::Changing(writer) = found {
@@ -159,15 +160,15 @@ impl Probe {
     }
 
     /// # Safety
-    /// Inside of `guarded`; it is open.
+    /// Inside of `guarded`; the probe is open.
     unsafe fn latest(self, target: &Target, key: Datum) -> Latest {
-        // SAFETY: it is open, and the column of the deadline is one of the table's. To begin anew lets go of
-        // the pages, which the scan itself does where it has come to its end.
+        // SAFETY: the probe is open, and the deadline column is one of the table's. A rescan releases the pages,
+        // which the scan itself does at its end.
         unsafe {
             let mut by_key = key_equals(target, key);
             unguarded::index_rescan(self.scan, &mut by_key, 1, null_mut(), 0);
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            // A row that somebody else is inserting may stand beside the one that it replaces.
+            // A row that another transaction is inserting may stand beside the row that it replaces.
             while unguarded::index_getnext_slot(self.scan, forward, self.slot) {
                 let mut latest = Latest::InOrder;
                 if (*self.dirty).xmax != pg_sys::InvalidTransactionId {
@@ -190,10 +191,10 @@ impl Probe {
     }
 }
 
-/// What the COPY statements that run now keep open, one inside of the other.
+/// The objects that the running COPY statements keep open, one inside of the other.
 struct Copying {
     number: usize,
-    /// The table that it writes.
+    /// The table that COPY writes.
     table: Oid,
     owner: pg_sys::ResourceOwner,
     /// Ends with the statement, or with its savepoint.
@@ -209,25 +210,24 @@ struct Kept {
     relation: Oid,
     index: Oid,
     probe: Probe,
-    /// It looks just now, or an error has ended its last look.
+    /// The probe is in use, or an error has ended its last use.
     looks: bool,
 }
 
 thread_local! {
-    /// Never dropped: what it points to is Postgres'.
+    /// Never dropped, because Postgres owns what it points to.
     static COPYING: ManuallyDrop<RefCell<Vec<Copying>>> = ManuallyDrop::default();
 }
 
-/// Nothing is called while it is borrowed that could come back here.
+/// No code that runs during the borrow can call back here.
 fn with<R>(change: impl FnOnce(&mut Vec<Copying>) -> R) -> Option<R> {
     COPYING.with(|copying| Some(change(&mut *copying.try_borrow_mut().ok()?)))
 }
 
-/// A COPY into this table begins; the number is for [`end`].
+/// Begins a COPY into this table. Returns its number for [`end`].
 pub fn begin(table: Oid) -> usize {
     let number = with(|copying| copying.last().map_or(1, |last| last.number + 1)).unwrap_or(0);
-    // SAFETY: a context below that of the savepoint, with a callback in it: whatever deletes it calls that
-    // first.
+    // SAFETY: a context below that of the savepoint, with a callback in it, which runs before the context is deleted.
     let (owner, context) = unsafe {
         let context = pg_sys::AllocSetContextCreateInternal(
             pg_sys::CurTransactionContext,
@@ -259,7 +259,7 @@ pub fn begin(table: Oid) -> usize {
     number
 }
 
-/// It has ended without an error.
+/// Ends a COPY that raised no error.
 pub fn end(number: usize) {
     let Some(ended) = with(|copying| {
         let place = copying.iter().position(|copy| copy.number == number)?;
@@ -270,9 +270,8 @@ pub fn end(number: usize) {
     };
     for kept in &ended.probes {
         let (probe, looks) = (kept.probe, kept.looks);
-        // SAFETY: opened under the resource owner of the statement, which is current again, and nobody
-        // looks: the statement is over. An error in a look has left the scan with pages that are not its
-        // own any more.
+        // SAFETY: opened under the resource owner of the statement, which is current again, and not in use, because
+        // the statement is over. An error during a use has left the scan with pages that it no longer owns.
         unsafe {
             guarded(|| match looks {
                 true => probe.abandon(),
@@ -280,18 +279,18 @@ pub fn end(number: usize) {
             });
         }
     }
-    // SAFETY: the context is the statement's own, and what was in it is closed.
+    // SAFETY: the context is the statement's own, and its objects are closed.
     unsafe { pg_sys::MemoryContextDelete(ended.context) };
 }
 
-/// The memory of a COPY goes.
+/// Forgets a COPY whose memory is freed.
 unsafe extern "C-unwind" fn forget(number: *mut c_void) {
     with(|copying| copying.retain(|copy| copy.number != number as usize));
 }
 
 impl Kept {
-    /// The probe of this table that is open already, or that the COPY into it may open now; None where there
-    /// is no such COPY, or it runs something else.
+    /// Returns the probe of this table that is open already, or that the COPY into it opens now; None where no such
+    /// COPY runs, or it is running something else.
     fn of(target: &Target, written: Oid) -> Result<Option<Kept>, UsePlan> {
         let (relation, index) = (target.relation, target.index);
         let known = with(|copying| {
@@ -314,7 +313,7 @@ impl Kept {
         let Some((copy, context)) = copy.flatten() else {
             return Ok(None);
         };
-        // SAFETY: what it opens is in the context of the statement; the current one comes back.
+        // SAFETY: the probe's objects are allocated in the context of the statement; the current one is restored.
         let probe = unsafe {
             guarded(|| {
                 let former = pg_sys::CurrentMemoryContext;
@@ -342,8 +341,8 @@ impl Kept {
 
     fn look(self, target: &Target, key: Datum) -> bool {
         self.set_looks(true);
-        // SAFETY: it is open, as `of` has found it; an error leaves it marked. A scan keeps what it
-        // allocates while it looks, such as a list of dead entries: so that is in the statement's memory, too.
+        // SAFETY: the probe is open, as `of` has found it; an error leaves it marked. A scan keeps allocations of its
+        // use, such as a list of dead entries, so they are in the statement's memory, too.
         let expired = unsafe {
             guarded(|| {
                 let former = pg_sys::CurrentMemoryContext;

@@ -1,9 +1,8 @@
-//! Reading rows of a table by key, through the index of its primary key, without the executor.
+//! Reads rows of a table by key, through the index of its primary key, without the executor.
 //!
-//! What the kept plan `SELECT ... WHERE key = $1` does, less its parts: a snapshot as that plan
-//! would take it, the index, the visible row, copies of its columns. The caller holds the lock on
-//! the table that makes the [`Target`] true; the index is locked here, because REINDEX replaces its
-//! file under a lock on the index alone.
+//! Does the same as the kept plan `SELECT ... WHERE key = $1`: a snapshot as that plan would take it, the index, the
+//! visible row, copies of its columns. The caller holds the lock on the table under which the [`Target`] is valid;
+//! the index is locked here, because REINDEX replaces its file under a lock on the index alone.
 
 use std::ptr::null_mut;
 
@@ -18,12 +17,12 @@ use crate::pg::value::entry::Entry;
 use crate::pg::value::stored::Stored;
 use crate::pg::{session, version};
 
-/// The kept plan must be used instead: the table is not, or no longer, one for a direct access.
-/// Nothing was read or changed.
+/// The kept plan must be used instead, because the table does not, or no longer, allow direct access. Nothing was
+/// read or changed.
 pub struct UsePlan;
 
-/// A row, and whether it is certainly the one that counts under its key: the transaction has
-/// written nothing, or has written this row. Where two are found, the transaction's own row counts.
+/// A row, and whether it is certainly the valid one under its key: the transaction has written nothing, or has
+/// written this row. Where two are found, the transaction's own row is valid.
 pub type VisibleRow = (Entry, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -41,12 +40,11 @@ struct Scan {
     has_written: bool,
 }
 
-/// The row under a key, as a statement that begins now would see it.
+/// Returns the row under a key, as a statement that begins now would see it.
 pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
     let key = target.key_datum(key);
-    // SAFETY: the sequence holds plain values only. The relations exist, since the caller holds a
-    // lock on the table; the columns' copies are made in the caller's memory context before the
-    // slot goes.
+    // SAFETY: the sequence holds plain values only. The relations exist, because the caller holds a lock on the
+    // table; the columns' copies are made in the caller's memory context before the slot is dropped.
     unsafe {
         let row = guarded(|| {
             let scan = open(target, unguarded::ActiveSnapshotSet())?;
@@ -58,16 +56,15 @@ pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
     }
 }
 
-/// The rows under several keys, all from one snapshot; `found` is told the place of each key that
-/// has one.
+/// Reads the rows under several keys, all with one snapshot. Calls `found` with the position of each key that has a
+/// row.
 pub fn get_many(
     target: &Target,
     keys: impl Iterator<Item = Text>,
     mut found: impl FnMut(usize, VisibleRow),
 ) -> Result<(), UsePlan> {
-    // SAFETY: sequences of plain values; the caller's lock keeps the relations. Between the
-    // sequences runs Rust that does not touch the scan; an error that unwinds leaves it to the
-    // abort.
+    // SAFETY: sequences of plain values; the caller's lock keeps the relations. The Rust code between the sequences
+    // does not touch the scan; an error that unwinds leaves it to the abort.
     unsafe {
         let scan = guarded(|| open(target, false)).ok_or(UsePlan)?;
         for (place, key) in keys.enumerate() {
@@ -85,17 +82,17 @@ pub fn get_many(
     Ok(())
 }
 
-/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, else the
-/// transaction's. It sees what the session itself did before. A `brief` scan does not register it.
-/// None where the table is no longer what the target says.
+/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, otherwise the transaction's. It sees
+/// the session's own earlier changes. A `brief` scan does not register it. Returns None where the table no longer
+/// matches the target.
 ///
 /// # Safety
-/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same
-/// sequence, in which nobody takes another snapshot, and under an active one, which is older: what
-/// that keeps vacuum from removing is all that the newer one can see.
+/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence, in which no
+/// other snapshot is taken, and runs under an active snapshot, which is older and keeps vacuum from removing any row
+/// that the newer one can see.
 unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
-    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. A snapshot
-    // that is not brief is registered as long; a brief one is kept alive by the caller's promise.
+    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. A snapshot that is not brief is
+    // registered as long; a brief one is kept alive by the caller's contract.
     unsafe {
         unguarded::see_own_writes();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -127,15 +124,14 @@ unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
     }
 }
 
-/// Counts a snapshot as in use without registering it: Postgres requires that of every snapshot
-/// that a scan uses. An error leaves the count behind; the next snapshot that is taken starts from
-/// 0 again.
+/// Counts a snapshot as in use without registering it, because Postgres requires that of every snapshot that a scan
+/// uses. An error leaves the count behind; the next snapshot starts from 0 again.
 ///
 /// # Safety
-/// The snapshot is the session's own, which nobody else counts at the same time.
+/// The snapshot is the session's own, and no other code counts it at the same time.
 unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
-    // SAFETY: a snapshot of this session's own, which no other process sees. NULL says that there
-    // is nothing to unregister.
+    // SAFETY: a snapshot of this session's own, which no other process sees. NULL means that nothing needs to be
+    // unregistered.
     unsafe { (*snapshot).regd_count = (*snapshot).regd_count.wrapping_add(1) };
     null_mut()
 }
@@ -163,8 +159,8 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
 /// Inside of `guarded`; the scan is open and was given a key.
 #[inline(always)]
 unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
-    // SAFETY: the scan is open and has its key, by the caller's word; a row that it gives is in the
-    // slot, and is of the target, whose value's type was read when the table was opened.
+    // SAFETY: the scan is open and has its key, by the caller's contract; a row that it returns is in the slot, and
+    // belongs to the target, whose value's type was read when the table was opened.
     unsafe {
         let forward = pg_sys::ScanDirection::ForwardScanDirection;
         unguarded::index_getnext_slot(scan.scan, forward, scan.slot).then(|| {
@@ -175,10 +171,9 @@ unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the scan is open and no longer used afterwards.
+/// Inside of `guarded`; the scan is open and not used afterwards.
 unsafe fn close(scan: &Scan) {
-    // SAFETY: each was opened by `open`; the slot lets go of its page first. A brief scan's
-    // snapshot was counted.
+    // SAFETY: each was opened by `open`; the slot releases its page first. A brief scan's snapshot was counted.
     unsafe {
         if scan.registered.is_null() {
             let snapshot = (*scan.scan).xs_snapshot;
@@ -194,7 +189,7 @@ unsafe fn close(scan: &Scan) {
     }
 }
 
-/// The condition `key = key` on the index's first column.
+/// Makes the condition `key = key` on the index's first column.
 ///
 /// # Safety
 /// Inside of `guarded`; the key is a datum of the target's key type.

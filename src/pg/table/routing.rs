@@ -1,10 +1,10 @@
-//! In which partition a key lies.
+//! Finds the partition of a key.
 //!
-//! A cache's key is its whole primary key, so it alone is what each level of partitions goes by. What a
-//! statement on the whole would do to its rows one after the other, Postgres' own functions do here, so that
-//! what is looked at and removed for a row is in its own partition, and no other one is asked, or locked.
+//! A cache's key is its whole primary key, so it is the only partition key of each level. A statement on the whole
+//! table would find the partitions of its rows one after the other; Postgres' own functions do the same here, so that
+//! rows are read and removed in their own partition, and no other one is read or locked.
 //!
-//! Locks are taken as the statement takes them when it comes to the row: from the table that it writes down.
+//! Locks are taken in the statement's order: downwards from the table that it names.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -13,15 +13,15 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::key_type::KeyType;
 use crate::pg::version::{self, PartitionKey};
 
-/// One step down.
+/// One step down the tree.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,
     is_leaf: bool,
 }
 
-/// The partition that holds the rows with this key, locked for writing, as those above it are. None where
-/// there is none. The caller has locked the table, which has partitions.
+/// Returns the partition for rows with this key, locked for writing, as are those above it. None where no partition
+/// accepts the key. The caller has locked the table, which has partitions.
 pub fn leaf(table: Oid, key: Text) -> Option<Oid> {
     let mut above = table;
     loop {
@@ -35,8 +35,8 @@ pub fn leaf(table: Oid, key: Text) -> Option<Oid> {
 }
 
 fn part_of(table: Oid, key: Text) -> Option<Part> {
-    // SAFETY: the table is locked, and open until the description of its partitions has been read, which is the
-    // relation's own. A key that is partitioned by one column has one of each array's elements.
+    // SAFETY: the table is locked, and open until the description of its partitions, which is the relation's own, has
+    // been read. A key of one column has one element of each array.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let by = version::partition_key(open).filter(|by| by.columns == 1 && by.column != 0);
@@ -50,17 +50,17 @@ fn part_of(table: Oid, key: Text) -> Option<Part> {
 }
 
 /// # Safety
-/// The table is open, this is its key, of one column, and the datum is of the type of that.
+/// The table is open, this is its partition key, of one column, and the datum has the column's type.
 unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> Option<Part> {
     let PartitionKey {
         functions,
         collations,
         ..
     } = by;
-    // SAFETY: the description of the partitions is the relation's own, and stays while that is open; its bounds
-    // are compared with one datum, as there is one column.
+    // SAFETY: the description of the partitions is the relation's own, and stays while that is open; its bounds are
+    // compared with one datum, because the key has one column.
     unsafe {
-        // Ones that are being detached are left out where the executor leaves them out.
+        // Partitions that are being detached are excluded where the executor excludes them.
         let leaves_out = !lock::one_snapshot_per_transaction();
         let parts = pg_sys::RelationGetPartitionDesc(table, leaves_out);
         let bounds = (*parts).boundinfo;
@@ -110,10 +110,10 @@ unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> 
 }
 
 /// # Safety
-/// The description is there, and the number one of its parts, or negative where there is none.
+/// The description is valid, and the number is one of its parts, or negative for none.
 unsafe fn at(parts: pg_sys::PartitionDesc, number: i32) -> Option<Part> {
     let number = usize::try_from(number).ok()?;
-    // SAFETY: as the caller says: both arrays have an element for each part.
+    // SAFETY: by the caller's contract: both arrays have an element for each part.
     unsafe {
         Some(Part {
             table: *(*parts).oids.add(number),

@@ -1,8 +1,8 @@
-//! Where the rows are that have one of many keys: by the index, or by one pass over the table.
+//! Finds the places of rows that have one of many keys: by the index, or by one pass over the table.
 //!
-//! Both see what a statement that begins now would see, and give places that are hints, as those of
-//! `write` are. The caller holds the lock on the table that makes the [`Target`] true, and has an
-//! active snapshot: vacuum keeps what that could see, so a place holds no other row meanwhile.
+//! Both see what a statement that begins now would see, and return places that are hints, like those of `write`. The
+//! caller holds the lock on the table under which the [`Target`] is valid, and has an active snapshot: vacuum keeps
+//! every row that it could see, so a place holds no other row meanwhile.
 
 use std::ptr::null_mut;
 
@@ -16,16 +16,16 @@ use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// A row that was found, and which key it has.
+/// A row that was found, and the number of its key.
 #[derive(Clone, Copy)]
 pub struct RowPlace {
     pub number: usize,
     pub place: ItemPointerData,
-    /// What it leaves to VACUUM when it goes.
+    /// The bytes that it leaves to VACUUM when it is removed.
     pub dead: DeadBytes,
 }
 
-/// Where a search looks, and what it sees.
+/// A search's table and snapshot.
 #[derive(Clone, Copy)]
 struct Search {
     table: pg_sys::Relation,
@@ -33,15 +33,14 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks each key up in the index; `keys` gives its number and itself. Sorted keys find their pages
-/// warm.
+/// Looks each key up in the index; `keys` yields its number and the key. Sorted keys find their pages warm.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
-    // SAFETY: sequences of plain values; between them runs Rust that does not touch the scan. An
-    // error that unwinds leaves it to the abort.
+    // SAFETY: sequences of plain values; the Rust code between them does not touch the scan. An error that unwinds
+    // leaves it to the abort.
     unsafe {
         let (search, index, scan) = guarded(|| {
             let (search, index) = open(target)?;
@@ -71,12 +70,11 @@ pub fn by_index(
     Ok(all)
 }
 
-/// Waits for each transaction in progress that has written a row under one of these keys. Every row
-/// of a key is looked at, because a new one may stand beside the one that it replaces.
+/// Waits for each transaction in progress that has written a row under one of these keys. Reads every row of a key,
+/// because a new one may stand beside the one that it replaces.
 pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
-    // SAFETY: sequences of plain values over what `open` has opened; an error that unwinds leaves
-    // it to the abort. A wait begins only after `unseen_writer` has ended its scan and let go of
-    // its pages.
+    // SAFETY: sequences of plain values over the objects that `open` has opened; an error that unwinds leaves them to
+    // the abort. A wait begins only after `unseen_writer` has ended its scan and released its pages.
     unsafe {
         let (search, index) = guarded(|| open(target)).ok_or(UsePlan)?;
         for key in keys {
@@ -96,18 +94,17 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
     Ok(())
 }
 
-/// A transaction in progress that has written a row under this key.
+/// Returns a transaction in progress that has written a row under this key.
 ///
 /// # Safety
-/// Inside of `guarded`, with what `open` has given.
+/// Inside of `guarded`, with the objects that `open` has returned.
 unsafe fn unseen_writer(
     target: &Target,
     search: &Search,
     index: pg_sys::Relation,
     key: Datum,
 ) -> pg_sys::TransactionId {
-    // SAFETY: a dirty snapshot is a type and room for answers; it outlives the scan, which begins
-    // and ends here.
+    // SAFETY: a dirty snapshot is a type and room for results; it outlives the scan, which begins and ends here.
     unsafe {
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
@@ -129,16 +126,14 @@ unsafe fn unseen_writer(
     }
 }
 
-/// Reads the whole table once. `number_of` gives a key's number, or None for a key that is not
-/// looked for.
+/// Reads the whole table once. `number_of` returns a key's number, or None for a key that is not searched.
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
-    // SAFETY: sequences of plain values; the Rust between them, `number_of`, does not touch the
-    // pass, and reads the key while the slot still holds its row. An error that unwinds leaves all
-    // of it to the abort.
+    // SAFETY: sequences of plain values; `number_of`, the Rust code between them, does not touch the pass, and reads
+    // the key while the slot still holds its row. An error that unwinds leaves all of it to the abort.
     unsafe {
         let (search, index, pass) = guarded(|| {
             let (search, index) = open(target)?;
@@ -167,13 +162,12 @@ pub fn by_pass(
     Ok(all)
 }
 
-/// The place of the row in the search's slot, which has the key with this number.
+/// Returns the place of the row in the search's slot, whose key has this number.
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target.
 unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
-    // SAFETY: the slot holds a row, so it knows the row's place; the column `value` of a target is
-    // a varlena.
+    // SAFETY: the slot holds a row, so it has the row's place; the column `value` of a target is a varlena.
     unsafe {
         RowPlace {
             number,
@@ -183,14 +177,13 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
     }
 }
 
-/// Opens the table, its index and a snapshot; None where the table is no longer what the target
-/// says.
+/// Opens the table, its index and a snapshot. Returns None where the table no longer matches the target.
 ///
 /// # Safety
 /// Inside of `guarded`.
 unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
-    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as
-    // long as the search needs it.
+    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as long as the search
+    // needs it.
     unsafe {
         unguarded::CommandCounterIncrement();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -213,7 +206,7 @@ unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the search is no longer used afterwards.
+/// Inside of `guarded`; the search is not used afterwards.
 unsafe fn close(search: &Search, index: pg_sys::Relation) {
     // SAFETY: each was opened by `open`.
     unsafe {
@@ -249,8 +242,7 @@ unsafe fn begin_pass(search: &Search) -> TableScanDesc {
 /// Inside of `guarded`; the pass has begun.
 unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
     let forward = pg_sys::ScanDirection::ForwardScanDirection;
-    // SAFETY: the table is open, so it has an access method; the pass was begun by that, on this
-    // slot's kind of rows.
+    // SAFETY: the table is open, so it has an access method, which began the pass, on this slot's kind of rows.
     unsafe {
         let next = (*(*search.table).rd_tableam).scan_getnextslot;
         next.is_some_and(|next| next(pass, forward, search.slot))
@@ -258,10 +250,10 @@ unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
 }
 
 /// # Safety
-/// Inside of `guarded`; the pass has begun and is no longer used afterwards.
+/// Inside of `guarded`; the pass has begun and is not used afterwards.
 unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
-    // SAFETY: the table is open, so it has an access method, which began this pass and is asked to
-    // end it once; the slot lets go of its page first.
+    // SAFETY: the table is open, so it has an access method, which began this pass and ends it once; the slot
+    // releases its page first.
     unsafe {
         unguarded::clear_slot(search.slot);
         if let Some(end) = (*(*search.table).rd_tableam).scan_end {

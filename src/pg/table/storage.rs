@@ -1,10 +1,10 @@
-//! A table's room on disk: how large it is, and how much of it is dead.
+//! A table's space on disk: its size, and how much of it is dead.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// Blocks of the table itself. The caller holds a lock on it.
+/// Returns the blocks of the table itself. The caller holds a lock on it.
 pub fn blocks(relation: Oid) -> u32 {
-    // SAFETY: the relation is open while it is asked for its size.
+    // SAFETY: the relation is open while its size is read.
     unsafe {
         let open = pg_sys::table_open(relation, pg_sys::NoLock as pg_sys::LOCKMODE);
         let blocks =
@@ -17,12 +17,12 @@ pub fn blocks(relation: Oid) -> u32 {
 /// Four chunks of a long value fill a page.
 pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
 
-/// Bytes of the table itself. The caller holds a lock on it.
+/// Returns the bytes of the table itself. The caller holds a lock on it.
 pub fn bytes(relation: Oid) -> u64 {
     u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
 }
 
-/// The table that holds a table's long values.
+/// Returns the TOAST table of a table.
 pub fn toast_table(relation: Oid) -> Option<Oid> {
     // SAFETY: the tuple is released after its one field has been copied.
     unsafe {
@@ -40,8 +40,7 @@ pub fn toast_table(relation: Oid) -> Option<Oid> {
     }
 }
 
-/// What Postgres has counted of a table. Sessions report what they did within a second, or when
-/// they come to rest.
+/// Postgres' counts of a table. Sessions report their changes within a second, or when they become idle.
 #[derive(Clone, Copy)]
 pub struct Counted {
     /// Rows inserted, updated and deleted so far.
@@ -50,11 +49,11 @@ pub struct Counted {
     pub dead: i64,
 }
 
-/// Postgres' counters of a table; None where it does not count (`track_counts = off`).
+/// Returns Postgres' counts of a table; None where it does not count (`track_counts = off`).
 pub fn counted(relation: Oid) -> Option<Counted> {
     type Counter = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;
     let count = |counter: Counter| {
-        // SAFETY: each of the functions below takes an oid, any oid, and gives a bigint or NULL.
+        // SAFETY: each of the functions below takes an oid, any oid, and returns a bigint or NULL.
         let found =
             unsafe { pgrx::direct_function_call_as_datum(counter, &[Some(Datum::from(relation))]) };
         found.map_or(0, |datum| datum.value() as i64)
@@ -72,7 +71,7 @@ pub fn counted(relation: Oid) -> Option<Counted> {
     })
 }
 
-/// The same of several tables together.
+/// Returns the sums for several tables.
 pub fn counted_of(tables: &[Oid]) -> Option<Counted> {
     let none = Counted {
         changes: 0,

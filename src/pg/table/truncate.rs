@@ -1,4 +1,4 @@
-//! Removing all rows of a table at once, as TRUNCATE does.
+//! Removes all rows of a table at once, as TRUNCATE does.
 
 use std::ptr::null_mut;
 
@@ -9,20 +9,20 @@ use crate::pg::memory::pg_list;
 use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// What `TRUNCATE TABLE ONLY` does with the table of this number, and TRUNCATE with one that is
-/// partitioned. The number says which table is meant: its name may have come to stand for another one, and
-/// the owner of a cache, as whom we empty it, need not have the right to use its schema.
+/// Truncates the table of this number as `TRUNCATE TABLE ONLY` does, and a partitioned one as TRUNCATE does. The
+/// number identifies the table, because its name may refer to another one by now, and the owner of a cache, in whose
+/// role the table is emptied, need not have the right to use its schema.
 ///
-/// The caller holds the lock that TRUNCATE takes, has the right to it and an active snapshot; partitions are
-/// locked here. Raises 0A000 where a foreign key refers to the table, 55006 where the session still reads it.
+/// The caller holds the lock that TRUNCATE takes, the right to it and an active snapshot; partitions are locked here.
+/// Raises 0A000 where a foreign key refers to the table, 55006 where the session still reads it.
 pub fn truncate(relation: Oid) {
     let all = match relation::is_partitioned(relation) {
         true => inheritance::family(relation, Mode::Remove),
         false => vec![relation],
     };
-    // SAFETY: the tables are there and stay, by the caller's lock and `family`'s; they are open until the
-    // end. What Postgres asks of TRUNCATE's caller is asked here: no table is in use, and whoever watches
-    // accesses of objects is told. The lists are made of what they say.
+    // SAFETY: the tables exist and stay, by the caller's lock and `family`'s; they are open until the end. The checks
+    // that Postgres requires of TRUNCATE's caller are made here: no table is in use, and the object access hook is
+    // called. The lists are made of these tables.
     unsafe {
         pg_sys::CommandCounterIncrement();
         let (mut tables, mut numbers, mut logged) = (null_mut(), null_mut(), null_mut());
@@ -46,8 +46,8 @@ pub fn truncate(relation: Oid) {
     }
 }
 
-/// Whether logical replication is to hear of it: Postgres' `RelationIsLogicallyLogged`, of a table
-/// that is no catalog.
+/// Whether logical replication must receive the change: Postgres' `RelationIsLogicallyLogged`, for a table that is
+/// not a catalog.
 ///
 /// # Safety
 /// The table is open.

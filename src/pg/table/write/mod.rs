@@ -1,26 +1,24 @@
-//! Writing rows of a table by key, past the executor, with its own means.
+//! Writes rows of a table by key, without the executor.
 //!
-//! What `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1` do, only
-//! for a [`Target`] that is `writable`, only under READ COMMITTED, only where a snapshot is active
-//! and nothing runs in parallel: [`possible`] asks. The caller holds RowExclusiveLock on the table
-//! and notes the key for the trigger that is not fired.
+//! Does the same as `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`, but only for
+//! a [`Target`] that is `writable`, only under READ COMMITTED, only with an active snapshot and outside of parallel
+//! mode: [`possible`] checks this. The caller holds RowExclusiveLock on the table and notes the key in place of the
+//! trigger that is not fired.
 //!
-//! How two writers of one key meet:
+//! Two writers of one key meet as follows:
 //!
-//! - The place of a row comes from an index scan and is a hint. Between the scan and the change the
-//!   row may be moved, locked or deleted. The change itself then says so (TM_Updated, TM_Deleted),
-//!   and all begins again. It waits for whoever is at the row, in the queue that every writer
-//!   stands in.
-//! - That a scan finds nothing is a hint as well: a row that moves while it is looked for can be
-//!   missed. The speculative insertion decides. Where the index has the key already, the row is
-//!   taken back, and all begins again.
-//! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan,
-//!   and vacuum keeps what was alive then.
-//! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only
-//!   the page stays pinned that the update itself holds on to, as any writer's does.
+//! - The place of a row comes from an index scan and is a hint. Between the scan and the change the row may be moved,
+//!   locked or deleted. The change itself then returns that (TM_Updated, TM_Deleted), and the loop starts again. It
+//!   waits for the transaction that holds the row, in the same queue as every writer.
+//! - An empty result of a scan is a hint as well, because a row that moves during the scan can be missed. The
+//!   speculative insertion decides. Where the index has the key already, the row is removed again, and the loop
+//!   starts again.
+//! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and vacuum keeps
+//!   the rows that were alive then.
+//! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only the page of the
+//!   update itself stays pinned, as for any writer.
 //!
-//! This file decides and repeats; `step` has the single steps, `writer` what is open, `new_row`
-//! what is written.
+//! This file decides and repeats; `step` has the single steps, `writer` the open objects, `new_row` the written rows.
 
 mod new_row;
 mod step;
@@ -41,7 +39,7 @@ use crate::pg::session::{self, lock};
 use crate::pg::value::datum::Text;
 use crate::pg::value::entry::Entry;
 
-/// Whether the present transaction can write past the executor.
+/// Whether the current transaction can write past the executor.
 pub fn possible() -> bool {
     // SAFETY: reads a variable of this process and raises nothing.
     !lock::one_snapshot_per_transaction()
@@ -49,8 +47,8 @@ pub fn possible() -> bool {
         && unsafe { unguarded::ActiveSnapshotSet() }
 }
 
-/// Inserts or overwrites rows, in this order; `written` is told the place of each. False where the
-/// statement must do it, all of it: what has been written already is overwritten then.
+/// Inserts or overwrites rows, in this order, and calls `written` with the position of each. Returns false where the
+/// statement must write all of them; it overwrites the rows written so far.
 pub fn put_all(
     target: &Target,
     rows: impl Iterator<Item = (Text, Entry)>,
@@ -73,11 +71,10 @@ pub fn put_all(
     true
 }
 
-/// Inserts or overwrites one row. False where the statement must do it.
+/// Inserts or overwrites one row. Returns false where the statement must do it.
 pub fn put_one(target: &Target, key: Text, new: &Entry) -> bool {
     let key = target.key_datum(key);
-    // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and
-    // closes them.
+    // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and closes them.
     let (done, dead) = unsafe {
         guarded(|| {
             let Some(mut writer) = Writer::open(target) else {
@@ -91,8 +88,8 @@ pub fn put_one(target: &Target, key: Text, new: &Entry) -> bool {
     done
 }
 
-/// Removes the row under a key that a statement beginning now sees, whatever it holds; the row as
-/// it was. An error where the statement must do it.
+/// Removes the row under a key that a statement beginning now sees, whatever its content. Returns the removed row, or
+/// an error where the statement must do it.
 pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
@@ -108,10 +105,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     removed.ok_or(UsePlan)
 }
 
-/// Removes rows that were found by `search`, and gives their keys' numbers to `removed`. One that
-/// somebody else has changed meanwhile is looked for by its key, which `key_of` makes of its
-/// number. False where the statement must do it, all of it: what has been removed already is not
-/// there then.
+/// Removes rows that `search` has found, and calls `removed` with their keys' numbers. Looks a row that another
+/// transaction has changed meanwhile up by its key, which `key_of` returns for its number. Returns false where the
+/// statement must remove all of them; the rows removed so far no longer exist then.
 pub fn remove_all(
     target: &Target,
     rows: &[RowPlace],
@@ -127,8 +123,7 @@ pub fn remove_all(
              place,
              dead,
          }| {
-            // SAFETY: a sequence of plain values; the writer's relations are open until `close`
-            // below.
+            // SAFETY: a sequence of plain values; the writer's relations are open until `close` below.
             let step = unsafe {
                 guarded(|| {
                     unguarded::check_for_interrupts();
@@ -140,8 +135,7 @@ pub fn remove_all(
                 Step::Unsupported => None,
                 Step::Again => {
                     let key = target.key_datum(key_of(number));
-                    // SAFETY: a sequence of plain values over the writer's open relations; `key`
-                    // lives through it.
+                    // SAFETY: a sequence of plain values over the writer's open relations; `key` lives through it.
                     unsafe { guarded(|| step::take(&mut writer, key)) }.map(|row| row.is_some())
                 }
             };
@@ -151,19 +145,19 @@ pub fn remove_all(
             gone.is_some()
         },
     );
-    // SAFETY: a sequence of one call, which holds nothing; `possible` has said that nothing runs in
-    // parallel, where no command may begin.
+    // SAFETY: a sequence of one call, which holds nothing; `possible` has excluded parallel mode, in which no command
+    // may begin.
     unsafe { guarded(|| unguarded::CommandCounterIncrement()) };
     writer.close();
     done
 }
 
-/// Changes the row under a key as `decide` says, which is shown the row or None; gives what it
-/// gave. An error where the statement must do it; nothing is changed then.
+/// Changes the row under a key as `decide` returns for the row, or for None. Returns the second part of its result,
+/// or an error where the statement must do it; nothing is changed then.
 ///
-/// With [`Seek::Any`] the row is one that an insertion would conflict with, an uncommitted one is
-/// waited for, and it is locked before `decide` sees it. Otherwise it is one that a statement
-/// beginning now sees; it is locked when `decide` wants it changed, and asked about again then.
+/// With [`Seek::Any`] the row is the one with which an insertion would conflict: the call waits for an uncommitted
+/// one, and locks the row before it calls `decide`. Otherwise it is the row that a statement beginning now sees; it
+/// is locked when `decide` wants it changed, and then `decide` is called again.
 pub fn change<R>(
     target: &Target,
     key: Text,
@@ -185,15 +179,15 @@ pub fn change<R>(
     answer
 }
 
-/// Finds the row, decides and changes it; an error says why it did not come to that.
+/// Finds the row, decides and changes it. An error tells why the row was not changed.
 fn attempt<R>(
     writer: &mut Writer,
     key: Datum,
     seek: Seek,
     decide: &mut impl FnMut(Option<Entry>) -> (RowAction, R),
 ) -> Result<R, Step> {
-    // SAFETY: a sequence of plain values over the writer's open relations. Between this and the
-    // next runs Rust that does not touch the writer; an error that unwinds leaves it to the abort.
+    // SAFETY: a sequence of plain values over the writer's open relations. The Rust code between this and the next
+    // does not touch the writer; an error that unwinds leaves it to the abort.
     let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
         let (change, answer) = decide(None);
         // SAFETY: a sequence of plain values over the writer's open relations.
@@ -207,15 +201,13 @@ fn attempt<R>(
             return Ok(answer);
         }
     }
-    // SAFETY: a sequence of plain values over the writer's open relations; the lock puts the row
-    // into the slot.
+    // SAFETY: a sequence of plain values over the writer's open relations; the lock puts the row into the slot.
     let (locked, row) = unsafe { guarded(|| step::lock(writer, place, seek)) };
     let Some(row) = row else {
         return Err(locked);
     };
     let (change, answer) = decide(Some(row));
-    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock has put
-    // there.
+    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock has put there.
     let done = unsafe { guarded(|| step::make(writer, key, place, &change)) };
     settled(done, answer)
 }

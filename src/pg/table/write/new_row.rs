@@ -1,4 +1,4 @@
-//! The row that a direct write makes: which columns are new, and which the row that is there keeps.
+//! The row of a direct write: its new columns, and those kept from the present row.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
@@ -10,11 +10,11 @@ use crate::pg::table::target::Target;
 use crate::pg::value::entry::Entry;
 use crate::pg::value::stored::Stored;
 
-/// What is to become of a row.
+/// The change to make to a row.
 #[derive(Clone, Copy)]
 pub enum RowAction {
     Keep,
-    /// A new row, or a new version of the one that is there.
+    /// A new row, or a new version of the present one.
     Put(Entry),
     /// A new version with this value and the same deadline.
     Revalue(Option<Stored>),
@@ -23,7 +23,7 @@ pub enum RowAction {
     Remove,
 }
 
-/// What a new version gets; None: it keeps what the row has.
+/// The new fields of a version; None keeps the row's own.
 #[derive(Clone, Copy)]
 pub struct Version {
     pub value: Option<Option<Stored>>,
@@ -40,14 +40,13 @@ impl From<&Entry> for Version {
     }
 }
 
-/// Fills the slot `fresh`. A row that is updated keeps the user's own columns, and whatever `new`
-/// has none of; in a row that is inserted they are NULL, as dropped columns always are. Where the
-/// value is of another type than the column, or NULL where that cannot be, it fills nothing and gives
-/// false.
+/// Fills the slot `fresh`. An updated row keeps the user's own columns, and the fields that `new` lacks; in an
+/// inserted row they are NULL, as dropped columns always are. Fills nothing and returns false where the value has
+/// another type than the column, or is NULL in a column that is NOT NULL.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and
-/// holds it until the new one is written.
+/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it until the
+/// new one is written.
 pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) -> bool {
     let Writer {
         target,
@@ -61,8 +60,8 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
         Some(None) if !target.value_nullable => return false,
         _ => {}
     }
-    // SAFETY: the arrays of the slot have as many elements as the table has columns; numbers of
-    // columns are below that.
+    // SAFETY: the arrays of the slot have as many elements as the table has columns; numbers of columns are below
+    // that.
     unsafe {
         unguarded::clear_slot(fresh);
         for at in 0..target.columns as usize {
@@ -92,9 +91,8 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Whether a key's stored form may differ from this one, for example by compression. Then an
-/// updated row keeps its own form, or the update would count as a change of the key, and enter the
-/// row into the index again.
+/// Whether a key's stored form may differ from this one, for example by compression. Then an updated row keeps its
+/// own form; otherwise the update would count as a change of the key, and enter the row into the index again.
 ///
 /// # Safety
 /// `key` is a datum of the target's key type.
@@ -106,8 +104,8 @@ unsafe fn is_long(target: &Target, key: Datum) -> bool {
         return false;
     }
     let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
-    // SAFETY: a varlena, by the caller's word, so there is a header to read; its size is read only
-    // where the header has one.
+    // SAFETY: a varlena, by the caller's contract, so its header can be read; its size is read only where the header
+    // has one.
     unsafe {
         varatt_is_1b_e(varlena)
             || varatt_is_4b_c(varlena)
@@ -120,8 +118,7 @@ unsafe fn is_long(target: &Target, key: Datum) -> bool {
 #[inline(always)]
 unsafe fn put_column(slot: *mut pg_sys::TupleTableSlot, number: i16, datum: Option<Datum>) {
     let at = number as usize - 1;
-    // SAFETY: the slot has a column of this number, by the caller's word, hence room for it in both
-    // arrays.
+    // SAFETY: the slot has a column of this number, by the caller's contract, hence room for it in both arrays.
     unsafe {
         *(*slot).tts_isnull.add(at) = datum.is_none();
         *(*slot).tts_values.add(at) = datum.unwrap_or(Datum::null());

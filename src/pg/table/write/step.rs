@@ -1,7 +1,7 @@
-//! The single steps of a direct write: each changes one row or says why it could not.
+//! The single steps of a direct write: each changes one row or returns why it could not.
 //!
-//! Everything here runs inside of `unguarded::guarded` and keeps to its rules. `write` repeats the
-//! steps, and tells why that is right.
+//! Everything here runs inside of `unguarded::guarded` and keeps its rules. `write` repeats the steps, and explains
+//! why that is right.
 
 use std::ptr::null_mut;
 
@@ -14,13 +14,13 @@ use crate::pg::memory::unguarded;
 use crate::pg::value::entry::Entry;
 use crate::pg::version;
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// Another transaction has changed the row meanwhile: look for it again.
+    /// Another transaction has changed the row meanwhile; the caller must find it again.
     Again,
-    /// This file cannot do it: the caller has the statement run instead.
+    /// This file cannot do it; the caller runs the statement instead.
     Unsupported,
 }
 
@@ -32,13 +32,13 @@ fn outcome(result: TM_Result::Type) -> Step {
     }
 }
 
-/// Inserts or overwrites; false where the statement must do it.
+/// Inserts or overwrites. Returns false where the statement must do it.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's word; a place is used
-    // right after it was found, while the slot `present` still holds its row.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract; a place is used right after it
+    // was found, while the slot `present` still holds its row.
     unsafe {
         loop {
             let step = match writer.find(key, Seek::Any, false) {
@@ -54,14 +54,13 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
     }
 }
 
-/// Removes the visible row and gives it; None where the statement must do it.
+/// Removes the visible row and returns it; None where the statement must do it.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's word. The row is copied
-    // before it is removed, and is the one that was removed: had it changed, the result would be
-    // TM_Updated.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract. The row is copied before it is
+    // removed, and is the removed row: had it changed, the result would be TM_Updated.
     unsafe {
         loop {
             let Some(place) = writer.find(key, Seek::ToRemove, false) else {
@@ -77,8 +76,7 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
     }
 }
 
-/// Locks a row, so that what is decided by it still holds when it is changed; the row, if that was
-/// done.
+/// Locks a row, so that a decision based on it still holds when it is changed. Returns the row, if it was locked.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -91,8 +89,8 @@ pub unsafe fn lock(
         Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
         _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
     };
-    // SAFETY: the table is open and its access method's function raises or returns; `place` and
-    // `failure` live through the call. The slot lets go of its page before this waits.
+    // SAFETY: the table is open and its access method's function raises or returns; `place` and `failure` live
+    // through the call. The slot releases its page before this waits.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         unguarded::clear_slot(writer.present);
@@ -121,8 +119,7 @@ pub unsafe fn make(
     place: pg_sys::ItemPointerData,
     change: &RowAction,
 ) -> Step {
-    // SAFETY: each case needs what the caller has promised: `guarded`, an open writer, the row in
-    // `present`.
+    // SAFETY: the caller's contract covers each case: `guarded`, an open writer, the row in `present`.
     unsafe {
         match change {
             RowAction::Put(new) => update(writer, key, place, &new.into()),
@@ -140,13 +137,13 @@ pub unsafe fn make(
     }
 }
 
-/// Does what was decided where there is no row: only a new one can come of it.
+/// Makes the decided change where no row exists: only an insertion has an effect.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn make_absent(writer: &mut Writer, key: Datum, change: &RowAction) -> Step {
     match change {
-        // SAFETY: inside of `guarded` and with the writer open, by the caller's word.
+        // SAFETY: inside of `guarded` and with the writer open, by the caller's contract.
         RowAction::Put(new) => unsafe { insert(writer, key, new) },
         _ => Step::Done,
     }
@@ -193,14 +190,14 @@ unsafe fn update(
     }
 }
 
-/// Inserts speculatively: the row becomes real when every index has taken its key.
+/// Inserts speculatively: the row becomes real when every index has accepted its key.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
-    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
-    // A session that finds the speculative row waits for its token, which is held from before the
-    // insertion until after its end; an abort lets go of it.
+    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it. A session that
+    // finds the speculative row waits for its token, which is held from before the insertion until after its end; an
+    // abort releases it.
     unsafe {
         if !fill(writer, key, false, &new.into()) {
             return Step::Unsupported;
@@ -230,8 +227,8 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
-    // SAFETY: the slot `present` holds the row at `place`, by the caller's word, and is read before
-    // the row goes.
+    // SAFETY: the slot `present` holds the row at `place`, by the caller's contract, and is read before the row is
+    // removed.
     unsafe {
         let dead = writer.dead_with_present();
         let step = remove_unseen(writer, place, dead);
@@ -242,8 +239,8 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// Removes a row without starting a new command, so the transaction's next command may still see
-/// it. For callers that remove many, and know what each leaves dead.
+/// Removes a row without starting a new command, so the transaction's next command may still see it. For callers that
+/// remove many rows, and know the dead bytes of each.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -252,8 +249,8 @@ pub unsafe fn remove_unseen(
     mut place: pg_sys::ItemPointerData,
     dead: DeadBytes,
 ) -> Step {
-    // SAFETY: the table is open, by the caller's word; `place` and `failure` live through the call,
-    // which waits for other writers of the row itself.
+    // SAFETY: the table is open, by the caller's contract; `place` and `failure` live through the call, which waits
+    // for other writers of the row itself.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         let step = outcome(writer.access.delete(

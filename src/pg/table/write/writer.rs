@@ -1,6 +1,6 @@
-//! What a direct write holds open, and how it finds the row that it changes.
+//! The open objects of a direct write, and its search for the row to change.
 //!
-//! The part of `write` below its steps; the rules stand there.
+//! The part of `write` below its steps; `write` states the rules.
 
 use std::mem::size_of;
 use std::ptr::null_mut;
@@ -18,15 +18,15 @@ use crate::pg::version::{self, Access};
 /// Which rows a search finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
-    /// Whatever an insertion would conflict with, once it is certain.
+    /// The row with which an insertion would conflict, once that is certain.
     Any,
-    /// What a statement that begins now sees, to overwrite it.
+    /// The row that a statement beginning now sees, to be overwritten.
     Visible,
-    /// What a statement that begins now sees, to remove it.
+    /// The row that a statement beginning now sees, to be removed.
     ToRemove,
 }
 
-/// A table that is open to be written by key. Plain pointers: after an error the abort closes them.
+/// A table that is open for writes by key. Consists of plain pointers; after an error the abort closes them.
 #[derive(Clone, Copy)]
 pub struct Writer<'t> {
     pub target: &'t Target,
@@ -37,31 +37,29 @@ pub struct Writer<'t> {
     /// The row that is written.
     pub fresh: *mut pg_sys::TupleTableSlot,
     index: pg_sys::Relation,
-    /// The type of the column `value` as it is while the table is open.
+    /// The type of the column `value` while the table is open.
     pub(super) value_type: ValueType,
-    /// The executor's description of the table and its indexes, from the first time that it is
-    /// needed.
+    /// The executor's description of the table and its indexes, made at its first use.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
-    /// The dead bytes that it has left to VACUUM so far.
+    /// The dead bytes that the writer has left to VACUUM so far.
     pub dead: DeadBytes,
 }
 
 impl<'t> Writer<'t> {
     /// Opens a writer that outlives one sequence; None as in `open`.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
-        // SAFETY: a sequence of plain values; callers of `write` hold RowExclusiveLock on the
-        // table.
+        // SAFETY: a sequence of plain values; callers of `write` hold RowExclusiveLock on the table.
         unsafe { guarded(|| Writer::open(target)) }
     }
 
-    /// Opens the table and the index of its primary key; None where that is not in use (any more),
-    /// or the table no longer what the target says.
+    /// Opens the table and the index of its primary key. Returns None where the index is not, or no longer, in use,
+    /// or the table no longer matches the target.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
     pub unsafe fn open(target: &'t Target) -> Option<Writer<'t>> {
-        // SAFETY: the relations exist as long as the caller's lock is held. The index's lock is
-        // kept until the transaction ends, as that of any index that was written to.
+        // SAFETY: the relations exist as long as the caller's lock is held. The index's lock is kept until the
+        // transaction ends, as for any index that was written.
         unsafe {
             unguarded::CommandCounterIncrement();
             let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -96,26 +94,25 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Gives everything back but the locks, and emits what is dead.
+    /// Releases everything except the locks, and emits the dead bytes.
     pub fn close(&self) {
         // SAFETY: a sequence of plain values; nothing of the writer is used afterwards.
         let dead = unsafe { guarded(|| self.end()) };
         dead.emit(self.target.relation);
     }
 
-    /// What is dead once the row in the slot `present` is gone.
+    /// Returns the bytes that are dead once the row in the slot `present` is removed.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
     #[inline(always)]
     pub unsafe fn dead_with_present(&self) -> DeadBytes {
-        // SAFETY: the slot holds a row of the target, by the caller's word, whose column `value` is
-        // of one of our types, hence a varlena.
+        // SAFETY: the slot holds a row of the target, by the caller's contract, whose column `value` is of one of our
+        // types, hence a varlena.
         unsafe { DeadBytes::with_row(self.present, self.target.value) }
     }
 
-    /// Gives everything back inside of a sequence; the caller emits the result, what is dead,
-    /// afterwards.
+    /// Releases everything inside of a sequence. The caller emits the result, the dead bytes, afterwards.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is not used afterwards.
@@ -134,8 +131,7 @@ impl<'t> Writer<'t> {
         self.dead
     }
 
-    /// The executor's description of the table and its indexes, as much of it as index entries
-    /// need; made once.
+    /// Returns the executor's description of the table and its indexes, as far as index entries need it; made once.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -143,9 +139,9 @@ impl<'t> Writer<'t> {
         if let Some(executor) = self.executor {
             return executor;
         }
-        // SAFETY: the node is zeroed and gets its tag, as makeNode would do. It stands in no range
-        // table (number 0), so nothing is looked up there. What is allocated belongs to the state,
-        // however many rows follow; an error puts the memory context back.
+        // SAFETY: the node is zeroed and gets its tag, as makeNode would do. It is in no range table (number 0), so
+        // nothing is looked up there. Allocations belong to the state, however many rows follow; an error restores
+        // the memory context.
         unsafe {
             let state = unguarded::CreateExecutorState();
             let context = pg_sys::CurrentMemoryContext;
@@ -162,23 +158,22 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Our columns of the row in the slot `present`, which lets go of its page.
+    /// Returns our columns of the row in the slot `present`, which releases its page.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
     pub unsafe fn present_row(&self) -> Entry {
-        // SAFETY: the slot holds a row, by the caller's word, so it can be made the slot's own; its
-        // value is of the type that the column had when the table was opened, and the table is
-        // still open.
+        // SAFETY: the slot holds a row, by the caller's contract, so it can be made the slot's own; its value has the
+        // type of the column when the table was opened, and the table is still open.
         unsafe {
             unguarded::materialize_slot(self.present);
             copy_row(self.present, self.target, self.value_type)
         }
     }
 
-    /// Where the row with this key is. The slot `present` holds it afterwards, without a page
-    /// pinned. With [`Seek::Any`] a transaction that has inserted the row is waited for; for a row
-    /// that must be `decided`, one that is changing it, too.
+    /// Returns the place of the row with this key. The slot `present` holds it afterwards, without a page pinned.
+    /// With [`Seek::Any`] the call waits for a transaction that has inserted the row; with `decided`, also for one
+    /// that is changing it.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -188,8 +183,8 @@ impl<'t> Writer<'t> {
         seek: Seek,
         decided: bool,
     ) -> Option<pg_sys::ItemPointerData> {
-        // SAFETY: a dirty snapshot is a type and room for answers, which lives as long as the scan;
-        // another one is registered as long. The scan ends before anything is waited for.
+        // SAFETY: a dirty snapshot is a type and room for results, which lives as long as the scan; another one is
+        // registered as long. The scan ends before any wait.
         unsafe {
             loop {
                 unguarded::check_for_interrupts();
@@ -225,8 +220,8 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Waits for the transaction that decides whether the row of a dirty scan is there, and gives
-    /// true then; false when there is none.
+    /// Waits for the transaction that decides whether the row of a dirty scan exists, and returns true then; false
+    /// when no transaction does.
     ///
     /// # Safety
     /// Inside of `guarded`, with no scan open.
@@ -245,8 +240,7 @@ impl<'t> Writer<'t> {
         if whom == none {
             return false;
         }
-        // SAFETY: the slot lets go of its page first. A speculative row is decided long before its
-        // transaction ends.
+        // SAFETY: the slot releases its page first. A speculative row is decided long before its transaction ends.
         unsafe {
             unguarded::clear_slot(self.present);
             if dirty.speculativeToken != 0 {
