@@ -1,15 +1,13 @@
-//! The last memory of a backend: what it takes to report that there is no other.
+//! The last memory of a backend, with which it reports that no other memory is left.
 //!
-//! Two things go wrong when a process has run out of memory. An allocation that fails inside of
-//! Rust aborts the process, and a backend that aborts restarts the whole server. And an error of
-//! Postgres that passes through Rust is copied on its way, in the memory context of whoever failed;
-//! when that needs memory, too, it fails in the same place again until Postgres gives up with a
-//! PANIC.
+//! Two things go wrong when a process has run out of memory. An allocation that fails inside of Rust aborts the
+//! process, and a backend that aborts restarts the whole server. And an error of Postgres that passes through Rust is
+//! copied on its way, in the memory context of the failed code; when that needs memory, too, it fails in the same
+//! place again until Postgres gives up with a PANIC.
 //!
-//! So each backend keeps a block that it does not use. It is given back to the system as soon as a
-//! small allocation of Rust fails or Postgres reports "out of memory", and asked for again later.
-//! Allocations whose size a user decides do not count on it: they go through `pg::memory`, which
-//! raises an error by itself.
+//! So each backend reserves a block that it does not use. The block returns to the system as soon as a small
+//! allocation of Rust fails or Postgres reports "out of memory", and is allocated again later. Allocations whose size
+//! a user decides do not rely on it: they go through `pg::memory`, which raises an error by itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -21,11 +19,10 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use crate::error::Error;
 use crate::pg::encoding;
 
-/// The emergency memory, 2 MB: a memory context asks for blocks of at most 1 MB once larger ones
-/// are refused.
+/// The emergency memory, 2 MB: a memory context requests blocks of at most 1 MB once larger ones are refused.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
-/// Bytes. A larger allocation goes through `pg::memory`, which raises an error; below this one that
-/// fails would abort the process.
+/// Bytes. A larger allocation goes through `pg::memory`, which raises an error; a smaller one that fails would abort
+/// the process.
 const SMALL: usize = 64 * 1024;
 
 unsafe extern "C-unwind" {
@@ -40,29 +37,27 @@ static ALLOCATOR: Allocator = Allocator;
 /// The system's allocator with the emergency memory behind it.
 struct Allocator;
 
-// SAFETY: all work is the system allocator's; a retry passes on what it was asked for.
+// SAFETY: the system allocator does all work; a retry passes the same arguments.
 unsafe impl GlobalAlloc for Allocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator
-        // unchanged.
+        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator unchanged.
         or_with_emergency_memory(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator
-        // unchanged.
+        // SAFETY: the caller's layout, whose size is not 0, goes to the system's allocator unchanged.
         or_with_emergency_memory(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with
-        // the caller's layout. A failed attempt leaves it as it was, so a second one is allowed.
+        // SAFETY: the memory is the system allocator's, as all memory from this allocator, with the caller's layout.
+        // A failed attempt leaves it unchanged, so a second one is allowed.
         or_with_emergency_memory(size, || unsafe { System.realloc(at, layout, size) })
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the memory is the system allocator's, as all that this allocator has given, with
-        // the caller's layout, and is not used afterwards.
+        // SAFETY: the memory is the system allocator's, as all memory from this allocator, with the caller's layout,
+        // and is not used afterwards.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -75,28 +70,27 @@ fn or_with_emergency_memory(size: usize, allocate: impl Fn() -> *mut u8) -> *mut
     memory
 }
 
-/// Gives the emergency memory back to the system; false if that was done before.
+/// Returns the emergency memory to the system. Returns false if that was done before.
 pub fn give_back() -> bool {
     let block = BLOCK_AT.swap(null_mut(), Relaxed);
     if !block.is_null() {
-        // SAFETY: allocated in `acquire` with this layout, and nobody has it any more.
+        // SAFETY: allocated in `acquire` with this layout, and no other code has it any more.
         unsafe { System.dealloc(block, BLOCK) };
     }
     !block.is_null()
 }
 
-/// Takes the emergency memory, unless it is there; whether it is there now.
+/// Allocates the emergency memory, unless it exists. Returns whether it exists now.
 pub fn acquire() -> bool {
     if BLOCK_AT.load(Relaxed).is_null() {
-        // SAFETY: the layout has a size. Nobody writes to the block, so it costs address space
-        // only.
+        // SAFETY: the layout has a size. No code writes to the block, so it costs address space only.
         BLOCK_AT.store(unsafe { System.alloc(BLOCK) }, Relaxed);
     }
     !BLOCK_AT.load(Relaxed).is_null()
 }
 
-/// Our link in Postgres' chain of error contexts, the last one: it is called for each error before
-/// that is copied.
+/// Our link in Postgres' chain of error contexts, the last one: it is called for each error before the error is
+/// copied.
 static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
     previous: null_mut(),
     callback: Some(at_report),
@@ -104,7 +98,7 @@ static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback
 };
 
 unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
-    // SAFETY: Postgres calls this in the middle of a report, the only place to ask for its code.
+    // SAFETY: Postgres calls this in the middle of a report, the only place where its code can be read.
     if unsafe { geterrcode() } == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
         give_back();
     } else {
@@ -112,9 +106,8 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
     }
 }
 
-/// Makes sure that the emergency memory is there and will be given up in time; else raises 53200.
-/// Called at the start of each function, before anything is held that an error would have to put
-/// back.
+/// Makes sure that the emergency memory exists and will be released in time; otherwise raises 53200. Called at the
+/// start of each function, before it holds anything that an error would have to undo.
 #[inline]
 pub fn secure() {
     // SAFETY: both are variables of this process, which are only compared.
@@ -124,8 +117,8 @@ pub fn secure() {
     }
 }
 
-/// The chain belongs to the functions that are running; each takes its own link off at its end, and
-/// then ours is what is left. An error that ends the transaction empties the chain.
+/// The chain belongs to the running functions; each removes its own link at its end, after which ours is the only
+/// one. An error that ends the transaction empties the chain.
 #[cold]
 fn secure_anew() {
     // SAFETY: the links are alive as long as they are in the chain, and end with NULL or with ours.
@@ -142,14 +135,14 @@ fn secure_anew() {
     }
 }
 
-/// Raises 53200 for an allocation of so many bytes. On its way the message is copied in the current
-/// memory context, where a second error would not be caught: so the emergency memory is given up
-/// for it, and the context is the one that Postgres itself keeps for such times.
+/// Raises 53200 for an allocation of so many bytes. On its way the message is copied in the current memory context,
+/// where a second error would not be caught: so the emergency memory is released for it, and the context is the one
+/// that Postgres itself reserves for such times.
 #[cold]
 pub fn exhausted(size: usize) -> ! {
     give_back();
-    // SAFETY: both are variables of this process, and ErrorContext is there in every backend; the
-    // code that catches the error sets a memory context of its own.
+    // SAFETY: both are variables of this process, and ErrorContext exists in every backend; the code that catches the
+    // error sets a memory context of its own.
     unsafe { pg_sys::CurrentMemoryContext = pg_sys::ErrorContext };
     loop {
         ErrorReport::from(Error::OutOfMemory(size)).report(PgLogLevel::ERROR); // does not return

@@ -1,8 +1,8 @@
-//! Memory whose size a user decides: values, rows, batches.
+//! Memory for objects whose size a user decides: values, rows, batches.
 //!
-//! Guards one rule: when there is no memory, that is an error of this statement (53200). Rust's own
-//! collections would abort the process instead, and with it the server; so what grows with an
-//! argument or a table grows through here. What stays small is covered by `pg::memory::emergency`.
+//! Guards one rule: running out of memory is an error of this statement (53200). Rust's own collections would abort
+//! the process instead, and with it the server; so memory that grows with an argument or a table is allocated here.
+//! `pg::memory::emergency` covers small allocations.
 
 pub mod emergency;
 pub mod pg_list;
@@ -19,23 +19,22 @@ use pgrx::pg_sys;
 const LARGEST: usize = 0x3FFF_FFFF;
 
 unsafe extern "C-unwind" {
-    // Raises no error for a size up to MaxAllocSize when told not to, so it is called without the
-    // guard that pgrx puts around calls that may.
+    // Raises no error for a size up to MaxAllocSize with this flag, so it is called without pgrx's guard.
     fn palloc_extended(size: pg_sys::Size, flags: i32) -> *mut std::ffi::c_void;
 }
 
-/// So many bytes in the current memory context, not initialised; raises 53200 when there are none.
+/// Allocates so many bytes in the current memory context, not initialised; raises 53200 when none are left.
 #[inline]
 pub fn palloc(size: usize) -> NonNull<u8> {
     if size > LARGEST {
         exhausted(size);
     }
-    // SAFETY: the size is one that Postgres allows; NULL is looked for.
+    // SAFETY: the size is one that Postgres allows; the result is checked for NULL.
     let memory = unsafe { palloc_extended(size, pg_sys::MCXT_ALLOC_NO_OOM as i32) };
     NonNull::new(memory.cast()).unwrap_or_else(|| exhausted(size))
 }
 
-/// An empty list with room for so many elements; raises 53200.
+/// Makes an empty list with room for so many elements; raises 53200.
 pub fn list<T>(room: usize) -> Vec<T> {
     let mut list = Vec::new();
     if list.try_reserve_exact(room).is_err() {
@@ -52,7 +51,7 @@ pub fn push<T>(list: &mut Vec<T>, element: T) {
     list.push(element);
 }
 
-/// A list of what an iterator gives; raises 53200.
+/// Collects the elements of an iterator into a list; raises 53200.
 pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = list(elements.size_hint().0);
     for element in elements {
@@ -61,7 +60,7 @@ pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// A copy of these bytes; raises 53200.
+/// Copies these bytes; raises 53200.
 pub fn copy(bytes: &[u8]) -> Vec<u8> {
     let mut copy = list(bytes.len());
     copy.extend_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! Postgres' lists, copied into Rust's.
+//! Copies Postgres' lists into Rust's.
 
 use pgrx::pg_sys;
 

@@ -1,4 +1,4 @@
-//! Memory for one step of a loop, given back after it.
+//! Memory for one step of a loop, freed after it.
 
 use pgrx::pg_sys;
 
@@ -6,7 +6,7 @@ use pgrx::pg_sys;
 pub struct Scratch(pg_sys::MemoryContext);
 
 impl Scratch {
-    /// Made once in a process, and kept until its end.
+    /// Makes the context, once in a process, where it stays until the end.
     pub fn new() -> Scratch {
         // SAFETY: the parent lives as long as the process; the name is static.
         Scratch(unsafe {
@@ -20,11 +20,11 @@ impl Scratch {
         })
     }
 
-    /// Runs `work`, which allocates here; nothing of that may leave it. What an error left is given back by
-    /// the next step.
+    /// Runs `work`, which allocates here; no such allocation may leave it. The next step frees memory that an error
+    /// has left.
     pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
-        // SAFETY: the context lives as long as the process, and so does the caller's through this call;
-        // after an error the abort chooses another one.
+        // SAFETY: the context lives as long as the process, and the caller's lives through this call; after an error
+        // the abort sets another one.
         unsafe {
             pg_sys::MemoryContextReset(self.0);
             let former = pg_sys::MemoryContextSwitchTo(self.0);

@@ -1,14 +1,12 @@
-//! Postgres' functions without the guard that pgrx puts around each call, for sequences of many
-//! calls.
+//! Postgres' functions without pgrx's guard around each call, for sequences of many calls.
 //!
-//! pgrx arms a `sigsetjmp` for every call. A table access makes some forty, so here one guard
-//! stands around a whole sequence. Three rules keep that sound; [`guarded`] is the only way in:
+//! pgrx arms a `sigsetjmp` for every call. A table access makes some forty, so here one guard surrounds a whole
+//! sequence. Three rules keep that sound; [`guarded`] is the only entrance:
 //!
 //! 1. A sequence holds nothing that must be dropped: an error jumps over its frames.
 //! 2. It calls functions of this list or through Postgres' own tables of functions, never pgrx's
 //!    guarded ones, and it cannot panic: no indexing, no unwrap, no arithmetic that is checked.
-//! 3. What it opens is Postgres' own (relations, scans, pins, locks), which the abort after an
-//!    error gives back.
+//! 3. It opens only objects of Postgres (relations, scans, pins, locks), which the abort after an error releases.
 
 use pgrx::pg_sys::{self, *};
 
@@ -116,29 +114,26 @@ unsafe extern "C-unwind" {
     pub fn MemoryContextAllocZero(context: MemoryContext, size: Size) -> *mut std::ffi::c_void;
 }
 
-/// Runs a sequence of unguarded calls under one guard: an error of Postgres comes out as a panic of
-/// pgrx's.
+/// Runs a sequence of unguarded calls under one guard, which turns an error of Postgres into a panic of pgrx.
 ///
 /// # Safety
-/// The sequence must follow the rules of this file. That its result is `Copy` keeps it from holding
-/// anything to drop.
+/// The sequence must follow the rules of this file. Its `Copy` result keeps it from returning anything to drop.
 #[inline(always)]
 pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
-    // SAFETY: the caller keeps to the rules of this file: no frame that an error jumps over holds
-    // anything to drop, which is what pgrx's guard needs.
+    // SAFETY: the caller follows the rules of this file: no frame that an error jumps over holds anything to drop,
+    // which is the requirement of pgrx's guard.
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
-/// Lets what the session did before be seen by what it reads next. In parallel mode nothing was
-/// done since the mode began, though the statement around it may write: `CREATE TABLE ... AS
-/// SELECT`.
+/// Makes the session's earlier changes visible to its next read. In parallel mode the session has changed nothing
+/// since the mode began, though the statement around it may write: `CREATE TABLE ... AS SELECT`.
 ///
 /// # Safety
 /// Inside of [`guarded`].
 #[inline(always)]
 pub unsafe fn see_own_writes() {
-    // SAFETY: inside of `guarded` both may be called: they are of this list, and a command may
-    // begin where there is no parallel mode.
+    // SAFETY: inside of `guarded` both may be called: they are of this list, and a command may begin outside of
+    // parallel mode.
     unsafe {
         if !IsInParallelMode() {
             CommandCounterIncrement();
@@ -146,14 +141,14 @@ pub unsafe fn see_own_writes() {
     }
 }
 
-/// Ends the statement if it was cancelled or has timed out.
+/// Raises an error if the statement was cancelled or has timed out.
 ///
 /// # Safety
 /// Inside of [`guarded`], with no lightweight lock held.
 #[inline(always)]
 pub unsafe fn check_for_interrupts() {
-    // SAFETY: signal handlers of this process write the flag, hence the volatile read; the call may
-    // raise, for which the caller's `guarded` is there.
+    // SAFETY: signal handlers of this process write the flag, hence the volatile read; the call may raise inside of
+    // the caller's `guarded`.
     unsafe {
         if (&raw const InterruptPending).read_volatile() != 0 {
             ProcessInterrupts();
@@ -164,7 +159,7 @@ pub unsafe fn check_for_interrupts() {
 /// Empties a slot: its row is no longer pinned.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot is one that was made and not dropped.
+/// Inside of [`guarded`]; the slot was made and not dropped.
 #[inline(always)]
 pub unsafe fn clear_slot(slot: *mut TupleTableSlot) {
     // SAFETY: every kind of slot has its functions, `clear` among them.
@@ -189,7 +184,7 @@ pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
     }
 }
 
-/// A column of the row in a slot, by its number from 1; None for NULL.
+/// Returns a column of the row in a slot, by its number from 1; None for NULL.
 ///
 /// # Safety
 /// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum lives as
@@ -216,7 +211,7 @@ pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
 /// Inside of [`guarded`]; the slot holds a row of a table.
 #[inline(always)]
 pub unsafe fn is_own(slot: *mut TupleTableSlot) -> bool {
-    // SAFETY: a slot of a table's row knows the row's system columns; xmin is never NULL.
+    // SAFETY: a slot of a table's row has the row's system columns; xmin is never NULL.
     unsafe {
         let mut null = false;
         (*(*slot).tts_ops).getsysattr.is_some_and(|column| {

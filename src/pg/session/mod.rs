@@ -107,8 +107,8 @@ impl Uninterrupted {
 impl Drop for Uninterrupted {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; an error of ours, which a caller may
-        // catch, leaves it as it is.
+        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; an error of ours, which a caller
+        // may catch, leaves it as it is.
         unsafe { pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1) };
     }
 }

@@ -1,9 +1,8 @@
-//! The connection to Postgres' server programming interface (SPI), and what its misuse is answered
-//! with.
+//! The connection to Postgres' server programming interface (SPI), and the error for its misuse.
 
 use pgrx::pg_sys;
 
-/// While this lives, SPI is connected.
+/// Keeps SPI connected while it lives.
 pub(in crate::pg) struct Connection;
 
 impl Connection {
@@ -24,14 +23,13 @@ impl Drop for Connection {
     }
 }
 
-/// The memory context that is current; taken before SPI is connected, it is the caller's.
+/// Returns the current memory context; before SPI is connected, that is the caller's.
 pub(in crate::pg) fn current_context() -> pg_sys::MemoryContext {
     // SAFETY: a variable of this process, which is set whenever our code runs.
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
-/// Raises an error that names SPI's function. SPI reports misuse by codes; each would be a defect
-/// of ours.
+/// Raises an error that names SPI's function. SPI reports misuse by codes; each would be a defect of ours.
 pub(in crate::pg) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

@@ -1,8 +1,8 @@
-//! An expression over the columns of one table, as a user writes it: read, checked, printed again.
+//! Reads, checks and prints a user's expression over the columns of one table.
 //!
-//! Not its evaluation, which is `hooks::dependency_key`'s. Guards that it is one scalar expression
-//! of type text over this one table: what an index expression may contain, nothing volatile, and no STABLE function
-//! that follows more than settings that can be kept.
+//! Does not evaluate it, which `hooks::dependency_key` does. Guards that it is one scalar expression of type text
+//! over this one table, with the content that an index expression may have: nothing volatile, and no STABLE function
+//! that follows more than the settings that can be stored.
 
 use std::ffi::{CStr, CString};
 
@@ -19,7 +19,7 @@ use crate::pg::value::datum::Text;
 pub struct Expression {
     node: *mut pg_sys::Node,
     relation: pg_sys::Oid,
-    /// Its result follows settings by which Postgres prints and reads values.
+    /// Whether its result follows settings by which Postgres prints and reads values.
     pub follows_settings: bool,
 }
 
@@ -27,7 +27,7 @@ impl Expression {
     /// Reads `text` over the columns of `relation`, on which the caller holds a lock.
     pub fn over(relation: pg_sys::Oid, text: Text) -> Result<Expression, Error> {
         let text = text.bytes();
-        // Only to let Postgres say what is wrong with the text, with the text beside it.
+        // Run only for Postgres' error message about the text, which shows the text.
         let from = relation::qualified(relation);
         let query = [b"SELECT ", text, b"\n FROM ONLY ", from.as_bytes()].concat();
         drop(Plan::prepare(&sql(query), &[], Paths::Any));
@@ -66,8 +66,7 @@ impl Expression {
             pg_sys::table_close(open, pg_sys::NoLock as pg_sys::LOCKMODE);
             text
         };
-        // SAFETY: walks the nodes that were just made, which live in the memory context of the
-        // call.
+        // SAFETY: walks the new nodes, which live in the memory context of the call.
         if unsafe { pg_sys::contain_volatile_functions(node) } {
             return Err(Error::VolatileKey);
         }
@@ -84,10 +83,9 @@ impl Expression {
         })
     }
 
-    /// Prints it with `prefix.` before each column.
+    /// Prints the expression with `prefix.` before each column.
     pub fn print(&self, prefix: &CStr) -> Vec<u8> {
-        // SAFETY: the nodes speak of range table entry 1, which is the relation; the result is
-        // palloc'd.
+        // SAFETY: the nodes refer to range table entry 1, which is the relation; the result is palloc'd.
         unsafe {
             let context = pg_sys::deparse_context_for(prefix.as_ptr(), self.relation);
             let text = pg_sys::deparse_expression(self.node, context, true, false);
@@ -96,10 +94,9 @@ impl Expression {
     }
 }
 
-/// The expression of `SELECT expression`, when the text is that and nothing more.
+/// Returns the expression of `SELECT expression`, if the text has no other part.
 fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
-    // SAFETY: the parser raises errors for what it cannot read; nodes are looked at after their
-    // tags.
+    // SAFETY: the parser raises errors for invalid text; nodes are read after their tags.
     unsafe {
         let parsed = pg_sys::raw_parser(select.as_ptr(), pg_sys::RawParseMode::RAW_PARSE_DEFAULT);
         let [raw] = pg_list::pointers::<pg_sys::RawStmt>(parsed)[..] else {

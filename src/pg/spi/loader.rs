@@ -1,7 +1,7 @@
-//! A query that a user gives as text, to be run for one value: the loader of `cache_fetch`.
+//! The loader of `cache_fetch`: a query that a user passes as text, run for one value.
 //!
-//! Runs with the caller's identity and search_path, as any statement of the caller's: nothing here
-//! changes either. The text stands in the context of each error that comes out of it.
+//! Runs with the caller's identity and search_path, like any statement of the caller: nothing here changes either.
+//! The text is in the context of each error of the loader.
 
 use std::ffi::CString;
 use std::ptr::NonNull;
@@ -16,24 +16,24 @@ use crate::pg::session::failure::Failure;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
 
-/// A planned loader, kept until dropped. Postgres plans it anew when what it names has changed.
+/// A planned loader, kept until dropped. Postgres plans it anew when an object that it names has changed.
 pub struct Loader(NonNull<pg_sys::_SPI_plan>);
 
-/// What a loader has given; NULL is a value, too.
+/// The result of a loader; NULL is a value, too.
 pub enum Loaded {
     NoRow,
     Value(Option<Stored>),
 }
 
 impl Loader {
-    /// Parses the text; `$1` is the key. An error if it is not one query with one column.
+    /// Parses the text; `$1` is the key. Fails if it is not one query with one column.
     pub fn prepare(text: Text) -> Result<Loader, Error> {
         let _connection = Connection::open();
         let sql = CString::new(text.bytes()).unwrap_or_default();
         let mut types = [pg_sys::TEXTOID];
         let _context = LoaderContext::enter(text.bytes());
-        // SAFETY: sql and types live through the call, which raises an error for SQL that fails.
-        // A plan that is not kept goes with the connection.
+        // SAFETY: sql and types live through the call, which raises an error for invalid SQL. A plan that is not kept
+        // ends with the connection.
         unsafe {
             let plan = pg_sys::SPI_prepare(sql.as_ptr(), 1, types.as_mut_ptr());
             let Some(plan) = NonNull::new(plan) else {
@@ -52,13 +52,13 @@ impl Loader {
         }
     }
 
-    /// Runs the query for a key; `text` is for the error of one that gives several rows.
+    /// Runs the query for a key; `text` is for the error when it returns several rows.
     pub fn run(&self, key: Text, text: Text) -> Result<Loaded, Error> {
         let caller = current_context();
         let _connection = Connection::open();
         let mut values = [key.raw()];
         let _context = LoaderContext::enter(text.bytes());
-        // SAFETY: the plan is kept and takes one text; two rows are enough to know of the second.
+        // SAFETY: the plan is kept and takes one text; two rows suffice to detect a second one.
         let code = unsafe {
             pg_sys::SPI_execute_plan(
                 self.0.as_ptr(),
@@ -72,7 +72,7 @@ impl Loader {
             failed("SPI_execute_plan");
         }
         let output = Output::of_last_statement(caller);
-        // Planned anew, it may have other columns.
+        // A plan that was made anew may have other columns.
         if output.columns() != 1 {
             return Err(Error::LoaderColumns(text.to_string_lossy()));
         }
@@ -84,7 +84,7 @@ impl Loader {
     }
 }
 
-/// Raises again what a loader has raised, with its text in the context.
+/// Raises a loader's error again, with its text in the context.
 pub fn raise_from(text: Text, failure: Failure) -> ! {
     let _context = LoaderContext::enter(text.bytes());
     failure.raise()
@@ -97,7 +97,7 @@ impl Drop for Loader {
     }
 }
 
-/// The one column of the one row: a text, jsonb or bytea as it is, anything else in its text form.
+/// Returns the one column of the one row: a text, jsonb or bytea unchanged, any other type in its text form.
 fn value(output: &Output) -> Option<Stored> {
     match ValueType::from_oid(output.type_of(0)) {
         Some(_) => output.stored(0, 0),

@@ -1,8 +1,8 @@
-//! The loader's text in the context of errors that come out of it.
+//! Adds the loader's text to the context of its errors.
 //!
-//! An error of Postgres has it from the moment when Postgres reports it. An error of ours is a panic,
-//! which pgrx reports where our function was called. So ours stays in Postgres' list of contexts while
-//! an error unwinds; the code that catches the error puts the list back.
+//! An error of Postgres has it from the moment when Postgres reports it. An error of ours is a panic, which pgrx
+//! reports where our function was called. So our context stays in Postgres' list while an error unwinds; the code
+//! that catches the error restores the list.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -13,17 +13,17 @@ unsafe extern "C-unwind" {
     fn errcontext_msg(format: *const c_char, ...) -> c_int;
 }
 
-/// Errors that are raised while this lives name the loader.
+/// Makes errors name the loader while it lives.
 pub struct LoaderContext {
     former: *mut pg_sys::ErrorContextCallback,
 }
 
 impl LoaderContext {
-    /// From now on errors name this text, until the result is dropped.
+    /// Makes errors name this text, until the result is dropped.
     pub fn enter(loader: &[u8]) -> LoaderContext {
         let text = CString::new(loader).unwrap_or_default();
-        // SAFETY: text and entry are palloc'd in the call's memory context, which is there until
-        // the statement ends or its error has been raised. The entry is taken out by drop.
+        // SAFETY: text and entry are palloc'd in the call's memory context, which lives until the statement ends or
+        // its error has been raised. Drop removes the entry.
         unsafe {
             let former = pg_sys::error_context_stack;
             let entry: *mut pg_sys::ErrorContextCallback =
@@ -42,7 +42,7 @@ impl LoaderContext {
 impl Drop for LoaderContext {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: what was there in enter; contexts are left in the order of entering.
+            // SAFETY: the value before enter; contexts are left in reverse order of entering.
             unsafe { pg_sys::error_context_stack = self.former };
         }
     }

@@ -1,7 +1,7 @@
-//! What a statement gave back, read column by column.
+//! The result of a statement, read column by column.
 //!
-//! Guards that a value leaves SPI only as a detoasted copy in the caller's memory context, so that
-//! no lock is needed later; and that no column is read as another type than it has.
+//! Guards that a value leaves SPI only as a detoasted copy in the caller's memory context, so that no lock is needed
+//! later; and that no column is read as a type that it does not have.
 
 use pgrx::{FromDatum, pg_sys};
 
@@ -10,7 +10,7 @@ use crate::pg::value::datum::{ArrayOf, Text, Value, ValueType};
 use crate::pg::value::stored::{Stored, refuse};
 use crate::pg::value::typed::Typed;
 
-/// What a statement gave back: rows, when it has any, and how many it touched.
+/// The result of a statement: its rows, if any, and their number or that of the changed rows.
 pub struct Output {
     /// Rows returned, inserted, updated or deleted.
     pub processed: u64,
@@ -20,7 +20,7 @@ pub struct Output {
 
 impl Output {
     pub(in crate::pg) fn of_last_statement(caller: pg_sys::MemoryContext) -> Output {
-        // SAFETY: SPI sets both after each statement; nothing ran in between.
+        // SAFETY: SPI sets both after each statement; no other statement ran in between.
         unsafe {
             Output {
                 processed: pg_sys::SPI_processed,
@@ -30,7 +30,7 @@ impl Output {
         }
     }
 
-    /// How many rows can be read.
+    /// Returns how many rows can be read.
     pub fn rows(&self) -> usize {
         match self.table.is_null() {
             true => 0,
@@ -38,25 +38,25 @@ impl Output {
         }
     }
 
-    /// How many columns a row has.
+    /// Returns how many columns a row has.
     pub fn columns(&self) -> usize {
         match self.table.is_null() {
             true => 0,
-            // SAFETY: the table is not NULL, SPI keeps it until the connection ends, which outlives
-            // this, and every table has a descriptor.
+            // SAFETY: the table is not NULL, SPI keeps it until the connection ends, which outlives this, and every
+            // table has a descriptor.
             false => unsafe { (*(*self.table).tupdesc).natts as usize },
         }
     }
 
-    /// A column's datum, in SPI's memory; rows and columns count from 0. None for NULL and beyond
-    /// the last row.
+    /// Returns a column's datum, in SPI's memory; rows and columns count from 0. None for NULL and beyond the last
+    /// row.
     fn raw(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         if row >= self.rows() {
             return None;
         }
         let mut null = false;
-        // SAFETY: row is below the number of tuples; SPI_getbinval gives NULL for a column that
-        // is not there. The datum points into SPI's memory, which lives as long as self.
+        // SAFETY: row is below the number of tuples; SPI_getbinval returns NULL for a missing column. The datum
+        // points into SPI's memory, which lives as long as self.
         let datum = unsafe {
             let tuple = *(*self.table).vals.add(row);
             pg_sys::SPI_getbinval(tuple, (*self.table).tupdesc, column as i32 + 1, &mut null)
@@ -64,11 +64,10 @@ impl Output {
         (!null).then_some(datum)
     }
 
-    /// A row's address, copied into the caller's memory context.
+    /// Returns a row's address, copied into the caller's memory context.
     pub fn row_address(&self, row: usize, column: usize) -> Option<Typed> {
         let datum = self.of_type(row, column, pg_sys::TIDOID)?;
-        // SAFETY: `of_type` has seen that it is a tid: so many bytes at this address. The copy has
-        // as much room.
+        // SAFETY: `of_type` has checked that it is a tid: so many bytes at this address. The copy has as much room.
         unsafe {
             let size = size_of::<pg_sys::ItemPointerData>();
             let copy = pg_sys::MemoryContextAlloc(self.caller, size);
@@ -77,22 +76,22 @@ impl Output {
         }
     }
 
-    /// A column of type xid.
+    /// Returns a column of type xid.
     pub fn xid(&self, row: usize, column: usize) -> Option<u32> {
         let datum = self.of_type(row, column, pg_sys::XIDOID)?;
         Some(datum.value() as u32)
     }
 
-    /// The type of a column, from 0.
+    /// Returns the type of a column, numbered from 0.
     pub fn type_of(&self, column: usize) -> pg_sys::Oid {
-        // SAFETY: a statement that returns rows has a descriptor, also where there are none.
+        // SAFETY: a statement that returns rows has a descriptor, even if it returned none.
         unsafe { pg_sys::SPI_gettypeid((*self.table).tupdesc, column as i32 + 1) }
     }
 
-    /// A column of any type in its text form, in the caller's memory context.
+    /// Returns a column of any type in its text form, in the caller's memory context.
     pub fn printed(&self, row: usize, column: usize) -> Option<Text> {
         self.raw(row, column)?;
-        // SAFETY: the row and the column are there and not null; the text is copied.
+        // SAFETY: the row and the column exist and are not null; the text is copied.
         unsafe {
             let tuple = *(*self.table).vals.add(row);
             let text = pg_sys::SPI_getvalue(tuple, (*self.table).tupdesc, column as i32 + 1);
@@ -103,8 +102,8 @@ impl Output {
         }
     }
 
-    /// A column that must have this type. A kept statement is planned anew when its table has
-    /// changed, and its column may then have another one: that raises an error.
+    /// Returns a column that must have this type. A kept statement is planned anew when its table has changed, and
+    /// its column may then have another type: that raises an error.
     fn of_type(&self, row: usize, column: usize, wanted: pg_sys::Oid) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
         if self.type_of(column) != wanted {
@@ -113,19 +112,19 @@ impl Output {
         Some(datum)
     }
 
-    /// A column of type bigint.
+    /// Returns a column of type bigint.
     pub fn number(&self, row: usize, column: usize) -> Option<i64> {
         let datum = self.of_type(row, column, pg_sys::INT8OID)?;
         Some(datum.value() as i64)
     }
 
-    /// A column of type timestamptz.
+    /// Returns a column of type timestamptz.
     pub fn moment(&self, row: usize, column: usize) -> Option<Timestamp> {
         let datum = self.of_type(row, column, pg_sys::TIMESTAMPTZOID)?;
         Some(datum.value() as Timestamp)
     }
 
-    /// A column of type oid or regclass.
+    /// Returns a column of type oid or regclass.
     pub fn oid(&self, row: usize, column: usize) -> Option<pg_sys::Oid> {
         let datum = self.raw(row, column)?;
         match self.type_of(column) {
@@ -136,22 +135,21 @@ impl Output {
         }
     }
 
-    /// A column of type text, copied into the caller's memory context.
+    /// Returns a column of type text, copied into the caller's memory context.
     pub fn text(&self, row: usize, column: usize) -> Option<Text> {
         let datum = self.of_type(row, column, pg_sys::TEXTOID)?;
-        // SAFETY: `of_type` has seen that it is a text, hence a varlena.
+        // SAFETY: `of_type` has checked that it is a text, hence a varlena.
         Some(unsafe { Text::from_raw(self.copy(datum)) })
     }
 
-    /// A column of type text[] without NULL, copied into the caller's memory context.
+    /// Returns a column of type text[] without NULL, copied into the caller's memory context.
     pub fn texts(&self, row: usize, column: usize) -> Option<ArrayOf<Text>> {
         let datum = self.of_type(row, column, pg_sys::TEXTARRAYOID)?;
-        // SAFETY: `of_type` has seen that it is an array of texts, hence a varlena.
+        // SAFETY: `of_type` has checked that it is an array of texts, hence a varlena.
         unsafe { ArrayOf::from_datum(self.copy(datum), false) }
     }
 
-    /// A value of whichever of our types the column has now, copied into the caller's memory
-    /// context.
+    /// Returns a value of the column's present type, if that is one of ours, copied into the caller's memory context.
     pub fn stored(&self, row: usize, column: usize) -> Option<Stored> {
         let datum = self.raw(row, column)?;
         let Some(value_type) = ValueType::from_oid(self.type_of(column)) else {
@@ -161,13 +159,13 @@ impl Output {
         Some(unsafe { Stored::new(self.copy(datum), value_type) })
     }
 
-    /// A varlena, copied into the caller's memory context and detoasted.
+    /// Copies a varlena into the caller's memory context and detoasts it.
     ///
     /// # Safety
-    /// The datum is one.
+    /// The datum is a varlena.
     unsafe fn copy(&self, datum: pg_sys::Datum) -> pg_sys::Datum {
-        // SAFETY: the datum is a varlena, by the caller's word. The copy is made in the memory
-        // context that was current before SPI_connect, which outlives this; SPI's own is put back.
+        // SAFETY: the datum is a varlena, by the caller's contract. The copy is made in the memory context that was
+        // current before SPI_connect, which outlives this; SPI's own is restored.
         unsafe {
             let spi = pg_sys::MemoryContextSwitchTo(self.caller);
             let copy = pg_sys::pg_detoast_datum_copy(datum.cast_mut_ptr());

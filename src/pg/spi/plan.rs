@@ -1,7 +1,7 @@
 //! Kept plans: SQL statements that a session plans once and runs many times through SPI.
 //!
-//! Guards that a plan for a look-up by key uses the index whatever the statistics say: a cache that
-//! was empty a minute ago would otherwise be read from end to end.
+//! Guards that a plan for a lookup by key uses the index whatever the statistics: a cache that was empty a minute ago
+//! would otherwise be read from end to end.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -17,21 +17,20 @@ use crate::pg::session::{self, failure, lock};
 use crate::pg::value::stored::refuse;
 use crate::pg::value::typed::Typed;
 
-/// Which access paths the planner may take.
+/// The access paths that the planner may take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Paths {
     /// By the primary key only.
     Index,
-    /// Whatever the planner likes, not knowing the parameters.
+    /// Any path, planned without the parameters.
     Any,
-    /// Whatever it likes, knowing them.
+    /// Any path, planned with them.
     Costed,
     /// By the rows' addresses only.
     Address,
 }
 
-/// A planned statement, kept until dropped. Every function that runs one raises the errors of the
-/// statement.
+/// A planned statement, kept until dropped. Every function that runs it raises the errors of the statement.
 pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
     /// The types of its parameters.
@@ -47,9 +46,8 @@ struct About {
 }
 
 impl Plan {
-    /// Parses and plans a statement over one table. It is refused, now and at each run, when its
-    /// name has come to stand for another table; and its name is found whoever runs it: see
-    /// [`name_guard`].
+    /// Parses and plans a statement over one table. Refuses it, now and at each run, if its name refers to another
+    /// table by then. The name is found whichever role runs it: see [`name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _guard = NameGuard::of_query(&sql, table);
         let _connection = Connection::open();
@@ -58,7 +56,7 @@ impl Plan {
         let mut plan = Plan::parse(&sql, types, paths);
         name_guard::end_look_up();
         let types = ParameterTypes::of(&plan.types);
-        // SAFETY: the plan was just made with these types; both belong to it from now on.
+        // SAFETY: the plan was just made with these types; it owns both from now on.
         unsafe { types.look_up_again(plan.plan.as_ptr()) };
         plan.make(paths);
         drop(_guard);
@@ -82,8 +80,8 @@ impl Plan {
     /// Parses a statement; SPI is connected.
     fn parse(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let mut types = types.to_vec();
-        // SAFETY: sql and types live through the call. SPI_prepare_cursor raises an error instead
-        // of returning NULL for SQL that fails; SPI_keepplan moves the plan out of SPI's memory.
+        // SAFETY: sql and types live through the call. SPI_prepare_cursor raises an error instead of returning NULL
+        // for invalid SQL; SPI_keepplan moves the plan out of SPI's memory.
         unsafe {
             let plan = pg_sys::SPI_prepare_cursor(
                 sql.as_ptr(),
@@ -104,14 +102,12 @@ impl Plan {
         }
     }
 
-    /// Plans it, under the settings that count now; one that knows its arguments is planned with
-    /// them.
+    /// Plans it, under the present settings. A plan that uses its arguments is made at each run instead.
     fn make(&self, paths: Paths) {
         if paths == Paths::Costed {
             return;
         }
-        // SAFETY: the plan is kept; the reference belongs to the current resource owner and is
-        // given back at once.
+        // SAFETY: the plan is kept; the reference belongs to the current resource owner and is released at once.
         unsafe {
             let planned = pg_sys::SPI_plan_get_cached_plan(self.plan.as_ptr());
             if !planned.is_null() {
@@ -120,13 +116,12 @@ impl Plan {
         }
     }
 
-    /// Runs the statement and lets `read` look at its rows.
+    /// Runs the statement and lets `read` read its rows.
     ///
-    /// Each run has a snapshot of its own under READ COMMITTED and sees what the session did
-    /// before.
+    /// Each run has a snapshot of its own under READ COMMITTED and sees the session's earlier changes.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // In parallel mode no command can begin; there is nothing to see that the session did, so a
-        // statement that reads needs none.
+        // In parallel mode no command can begin. The session has no changes to see then, so a reading statement needs
+        // none.
         let snapshot = match session::in_parallel_mode() {
             // SAFETY: in parallel mode there is a transaction, and it has its first snapshot.
             true => unsafe { pg_sys::GetTransactionSnapshot() },
@@ -135,8 +130,8 @@ impl Plan {
         self.run_under(snapshot, arguments, read)
     }
 
-    /// Runs the statement as [`Plan::run`] does, but on rows as they are now, also where the
-    /// transaction has one snapshot for all its statements.
+    /// Runs the statement as [`Plan::run`] does, but on rows as they are now, even where the transaction has one
+    /// snapshot for all its statements.
     pub fn run_as_of_now<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
             return self.run(arguments, read);
@@ -145,7 +140,7 @@ impl Plan {
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, read)
     }
 
-    /// Runs it with this snapshot; NULL stands for that of a statement that begins now.
+    /// Runs it with this snapshot; NULL stands for the snapshot of a statement that begins now.
     fn run_under<R>(
         &self,
         snapshot: pg_sys::Snapshot,
@@ -161,8 +156,7 @@ impl Plan {
         let (plan, values, nulls) = (self.plan.as_ptr(), values.as_mut_ptr(), nulls.as_ptr());
         let _interpreted = Interpreted::begin();
         let execute = || {
-            // SAFETY: the plan is kept and takes parameters of these types; both arrays live
-            // through it.
+            // SAFETY: the plan is kept and takes parameters of these types; both arrays live through it.
             unsafe {
                 pg_sys::SPI_execute_snapshot(
                     plan,
@@ -183,7 +177,7 @@ impl Plan {
         read(&Output::of_last_statement(caller))
     }
 
-    /// Runs a statement that changes rows, as [`Plan::run_as_of_now`] does; nothing is read.
+    /// Runs a statement that changes rows, as [`Plan::run_as_of_now`] does; reads nothing.
     pub fn change_as_of_now(&self, arguments: &[Typed]) {
         // SAFETY: a transaction is open; SPI copies the snapshot.
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, |_| ());
@@ -197,8 +191,8 @@ impl Drop for Plan {
     }
 }
 
-/// Runs a statement once, for definitions (DDL) and the like. The text contains names that others
-/// have chosen, so it is refused if it parses as more than one statement.
+/// Runs a statement once, mostly for definitions (DDL). The text contains names that users have chosen, so it is
+/// refused if it parses as more than one statement.
 pub fn run_once(sql: &CStr) {
     let _connection = Connection::open();
     // SAFETY: the parser's list lives in SPI's memory and is only counted; errors are raised.
@@ -246,10 +240,10 @@ pub fn query_once<R>(
     read(&Output::of_last_statement(caller))
 }
 
-/// The planner's switches allow one kind of path as long as this lives.
+/// Restricts the planner's switches to one kind of path while it lives.
 ///
-/// The variables behind enable_seqscan and its like are set directly: SET would fire assign hooks
-/// and leave a trace in the transaction, and the former values come back before anyone looks.
+/// Sets the variables behind enable_seqscan and similar settings directly: SET would call assign hooks and leave a
+/// trace in the transaction, and the former values are restored before any other code reads them.
 struct Allowed {
     seqscan: bool,
     indexscan: bool,
@@ -258,13 +252,12 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// None where the planner may do what it likes.
+    /// Returns None where the planner may choose any path.
     fn only(paths: Paths) -> Option<Allowed> {
         if !matches!(paths, Paths::Index | Paths::Address) {
             return None;
         }
-        // SAFETY: plain variables of this process, which the planner reads; nothing else runs
-        // meanwhile.
+        // SAFETY: plain variables of this process, which the planner reads; nothing else runs meanwhile.
         unsafe {
             let former = Allowed {
                 seqscan: pg_sys::enable_seqscan,
@@ -293,8 +286,8 @@ impl Drop for Allowed {
     }
 }
 
-/// Nothing is compiled as long as this lives. A switched-off path costs 1e10, which is more than `jit_above_cost`, so
-/// that a page of keys would be compiled for 100 ms and read in 3.
+/// Disables compilation while it lives. A switched-off path costs 1e10, which is more than `jit_above_cost`, so that
+/// a page of keys would be compiled for 100 ms and read in 3.
 struct Interpreted(bool);
 
 impl Interpreted {
@@ -315,8 +308,8 @@ impl Drop for Interpreted {
     }
 }
 
-/// SPI's form of parameters: values, and 'n' for each that is NULL. Raises an error where an
-/// argument is not of the type that the statement was prepared for.
+/// Returns SPI's form of parameters: values, and 'n' for each that is NULL. Raises an error where an argument has
+/// another type than the statement was prepared for.
 fn parameters(arguments: &[Typed], types: &[pg_sys::Oid]) -> (Vec<pg_sys::Datum>, Vec<i8>) {
     if arguments.len() != types.len() {
         refuse();

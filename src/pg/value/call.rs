@@ -1,8 +1,8 @@
-//! Calls as Postgres makes them: declaring functions of SQL ([`functions`]), and taking a call apart by
-//! its declaration, for another server that answers it.
+//! Calls in Postgres' convention: declares SQL functions ([`functions`]), and prints the arguments of a call by its
+//! declaration, for another server that answers it.
 //!
-//! Such a call is sent as texts. Settings of the session on either server must not change what a value
-//! means, so intervals are written with a sign for each part.
+//! Such a call is sent as texts. The settings of neither session may change the meaning of a value, so intervals are
+//! written with a sign for each part.
 
 use std::ffi::CStr;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -26,24 +26,24 @@ pub type TextRow = Vec<Option<Text>>;
 #[derive(Clone, Copy)]
 pub struct Call(FunctionCallInfo);
 
-/// As many arguments as a function of ours has that may be answered elsewhere.
+/// The most arguments of a function of ours that another server may answer.
 const MOST_ARGUMENTS: usize = 8;
 
-/// A call of the same function with room for its arguments.
+/// A copy of a call with room for its arguments.
 #[repr(C)]
 struct Frame {
     head: std::mem::MaybeUninit<pg_sys::FunctionCallInfoBaseData>,
     arguments: [std::mem::MaybeUninit<pg_sys::NullableDatum>; MOST_ARGUMENTS],
 }
 
-/// Tells Postgres that a function uses calling convention version 1.
+/// Declares that a function uses calling convention version 1.
 pub static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 1 };
 
 /// A function in Postgres' calling convention.
 pub type Function = unsafe extern "C-unwind" fn(FunctionCallInfo) -> Datum;
 
-/// Makes the call with another oid as one of its arguments. The call itself stays as it is: Postgres fills in constant
-/// arguments once.
+/// Makes the call with another oid as one of its arguments. The original call stays unchanged, because Postgres fills
+/// in constant arguments only once.
 ///
 /// # Safety
 /// A valid call of this function, with so many arguments.
@@ -79,13 +79,13 @@ pub unsafe fn call_with(
 }
 
 impl Call {
-    /// How many arguments it has.
+    /// Returns the number of arguments.
     pub fn len(self) -> usize {
         // SAFETY: the call is valid.
         unsafe { (*self.0).nargs as usize }
     }
 
-    /// An argument; None is NULL.
+    /// Returns an argument; None is NULL.
     #[inline]
     pub fn raw(self, place: usize) -> Option<Datum> {
         // SAFETY: the call is valid, and has room for its arguments.
@@ -95,13 +95,13 @@ impl Call {
         }
     }
 
-    /// An argument that is declared as regclass.
+    /// Returns an argument that is declared as regclass.
     #[inline]
     pub fn oid(self, place: usize) -> Option<Oid> {
         Some(Oid::from_u32(self.raw(place)?.value() as u32))
     }
 
-    /// An argument that is declared as text.
+    /// Returns an argument that is declared as text.
     #[inline]
     pub fn text(self, place: usize) -> Option<Text> {
         // SAFETY: by the declaration.
@@ -109,24 +109,25 @@ impl Call {
             .map(|datum| unsafe { Text::from_raw(datum) })
     }
 
-    /// An argument that is declared as integer.
+    /// Returns an argument that is declared as integer.
     pub fn integer(self, place: usize) -> Option<i32> {
         Some(self.raw(place)?.value() as i32)
     }
 
-    /// An argument that is declared as interval.
+    /// Returns an argument that is declared as interval.
     pub fn interval(self, place: usize) -> Option<Interval> {
         // SAFETY: by the declaration.
         unsafe { Interval::from_datum(self.raw(place)?, false) }
     }
 
-    /// The elements of an argument that is declared as an array of this type; None for what is no list without NULL.
+    /// Returns the elements of an argument that is declared as an array of this type; None unless it is a list
+    /// without NULL.
     pub fn elements(self, place: usize, of: ValueType) -> Option<Vec<Datum>> {
         // SAFETY: by the declaration.
         unsafe { datum::array_elements(self.raw(place)?, of).ok() }
     }
 
-    /// The same of texts.
+    /// Returns the same for texts.
     pub fn texts(self, place: usize) -> Option<Vec<Text>> {
         let elements = self.elements(place, ValueType::Text)?;
         // SAFETY: elements of an array of texts.
@@ -134,9 +135,9 @@ impl Call {
         Some(memory::collect(elements.into_iter().map(text)))
     }
 
-    /// The declared type of an argument.
+    /// Returns the declared type of an argument.
     pub fn type_of(self, place: usize) -> Oid {
-        // SAFETY: the function runs, so its declaration is there; the list is palloc'd and has so many types.
+        // SAFETY: the function is running, so its declaration exists; the list is palloc'd and has so many types.
         unsafe {
             let (mut types, mut count) = (std::ptr::null_mut(), 0);
             pg_sys::get_func_signature((*(*self.0).flinfo).fn_oid, &mut types, &mut count);
@@ -147,21 +148,22 @@ impl Call {
         }
     }
 
-    /// An argument in a form that any session reads as the same value.
+    /// Returns an argument in a form that any session reads as the same value.
     pub fn printed(self, place: usize) -> Option<Text> {
         let datum = self.raw(place)?;
         Some(print(datum, self.type_of(place)))
     }
 
-    /// An array argument of only these elements, which are of this type.
+    /// Returns an array argument reduced to these elements, which are of this type.
     pub fn printed_part(self, place: usize, of: ValueType, elements: &[Datum]) -> Text {
         let mut elements = memory::collect(elements.iter().copied());
         print(datum::new_array(&mut elements, of), self.type_of(place))
     }
 
-    /// The result, of rows as texts: the one value, the columns of the one row, or the rows of a set.
+    /// Returns the result, from rows as texts: the one value, the columns of the one row, or the rows of a set.
     pub fn give(self, rows: &[TextRow]) -> Datum {
-        // SAFETY: the call is valid. The descriptor is Postgres' own word for the result; tuples are made by it.
+        // SAFETY: the call is valid. The descriptor is Postgres' own description of the result, which builds the
+        // tuples.
         unsafe {
             if (*(*self.0).flinfo).fn_retset {
                 return self.give_set(rows);
@@ -195,7 +197,7 @@ impl Call {
     /// # Safety
     /// The call is of a function that returns a set.
     unsafe fn give_set(self, rows: &[TextRow]) -> Datum {
-        // SAFETY: InitMaterializedSRF sets setResult and setDesc, or raises an error where no set is taken.
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc, or raises an error where the caller accepts no set.
         unsafe {
             let mut descriptor = std::ptr::null_mut();
             let mut kind = pg_sys::InvalidOid;
@@ -215,7 +217,7 @@ impl Call {
         }
     }
 
-    /// How many columns its result has.
+    /// Returns how many columns its result has.
     pub fn columns(self) -> usize {
         // SAFETY: the call is valid; the descriptor is Postgres'.
         unsafe {
@@ -228,7 +230,7 @@ impl Call {
         }
     }
 
-    /// The result NULL, or the end of a set.
+    /// Returns NULL, or ends a set.
     pub fn null(self) -> Datum {
         // SAFETY: the call is valid.
         unsafe { (*self.0).isnull = true };
@@ -236,12 +238,12 @@ impl Call {
     }
 }
 
-/// A tuple of these texts.
+/// Makes a tuple of these texts.
 ///
 /// # Safety
 /// A valid descriptor.
 unsafe fn tuple(descriptor: pg_sys::TupleDesc, row: &TextRow) -> pg_sys::HeapTuple {
-    // SAFETY: as many strings are given as the descriptor has columns; NULL stands for NULL.
+    // SAFETY: as many strings are passed as the descriptor has columns; a null pointer is NULL.
     unsafe {
         let columns = (*descriptor).natts as usize;
         let value = |at| row.get(at).copied().flatten();
@@ -257,18 +259,18 @@ fn c_string(text: Text) -> *mut std::ffi::c_char {
     super::datum::new_c_string(text.bytes()).cast_mut_ptr()
 }
 
-/// An interval in a form that any session reads as the same one.
+/// Prints an interval in a form that any session reads as the same one.
 pub fn print_interval(interval: Interval) -> Option<Text> {
     Some(print(interval.into_datum()?, pg_sys::INTERVALOID))
 }
 
-/// Bytes as bytea prints them.
+/// Prints bytes in the output form of bytea.
 pub fn print_bytes(bytes: Bytes) -> Text {
     print(bytes.raw(), pg_sys::BYTEAOID)
 }
 
 fn print(datum: Datum, kind: Oid) -> Text {
-    // SAFETY: the datum is of this type, by the declaration of the function that it is an argument of.
+    // SAFETY: the datum has this type, by the declaration of the function whose argument it is.
     unsafe {
         if kind == pg_sys::INTERVALOID {
             let interval: *const pg_sys::Interval = datum.cast_mut_ptr();
@@ -284,33 +286,34 @@ fn print(datum: Datum, kind: Oid) -> Text {
 fn spelled(interval: &pg_sys::Interval) -> String {
     let (months, days, micros) = (interval.month, interval.day, interval.time);
     match (months, days, micros) {
-        // The greatest and the least of all three are an interval without end.
+        // An interval with the greatest or the least of all three is infinite.
         (i32::MAX, i32::MAX, i64::MAX) if version::HAS_ENDLESS_INTERVALS => "infinity".into(),
         (i32::MIN, i32::MIN, i64::MIN) if version::HAS_ENDLESS_INTERVALS => "-infinity".into(),
         _ => format!("{months:+} months {days:+} days {micros:+} microseconds"),
     }
 }
 
-/// How a call of a function goes on.
+/// The route of a function's call.
 #[derive(Clone, Copy)]
 pub enum Way {
-    /// As it is.
+    /// Unchanged, here.
     Here,
-    /// With another relation in place of the one that the caller has named. `kept` is a shard that is to be let go
+    /// With another relation in place of the one that the caller has named. `kept` is a shard whose lock is released
     /// afterwards.
     On {
         relation: Oid,
         place: usize,
         kept: Option<Place>,
     },
-    /// It is answered.
+    /// Answered already.
     Answered(Datum),
 }
 
-/// Decides on the way of a call.
+/// Decides on the route of a call.
 pub type Choose<R> = fn(Call, &'static R) -> Way;
 
-/// Makes a call on the way that `choose` gives. Where no table can be distributed it costs one look at a variable.
+/// Makes a call by the route that `choose` returns. Where no table can be distributed this costs one read of a
+/// variable.
 ///
 /// # Safety
 /// A valid call of `here`.
@@ -323,7 +326,7 @@ pub unsafe fn enter<R>(
     route: &'static R,
     leave: fn(Place),
 ) -> Datum {
-    // SAFETY: by the caller's word; nothing here needs to be dropped when an error of `here` jumps over it.
+    // SAFETY: by the caller's contract; nothing here needs to be dropped when an error of `here` jumps over it.
     unsafe {
         if !is_loaded() {
             return here(call);
@@ -346,19 +349,19 @@ pub unsafe fn enter<R>(
     }
 }
 
-/// Makes a call of a Rust function: its arguments are unboxed by `run`, and its result is boxed, as
-/// pgrx does it for a `#[pg_extern]`.
+/// Makes a call of a Rust function: `run` unboxes its arguments, and its result is boxed, as pgrx does for a
+/// `#[pg_extern]`.
 ///
 /// # Safety
-/// A valid call. `run` takes the arguments that the SQL declaration names, in their order, and gives
-/// the result that it names.
+/// A valid call. `run` takes the arguments of the SQL declaration, in their order, and returns the result that it
+/// declares.
 #[inline]
 pub unsafe fn answer<R: for<'fcx> RetAbi>(
     call: FunctionCallInfo,
     run: impl for<'a, 'fcx> FnOnce(&mut Args<'a, 'fcx>) -> R + UnwindSafe + RefUnwindSafe,
 ) -> Datum {
-    // SAFETY: by the caller's word. What `run` leaves is boxed in the memory context that the result
-    // asks for.
+    // SAFETY: by the caller's contract. The result of `run` is boxed in the memory context that the result type
+    // requires.
     unsafe {
         pgrx_extern_c_guard(move || {
             let mut call = FcInfo::from_ptr(call);
@@ -375,22 +378,22 @@ pub unsafe fn answer<R: for<'fcx> RetAbi>(
     }
 }
 
-/// The next argument of a call. A call that has fewer is a defect: the declaration is not ours.
+/// Returns the next argument of a call. Too few arguments are a defect: the declaration is not ours.
 ///
 /// # Safety
 /// The SQL declaration has an argument of this type there.
 #[inline]
 #[expect(clippy::panic, reason = "becomes an internal error, as in pgrx")]
 pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
-    // SAFETY: by the caller's word.
+    // SAFETY: by the caller's contract.
     match unsafe { arguments.next_arg_unchecked() } {
         Some(argument) => argument,
         None => panic!("the function was declared with fewer arguments than it takes"),
     }
 }
 
-/// Declares functions of SQL on the entries of a cache, after the paths of three functions and a type
-/// that find the way of a call ([`enter`]):
+/// Declares SQL functions on the entries of a cache, after the paths of three functions and a type that find the
+/// route of a call ([`enter`]):
 ///
 /// ```text
 /// is_loaded, choose, leave, Route;
@@ -399,15 +402,15 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
 ///     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> { ... }
 /// ```
 ///
-/// These are three functions with one body, in which `V` is the type beside the name, and `NAME` the
-/// name as messages have it. In brackets: which argument is the cache, from 0 on, how a call finds the
-/// nodes of Citus that have its entries, and what its caller needs on the cache. Postgres calls each by
-/// the symbol `NAME_wrapper`. Where Citus is not loaded, that costs a look at one variable.
+/// These are three functions with one body, in which `V` is the type beside the name, and `NAME` the name for
+/// messages. The brackets hold: the position of the cache among the arguments, from 0 on; how a call finds the nodes
+/// of Citus that have its entries; and the privileges that its caller needs on the cache. Postgres calls each
+/// function by the symbol `NAME_wrapper`. Where Citus is not loaded, that costs one read of a variable.
 macro_rules! functions {
     ($is_loaded:path, $choose:path, $leave:path, $route:path;
      $($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
        fn $($name:ident $(<$value:ident>)?),+: fn $arguments:tt -> $result:ty $body:block)*) => {
-        /// How calls of these functions find their nodes.
+        /// The routes by which calls of these functions find their nodes.
         pub const ROUTES: &[&$route] = &[$($(&$name::ROUTE),+),*];
         $($($crate::pg::value::call::function! {
             $is_loaded, $choose, $leave, $route; [$cache, $kind, $needs]
@@ -472,8 +475,8 @@ macro_rules! function {
             unsafe extern "C-unwind" fn here(
                 call: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
-                // SAFETY: Postgres' call, by the declaration of this function; a test compares that
-                // with the types above.
+                // SAFETY: Postgres' call, by the declaration of this function; a test compares it with the types
+                // above.
                 unsafe {
                     $crate::pg::value::call::answer(call, |_arguments| {
                         $(let $argument: $type = $crate::pg::value::call::next(_arguments);)*

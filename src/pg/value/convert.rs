@@ -1,7 +1,7 @@
-//! A value in another of the three types: text, jsonb, bytea.
+//! Converts a value to another of the three types: text, jsonb, bytea.
 //!
-//! Between text and bytea the bytes stay as they are, in the server's encoding; the way to jsonb
-//! and from it is through JSON's text.
+//! Between text and bytea the bytes stay unchanged, in the server's encoding; conversions to and from jsonb use
+//! JSON's text.
 
 use std::cell::Cell;
 
@@ -14,12 +14,12 @@ use crate::error::Error;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure;
 
-/// The value in another type. Raises 22P02 for text that is no JSON, 22P05 for JSON with a character
-/// that jsonb has not, 22021 for bytes that are no text. These errors are ours: Postgres' own show a
-/// piece of the value.
+/// Converts the value to another type. Raises 22P02 for text that is not JSON, 22P05 for JSON with a character that
+/// jsonb cannot hold, 22021 for bytes that are not text. These errors are ours, because Postgres' own show a piece of
+/// the value.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
-    // SAFETY: each of the ways gives a varlena of the type that is asked for.
+    // SAFETY: each conversion returns a varlena of the requested type.
     unsafe { Stored::new(converted, to) }
 }
 
@@ -34,13 +34,13 @@ fn datum(datum: pg_sys::Datum, from: ValueType, to: ValueType) -> pg_sys::Datum 
     }
 }
 
-/// An argument in the type of a cache; raises what [`convert`] does.
+/// Converts an argument to the type of a cache; raises the errors of [`convert`].
 pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
     given(Stored::of(value), to)
 }
 
-/// What somebody gave, in the type of a cache; raises what [`convert`] does. Warns of a text that
-/// is to be bytes and looks like the literal of other ones.
+/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns of a text that is stored
+/// as bytes and looks like a bytea literal of other bytes.
 #[inline]
 pub fn given(stored: Stored, to: ValueType) -> Stored {
     if to == ValueType::Bytes && stored.value_type() == ValueType::Text {
@@ -56,7 +56,7 @@ fn warn_if_hex_literal(text: Stored) {
     }
 }
 
-/// Whether a text is what bytea prints.
+/// Whether a text looks like the output of bytea.
 fn is_hex_literal(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"\\x");
     digits.is_some_and(|digits| {
@@ -64,7 +64,7 @@ fn is_hex_literal(text: &[u8]) -> bool {
     })
 }
 
-/// Once a statement, however many values it stores.
+/// Warns once a statement, however many values it stores.
 #[cold]
 fn warn_of_hex_literal() {
     thread_local! {
@@ -76,16 +76,16 @@ fn warn_of_hex_literal() {
     }
 }
 
-/// A stored value in the type of a function's result; raises what [`convert`] does.
+/// Converts a stored value to the type of a function's result; raises the errors of [`convert`].
 pub fn result<V: Value>(stored: Stored) -> V {
     // SAFETY: it was converted to V's type.
     unsafe { V::from_raw(convert(stored, V::TYPE).raw()) }
 }
 
-/// The datum, when its bytes are valid in the server's encoding.
+/// Returns the datum, if its bytes are valid in the server's encoding.
 fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
     let bytes = varlena_bytes(datum);
-    // SAFETY: reads the bytes; with `noError` it says of invalid ones that they are.
+    // SAFETY: reads the bytes; with `noError` it returns false for invalid ones.
     let valid = unsafe { pg_sys::pg_verifymbstr(bytes.as_ptr().cast(), bytes.len() as i32, true) };
     if !valid {
         ErrorReport::from(Error::NotText).report(PgLogLevel::ERROR);
@@ -95,26 +95,26 @@ fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
 
 fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
     let input = new_c_string(varlena_bytes(text));
-    // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
+    // SAFETY: jsonb_in takes a C string, copies what it keeps, and returns a jsonb or an error.
     let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
     failure::replacing(parse, no_json).unwrap_or(text)
 }
 
-/// The jsonb that a text stands for; an error, which is not raised, for one that stands for none.
+/// Parses a text as jsonb. Returns an error, and raises none, for a text that is not JSON.
 pub fn json(text: Text) -> Result<Stored, Error> {
     let no_json = [PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION];
     let unknown = [PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER];
     let input = new_c_string(text.bytes());
-    // SAFETY: jsonb_in takes a C string, copies what it keeps, and gives a jsonb or an error.
+    // SAFETY: jsonb_in takes a C string, copies what it keeps, and returns a jsonb or an error.
     let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
     let parsed = failure::unless(&unknown, || failure::unless(&no_json, parse));
     let parsed = parsed.ok_or(Error::UnknownCharacter)?;
     let json = parsed.flatten().ok_or(Error::NotJson)?;
-    // SAFETY: what the function gives is a jsonb.
+    // SAFETY: the function returns a jsonb.
     Ok(unsafe { Stored::new(json, ValueType::Json) })
 }
 
-/// What is said in place of Postgres' words, which name the piece of the value that is wrong.
+/// Replaces Postgres' message, which shows the wrong piece of the value.
 fn no_json(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     match error.sql_error_code() {
         PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION => Some(Error::NotJson.into()),
@@ -124,7 +124,7 @@ fn no_json(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
 }
 
 fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
-    // SAFETY: jsonb_out takes a jsonb and gives a palloc'd C string.
+    // SAFETY: jsonb_out takes a jsonb and returns a palloc'd C string.
     unsafe {
         let printed = pgrx::direct_function_call_as_datum(pg_sys::jsonb_out, &[Some(json)]);
         printed.map_or(json, |c| {
@@ -133,7 +133,7 @@ fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
     }
 }
 
-/// Whether two values are equal, as `=` says; of two types they are not.
+/// Whether two values are equal by `=`. Values of different types are not.
 pub fn equal(one: Stored, other: Stored) -> bool {
     if one.value_type() != other.value_type() {
         return false;
@@ -142,7 +142,7 @@ pub fn equal(one: Stored, other: Stored) -> bool {
         return one.bytes() == other.bytes();
     }
     let arguments = [Some(one.raw()), Some(other.raw())];
-    // SAFETY: jsonb_eq takes two jsonb and gives a boolean.
+    // SAFETY: jsonb_eq takes two jsonb and returns a boolean.
     let equal = unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_eq, &arguments) };
     equal.is_some_and(|datum| datum.value() != 0)
 }

@@ -1,8 +1,8 @@
-//! How SQL values cross between Postgres and Rust: arguments and results.
+//! SQL values that pass between Postgres and Rust: arguments and results.
 //!
-//! Not `String`: a server encoding need not be UTF-8, and a cached value is mostly passed through
-//! without a look at it. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; bytes are taken out
-//! of it only where somebody needs them (the key always, the value rarely).
+//! They are not `String`s: a server encoding need not be UTF-8, and a cached value is mostly passed through unread. A
+//! [`Text`], [`Json`] or [`Bytes`] is the datum itself; its bytes are extracted only where they are needed (of the
+//! key always, of the value rarely).
 
 use std::ptr::NonNull;
 
@@ -13,7 +13,7 @@ use pgrx::{FromDatum, pg_sys};
 use crate::error::Error;
 use crate::pg::memory;
 
-/// The three types a value can have, in SQL's arguments and in a cache's column.
+/// The three types of values, in SQL's arguments and in a cache's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
     Text,
@@ -22,7 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// None for a type that is none of ours.
+    /// Returns None for a type that is not one of ours.
     pub fn from_oid(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::TEXTOID => Some(ValueType::Text),
@@ -32,8 +32,8 @@ impl ValueType {
         }
     }
 
-    /// The type of what a column of this type holds: a varchar's values are texts, and json is
-    /// compared as jsonb. None for a column that a cache's values cannot be in.
+    /// Returns the type of the values in a column of this type: a varchar's values are texts, and json is compared as
+    /// jsonb. None for a column that cannot hold a cache's values.
     pub fn of_column(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::VARCHAROID => Some(ValueType::Text),
@@ -42,8 +42,8 @@ impl ValueType {
         }
     }
 
-    /// The type of the datums in a column of this type, where they are values as they are. None for
-    /// json, which is text in there.
+    /// Returns the type of the datums in a column of this type, where they are values without conversion. None for
+    /// json, whose datums are text.
     #[inline(always)]
     pub fn of_datums(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
@@ -70,7 +70,7 @@ impl ValueType {
         }
     }
 
-    /// The name as a statement spells it.
+    /// Returns the name in a statement.
     pub fn sql(self) -> &'static str {
         match self {
             ValueType::Text => "pg_catalog.text",
@@ -80,7 +80,7 @@ impl ValueType {
     }
 }
 
-/// A value in one of the three types: what the api's families of functions differ in.
+/// A value in one of the three types, in which the API's families of functions differ.
 pub trait Value: Copy {
     const TYPE: ValueType;
     /// # Safety
@@ -122,23 +122,23 @@ macro_rules! value_datum {
         // SAFETY: the datum is a varlena of this type, made by Postgres or by this module.
         unsafe impl BoxRet for $name {
             unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-                // SAFETY: the datum is of the type that the SQL declaration returns, and lives in
-                // the memory context of the call, from which Postgres takes it.
+                // SAFETY: the datum is of the type that the SQL declaration returns, and lives in the memory context
+                // of the call, from which Postgres takes it.
                 unsafe { fcinfo.return_raw_datum(self.0) }
             }
         }
     };
 }
 
-/// Lets a type with `FromDatum` stand in the argument list of a `#[pg_extern]` function.
+/// Allows a type with `FromDatum` in the argument list of a `#[pg_extern]` function.
 macro_rules! argument {
     ($name:ident) => {
         // SAFETY: the SQL declaration names the type that `from_polymorphic_datum` reads; the
         // signature lint compares the two.
         unsafe impl<'fcx> ArgAbi<'fcx> for $name {
             unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-                // SAFETY: only reached for a non-null argument of a STRICT function or of a
-                // function that takes it without Option; pgcache has neither.
+                // SAFETY: only reached for a non-null argument of a STRICT function or of a function that takes it
+                // without Option; pgcache has neither.
                 unsafe {
                     arg.unbox_arg_using_from_datum()
                         .unwrap_or($name(pg_sys::Datum::null()))
@@ -168,38 +168,37 @@ value_datum! {
 }
 
 impl Text {
-    /// The characters' bytes, in the server's encoding.
+    /// Returns the characters' bytes, in the server's encoding.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         varlena_bytes(self.0)
     }
 
-    /// A new text with these bytes, which must be valid in the server's encoding.
+    /// Makes a text of these bytes, which must be valid in the server's encoding.
     pub fn new(bytes: &[u8]) -> Text {
         Text(new_varlena(bytes))
     }
 
-    /// The text as UTF-8, for words that pgcache itself compares or prints (names, settings).
+    /// Returns the text as UTF-8, for words that pgcache itself compares or prints (names, settings).
     pub fn to_string_lossy(self) -> String {
         crate::pg::encoding::decode(self.bytes())
     }
 }
 
 impl Bytes {
-    /// A new bytea with these bytes.
+    /// Makes a bytea of these bytes.
     pub fn new(bytes: &[u8]) -> Bytes {
         Bytes(new_varlena(bytes))
     }
 }
 
-/// The payload of a varlena, detoasted when needed.
+/// Returns the payload of a varlena, detoasted when needed.
 ///
-/// The borrow is as long as the datum's own memory context lives, which is at least the call.
+/// The borrow lasts as long as the datum's own memory context, which is at least the call.
 #[inline]
 pub(in crate::pg) fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
-    // SAFETY: every caller holds a varlena datum. A detoasted copy is allocated in the current
-    // memory context and lives as long as the call. Most datums are plain already: they are spared
-    // the guarded call.
+    // SAFETY: every caller has a varlena datum. A detoasted copy is allocated in the current memory context and lives
+    // as long as the call. Most datums are plain already, and avoid the guarded call.
     unsafe {
         let mut varlena: *mut pg_sys::varlena = datum.cast_mut_ptr();
         if pgrx::varlena::varatt_is_4b_c(varlena) || pgrx::varlena::varatt_is_1b_e(varlena) {
@@ -212,7 +211,7 @@ pub(in crate::pg) fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     }
 }
 
-/// A new varlena with this payload, in the current memory context.
+/// Makes a varlena with this payload, in the current memory context.
 #[inline]
 pub(in crate::pg) fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
     let mut room = Room::of(bytes.len());
@@ -220,14 +219,14 @@ pub(in crate::pg) fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
     room.into_varlena(bytes.len())
 }
 
-/// Memory for a varlena whose payload is still to come.
+/// Memory for a varlena whose payload is not written yet.
 pub struct Room {
     varlena: NonNull<u8>,
     payload: usize,
 }
 
 impl Room {
-    /// Room for so many bytes of payload, zeroed.
+    /// Allocates room for so many bytes of payload, zeroed.
     #[inline]
     pub fn of(payload: usize) -> Room {
         let varlena = memory::palloc(pg_sys::VARHDRSZ + payload);
@@ -236,7 +235,7 @@ impl Room {
         Room { varlena, payload }
     }
 
-    /// The payload, to be filled.
+    /// Returns the payload, to be filled.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
         // SAFETY: `payload` bytes after the header are ours and initialised.
@@ -246,11 +245,11 @@ impl Room {
         }
     }
 
-    /// The varlena; its payload is the first `length` bytes of the room.
+    /// Returns the varlena; its payload is the first `length` bytes of the room.
     #[inline]
     pub fn into_varlena(self, length: usize) -> pg_sys::Datum {
         let size = pg_sys::VARHDRSZ + length.min(self.payload);
-        // SAFETY: the header is allocated, and the size is at most what was.
+        // SAFETY: the header is allocated, and the size is at most the allocated one.
         unsafe { pgrx::varlena::set_varsize_4b(self.varlena.as_ptr().cast(), size as i32) };
         pg_sys::Datum::from(self.varlena.as_ptr())
     }
@@ -261,7 +260,7 @@ impl Room {
 pub struct Name(std::ffi::CString);
 
 impl Name {
-    /// The identifier.
+    /// Returns the identifier.
     pub fn into_inner(self) -> std::ffi::CString {
         self.0
     }
@@ -295,7 +294,7 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Name {
     }
 }
 
-/// A C string of these bytes, in the current memory context.
+/// Makes a C string of these bytes, in the current memory context.
 pub fn new_c_string(bytes: &[u8]) -> pg_sys::Datum {
     let string = memory::palloc(bytes.len() + 1);
     // SAFETY: so many bytes were allocated, and they do not overlap the argument.
@@ -322,8 +321,8 @@ impl<V: Value> FromDatum for ArrayOf<V> {
 // SAFETY: the SQL declaration names the array type of V; the signature lint compares the two.
 unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: only reached for an argument that is not null, whose type the SQL declaration
-        // names. A null datum would stand in for the null that cannot come; nobody reads it.
+        // SAFETY: only reached for an argument that is not null, whose type the SQL declaration names. A null datum
+        // would replace the impossible null; no code reads it.
         unsafe {
             arg.unbox_arg_using_from_datum()
                 .unwrap_or(ArrayOf(pg_sys::Datum::null(), std::marker::PhantomData))
@@ -338,7 +337,7 @@ unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
 }
 
 impl<V: Value> ArrayOf<V> {
-    /// The elements in order. `name` is the argument's, for the error.
+    /// Returns the elements in order. `name` is the argument's, for the error.
     pub fn elements(&self, name: &'static str) -> Result<Vec<V>, Error> {
         // SAFETY: the datum is an array of V's type, as declared in SQL.
         unsafe {
@@ -353,13 +352,13 @@ impl<V: Value> ArrayOf<V> {
     }
 }
 
-/// Why an array is no list of values.
+/// Why an array is not a list of values.
 pub(in crate::pg) enum NoList {
     Dimensions,
     Null,
 }
 
-/// The elements of an array of varlenas, in order.
+/// Returns the elements of an array of varlenas, in order.
 ///
 /// # Safety
 /// An array of this type.
@@ -392,7 +391,7 @@ pub(in crate::pg) unsafe fn array_elements(
     }
 }
 
-/// The address before all rows of a block: a datum of type tid with offset 0.
+/// Returns the address before all rows of a block: a datum of type tid with offset 0.
 pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
     // SAFETY: a palloc'd address has room for its three numbers.
     unsafe {
@@ -404,7 +403,7 @@ pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
     }
 }
 
-/// A new array of varlenas of this type, for a statement's parameter.
+/// Makes an array of varlenas of this type, for a statement's parameter.
 pub(in crate::pg) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) -> pg_sys::Datum {
     // SAFETY: the elements are datums of type `of`: varlena, int-aligned, passed by reference.
     unsafe {
@@ -419,8 +418,7 @@ pub(in crate::pg) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) ->
     }
 }
 
-/// A new text array of these bytes, with one allocation for all elements; they need not be valid
-/// text.
+/// Makes a text array of these bytes, with one allocation for all elements; they need not be valid text.
 pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
     const HEADER: usize = 4;
     let size = |text: &[u8]| (HEADER + text.len()).next_multiple_of(HEADER);

@@ -1,9 +1,9 @@
-//! The types that a cache's key column can have, and the one text that stands for each key.
+//! The types of a cache's key column, and the canonical text of each key.
 //!
-//! Everywhere but in the table a key is a text: in calls, in the tier, in what is noted for the
-//! commit. Guards that one row has one such text, however a caller spells the key, and that two keys
-//! are the same text only if the table holds them equal: so text is compared bytewise, and a uuid or
-//! a bigint is read and printed as Postgres does it.
+//! Everywhere but in the table a key is a text: in calls, in the tier, in the notes for the commit. Guards that one
+//! row has one such text, however a caller spells the key, and that two keys have the same text only if the table
+//! considers them equal: so text is compared bytewise, and a uuid or a bigint is read and printed as Postgres does
+//! it.
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
@@ -17,7 +17,7 @@ use super::datum::{Text, Value, new_c_string, new_varlena, varlena_bytes};
 use crate::error::Error;
 use crate::pg::session::failure;
 
-/// What a key column holds.
+/// The type of a key column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
     Text,
@@ -29,13 +29,13 @@ pub enum KeyType {
     Bigint,
 }
 
-/// What Postgres says of a text that is no uuid, or no bigint.
+/// Postgres' errors for a text that is not a uuid, or not a bigint.
 const NO_KEY: [PgSqlErrorCode; 2] = [
     PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
     PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 ];
 
-/// HASH_PARTITION_SEED of Postgres' catalog/partition.h, and what its hash_combine64 adds.
+/// HASH_PARTITION_SEED of Postgres' catalog/partition.h, and the constant that its hash_combine64 adds.
 const PARTITION_SEED: u64 = 0x7A5B_2236_7996_DCFD;
 const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 
@@ -47,16 +47,16 @@ unsafe extern "C-unwind" {
     fn hash_bytes(key: *const u8, length: std::ffi::c_int) -> u32;
 }
 
-/// The hash of a text by the default hash class of its type, with a deterministic collation.
+/// Returns the hash of a text by the default hash class of its type, with a deterministic collation.
 #[inline]
 pub fn hash_of_text(key: Text) -> i32 {
     let bytes = key.bytes();
-    // SAFETY: so many bytes are there.
+    // SAFETY: so many bytes exist.
     unsafe { hash_bytes(bytes.as_ptr(), bytes.len() as i32) as i32 }
 }
 
 impl KeyType {
-    /// The type of a column; None for one that no key can have.
+    /// Returns the type of a column; None for a type that no key can have.
     pub fn of(type_oid: Oid, modifier: i32) -> Option<KeyType> {
         let length = modifier - pg_sys::VARHDRSZ as i32;
         match (type_oid, u32::try_from(length)) {
@@ -85,7 +85,7 @@ impl KeyType {
         !matches!(self, KeyType::Uuid | KeyType::Bigint)
     }
 
-    /// The function by which the index compares two keys for equality.
+    /// Returns the function by which the index compares two keys for equality.
     #[inline(always)]
     pub fn equality(self) -> u32 {
         match self {
@@ -95,8 +95,8 @@ impl KeyType {
         }
     }
 
-    /// The text that stands for the key. Raises 22P02 for what is no uuid, or no integer, and 22003
-    /// for an integer beyond bigint.
+    /// Returns the canonical text of the key. Raises 22P02 for a text that is not a uuid, or not an integer, and
+    /// 22003 for an integer beyond bigint.
     #[inline]
     pub fn canonical(self, key: Text) -> Text {
         match self {
@@ -108,8 +108,8 @@ impl KeyType {
         }
     }
 
-    /// The same of a text that somebody else's expression has given: None for what is no key of this
-    /// type, under which no entry can be.
+    /// Returns the same for the result of a user's expression: None for a text that is not a key of this type, under
+    /// which no entry can exist.
     pub fn canonical_if_any(self, key: Text) -> Option<Text> {
         match self.is_text() {
             true => Some(key),
@@ -117,7 +117,7 @@ impl KeyType {
         }
     }
 
-    /// What is said of a key that is none of this type: Postgres' own words would show it.
+    /// Replaces Postgres' message for an invalid key, which would show the key.
     fn refusal(self, code: PgSqlErrorCode) -> Option<ErrorReport> {
         let name = match self {
             KeyType::Bigint => "bigint",
@@ -134,7 +134,7 @@ impl KeyType {
         }
     }
 
-    /// The order in which a scan shows keys: that of the column's type, and of bytes for text.
+    /// Compares keys in the order of a scan: that of the column's type, and of bytes for text.
     pub fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
         let number = |key: &[u8]| std::str::from_utf8(key).ok()?.parse::<i64>().ok();
         match self {
@@ -143,18 +143,18 @@ impl KeyType {
         }
     }
 
-    /// The remainder of the hash partition that a key falls into, of so many: what `FOR VALUES WITH (MODULUS,
-    /// REMAINDER)` says of a table partitioned by this column. The text is one that stands for a key.
+    /// Returns the remainder of the hash partition of a key, for so many partitions, as in `FOR VALUES WITH (MODULUS,
+    /// REMAINDER)` of a table partitioned by this column. The text is canonical.
     ///
-    /// Postgres guards the function: rows on disk are where it has said.
+    /// Postgres never changes the function, because rows on disk are placed by it.
     pub fn remainder(self, key: Text, partitions: NonZeroU32) -> i32 {
         let hash = match self {
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => pg_sys::F_HASHTEXTEXTENDED,
             KeyType::Uuid => pg_sys::F_UUID_HASH_EXTENDED,
             KeyType::Bigint => pg_sys::F_HASHINT8EXTENDED,
         };
-        // SAFETY: the second support function of the type's default hash class, which partitions use, over a key
-        // of that type and an int64. It gives one. Each deterministic collation has the hash of "C".
+        // SAFETY: the second support function of the type's default hash class, which partitions use, over a key of
+        // that type and an int64. It returns one. Each deterministic collation has the hash of "C".
         let hash = unsafe {
             pg_sys::OidFunctionCall2Coll(
                 Oid::from_u32(hash),
@@ -163,7 +163,7 @@ impl KeyType {
                 Datum::from(PARTITION_SEED as i64),
             )
         };
-        // One column: Postgres mixes its hash into a 0.
+        // With one column, Postgres mixes its hash into a 0.
         let mixed = (hash.value() as u64).wrapping_add(MIXED_IN);
         (mixed % u64::from(partitions.get())) as i32
     }
@@ -180,7 +180,7 @@ impl KeyType {
         i64::from(characters) <= i64::from(most)
     }
 
-    /// The key as the column holds it. The text is one that stands for a key.
+    /// Returns the key in the column's form. The text is canonical.
     #[inline]
     pub(in crate::pg) fn datum(self, key: Text) -> Datum {
         match self.is_text() {
@@ -189,7 +189,7 @@ impl KeyType {
         }
     }
 
-    /// The bytes of the text that stands for a key of a row.
+    /// Returns the bytes of the canonical text of a row's key.
     ///
     /// # Safety
     /// The datum is of this type, and not NULL.
@@ -202,8 +202,7 @@ impl KeyType {
 
     fn parsed(self, key: Text) -> Datum {
         let input = Some(new_c_string(key.bytes()));
-        // SAFETY: both functions take a C string and give their type, or an error; neither gives
-        // NULL.
+        // SAFETY: both functions take a C string and return their type, or an error; neither returns NULL.
         let datum = unsafe {
             match self {
                 KeyType::Bigint => pgrx::direct_function_call_as_datum(pg_sys::int8in, &[input]),
@@ -217,11 +216,11 @@ impl KeyType {
         match self {
             KeyType::Bigint => Text::new((key.value() as i64).to_string().as_bytes()),
             _ => {
-                // SAFETY: a uuid, of whose 16 bytes the function makes a palloc'd C string.
+                // SAFETY: a uuid, from whose 16 bytes the function makes a palloc'd C string.
                 let printed =
                     unsafe { pgrx::direct_function_call_as_datum(pg_sys::uuid_out, &[Some(key)]) };
                 let text = printed.map_or(new_varlena(&[0; UUID]), |c| {
-                    // SAFETY: uuid_out gives a C string.
+                    // SAFETY: uuid_out returns a C string.
                     new_varlena(unsafe { CStr::from_ptr(c.cast_mut_ptr()) }.to_bytes())
                 });
                 // SAFETY: a varlena of ASCII characters.

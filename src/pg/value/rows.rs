@@ -1,7 +1,7 @@
-//! The rows of a set-returning function, handed over one by one.
+//! The rows of a set-returning function, passed on one by one.
 //!
-//! Guards one rule: a result may be larger than memory. Rows go into a tuplestore, which moves to
-//! disk what exceeds work_mem, and what a row was made of is freed before the next one is made.
+//! Guards one rule: a result may be larger than memory. Rows go into a tuplestore, which moves to disk when it
+//! exceeds work_mem, and the memory in which a row was made is freed before the next row.
 
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -14,19 +14,18 @@ use crate::error::Error;
 /// A row's columns.
 pub type Row<const N: usize> = [Typed; N];
 
-/// What makes the rows, one after the other.
+/// Makes the rows, one after the other.
 type Produce<const N: usize> = Box<dyn FnOnce(&mut Sink<N>) -> Result<(), Error>>;
 
-/// A result whose rows are made while they are handed over.
+/// A result whose rows are made while they are passed on.
 pub struct Stream<const N: usize> {
     options: u32,
     produce: Produce<N>,
 }
 
 impl<const N: usize> Stream<N> {
-    /// For a function that declares its columns. Locks are taken by `produce`: the tuplestore is
-    /// there by then, and its file belongs to the call, not to a scope of locks that ends before it
-    /// is read.
+    /// Makes a stream for a function that declares its columns. `produce` takes the locks: the tuplestore exists by
+    /// then, and its file belongs to the call, not to a scope of locks that ends before it is read.
     pub fn new(produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static) -> Stream<N> {
         Stream {
             options: 0,
@@ -36,8 +35,8 @@ impl<const N: usize> Stream<N> {
 }
 
 impl Stream<1> {
-    /// For a function that declares one column: in SQL it returns no rows but values, and only the
-    /// query says as what it takes them.
+    /// Makes a stream for a function that declares one column: in SQL it returns values instead of rows, and only the
+    /// query names their type.
     pub fn of_scalars(
         produce: impl FnOnce(&mut Sink<1>) -> Result<(), Error> + 'static,
     ) -> Stream<1> {
@@ -48,12 +47,12 @@ impl Stream<1> {
     }
 }
 
-/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query
-/// can name any types, so `produce` says by [`Sink::require`] which ones its rows have.
+/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query can name any
+/// types, so `produce` passes those of its rows to [`Sink::require`].
 pub struct QueryStream<const N: usize>(Stream<N>);
 
 impl<const N: usize> QueryStream<N> {
-    /// Rows that `produce` makes.
+    /// Makes a stream of the rows of `produce`.
     pub fn new(
         produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static,
     ) -> QueryStream<N> {
@@ -64,8 +63,7 @@ impl<const N: usize> QueryStream<N> {
     }
 }
 
-// SAFETY: it returns what its Stream returns, whose columns are compared with those that the query
-// names.
+// SAFETY: it returns the result of its Stream, whose columns are compared with those that the query names.
 unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: Postgres' call is passed on unchanged.
@@ -73,8 +71,7 @@ unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     }
 }
 
-// SAFETY: the sink compares each row with the columns that the function declares, or that the query
-// names.
+// SAFETY: the sink compares each row with the columns that the function declares, or that the query names.
 unsafe impl<const N: usize> BoxRet for Stream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
@@ -92,9 +89,9 @@ unsafe impl<const N: usize> BoxRet for Stream<N> {
 pub struct Sink<const N: usize> {
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
-    /// The columns' types, as the query or the declaration names them.
+    /// The columns' types, from the query or the declaration.
     types: [pg_sys::Oid; N],
-    /// What a row is made in; emptied after each.
+    /// The memory for making a row; emptied after each.
     scratch: pg_sys::MemoryContext,
 }
 
@@ -102,9 +99,8 @@ impl<const N: usize> Sink<N> {
     /// # Safety
     /// `call` is a valid call.
     pub unsafe fn open(call: pg_sys::FunctionCallInfo, options: u32) -> Sink<N> {
-        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error
-        // when the caller cannot take a set. The scratch context goes with the one the call runs
-        // in.
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error when the caller
+        // cannot accept a set. The scratch context ends with the context in which the call runs.
         unsafe {
             pg_sys::InitMaterializedSRF(call, options);
             let result: *mut pg_sys::ReturnSetInfo = (*call).resultinfo.cast();
@@ -127,7 +123,7 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Refuses a query that names other types, also where there are no rows.
+    /// Rejects a query that names other types, even for an empty result.
     pub fn require(&self, types: [pg_sys::Oid; N]) -> Result<(), Error> {
         match self.types == types {
             true => Ok(()),
@@ -135,8 +131,8 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Hands over what `make` makes, if anything; the memory that it took is freed. Raises 42804
-    /// for a column of another type than the query names.
+    /// Passes the row of `make` on, if any, and frees its memory. Raises 42804 for a column of another type than the
+    /// query names.
     pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
         // SAFETY: the scratch context lives until `close`, and nothing in it is used after the
         // reset. tuplestore_putvalues copies as many columns as the descriptor has, which are N.
@@ -156,9 +152,9 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Frees what rows were made in; the tuplestore is the caller's now.
+    /// Frees the memory for making rows; the tuplestore is the caller's now.
     pub fn close(self) {
-        // SAFETY: made in `open`; nothing in it is used any more.
+        // SAFETY: made in `open`; nothing in it is used afterwards.
         unsafe { pg_sys::MemoryContextDelete(self.scratch) };
     }
 }
@@ -169,8 +165,8 @@ pub struct OutRow<const N: usize>(pub [Typed; N]);
 // SAFETY: the columns are compared with those of the SQL declaration.
 unsafe impl<const N: usize> BoxRet for OutRow<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: get_call_result_type gives a tuple descriptor for any function with OUT
-        // parameters, and heap_form_tuple reads exactly its columns, of which there are N.
+        // SAFETY: get_call_result_type returns a tuple descriptor for any function with OUT parameters, and
+        // heap_form_tuple reads exactly its columns, of which it has N.
         unsafe {
             let mut descriptor = std::ptr::null_mut();
             pg_sys::get_call_result_type(
@@ -193,12 +189,12 @@ unsafe impl<const N: usize> BoxRet for OutRow<N> {
 /// An array of texts, for a function that declares one; None is NULL.
 pub struct Texts(pub Option<Vec<Text>>);
 
-// SAFETY: an array of texts is what the SQL declaration says, with which a test compares this one.
+// SAFETY: the SQL declaration returns an array of texts; a test compares it with this type.
 unsafe impl BoxRet for Texts {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         match self.0.map(|texts| Typed::texts(texts.into_iter())) {
             Some(array) => match array.fit(pg_sys::TEXTARRAYOID).flatten() {
-                // SAFETY: of that type.
+                // SAFETY: a datum of that type.
                 Some(datum) => unsafe { fcinfo.return_raw_datum(datum) },
                 None => fcinfo.return_null(),
             },
@@ -207,7 +203,7 @@ unsafe impl BoxRet for Texts {
     }
 }
 
-/// The rows of a set-returning function, handed over all at once (materialize mode).
+/// The rows of a set-returning function, returned all at once (materialize mode).
 pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 
 // SAFETY: the sink compares each row with the columns that the function declares.

@@ -1,14 +1,13 @@
-//! A value in the form in which caches store it, with its type: the two go together wherever a
-//! value goes.
+//! A value in the stored form of caches, together with its type.
 //!
-//! Guards that a datum reaches a table, the tier or a caller only as what it was made as. What a
-//! session knows of a table is no help: whatever runs meanwhile (a loader, a trigger, another
-//! session) may have changed the type of its column. So a value carries its own, and whoever takes
-//! one asks for it: the statement for its parameters ([`crate::pg::value::typed`]), the direct
-//! write for the column as it is then (`table::write`), the tier for the cache's.
+//! Guards that a datum reaches a table, the tier or a caller only as the type as which it was made. A session's
+//! knowledge of a table does not suffice, because code that runs meanwhile (a loader, a trigger, another session) may
+//! have changed the type of its column. So a value carries its own type, and each consumer checks it: the statement
+//! for its parameters ([`crate::pg::value::typed`]), the direct write for the column as it is then (`table::write`),
+//! the tier for the cache's.
 //!
-//! There are three ways to one: from an argument or a conversion, from a row whose description
-//! names the type, and from the tier, which keeps the type with the bytes.
+//! It has three sources: an argument or a conversion, a row whose description names the type, and the tier, which
+//! keeps the type with the bytes.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Datum;
@@ -32,7 +31,7 @@ impl Stored {
         Stored { datum, value_type }
     }
 
-    /// A value as somebody gave it.
+    /// Wraps a caller's value.
     #[inline]
     pub fn of<V: Value>(value: V) -> Stored {
         Stored {
@@ -41,8 +40,8 @@ impl Stored {
         }
     }
 
-    /// The value whose first `length` bytes [`Stored::bytes`] gave, copied into this room. `kind`
-    /// was kept with them.
+    /// Makes the value whose first `length` bytes came from [`Stored::bytes`], copied into this room. `kind` was kept
+    /// with them.
     #[inline]
     pub fn kept(room: Room, length: usize, kind: Kind) -> Stored {
         Stored {
@@ -51,7 +50,7 @@ impl Stored {
         }
     }
 
-    /// The value of which [`Stored::bytes`] gave these bytes, and which has this type.
+    /// Makes the value of this type whose bytes [`Stored::bytes`] returned.
     pub fn copied(bytes: &[u8], value_type: ValueType) -> Stored {
         Stored {
             datum: new_varlena(bytes),
@@ -70,13 +69,13 @@ impl Stored {
         self.datum
     }
 
-    /// What there is of it besides its type.
+    /// Returns the value's bytes, without its type.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         varlena_bytes(self.datum)
     }
 
-    /// Itself, where a value of this type is wanted.
+    /// Returns the value if it has this type.
     #[inline]
     pub fn wanted(self, value_type: ValueType) -> Result<Stored, Error> {
         match self.value_type == value_type {
@@ -86,12 +85,12 @@ impl Stored {
     }
 }
 
-/// A type as the tier keeps it beside a value's bytes.
+/// A value's type, as the tier keeps it beside the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kind(ValueType);
 
 impl Kind {
-    /// None for a number that stands for no type.
+    /// Returns None for a number that is not a type's.
     #[inline]
     pub fn of(number: u8) -> Option<Kind> {
         [ValueType::Text, ValueType::Json, ValueType::Bytes]
@@ -107,7 +106,7 @@ impl Kind {
     }
 }
 
-/// Ends the statement: what it was made for is no longer what it meets.
+/// Raises an error, because the definition changed after the statement was made for it.
 #[cold]
 pub(in crate::pg) fn refuse() -> ! {
     loop {

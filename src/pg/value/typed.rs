@@ -1,8 +1,7 @@
-//! Datums with their types: what a statement is given for its parameters, and a function gives for
-//! its columns.
+//! Datums with their types: a statement's parameters, and a function's result columns.
 //!
-//! Guards that neither takes a datum for another type: a plan compares them with what it was
-//! prepared for, and a result with what the query, or the function's declaration, names.
+//! Guards that neither takes a datum for another type: a plan compares them with the types for which it was prepared,
+//! and a result with those of the query, or of the function's declaration.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -14,34 +13,34 @@ use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::session::clock::Timestamp;
 
-/// A datum and its type, or NULL, which is of every type.
+/// A datum and its type, or NULL, which fits every type.
 #[derive(Clone, Copy)]
 pub struct Typed(Option<(Datum, Oid)>);
 
 impl Typed {
     pub const NULL: Typed = Typed(None);
 
-    /// A bigint.
+    /// Makes a bigint.
     pub fn number(number: i64) -> Typed {
         Typed(Some((Datum::from(number), pg_sys::INT8OID)))
     }
 
-    /// A row of this composite type.
+    /// Makes a row of this composite type.
     pub fn row(row: Datum, kind: Oid) -> Typed {
         Typed(Some((row, kind)))
     }
 
-    /// A timestamptz; None is NULL.
+    /// Makes a timestamptz; None is NULL.
     pub fn moment(moment: Option<Timestamp>) -> Typed {
         Typed(moment.map(|moment| (Datum::from(moment), pg_sys::TIMESTAMPTZOID)))
     }
 
-    /// An oid.
+    /// Makes an oid.
     pub fn oid(oid: Oid) -> Typed {
         Typed(Some((Datum::from(oid), pg_sys::OIDOID)))
     }
 
-    /// Whatever pgrx knows a type of.
+    /// Makes a value of any type that pgrx knows.
     pub fn of<T: IntoDatum>(value: Option<T>) -> Typed {
         Typed(
             value
@@ -50,12 +49,12 @@ impl Typed {
         )
     }
 
-    /// A text of bytes that are only compared, so that they need not be valid.
+    /// Makes a text of bytes that are only compared, so that they need not be valid.
     pub fn bound(bytes: &[u8]) -> Typed {
         Typed(Some((new_varlena(bytes), pg_sys::TEXTOID)))
     }
 
-    /// The address before all rows of a block.
+    /// Makes the address before all rows of a block.
     pub fn address(block: u32) -> Typed {
         Typed(Some((row_address(block), pg_sys::TIDOID)))
     }
@@ -66,19 +65,19 @@ impl Typed {
         Typed(Some((address, pg_sys::TIDOID)))
     }
 
-    /// An array of texts.
+    /// Makes an array of texts.
     pub fn texts(texts: impl Iterator<Item = Text>) -> Typed {
         let mut datums = memory::collect(texts.map(Text::raw));
         let array = new_array(&mut datums, ValueType::Text);
         Typed(Some((array, pg_sys::TEXTARRAYOID)))
     }
 
-    /// An array of texts of these bytes, which are only compared and need not be valid.
+    /// Makes an array of texts of these bytes, which are only compared and need not be valid.
     pub fn byte_texts(texts: &[&[u8]]) -> Typed {
         Typed(Some((new_text_array(texts), pg_sys::TEXTARRAYOID)))
     }
 
-    /// An array; an error where one of the values is of another type.
+    /// Makes an array. Fails where one of the values is of another type.
     pub fn values(
         values: impl Iterator<Item = Stored>,
         value_type: ValueType,
@@ -91,7 +90,7 @@ impl Typed {
         Ok(Typed(Some((array, value_type.array_oid()))))
     }
 
-    /// The datum, if a place of this type takes it.
+    /// Returns the datum, if a place of this type accepts it.
     #[inline]
     pub(in crate::pg) fn fit(self, place: Oid) -> Option<Option<Datum>> {
         match self.0 {
@@ -101,7 +100,7 @@ impl Typed {
     }
 }
 
-/// Postgres' names of one representation.
+/// Whether both are Postgres' names of one representation.
 fn both_oids(kind: Oid, place: Oid) -> bool {
     kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)
 }
@@ -132,8 +131,7 @@ impl<T: Into<Typed>> From<Option<T>> for Typed {
 /// # Safety
 /// The descriptor is one of Postgres'.
 pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDesc) -> [Oid; N] {
-    // SAFETY: the function gives InvalidOid for a column that is not there; a sequence of plain
-    // values.
+    // SAFETY: the function returns InvalidOid for a missing column; a sequence of plain values.
     unsafe {
         let named =
             |i: usize| crate::pg::memory::unguarded::SPI_gettypeid(descriptor, i as i32 + 1);
@@ -141,7 +139,7 @@ pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDe
     }
 }
 
-/// A row as Postgres takes it; raises 42804 where a column is of another type.
+/// Returns a row in Postgres' form; raises 42804 where a column is of another type.
 pub(in crate::pg) fn datums<const N: usize>(
     row: [Typed; N],
     types: &[Oid; N],

@@ -1,4 +1,4 @@
-//! Files in the manner of pg_hba.conf: as words, and as Postgres' parsers have read them.
+//! Files in the format of pg_hba.conf: tokenized, and as Postgres' parsers have read them.
 
 use std::ffi::{CStr, c_char};
 
@@ -57,12 +57,12 @@ mod differing {
     }
 }
 
-/// Gives the lines of a file in the manner of pg_hba.conf, as words, to `read`; they live until
-/// it returns. None where the file cannot be opened. The fault of a line is reported with the line
-/// and, at this level, in the log.
+/// Passes the lines of a file in the format of pg_hba.conf, as words, to `read`; they live until it returns. Returns
+/// None where the file cannot be opened. The fault of a line is reported with the line and, at this level, in the
+/// log.
 ///
 /// # Safety
-/// Inside of a transaction, which ends what an error leaves.
+/// Inside of a transaction, whose end releases resources after an error.
 pub unsafe fn with_auth_lines<R>(
     name: &std::ffi::CStr,
     level: i32,
@@ -73,8 +73,8 @@ pub unsafe fn with_auth_lines<R>(
     let name = name.as_ptr();
     let mut lines: *mut pg_sys::List = null_mut();
     let to = &raw mut lines;
-    // SAFETY: the name lives through the calls. Each runs under a guard of its own that an error
-    // leaves with nothing to drop; the file and what was made of it are given back after `read`.
+    // SAFETY: the name lives through the calls. Each runs under a guard of its own that an error leaves with nothing
+    // to drop; the file and its lines are released after `read`.
     #[cfg(feature = "pg15")]
     unsafe {
         let file = pg_sys::AllocateFile(name, c"r".as_ptr());
@@ -101,10 +101,10 @@ pub unsafe fn with_auth_lines<R>(
     }
 }
 
-/// The file in which a line stands, maybe one that was included; None for the file that was asked for.
+/// Returns the file of a line, which may be an included one; None for the requested file itself.
 ///
 /// # Safety
-/// A line of the tokenizer's; the name lives as long as the line.
+/// The line comes from the tokenizer; the name lives as long as the line.
 pub unsafe fn file_of(line: &TokenizedAuthLine) -> Option<&CStr> {
     #[cfg(feature = "pg15")]
     let name: *const c_char = {
@@ -117,12 +117,12 @@ pub unsafe fn file_of(line: &TokenizedAuthLine) -> Option<&CStr> {
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 
-/// The fields of a parsed line of pg_hba.conf.
+/// Returns the fields of a parsed line of pg_hba.conf.
 ///
 /// # Safety
 /// A line that Postgres has parsed, for as long as it lives.
 pub unsafe fn fields_of<'l>(parsed: *mut HbaLine) -> &'l layout::HbaLine15 {
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe {
         #[cfg(feature = "pg15")]
         return &*parsed;
@@ -148,16 +148,16 @@ pub struct Word {
     pub is_pattern: bool,
 }
 
-/// The map of a parsed line of pg_ident.conf, the user of the system, and the role.
+/// Returns the map of a parsed line of pg_ident.conf, the user of the system, and the role.
 ///
 /// # Safety
-/// A line that Postgres has parsed, which is not used again but for these words.
+/// A line that Postgres has parsed, which is used only for these words.
 pub unsafe fn words_of(parsed: *mut IdentLine) -> (*const c_char, Word, Word) {
     // SAFETY: a parsed line has its map and both words.
     unsafe { ((*parsed).usermap, system_user(parsed), role(parsed)) }
 }
 
-/// In 15 the compiled expression of a line is memory of malloc's.
+/// In 15 malloc owns the compiled expression of a line.
 ///
 /// # Safety
 /// As in `words_of`.
@@ -166,8 +166,8 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
     unsafe extern "C-unwind" {
         fn pg_regfree(regex: *mut std::ffi::c_void);
     }
-    // SAFETY: the strings of a parsed line are never NULL; its expression is there where the name
-    // begins with a slash, and no code uses it again.
+    // SAFETY: the strings of a parsed line are never NULL; its expression exists where the name begins with a slash,
+    // and no code uses it again.
     unsafe {
         let text = (*parsed).ident_user;
         let is_pattern = *text as u8 == b'/';
@@ -183,7 +183,7 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
     }
 }
 
-/// In 15 a role stands for itself, whatever it is.
+/// In 15 a role is always taken literally.
 ///
 /// # Safety
 /// As in `words_of`.
@@ -213,7 +213,7 @@ unsafe fn role(parsed: *mut IdentLine) -> Word {
     unsafe { word_of(&*(*parsed).pg_user) }
 }
 
-/// A word of a list, or of a line.
+/// Returns a word of a list, or of a line.
 pub fn word_of(word: &AuthToken) -> Word {
     Word {
         text: word.string,

@@ -66,7 +66,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
 
-/// The last argument says that the row moves to another partition.
+/// The last argument tells that the row moves to another partition.
 #[cfg(not(feature = "pg19"))]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -78,7 +78,7 @@ type Delete = unsafe extern "C-unwind" fn(
     *mut pg_sys::TM_FailureData,
     bool,
 ) -> pg_sys::TM_Result::Type;
-/// From 19 on the fourth argument says so, by a flag.
+/// From 19 on a flag of the fourth argument tells this.
 #[cfg(feature = "pg19")]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -112,8 +112,8 @@ impl Access {
     /// Inserts a row speculatively.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the table is the one that these are the functions of, the slot holds a row of it,
-    /// and the session holds the token.
+    /// Inside of `unguarded::guarded`; the functions are those of this table, the slot holds a row of it, and the
+    /// session holds the token.
     pub unsafe fn insert(
         &self,
         table: pg_sys::Relation,
@@ -121,15 +121,15 @@ impl Access {
         command: pg_sys::CommandId,
         token: u32,
     ) {
-        // SAFETY: as the caller says.
+        // SAFETY: by the caller's contract.
         unsafe { (self.insert)(table, slot, command, 0, null_mut(), token) }
     }
 
     /// Updates a row, waiting for a transaction that is changing it.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the table is the one that these are the functions of, the slot holds the new version,
-    /// and what is pointed to lives through the call.
+    /// Inside of `unguarded::guarded`; the functions are those of this table, the slot holds the new version, and the
+    /// pointers' targets live through the call.
     pub unsafe fn update(
         &self,
         table: pg_sys::Relation,
@@ -140,7 +140,7 @@ impl Access {
     ) -> (pg_sys::TM_Result::Type, UpdateIndexes) {
         let mut mode = pg_sys::LockTupleMode::LockTupleNoKeyExclusive;
         let mut which: UpdateIndexes = Default::default();
-        // SAFETY: as the caller says; all pointers live through the call.
+        // SAFETY: by the caller's contract; all pointers live through the call.
         let result = unsafe {
             (self.update)(
                 table,
@@ -163,7 +163,7 @@ impl Access {
     /// Deletes a row, waiting for a transaction that is changing it.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the table is the one that these are the functions of.
+    /// Inside of `unguarded::guarded`; the functions are those of this table.
     pub unsafe fn delete(
         &self,
         table: pg_sys::Relation,
@@ -171,7 +171,7 @@ impl Access {
         command: pg_sys::CommandId,
         failure: &mut pg_sys::TM_FailureData,
     ) -> pg_sys::TM_Result::Type {
-        // SAFETY: as the caller says; both pointers live through the call.
+        // SAFETY: by the caller's contract; both pointers live through the call.
         unsafe {
             (self.delete)(
                 table,

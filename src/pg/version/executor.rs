@@ -1,4 +1,4 @@
-//! The hooks into the begin and the run of a statement that was planned.
+//! The hooks into the start and the run of a planned statement.
 
 use std::ffi::c_int;
 
@@ -15,7 +15,7 @@ unsafe extern "C-unwind" {
     );
 }
 
-/// Looks at a statement that the executor has begun.
+/// Receives a statement that the executor has started.
 pub type Begun = unsafe fn(*mut pg_sys::QueryDesc);
 
 /// Returns whether a statement may run in parallel workers from here on.
@@ -26,7 +26,7 @@ static mut FORMER_RUN: pg_sys::ExecutorRun_hook_type = None;
 static mut BEGUN: Option<Begun> = None;
 static mut MAY_BE_PARALLEL: Option<MayBeParallel> = None;
 
-/// Calls `begun` after each begin of a statement, and `may_be_parallel` before each run of one.
+/// Calls `begun` after each start of a statement, and `may_be_parallel` before each run.
 ///
 /// # Safety
 /// Called once, while the library is loaded. Both may raise only over frames that hold nothing to drop.
@@ -52,8 +52,8 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     }
 }
 
-/// Postgres runs a statement without workers where it was run before. Up to 17 it may also read the last argument, whether
-/// this is the only run, and the minor releases from the end of 2024 on do not.
+/// Postgres runs a statement that was run before without workers. Up to 17 it may also read the last argument,
+/// whether this is the only run; the minor releases from the end of 2024 on do not.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,

@@ -1,12 +1,11 @@
-//! Expressions as the planner has them: walked, expanded, made restrictions.
+//! Expressions in the planner's form: walked, expanded, made restrictions.
 
 use std::ffi::c_void;
 
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
-    /// Calls `walker` for what is right below a node, until it says true; inside of
-    /// `unguarded::guarded`.
+    /// Calls `walker` for each node directly below a node, until it returns true; inside of `unguarded::guarded`.
     #[cfg_attr(not(feature = "pg15"), link_name = "expression_tree_walker_impl")]
     pub fn expression_tree_walker(
         node: *mut pg_sys::Node,
@@ -15,8 +14,8 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Puts the expressions of virtual generated columns in their place; `row` is the number by which
-/// the expression's variables speak of a row of the table.
+/// Replaces virtual generated columns by their expressions; `row` is the number by which the expression's variables
+/// refer to a row of the table.
 ///
 /// # Safety
 /// `relation` must be open; `node` is an expression in the current memory context.
@@ -28,13 +27,13 @@ pub unsafe fn expand_generated(
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = (relation, row); // all generated columns are stored
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
-    // SAFETY: the relation is open, so its columns' expressions are there; the result is made in
-    // the current memory context, as the node was.
+    // SAFETY: the relation is open, so its columns' expressions exist; the result is made in the current memory
+    // context, as the node was.
     let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
     node
 }
 
-/// A restriction of a relation that it has by itself, wherever it stands in the query's joins.
+/// Makes a restriction of a single relation, wherever that stands in the query's joins.
 ///
 /// # Safety
 /// `root` is the planner's, `clause` an expression over one of its relations.
@@ -44,8 +43,7 @@ pub unsafe fn restriction(
     security_level: pg_sys::Index,
 ) -> *mut pg_sys::RestrictInfo {
     use std::ptr::null_mut;
-    // SAFETY: the planner's own nodes; relations that are not given are none, or asked of the
-    // clause.
+    // SAFETY: the planner's own nodes; sets of relations that are not passed are empty, or read from the clause.
     unsafe {
         pg_sys::make_restrictinfo(
             root,

@@ -1,6 +1,7 @@
-//! What libpq/hba.h declares, of which pgrx makes no bindings: the structures of Postgres 15, those
-//! that 16 changed, and the number that 19 changed. No other file says where a field lies, and `t/tests/resp_layout.rs` compares
-//! this one with the headers of the Postgres that it runs on. So it names nothing of ours.
+//! Declarations of libpq/hba.h, for which pgrx makes no bindings: the structures of Postgres 15, those that 16
+//! changed, and the number that 19 changed. No other file depends on the position of a field, and
+//! `t/tests/resp_layout.rs` compares this file with the headers of the Postgres that it runs on. So it names nothing
+//! of ours.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -21,7 +22,7 @@ pub struct AuthToken15 {
     pub quoted: bool,
 }
 
-/// The same from 16 on: a word that begins with a slash has its expression, compiled.
+/// The same from 16 on: a word that begins with a slash has its compiled expression.
 #[repr(C)]
 pub struct AuthToken16 {
     pub string: *const c_char,
@@ -108,7 +109,7 @@ pub struct IdentLine16 {
     pub pg_user: *const AuthToken16,
 }
 
-/// `ConnType`: which connections a line is about.
+/// `ConnType`: the connections to which a line applies.
 pub mod connections {
     pub const LOCAL: u32 = 0;
     pub const HOST: u32 = 1;
@@ -126,7 +127,7 @@ pub mod comparison {
     pub const ALL: u32 = 3;
 }
 
-/// `UserAuth`: the methods that the door knows.
+/// `UserAuth`: the methods that the Redis protocol's server supports.
 pub mod method {
     pub const REJECT: u32 = 0;
     pub const TRUST: u32 = 2;
@@ -139,14 +140,14 @@ pub mod method {
     pub const CERT: u32 = 12;
 }
 
-/// `ClientCertMode`: which certificate is asked for.
+/// `ClientCertMode`: the certificate that is required.
 pub mod client_cert {
     pub const OFF: u32 = 0;
     pub const CA: u32 = 1;
     pub const FULL: u32 = 2;
 }
 
-/// `ClientCertName`: which of its names counts.
+/// `ClientCertName`: the name in the certificate that is compared.
 pub mod client_cert_name {
     pub const CN: u32 = 0;
     pub const DN: u32 = 1;

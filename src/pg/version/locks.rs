@@ -1,12 +1,12 @@
-//! Locks, who holds them, and what became of transactions that held some.
+//! Locks, their holders, and the outcome of transactions that held some.
 
 use pgrx::pg_sys;
 
 /// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
-/// Whether a transaction that was prepared before the server's start holds a lock in a mode which
-/// conflicts with this one.
+/// Whether a transaction that was prepared before the server's start holds a lock in a mode that conflicts with this
+/// one.
 pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: the list ends with an invalid id, and is this caller's to free.
     unsafe {
@@ -21,29 +21,29 @@ pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bo
     }
 }
 
-/// Of a transaction that the start has taken over nobody knows which session it was of.
+/// Whether the start has recovered this transaction, which then belongs to no known session.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.backendId == pg_sys::InvalidBackendId
 }
 
-/// Of a transaction that the start has taken over nobody knows which session it was of.
+/// Whether the start has recovered this transaction, which then belongs to no known session.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.procNumber == pg_sys::INVALID_PROC_NUMBER
 }
 
-/// Takes a lock if it is free, and gives its entry in this process.
+/// Takes a lock if it is free, and returns its entry in this process.
 ///
 /// # Safety
-/// `local` takes the entry, which is there as long as the lock is held.
+/// `local` receives the entry, which exists as long as the lock is held.
 pub unsafe fn try_lock(
     tag: &pg_sys::LOCKTAG,
     mode: pg_sys::LOCKMODE,
     local: &mut *mut pg_sys::LOCALLOCK,
 ) -> pg_sys::LockAcquireResult::Type {
-    // SAFETY: the tag is copied; with `dontWait` nobody is waited for; `local` lives through the
-    // call, which puts the entry of a lock there that this process now holds.
+    // SAFETY: the tag is copied; with `dontWait` the call does not wait; `local` lives through the call, which stores
+    // the entry of a lock there that this process now holds.
     unsafe {
         pg_sys::LockAcquireExtended(
             tag,
@@ -58,7 +58,7 @@ pub unsafe fn try_lock(
     }
 }
 
-/// Whether the transaction has a lock in this very mode.
+/// Whether the transaction has a lock in exactly this mode.
 pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: reads this process' own table of locks by a tag that lives through the call.
     unsafe {
@@ -71,14 +71,14 @@ pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     }
 }
 
-/// The oldest transaction of which the log of commits knows how it has ended.
+/// Returns the oldest transaction whose end the log of commits still knows.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn oldest_in_log() -> u32 {
     // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
     unsafe { (&raw const (*pg_sys::ShmemVariableCache).oldestClogXid).read_volatile() }.into_inner()
 }
 
-/// The oldest transaction of which the log of commits knows how it has ended.
+/// Returns the oldest transaction whose end the log of commits still knows.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn oldest_in_log() -> u32 {
     // SAFETY: in shared memory for as long as the server lives; a word that is read at once.

@@ -34,5 +34,5 @@ pub use waits::{
     RESP_WAIT_EVENT, idle_wait_event, request_wait_event, resp_wait_event, wait_event,
 };
 
-/// Whether an interval can be without end.
+/// Whether this version has infinite intervals.
 pub const HAS_ENDLESS_INTERVALS: bool = !cfg!(any(feature = "pg15", feature = "pg16"));

@@ -1,8 +1,8 @@
-//! By what a table is partitioned, and the functions that tell a row's partition.
+//! The partition key of a table, and the functions that find a row's partition.
 
 use pgrx::pg_sys;
 
-/// By what a table is partitioned: Postgres' PartitionKeyData, of which pgrx has no declaration.
+/// The partition key of a table: Postgres' PartitionKeyData, which pgrx does not declare.
 #[repr(C)]
 struct PartitionKeyData {
     #[cfg(feature = "pg15")]
@@ -18,10 +18,10 @@ struct PartitionKeyData {
     partcollation: *mut pg_sys::Oid,
     parttypid: *mut pg_sys::Oid,
     parttypmod: *mut i32,
-    // What follows nobody here asks for.
+    // The fields after these are not used here.
 }
 
-/// What is asked of it. Each array has an element for each column.
+/// The fields that we read. Each array has an element for each column.
 #[derive(Clone, Copy)]
 pub struct PartitionKey {
     pub columns: i16,
@@ -30,12 +30,12 @@ pub struct PartitionKey {
     /// The types and modifiers of the columns.
     pub kind: *const pg_sys::Oid,
     pub modifier: *const i32,
-    /// By which they are hashed or compared.
+    /// The functions that hash or compare them.
     pub functions: *mut pg_sys::FmgrInfo,
     pub collations: *mut pg_sys::Oid,
 }
 
-/// By what a table is partitioned; None for one that has no partitions.
+/// Returns the partition key of a table; None for a table that is not partitioned.
 ///
 /// # Safety
 /// `relation` must be open, for as long as the result is used.

@@ -13,7 +13,7 @@ use pg_sys::{
     get_relation_info_hook as relation_hook, get_relation_info_hook_type as relation_hook_type,
 };
 
-/// Looks at a relation of a query, by its oid, while the planner builds it.
+/// Receives a relation of a query, by its oid, while the planner builds it.
 pub type LookAtRelation = unsafe fn(*mut pg_sys::PlannerInfo, pg_sys::Oid, *mut pg_sys::RelOptInfo);
 
 /// Plans a statement, or passes it on by [`Planning::go_on`].
@@ -24,10 +24,11 @@ static mut LOOK: Option<LookAtRelation> = None;
 static mut FORMER_PLANNER_HOOK: pg_sys::planner_hook_type = None;
 static mut PLAN: Option<Plan> = None;
 
-/// Has `look` called for each relation that the planner builds, before the conditions of its parent are given to it.
+/// Calls `look` for each relation that the planner builds, before its parent's conditions are copied to it.
 ///
 /// # Safety
-/// Called once, while the library is loaded. `look` gets the planner's own and may raise only under a guard of its own.
+/// Called once, while the library is loaded. `look` receives the planner's own objects and may raise only under a
+/// guard of its own.
 pub unsafe fn on_each_relation(look: LookAtRelation) {
     // SAFETY: no other thread reads the variables; the functions live as long as the process.
     unsafe {
@@ -55,7 +56,7 @@ unsafe extern "C-unwind" fn at_relation(
     }
 }
 
-/// From 19 on called for what is no relation of the catalogs, too.
+/// From 19 on also called for entries that are not relations of the catalogs.
 #[cfg(feature = "pg19")]
 unsafe extern "C-unwind" fn at_relation(
     root: *mut pg_sys::PlannerInfo,
@@ -75,7 +76,7 @@ unsafe extern "C-unwind" fn at_relation(
     }
 }
 
-/// A statement that is about to be planned, and how.
+/// A statement that is about to be planned, and its arguments.
 #[derive(Clone, Copy)]
 pub struct Planning {
     pub query: *mut pg_sys::Query,
@@ -87,7 +88,7 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// Plans it as it would have been planned without us.
+    /// Plans it as it would be planned without us.
     ///
     /// # Safety
     /// Inside of `guarded`, or where an error jumps over nothing to drop.
@@ -101,7 +102,7 @@ impl Planning {
                 #[cfg(feature = "pg19")] explain: *mut pg_sys::ExplainState,
             ) -> *mut pg_sys::PlannedStmt;
         }
-        // SAFETY: the arguments are those that Postgres has given.
+        // SAFETY: the arguments are those that Postgres has passed.
         unsafe {
             match FORMER_PLANNER_HOOK {
                 Some(former) => former(
@@ -125,7 +126,7 @@ impl Planning {
     }
 }
 
-/// Has `plan` called for each statement that is planned.
+/// Calls `plan` for each statement that is planned.
 ///
 /// # Safety
 /// Called once, while the library is loaded. `plan` may raise only under a guard of its own.
@@ -162,9 +163,9 @@ unsafe extern "C-unwind" fn at_planning(
     }
 }
 
-/// The third argument of the hook after the analysis of a statement; from 19 on read only.
+/// The third argument of the hook after the analysis of a statement; read-only from 19 on.
 #[cfg(not(feature = "pg19"))]
 pub type Jumble = *mut pg_sys::JumbleState;
-/// The third argument of the hook after the analysis of a statement; from 19 on read only.
+/// The third argument of the hook after the analysis of a statement; read-only from 19 on.
 #[cfg(feature = "pg19")]
 pub type Jumble = *const pg_sys::JumbleState;

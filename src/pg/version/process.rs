@@ -1,21 +1,21 @@
-//! A process of ours: its signals, its settings and its end.
+//! Our processes: their signals, their settings and their end.
 
 use pgrx::pg_sys;
 
-/// A signal's handler; it gets the number of the signal.
+/// A signal's handler; it receives the number of the signal.
 pub type Handler = unsafe extern "C-unwind" fn(i32);
 
 /// Sets a signal's handler.
 ///
 /// # Safety
-/// The handler must do nothing but what a signal handler may.
+/// The handler must do only what a signal handler may.
 pub unsafe fn on_signal(signal: u32, handler: Handler) {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     use pg_sys::pqsignal as set;
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     use pg_sys::pqsignal_be as set;
-    // SAFETY: the handler does only what a signal handler may, by the caller's word. From 19 on it is called with one
-    // argument more, which the calling conventions of C let it leave out.
+    // SAFETY: the handler does only what a signal handler may, by the caller's contract. From 19 on it is called with
+    // one argument more, which the calling conventions of C let it ignore.
     #[cfg(feature = "pg19")]
     let handler = unsafe { std::mem::transmute::<Handler, pg_sys::pqsigfunc>(handler) };
     #[cfg(not(feature = "pg19"))]
@@ -24,12 +24,13 @@ pub unsafe fn on_signal(signal: u32, handler: Handler) {
     unsafe { set(signal as i32, handler) };
 }
 
-/// Has nobody change a setting in this process from now on: for a statement it is one of the server's start.
+/// Prevents changes of a setting in this process from now on: for a statement the setting becomes one of the server's
+/// start.
 ///
 /// # Safety
-/// There is a setting of this name.
+/// A setting of this name exists.
 pub unsafe fn fix_setting(name: &std::ffi::CStr) {
-    // SAFETY: the settings' records are this process' own, and stay. There is one of the name, so it is found.
+    // SAFETY: the settings' records are this process' own, and stay. A setting of the name exists, so it is found.
     unsafe {
         #[cfg(feature = "pg15")]
         let record = {
@@ -54,15 +55,14 @@ pub unsafe fn fix_setting(name: &std::ffi::CStr) {
 /// Runs the exit callbacks and ends the process.
 ///
 /// # Safety
-/// Between statements of a process of ours: nothing that Rust would have to drop is alive.
+/// Between statements of a process of ours: no value that Rust would have to drop is alive.
 pub unsafe fn proc_exit(code: i32) -> ! {
-    // The headers from 18 on say noreturn in a way that the bindings do not carry over.
+    // The headers from 18 on declare noreturn in a way that the bindings lose.
     #[cfg_attr(
         any(feature = "pg15", feature = "pg16", feature = "pg17"),
         expect(unreachable_code, reason = "the bindings know it")
     )]
-    // SAFETY: the caller has nothing alive that Rust would have to drop, so the exit may jump over
-    // all frames.
+    // SAFETY: the caller has nothing alive that Rust would have to drop, so the exit may jump over all frames.
     unsafe {
         pg_sys::proc_exit(code);
         std::process::abort()

@@ -1,4 +1,4 @@
-//! What a role may.
+//! Privileges of a role.
 
 use pgrx::pg_sys;
 
@@ -25,7 +25,7 @@ pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// A syscache look-up: a transaction must be open.
 pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_CONNECT as pg_sys::AclMode;
-    // SAFETY: the caller's transaction is open; both are any number.
+    // SAFETY: the caller's transaction is open; both may be any number.
     #[cfg(feature = "pg15")]
     let result = unsafe { pg_sys::pg_database_aclcheck(database, role, mode) };
     // SAFETY: as above.
@@ -35,13 +35,13 @@ pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
-/// Whether a role may use what is in a schema.
+/// Whether a role may use the objects of a schema.
 ///
 /// # Safety
-/// A syscache look-up: a transaction must be open. The schema must be there.
+/// A syscache look-up: a transaction must be open. The schema must exist.
 pub unsafe fn may_use_schema(role: pg_sys::Oid, schema: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_USAGE as pg_sys::AclMode;
-    // SAFETY: the caller's transaction is open, and the schema is there.
+    // SAFETY: the caller's transaction is open, and the schema exists.
     #[cfg(feature = "pg15")]
     let result = unsafe { pg_sys::pg_namespace_aclcheck(schema, role, mode) };
     // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Rows and their indexes: a scan begun, and new rows entered.
+//! Rows and their indexes: begins scans, and enters new rows.
 
 use pgrx::pg_sys;
 
@@ -50,8 +50,8 @@ pub unsafe fn index_beginscan(
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives
-    // the scan. From 18 on NULL: nobody counts what the scan does.
+    // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives the scan. From 18
+    // on NULL: the scan's work is not counted.
     unsafe {
         differing::index_beginscan(
             table,
@@ -67,10 +67,10 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// Which indexes an update must enter the new row into: a flag, or from 16 on one of three cases.
+/// The indexes into which an update must enter the new row: a flag, or from 16 on one of three cases.
 #[cfg(feature = "pg15")]
 pub type UpdateIndexes = bool;
-/// Which indexes an update must enter the new row into: a flag, or from 16 on one of three cases.
+/// The indexes into which an update must enter the new row: a flag, or from 16 on one of three cases.
 #[cfg(not(feature = "pg15"))]
 pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
 
@@ -82,7 +82,7 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
-/// Whether the new row is in the old one's page, and only summarizing indexes know it (HOT).
+/// Whether the new row is in the old one's page, and only summarizing indexes reference it (HOT).
 pub fn stays_in_page(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return !which;
@@ -94,16 +94,16 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
 #[derive(Clone, Copy, Default)]
 struct Entry {
     is_update: bool,
-    /// A key that another row has is no error.
+    /// Reports a key that another row has, instead of raising an error.
     reports_conflict: bool,
     #[cfg_attr(feature = "pg15", expect(dead_code, reason = "from 16 on"))]
     only_summarizing: bool,
 }
 
-/// Enters a row into the indexes of its table; false when another row has its key.
+/// Enters a row into the indexes of its table. Returns false when another row has its key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` the row and its place.
+/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
 unsafe fn enter(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
@@ -112,9 +112,9 @@ unsafe fn enter(
 ) -> bool {
     let mut conflict = false;
     let arbiters = std::ptr::null_mut();
-    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds
-    // the row and its place, and `conflict` lives through the call. Where no index is asked to report
-    // a conflict it is never written to.
+    // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds the row and its
+    // place, and `conflict` lives through the call. Where no index is requested to report a conflict it is never
+    // written.
     unsafe {
         #[cfg(not(feature = "pg19"))]
         differing::ExecInsertIndexTuples(
@@ -144,10 +144,10 @@ unsafe fn enter(
     !conflict
 }
 
-/// Enters a row that was inserted speculatively; false when another row has its key.
+/// Enters a row that was inserted speculatively. Returns false when another row has its key.
 ///
 /// # Safety
-/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` the row and its place.
+/// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
 pub unsafe fn enter_inserted(
     result: *mut pg_sys::ResultRelInfo,
     slot: *mut pg_sys::TupleTableSlot,
@@ -157,7 +157,7 @@ pub unsafe fn enter_inserted(
         reports_conflict: true,
         ..Entry::default()
     };
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { enter(result, slot, state, entry) }
 }
 
@@ -176,7 +176,7 @@ pub unsafe fn enter_updated(
         only_summarizing: only_summarizing(which),
         ..Entry::default()
     };
-    // SAFETY: as the caller says.
+    // SAFETY: by the caller's contract.
     unsafe { enter(result, slot, state, entry) };
 }
 
@@ -190,7 +190,7 @@ fn only_summarizing(which: UpdateIndexes) -> bool {
     which == pg_sys::TU_UpdateIndexes::TU_Summarizing
 }
 
-/// The transaction that has inserted a row; that of all frozen rows for one that is frozen.
+/// Returns the transaction that has inserted a row; FrozenTransactionId for a frozen row.
 ///
 /// # Safety
 /// The header is one of a row.

@@ -1,10 +1,9 @@
-//! Transactions of a worker on behalf of a role.
+//! Runs transactions of a worker on behalf of a role.
 //!
-//! The worker itself is authenticated as the bootstrap superuser, for life. Guards that user-defined code
-//! which runs in it does not find the way back: the session's user is the role, so that what it may become
-//! is judged by what the role may; and while SECURITY_LOCAL_USERID_CHANGE lasts neither SET ROLE nor SET
-//! SESSION AUTHORIZATION is obeyed. Either alone leaves a way open. Deferred triggers run under both, at
-//! the commit.
+//! The worker itself is authenticated as the bootstrap superuser, for life. Guards that user-defined code in it
+//! cannot regain those privileges: the session's user is the role, so the role's own memberships limit the roles that
+//! it may assume; and while SECURITY_LOCAL_USERID_CHANGE lasts, neither SET ROLE nor SET SESSION AUTHORIZATION is
+//! allowed. Either measure alone leaves a way open. Deferred triggers run under both, at the commit.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -15,7 +14,7 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::{self, caught};
 use crate::pg::session::failure::Failure;
 
-/// The role that a worker without a user is authenticated as (catalog/pg_authid.dat).
+/// The role as which a worker without a user is authenticated (catalog/pg_authid.dat).
 const BOOTSTRAP_SUPERUSER: Oid = Oid::from_u32(10);
 /// From utils/timeout.h, the same in versions 15 to 19.
 const STATEMENT_TIMEOUT: i32 = 3;
@@ -29,27 +28,27 @@ unsafe extern "C-unwind" {
 /// Settings for one transaction.
 pub type Settings = [(CString, CString)];
 
-/// Under which terms a transaction runs.
+/// The terms under which a transaction runs.
 pub struct Terms<'t> {
     pub role: Oid,
-    /// The role's own, which hold in the transaction.
+    /// The role's own settings, which apply in the transaction.
     pub settings: &'t Settings,
-    /// It waits for a lock no longer than this, nor than lock_timeout says. None: as that says.
+    /// The longest wait for a lock, if shorter than lock_timeout. None: lock_timeout alone.
     pub patience: Option<Duration>,
-    /// Milliseconds of lock_timeout as it stands for the role; 0: none. Known once it has begun.
+    /// Milliseconds of the role's lock_timeout; 0: none. Set once the transaction has begun.
     pub lock_timeout: Cell<i32>,
-    /// statement_timeout ends it. Nothing else arms it in a worker.
+    /// Whether statement_timeout ends the transaction. Nothing else arms it in a worker.
     pub is_timed: bool,
 }
 
-/// Runs in a transaction of its own as the role says, with a snapshot; rolled back after an error, which is
-/// given back. What it has done is visible when this returns.
+/// Runs in a transaction of its own under the role, with a snapshot. Rolls back after an error, and returns the
+/// error. Its changes are visible when this returns.
 pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<R, Failure> {
     // SAFETY: a plain C variable of this process.
     let own_timeout = unsafe { pg_sys::LockTimeout };
     let done = caught(|| {
-        // SAFETY: no transaction is open in a worker's main loop; the snapshot is popped before the
-        // transaction ends, by the abort after an error.
+        // SAFETY: no transaction is open in a worker's main loop; the snapshot is popped before the transaction ends,
+        // by the abort after an error.
         unsafe {
             pg_sys::SetCurrentStatementStartTimestamp();
             pg_sys::StartTransactionCommand();
@@ -58,14 +57,14 @@ pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         }
         let result = work();
-        // SAFETY: as above; `work` has popped what it has pushed. Triggers that were deferred run here.
+        // SAFETY: as above; `work` has popped its own snapshots. Deferred triggers run here.
         unsafe {
             pg_sys::PopActiveSnapshot();
             pg_sys::CommitTransactionCommand();
         }
         result
     });
-    // SAFETY: the transaction has ended, and with it what ran for the role.
+    // SAFETY: the transaction has ended, and with it all code that ran for the role.
     unsafe {
         disable_timeout(STATEMENT_TIMEOUT, false);
         pg_sys::LockTimeout = own_timeout;
@@ -78,7 +77,7 @@ pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<
 /// # Safety
 /// In a transaction of a worker that is authenticated as the bootstrap superuser.
 unsafe fn switch_to(role: Oid) {
-    // SAFETY: by the caller's word. The second is undone by an abort, and both by who calls.
+    // SAFETY: by the caller's contract. An abort undoes the second call, and the caller undoes both.
     unsafe {
         pg_sys::SetSessionAuthorization(role, pg_sys::superuser_arg(role));
         let context = pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32;
@@ -93,8 +92,8 @@ unsafe fn apply(terms: &Terms<'_>) {
         // SAFETY: both texts live through the call, which copies them; an error ends the transaction.
         unsafe { set_local(name, value) };
     }
-    // SAFETY: plain C variables of this process. Nobody reads the first but who waits for a lock; whoever
-    // ends the transaction puts it back.
+    // SAFETY: plain C variables of this process. Only waits for a lock read the first; the end of the transaction
+    // restores it.
     unsafe {
         terms.lock_timeout.set(pg_sys::LockTimeout);
         if let Some(patience) = terms.patience {
@@ -111,7 +110,7 @@ unsafe fn apply(terms: &Terms<'_>) {
 }
 
 /// # Safety
-/// In a transaction, at whose end the setting is as it was.
+/// In a transaction, whose end restores the setting.
 unsafe fn set_local(name: &CStr, value: &CStr) {
     // SAFETY: as above.
     unsafe {
@@ -130,8 +129,8 @@ unsafe fn set_local(name: &CStr, value: &CStr) {
 
 /// Runs transactions that wait for a lock no longer than this.
 pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
-    // SAFETY: a plain C variable of this process, which who waits for a lock reads; an error of Postgres
-    // does not leave `work`.
+    // SAFETY: a plain C variable of this process, which waits for a lock read; an error of Postgres does not leave
+    // `work`.
     unsafe {
         let own_timeout = pg_sys::LockTimeout;
         pg_sys::LockTimeout = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
@@ -141,12 +140,12 @@ pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Takes back what user-defined code may have left in the session: settings, temporary tables, cursors, locks.
-/// What runs next may be another role's.
+/// Discards what user-defined code may have left in the session: settings, temporary tables, cursors, locks. The next
+/// code may run for another role.
 pub fn discard() -> Result<(), Failure> {
     background::in_transaction(|| {
-        // SAFETY: what DISCARD ALL calls, in a transaction of its own, in which nothing is open. The kept
-        // plans of this library are not among the prepared statements.
+        // SAFETY: the calls of DISCARD ALL, in a transaction of its own, in which nothing is open. The kept plans of
+        // this library are not among the prepared statements.
         unsafe {
             pg_sys::PortalHashTableDeleteAll();
             pg_sys::ResetAllOptions();

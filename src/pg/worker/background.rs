@@ -1,7 +1,7 @@
-//! Background workers: how they are started, sleep, end, and run transactions.
+//! Background workers: starts them, puts them to sleep, ends them, and runs their transactions.
 //!
-//! Not what they do: that is `crate::worker`. Guards that an error ends a worker's transaction, not
-//! the worker.
+//! Does not define their tasks, which `crate::worker` does. Guards that an error ends a worker's transaction, not the
+//! worker.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -15,18 +15,18 @@ use super::connect;
 use crate::pg::session::failure::Failure;
 use crate::pg::version;
 
-/// Postgres' class of waits for a page that somebody holds on to, whose name changes in 17.
+/// Postgres' class of waits for a pinned page, whose name changes in 17.
 const WAIT_FOR_PAGE: u32 = 4;
 /// Seconds until the launcher is started again after it ended.
 const RESTART_AFTER: i32 = 5;
 
-/// What the processes do once they are connected; named by the layer above.
+/// The tasks of the processes once they are connected; named by the layer above.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub launcher: fn(),
-    /// What the launcher does besides, whenever it wakes; after how long it is to wake again.
+    /// A further task of the launcher at each wake-up. Returns the time until the next one.
     pub beside: fn() -> Option<Duration>,
-    /// Gets the place of its visit in `shmem::worker_state`.
+    /// Receives the place of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
 }
 
@@ -35,8 +35,8 @@ thread_local! {
     static TASKS: Cell<Option<Tasks>> = const { Cell::new(None) };
 }
 
-/// Registers the launcher, which runs as long as the server does, on a standby too. Only while
-/// preloading; not under pg_upgrade, where nothing may change behind its back.
+/// Registers the launcher, which runs as long as the server does, also on a standby. Called only while preloading;
+/// does nothing under pg_upgrade, during which nothing may change in the background.
 pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
     // SAFETY: a plain C variable of this process.
@@ -50,10 +50,10 @@ pub fn register(tasks: Tasks) {
     unsafe { pg_sys::RegisterBackgroundWorker(&mut worker) };
 }
 
-/// A worker that was started, as its starter knows it.
+/// A worker, as known to the process that started it.
 pub struct Started(*mut pg_sys::BackgroundWorkerHandle);
 
-/// What the launcher does besides its own work.
+/// Runs the launcher's further task.
 pub fn do_beside() -> Option<Duration> {
     TASKS.get().and_then(|tasks| (tasks.beside)())
 }
@@ -63,8 +63,8 @@ pub fn start(place: usize) -> Option<Started> {
     start_process(c"pgcache worker", c"pgcache_worker_main", place)
 }
 
-/// Starts a process of this name that begins in a function of the library and gets this number; None
-/// when all of max_worker_processes are taken.
+/// Starts a process of this name that begins in a function of the library and receives this number. Returns None when
+/// all of max_worker_processes are taken.
 pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Started> {
     let mut worker = description(name, function);
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
@@ -82,7 +82,7 @@ pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Start
 }
 
 impl Started {
-    /// Whether its process is gone.
+    /// Whether its process has ended.
     pub fn has_ended(&self) -> bool {
         let mut pid = 0;
         // SAFETY: the handle lives until drop.
@@ -90,12 +90,11 @@ impl Started {
         status == pg_sys::BgwHandleStatus::BGWH_STOPPED
     }
 
-    /// Whether it waits for others to let go of a page of a table or an index.
+    /// Whether it waits for other sessions to unpin a page of a table or an index.
     pub fn waits_for_page(&self) -> bool {
         let Some(pid) = self.pid() else { return false };
-        // SAFETY: the processes' array lies in shared memory for as long as the server lives. Of
-        // one whose process has just ended the next may be asked: then the answer is wrong for a
-        // moment.
+        // SAFETY: the processes' array lies in shared memory for as long as the server lives. If the process has just
+        // ended, its successor may be read: then the answer is wrong for a moment.
         unsafe {
             let process = pg_sys::BackendPidGetProc(pid);
             !process.is_null()
@@ -103,7 +102,7 @@ impl Started {
         }
     }
 
-    /// Cancels what it does, as who waits for its locks would.
+    /// Cancels its work, as a session that waits for its locks would.
     pub fn cancel(&self) {
         unsafe extern "C" {
             safe fn kill(pid: i32, signal: i32) -> i32;
@@ -120,17 +119,16 @@ impl Started {
         (status == pg_sys::BgwHandleStatus::BGWH_STARTED).then_some(pid)
     }
 
-    /// Ends it at the next place where it could be cancelled; code that catches cancellations does
-    /// not catch this.
+    /// Ends it at the next place where it could be cancelled; code that catches cancellations does not catch this.
     pub fn terminate(&self) {
-        // SAFETY: the handle lives until drop; that of a worker which has ended is harmless here.
+        // SAFETY: the handle lives until drop; one of an ended worker is harmless here.
         unsafe { pg_sys::TerminateBackgroundWorker(self.0) };
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // SAFETY: allocated by RegisterDynamicBackgroundWorker, used by nobody else.
+        // SAFETY: allocated by RegisterDynamicBackgroundWorker, used only here.
         unsafe { pg_sys::pfree(self.0.cast()) };
     }
 }
@@ -154,7 +152,7 @@ fn put(field: &mut [std::ffi::c_char], text: &CStr) {
     }
 }
 
-/// The launcher's process begins here.
+/// The entry of the launcher's process.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
@@ -164,7 +162,7 @@ pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
     }
 }
 
-/// A visiting worker's process begins here. Its argument is the place of its visit.
+/// The entry of a visiting worker's process. Its argument is the place of its visit.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
@@ -179,11 +177,10 @@ pub fn own_pid() -> u32 {
     unsafe { pg_sys::MyProcPid as u32 }
 }
 
-/// Ends the sleep of a process of this server; does nothing where that is gone.
+/// Ends the sleep of a process of this server; does nothing if the process has ended.
 pub fn wake(pid: u32) {
-    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the
-    // process has just ended, the one that has taken its place is woken for nothing, which every
-    // sleeper allows for.
+    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the process has just
+    // ended, its successor is woken for nothing, which every sleeper allows for.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid as i32);
         if !process.is_null() {
@@ -192,10 +189,10 @@ pub fn wake(pid: u32) {
     }
 }
 
-/// Ends the process where the postmaster is gone: one that never sleeps is not woken by that.
+/// Ends the process if the postmaster has ended, because the postmaster's end wakes only processes that sleep.
 pub fn end_with_postmaster() {
     unsafe extern "C-unwind" {
-        // Asks the system; raises nothing.
+        // A system call that raises nothing.
         safe fn PostmasterIsAliveInternal() -> bool;
     }
     if !PostmasterIsAliveInternal() {
@@ -203,9 +200,9 @@ pub fn end_with_postmaster() {
     }
 }
 
-/// Whether there is a process of this number in the server.
+/// Whether the server has a process of this number.
 pub fn is_there(pid: u32) -> bool {
-    // SAFETY: looks through the array of processes, which lies in shared memory.
+    // SAFETY: searches the array of processes, which lies in shared memory.
     unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
 }
 
@@ -223,12 +220,12 @@ pub fn ask_to_end() {
 
 /// Ends the process. Code 1 lets the postmaster start the launcher again.
 pub fn end(code: i32) -> ! {
-    // SAFETY: called from a worker's main loop or its entry, where nothing is alive that Rust would
-    // have to drop but what the process takes with it.
+    // SAFETY: called from a worker's main loop or its entry, where the only values that Rust would have to drop end
+    // with the process.
     unsafe { version::proc_exit(code) }
 }
 
-/// Reads the configuration file again if the server was told to reload; whether it was. Outside of
+/// Reads the configuration file again if the server was asked to reload. Returns whether it was. Outside of
 /// transactions only.
 pub fn reload_if_asked() -> bool {
     // SAFETY: the flag is set by the signal handler; this is the main loop of a process.
@@ -261,8 +258,7 @@ pub fn sleep(time: Option<Duration>) {
     pgrx::check_for_interrupts!();
 }
 
-/// Sleeps until somebody wakes the process; signals are for the caller to look at. Ends with the
-/// postmaster.
+/// Sleeps until another process sets the latch; the caller checks signals. Ends with the postmaster.
 pub fn rest() {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     // SAFETY: the latch is the process' own.
@@ -272,7 +268,7 @@ pub fn rest() {
     }
 }
 
-/// The same for at most this time; whether somebody has woken it.
+/// The same for at most this time. Returns whether another process has set the latch.
 pub fn rest_for(time: Duration) -> bool {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     let milliseconds = time.as_millis().min(i32::MAX as u128) as std::ffi::c_long;
@@ -285,14 +281,14 @@ pub fn rest_for(time: Duration) -> bool {
     }
 }
 
-/// Reports statistics of what was done, outside of a transaction: now, or if some time has passed since it
-/// was done last.
+/// Reports statistics of the work done, outside of a transaction: now, or if some time has passed since the last
+/// report.
 pub fn report_statistics(now: bool) {
     // SAFETY: no transaction is open.
     unsafe { pg_sys::pgstat_report_stat(now) };
 }
 
-/// Shows in pg_stat_activity what the process does; None: it waits.
+/// Shows the process' activity in pg_stat_activity; None: it waits.
 pub fn show(activity: Option<&str>) {
     let state = match activity {
         Some(_) => pg_sys::BackendState::STATE_RUNNING,
@@ -304,12 +300,11 @@ pub fn show(activity: Option<&str>) {
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 
-/// Runs in a transaction of its own, which is rolled back after an error; the error is given back.
-/// The statistics of what it did are reported at once.
+/// Runs in a transaction of its own. Rolls back after an error, and returns the error. Reports its statistics at
+/// once.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     without_snapshot(|| {
-        // SAFETY: what SPI asks for, given back before the transaction ends; after an error the
-        // abort does it.
+        // SAFETY: the snapshot that SPI needs, popped before the transaction ends; after an error the abort does it.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
         let result = work();
         // SAFETY: pops the snapshot that was pushed above; `work` has popped those of its own.
@@ -318,8 +313,8 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs in a transaction without a snapshot, for a statement that ends the transaction itself and
-/// leaves another one open. Errors and statistics are dealt with as in [`in_transaction`].
+/// Runs in a transaction without a snapshot, for a statement that ends the transaction itself and leaves another one
+/// open. Handles errors and statistics as [`in_transaction`] does.
 pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -337,8 +332,8 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs in a transaction that looks at no table, and takes in before it what others have told since the
-/// last one. It waits for nobody, so nothing may in `work`.
+/// Runs in a transaction that reads no table, and before it processes the messages of other sessions since the last
+/// one. It waits for no other process, so `work` must not either.
 pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -350,8 +345,7 @@ pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Does what others have asked of this process by a signal: a barrier, a report. A cancel is for
-/// nobody here.
+/// Acts on signals of other processes: a barrier, a report. Ignores a cancel, which has no meaning here.
 pub fn obey_interrupts() -> Result<(), Failure> {
     // SAFETY: plain C variables of this process that signal handlers write.
     unsafe {
@@ -365,8 +359,8 @@ pub fn obey_interrupts() -> Result<(), Failure> {
     })
 }
 
-/// Catches an error of Postgres and ends the transaction in which it came. Session state of ours is
-/// reset at each transaction's end, so nothing is looked at in the state that an error left.
+/// Catches an error of Postgres and ends its transaction. Our session state is reset at each transaction's end, so no
+/// code reads the state that an error left.
 pub(super) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| {

@@ -1,7 +1,7 @@
-//! How a background worker connects: its signals, whom it gives way to, and its settings.
+//! Connects a background worker: its signals, the sessions to which it gives way, and its settings.
 //!
-//! Guards that a worker gives way to everybody: it counts as an autovacuum worker, so CREATE and
-//! DROP DATABASE end it, and a session that waits for one of its locks cancels it.
+//! Guards that a worker gives way to every session: it counts as an autovacuum worker, so CREATE and DROP DATABASE
+//! end it, and a session that waits for one of its locks cancels it.
 
 use std::ffi::{CStr, CString};
 
@@ -20,11 +20,9 @@ unsafe extern "C-unwind" {
 /// (lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 
-/// Makes the process the launcher: signals, and a connection to the catalogs that all databases
-/// share.
+/// Makes the process the launcher: signals, and a connection to the catalogs that all databases share.
 pub fn as_launcher() {
-    // SAFETY: first thing in a background worker. The launcher looks at the flag that this handler
-    // of SIGTERM sets.
+    // SAFETY: first call in a background worker. The launcher checks the flag that this handler of SIGTERM sets.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, end_soon);
         connect(pg_sys::InvalidOid);
@@ -40,8 +38,8 @@ pub fn as_worker(database: Oid) {
         .filter(|name| is_there(name))
         .map(|name| (name, setting(name)))
         .collect();
-    // SAFETY: first thing in a background worker: `die` is what a session has for SIGTERM, and the
-    // process has its place in the array once it is connected.
+    // SAFETY: first call in a background worker: `die` is a session's handler of SIGTERM, and the process has its
+    // place in the array once it is connected.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, die);
         connect(database);
@@ -53,11 +51,11 @@ pub fn as_worker(database: Oid) {
     }
 }
 
-/// Makes the process one that serves clients of its own in a database. SIGTERM is a flag that it looks
-/// at between two turns, and it gives way to nobody: its clients would be gone. Gives the search_path of the
-/// database, which it does not take for itself.
+/// Makes the process one that serves clients of its own in a database. SIGTERM sets a flag that it checks between two
+/// turns of the event loop, and it gives way to no session, because that would disconnect its clients. Returns the
+/// search_path of the database, which it does not use itself.
 pub fn as_server(database: Oid, name: &CStr) -> CString {
-    // SAFETY: first thing in a background worker, which looks at the flag of this handler.
+    // SAFETY: first call in a background worker, which checks the flag of this handler.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, end_soon);
         connect(database);
@@ -68,17 +66,17 @@ pub fn as_server(database: Oid, name: &CStr) -> CString {
     for (name, value) in ENDS_PROCESS {
         if is_there(name) {
             set(name, value);
-            // SAFETY: there is a setting of this name.
+            // SAFETY: a setting of this name exists.
             unsafe { version::fix_setting(name) };
         }
     }
     search_path
 }
 
-/// The flag, and a cancel: who waits for a lock of a catalog, that a prepared transaction may hold for
-/// ever, would not look at the flag, and the server would not stop.
+/// Sets the flag, and cancels: a process that waits for a lock of a catalog, which a prepared transaction may hold
+/// for ever, would not check the flag, and the server would not stop.
 unsafe extern "C-unwind" fn end_soon(signal: i32) {
-    // SAFETY: what Postgres' own handlers of signals do; plain C variables of this process.
+    // SAFETY: does what Postgres' own signal handlers do; plain C variables of this process.
     unsafe {
         (&raw mut pg_sys::QueryCancelPending).write_volatile(1);
         (&raw mut pg_sys::InterruptPending).write_volatile(1);
@@ -98,15 +96,15 @@ unsafe fn connect(database: Oid) {
     }
 }
 
-/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template,
-/// DROP and ALTER DATABASE end such workers, and refuse where other sessions are connected; and a
-/// session that waits for a lock of such a worker cancels it.
+/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template, DROP and ALTER
+/// DATABASE end such workers, and fail where other sessions are connected; and a session that waits for a lock of
+/// such a worker cancels it.
 ///
 /// # Safety
 /// In a process that has a place in the array of processes.
 unsafe fn count_as_autovacuum() {
-    // SAFETY: the process has its place, by the caller's word. The flags and their mirror change
-    // together, under the lock that Postgres itself takes.
+    // SAFETY: the process has its place, by the caller's contract. The flags and their mirror change together, under
+    // the lock that Postgres itself takes.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -118,8 +116,7 @@ unsafe fn count_as_autovacuum() {
     }
 }
 
-/// What counts as the server has it: with these a database's owner could make a VACUUM last, and
-/// keep its place.
+/// Settings that keep the server's value: with these a database's owner could prolong a VACUUM, and keep its place.
 const OF_SERVER: &[&CStr] = &[
     c"vacuum_cost_delay",
     c"vacuum_cost_limit",
@@ -131,9 +128,9 @@ const OF_SERVER: &[&CStr] = &[
     c"maintenance_work_mem",
 ];
 
-/// So does how a step's statements are planned and run: with each of them compiled, planned anew or
-/// forbidden its path, a sweep would have other databases wait. These are all settings of Postgres'
-/// group "Query Tuning", and what else decides about plans.
+/// Settings for planning and running a step's statements, which keep the server's value, too: with each statement
+/// compiled, planned anew or barred from its path, a sweep would make other databases wait. These are all settings of
+/// Postgres' group "Query Tuning", and others that affect plans.
 const OF_SERVERS_PLANS: &[&CStr] = &[
     c"constraint_exclusion",
     c"cpu_index_tuple_cost",
@@ -197,23 +194,23 @@ const OF_SERVERS_PLANS: &[&CStr] = &[
     c"work_mem",
 ];
 
-/// What ends a process by an error, or by a moment that has passed. One that works for many roles does not
-/// let the code of one of them have that.
+/// Settings that end a process by an error, or after a time. A process that works for many roles does not let the
+/// code of one of them set these.
 const ENDS_PROCESS: [(&CStr, &CStr); 2] =
     [(c"exit_on_error", c"off"), (c"transaction_timeout", c"0")];
 
-/// The value of a setting that there is.
+/// Returns the value of an existing setting.
 fn setting(name: &CStr) -> CString {
-    // SAFETY: the text lies in a buffer of Postgres' until the next call; it is copied.
+    // SAFETY: the text lies in a buffer of Postgres until the next call; it is copied.
     unsafe { CStr::from_ptr(pg_sys::GetConfigOption(name.as_ptr(), false, false)).to_owned() }
 }
 
 fn is_there(name: &CStr) -> bool {
-    // SAFETY: a look-up that gives NULL for a setting that there is not.
+    // SAFETY: a look-up that returns NULL for a missing setting.
     unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
 }
 
-/// What no process of ours takes from the settings of a database.
+/// Sets values that no process of ours takes from the settings of a database.
 fn set_neutral() {
     for (name, value) in [
         (c"role", c"none"),
@@ -228,14 +225,14 @@ fn set_neutral() {
     }
 }
 
-/// What a worker must not take from the settings of a database: the same as autovacuum's.
+/// Sets values that a worker must not take from the settings of a database: the same as for autovacuum.
 fn set_as_autovacuum() {
     set_neutral();
     for (name, value) in [
         (c"application_name", c"pgcache worker"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
-        // A sweep that a crash undoes is done again.
+        // A sweep that a crash undoes is repeated.
         (c"synchronous_commit", c"off"),
     ] {
         set(name, value);
@@ -253,9 +250,9 @@ fn set_as_autovacuum() {
     set(c"lock_timeout", &patience());
 }
 
-/// Milliseconds that a worker waits for a lock: half of deadlock_timeout. It takes no lock that
-/// others hold. But a trigger or a foreign key of a row that it removes may have to wait; and a
-/// session that waits for us in turn must find us gone before it looks for a deadlock.
+/// Returns the milliseconds that a worker waits for a lock: half of deadlock_timeout. It takes no lock that other
+/// sessions hold, but a trigger or a foreign key of a row that it removes may have to wait; and a session that waits
+/// for the worker in turn must find it gone before it checks for a deadlock.
 fn patience() -> CString {
     // SAFETY: a plain C variable of this process.
     let half = unsafe { pg_sys::DeadlockTimeout } / 2;

@@ -1,4 +1,4 @@
-//! Background workers, and what only they may run.
+//! Background workers, and commands that only they may run.
 
 pub mod as_role;
 pub mod background;

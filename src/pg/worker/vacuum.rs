@@ -1,4 +1,4 @@
-//! VACUUM, run by a worker as the server would run it for a client.
+//! Runs VACUUM in a worker as the server would run it for a client.
 
 use std::cell::LazyCell;
 use std::ffi::{CStr, CString};
@@ -8,11 +8,10 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
-/// `VACUUM` of one table without its TOAST table; passes it over when somebody has locked it. To
-/// `shorten` the file it waits up to five seconds for a moment without writers, in which more may
-/// die than it gains.
+/// Runs `VACUUM` on one table without its TOAST table; skips a table that another session has locked. To `shorten`
+/// the file it waits up to five seconds for a moment without writers, in which more bytes may die than it gains.
 ///
-/// Run as the server would run it for a client, outside of any transaction, so in a worker only.
+/// Runs it as the server would run it for a client, outside of any transaction, so in a worker only.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     without_snapshot(|| {
         if let Some(sql) = vacuum_statement(relation, shorten) {
@@ -21,9 +20,9 @@ pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     })
 }
 
-/// By its name, which stands in Postgres' messages.
+/// Names the table, because the name appears in Postgres' messages.
 fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
-    // SAFETY: look-ups that give NULL for a relation that is gone, else copies.
+    // SAFETY: look-ups that return NULL for a dropped relation, otherwise copies.
     let name = unsafe {
         let name = pg_sys::get_rel_name(relation);
         if name.is_null() {
@@ -38,11 +37,10 @@ fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
 }
 
 thread_local! {
-    // Memory for one statement at a time; what one leaves that ends with an error goes with the
-    // next.
+    // Memory for one statement at a time; the next statement frees memory that an error has left.
     static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
-        // SAFETY: TopMemoryContext is there in every process, and outlives the new context, which
-        // is made once and never deleted; the name is static, as Postgres keeps a pointer to it.
+        // SAFETY: TopMemoryContext exists in every process, and outlives the new context, which is made once and
+        // never deleted; the name is static, as Postgres keeps a pointer to it.
         unsafe {
             pg_sys::AllocSetContextCreateInternal(
                 pg_sys::TopMemoryContext,
@@ -55,14 +53,13 @@ thread_local! {
     });
 }
 
-/// Runs VACUUM, which ends the present transaction and leaves another one open. Its parse tree
-/// lives in memory of its own, as it must outlive the transaction. No lock keeps the name to its
-/// table, so VACUUM is told its oid.
+/// Runs VACUUM, which ends the present transaction and leaves another one open. Its parse tree lives in memory of its
+/// own, because it must outlive the transaction. No lock ties the name to its table, so VACUUM gets its oid.
 fn run_vacuum(relation: Oid, sql: &CStr) {
     let memory = STATEMENT.with(|memory| **memory);
-    // SAFETY: what a portal does for such a statement: a memory context that outlives transactions,
-    // the parse tree in it, and ProcessUtility as a top-level statement. It is the
-    // tree of a VACUUM of one table, as `vacuum_statement` writes it.
+    // SAFETY: does what a portal does for such a statement: a memory context that outlives transactions, the parse
+    // tree in it, and ProcessUtility as a top-level statement. It is the tree of a VACUUM of one table, as
+    // `vacuum_statement` writes it.
     unsafe {
         pg_sys::MemoryContextReset(memory);
         pg_sys::PortalContext = memory;
