@@ -1,13 +1,13 @@
-//! What a transaction remembers of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
+//! A transaction's record of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
 //!
-//! What it is not: the changes themselves; `table` has the rows.
+//! Does not hold the changes themselves; `table` has the rows.
 
 use crate::clause::Clause;
 use crate::model::Model;
 use crate::state::{ABSENT, DirtyKey, KEYS, MarkProgress, SlotSeen, State};
 
 impl State {
-    /// Rule 1: what a function notes.
+    /// Rule 1: notes a change by a function.
     pub fn note(&mut self, actor: usize, key: usize, value: u8, exact: bool) {
         let backend = &mut self.backends[actor];
         let node = &mut backend.keys[key];
@@ -24,7 +24,7 @@ impl State {
         node.by_subxact |= backend.in_subxact;
     }
 
-    /// Rule 1: what the AFTER ROW trigger notes, when it fires.
+    /// Rule 1: notes a change by the AFTER ROW trigger, when it fires.
     pub fn note_by_trigger(&mut self, m: &Model, actor: usize, key: usize) {
         if self.trigger_fires(actor) && m.keeps(Clause::RowChangeNoted) {
             let node = self.backends[actor].keys[key];
@@ -62,20 +62,20 @@ impl State {
         }
     }
 
-    /// A key that is dirty but not marked.
+    /// Returns a key that is dirty but not marked.
     pub fn unmarked_key(&self, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
     }
 
-    /// A key that was marked without a slot, and not looked at since.
+    /// Returns a key that was marked without a slot, and whose slot was not looked up again.
     pub fn key_to_look_again(&self, m: &Model, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         let looks = m.keeps(Clause::KeyLooksForSlotAgain);
         (0..KEYS).find(|key| looks && keys[*key].marked && keys[*key].slot == SlotSeen::None)
     }
 
-    /// Is the cache dirty, and not marked in full?
+    /// Whether the cache is dirty, and not marked in full.
     pub fn cache_unmarked(&self, actor: usize) -> bool {
         let cache = &self.backends[actor].cache;
         cache.dirty && cache.mark != MarkProgress::Full

@@ -1,4 +1,4 @@
-//! The end of a transaction: PRE_COMMIT marks, event e, COMMIT or ABORT unmarks, locks go (rules 2 and 3).
+//! The end of a transaction: PRE_COMMIT marks, event e, COMMIT or ABORT unmarks, locks are released (rules 2 and 3).
 
 use crate::clause::Clause;
 use crate::model::{FirstSlot, Model};
@@ -6,7 +6,7 @@ use crate::moves::Moves;
 use crate::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
 use crate::tier::WordGroup;
 
-/// Marks one dirty key, or the dirty cache. False: all are marked.
+/// Marks one dirty key, or the dirty cache. Returns false when all are marked.
 pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     if from.backends[actor].late && !m.keeps(Clause::LateWriteMarked) {
@@ -53,7 +53,7 @@ pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
     unmarked
 }
 
-/// Marks what this writer has changed in another cache.
+/// Marks this writer's change to another cache.
 fn mark_other(moves: &mut Moves, actor: usize, mark: Other) {
     match mark {
         Other::Key if moves.partition_free() => {
@@ -94,7 +94,7 @@ fn mark_cache(moves: &mut Moves, actor: usize) {
     });
 }
 
-/// The commit record is written and ProcArrayEndTransaction has run.
+/// Writes the commit record and runs ProcArrayEndTransaction.
 pub fn commit_step(moves: &mut Moves, actor: usize) {
     let m = moves.m;
     moves.add(
@@ -108,7 +108,7 @@ pub fn commit_step(moves: &mut Moves, actor: usize) {
     );
 }
 
-/// ProcArrayEndTransaction of an abort.
+/// Runs ProcArrayEndTransaction of an abort.
 pub fn start_abort(m: &Model, state: &mut State, actor: usize) {
     state.abort_rows(actor);
     state.backends[actor].aborting = true;
@@ -121,7 +121,7 @@ fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
     skip_clean_nodes(m, state, actor);
 }
 
-/// Roll back: at any step that an error, a cancel or the user can reach, or because of a wait without end.
+/// Rolls back: at any step that an error, a cancel or the user can reach, or because of a wait without end.
 pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let writes = m.scripts[actor].commit_place().is_some();
@@ -136,7 +136,7 @@ pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     }
 }
 
-/// COMMIT and ABORT callbacks: key by key, then the cache.
+/// Runs the COMMIT and ABORT callbacks: key by key, then the cache.
 pub fn unmark_steps(moves: &mut Moves, actor: usize) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let key = backend.pc as usize;
@@ -218,7 +218,7 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
     let publish = publish && (blind || state.is_untouched(m, actor, key));
     state.shared.partition = None;
     if publish && m.needs_room && !has_room {
-        // Leaves the partition to make room in another one; the mark stands.
+        // Leaves the partition to make room in another one; the mark stays.
         let backend = &mut state.backends[actor];
         backend.has_room = true;
         backend.verdict = false;
@@ -236,7 +236,7 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
     skip_clean_nodes(m, state, actor);
 }
 
-/// A clean key takes no step, nor does a cache that is not marked.
+/// Skips clean keys, and a cache that is not marked, which take no step.
 fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     let backend = &mut state.backends[actor];
     let wanted = |node: &DirtyKey| {
@@ -252,7 +252,7 @@ fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     }
 }
 
-/// Rule 8: a slot goes with its relation.
+/// Rule 8: frees a slot together with its relation.
 fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     unmark_other(state, actor);
     let backend = &state.backends[actor];
@@ -267,7 +267,7 @@ fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     state.backends[actor].at = Phase::Release;
 }
 
-/// Locks go, and the client is told.
+/// Releases the locks, and acknowledges to the client.
 pub fn release_steps(moves: &mut Moves, actor: usize) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     if m.abort_reruns && backend.aborting && !backend.rerun {

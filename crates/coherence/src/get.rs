@@ -50,8 +50,8 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
     }
 }
 
-/// REPEATABLE READ: one snapshot for the transaction. READ COMMITTED needs one only for the negative control
-/// that reads the row with the statement's snapshot, older than the token.
+/// Takes the snapshot early. REPEATABLE READ has one snapshot for the transaction. READ COMMITTED needs an early one
+/// only in the negative control that reads the row with the statement's snapshot, older than the token.
 fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     let early = moves.m.repeatable(actor) || !moves.m.keeps(Clause::FillNewSnapshot);
     let needed = early && !moves.from.backends[actor].has_snapshot;
@@ -65,7 +65,7 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     needed
 }
 
-/// The first get ever makes the slot, if it can: rule 7 wants the trigger's mode under a new lock.
+/// Makes the slot at the first get, if it can: rule 7 requires the trigger's mode under a new lock.
 fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     let makes = from.shared.slot.is_none() && from.shared.room && from.table.exists;
@@ -109,8 +109,8 @@ fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     locked
 }
 
-/// Takes the partition lock and the first words; the section ends in the next step, or, where nobody
-/// changes a slot's words, in this one.
+/// Takes the partition lock and the first words. The section ends in the next step, or, where no backend changes a
+/// slot's words, in this one.
 fn first_half(
     m: &Model,
     state: &mut State,

@@ -1,4 +1,4 @@
-//! The promises: what is checked at each read, in each state, and at the end.
+//! The promises, checked at each read, in each state, and at the end.
 
 use crate::model::Model;
 use crate::state::{KEYS, Phase, State, Version, Violation};
@@ -15,7 +15,7 @@ impl State {
         self.broken.get_or_insert(violation);
     }
 
-    /// Properties (a) to (d), when a cache_get has its value.
+    /// Checks properties (a) to (d), when a cache_get has its value.
     pub fn judge_get(&mut self, m: &Model, actor: usize, key: usize, value: u8) {
         let own = self.table.rows[key]
             .as_slice()
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// Property (d), in a REPEATABLE READ transaction: what is shown once stays.
+    /// Checks property (d), in a REPEATABLE READ transaction: a value that it has shown once stays.
     pub fn judge_shown(&mut self, actor: usize, key: usize, value: u8) {
         let shown = self.backends[actor].shown[key].replace(value);
         if shown.is_some_and(|shown| shown != value) {
@@ -44,8 +44,8 @@ impl State {
         }
     }
 
-    /// Properties (a) and (b). We promise more than (a): a get that begins after event e, acknowledged or
-    /// not, returns that commit or a newer one; so a session that saw any effect of it sees its entries too.
+    /// Checks properties (a) and (b). We promise more than (a): a get that begins after event e, acknowledged or not,
+    /// returns that commit or a newer one; so a session that saw any effect of it sees its entries too.
     fn judge_read_committed(&self, actor: usize, key: usize, value: u8) -> Option<Violation> {
         let oldest_allowed = self.backends[actor].oldest_allowed as usize;
         let chain = self.table.rows[key].as_slice();
@@ -70,7 +70,7 @@ impl State {
         xid == 0 || self.backends[xid as usize - 1].at == Phase::Done
     }
 
-    /// Properties (e) and (f).
+    /// Checks properties (e) and (f).
     pub fn judge_state(&mut self, m: &Model) {
         if m.checks_each_state && !self.entries_current(m) {
             self.break_promise(Violation::EntryNotCurrent);

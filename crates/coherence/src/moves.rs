@@ -1,6 +1,6 @@
-//! The making of a step: the state after it, with what its backend does unseen, judged at once.
+//! Makes a step: the state after it, with its backend's unseen moves, and checks it at once.
 //!
-//! What it is not: it knows no rule of the protocol; `get`, `write` and `end` add the steps.
+//! Knows no rule of the protocol; `get`, `write` and `end` add the steps.
 
 use crate::model::{Model, Op};
 use crate::state::{Backend, Phase, State};
@@ -8,7 +8,7 @@ use crate::state::{Backend, Phase, State};
 /// The surroundings: eviction, other caches.
 pub const NOBODY: usize = usize::MAX;
 
-/// What a step was, for the trace.
+/// The description of a step, for the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Event {
     pub actor: usize,
@@ -45,7 +45,7 @@ impl Moves<'_> {
     }
 }
 
-/// Takes what only this backend can notice into the step before it.
+/// Adds moves that only this backend can notice to the step before them.
 pub fn settle(m: &Model, state: &mut State, actor: usize) {
     while state.backends[actor].at == Phase::Run {
         let backend = &mut state.backends[actor];

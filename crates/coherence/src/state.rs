@@ -1,7 +1,7 @@
-//! One state of the model: what a server would hold in its table, in shared memory and in each backend.
+//! One state of the model: the content of a server's table, of shared memory and of each backend.
 //!
-//! Plain values only, small enough to be copied by the million. Who may change what, and when, is written
-//! in `table`, `tier`, `dirty`, `get`, `write` and `end`.
+//! Plain values only, small enough to be copied by the million. `table`, `tier`, `dirty`, `get`, `write` and `end`
+//! define which backend may change what, and when.
 
 /// Two keys, so that an innocent neighbour on the same stripe exists.
 pub const KEYS: usize = 2;
@@ -12,7 +12,7 @@ const MAX_VERSIONS: usize = 8;
 pub const ABSENT: u8 = 0;
 /// The transaction that wrote the rows of the first state.
 pub const INITIAL_XID: u8 = 0;
-/// A generation that no slot ever has.
+/// A generation that no slot has.
 pub const NO_GENERATION: u8 = 0;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
@@ -25,8 +25,8 @@ pub struct Version {
     pub by_subxact: bool,
 }
 
-/// The versions of one row in the order of their writing, which row locks make the order of their commits.
-/// Aborted versions are taken out.
+/// The versions of one row in the order of their writing, which row locks make the order of their commits. Aborted
+/// versions are removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Chain {
     len: u8,
@@ -61,9 +61,9 @@ pub struct Table {
     pub rows: [Chain; KEYS],
     /// Bit x: transaction x is committed and visible (event e has happened).
     pub committed: u8,
-    /// As far as committed transactions go.
+    /// Whether the table exists, by committed transactions.
     pub exists: bool,
-    /// Our trigger fires ALWAYS, as far as committed transactions go.
+    /// Whether our trigger fires ALWAYS, by committed transactions.
     pub always: bool,
 }
 
@@ -81,16 +81,16 @@ pub struct Slot {
 pub struct Stripe {
     /// Rises with each mark and unmark of a key on the stripe, whatever its cache.
     pub ver: u8,
-    /// Marks that stand, by key.
+    /// Raised marks, by key.
     pub marks: [i8; KEYS],
-    /// More than one mark has stood on the key since it last had none.
+    /// Whether more than one mark has stood on the key since it last had none.
     pub met: [bool; KEYS],
-    /// The same of a key of another cache.
+    /// The same for a key of another cache.
     pub others: i8,
 }
 
 /// Writers that have changed a cache as a whole and found no slot: each holds a lock of its own, in a mode that
-/// conflicts with no other, which readers only look at.
+/// conflicts with no other, which readers only check.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Locked {
     pub ours: i8,
@@ -110,9 +110,9 @@ pub struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Shared {
     pub slot: Option<Slot>,
-    /// The slot table has room for our cache.
+    /// Whether the slot table has room for our cache.
     pub room: bool,
-    /// Generations are never reused, whatever becomes of the slot.
+    /// Generations are never reused, also when the slot is freed.
     pub last_generation: u8,
     pub stripe: Stripe,
     pub locked: Locked,
@@ -121,8 +121,8 @@ pub struct Shared {
     pub partition: Option<u8>,
 }
 
-/// What a lookup remembers of shared memory for the fill that may follow (rule 4), and a mark for its
-/// publish (rule 3; there only the first three).
+/// The part of shared memory that a lookup remembers for a following fill (rule 4), and a mark for its publish (rule
+/// 3; that only the first three).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Token {
     pub ver: u8,
@@ -144,17 +144,17 @@ pub struct DirtyKey {
     pub marked: bool,
     /// ABSENT: nothing to publish.
     pub value: u8,
-    /// No trigger, rule, generated column or policy made the row differ from `value`.
+    /// Whether no trigger, rule, generated column or policy made the row differ from `value`.
     pub exact: bool,
     /// Noted below the savepoint that is still open.
     pub by_subxact: bool,
-    /// Its mark finds no place: the cache's `pending_writers` stands for it, with the version unchanged.
+    /// Whether its mark finds no place: the cache's `pending_writers` replaces it, with the version unchanged.
     pub no_place: bool,
     pub token: Token,
     pub slot: SlotSeen,
 }
 
-/// The slot of the cache, as a mark on a key knows it: without its number it cannot remove the entry.
+/// The slot of the cache, as known to a mark on a key: without its number the mark cannot remove the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
     #[default]
@@ -174,12 +174,12 @@ pub enum Other {
     CacheMarked,
 }
 
-/// How far a dirty cache is marked. The words of a slot are no part of any partition: each changes alone.
+/// How far a dirty cache is marked. The words of a slot belong to no partition: each changes alone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MarkProgress {
     #[default]
     None,
-    /// No slot was found: the lock comes next, and then the slot is looked for again.
+    /// No slot was found: the lock comes next, and then a second lookup of the slot.
     NoSlotFound,
     LockTaken,
     PendRaised,
@@ -199,7 +199,7 @@ pub enum MarkedOn {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DirtyCache {
     pub dirty: bool,
-    /// There were too many dirty keys: keys are no longer noted one by one.
+    /// Whether too many keys were dirty: keys are no longer noted one by one.
     pub overflowed: bool,
     pub suspend: bool,
     pub mark: MarkProgress,
@@ -218,7 +218,7 @@ pub enum Ddl {
     Trigger(bool),
 }
 
-/// Where a backend stands, between two atomic steps.
+/// The position of a backend, between two atomic steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
     /// Before its next operation; after its last: marking, then event e.
@@ -230,9 +230,9 @@ pub enum Phase {
     Row,
     Fill,
     FillHalf,
-    /// A slot is to be made from a fact that is already read (only in a negative control).
+    /// A slot is to be made from a fact that was read before (only in a negative control).
     MakeSlot,
-    /// The tier is to be turned on by a fact that is already read (only in a negative control).
+    /// The tier is to be turned on by a fact that was read before (only in a negative control).
     Resume,
     /// COMMIT or ABORT callback; half of a publish's checks done; locks to be released.
     Unmark,
@@ -250,37 +250,37 @@ pub struct Backend {
     pub aborting: bool,
     /// An error in the ABORT callbacks has made them run again.
     pub rerun: bool,
-    /// A write came after our mark.
+    /// Whether a write came after our mark.
     pub late: bool,
     pub in_subxact: bool,
     pub has_snapshot: bool,
     pub snapshot: u8,
-    /// Bits of `table::Lock`, and those of them that go with the open savepoint.
+    /// Bits of `table::Lock`, and those that end with the open savepoint.
     pub locks: u8,
     pub subxact_locks: u8,
     pub keys: [DirtyKey; KEYS],
     pub cache: DirtyCache,
     pub other: Other,
-    /// Has looked for the lock in this get.
+    /// Whether this get has checked the lock.
     pub has_asked: bool,
-    /// Another partition has given room to publish.
+    /// Whether another partition has given room to publish.
     pub has_room: bool,
     pub ddl: Ddl,
-    /// Of the get under way: the oldest version it may return, its token, the row it read, half a verdict.
+    /// Of the running get: the oldest version it may return, its token, the row it read, half a verdict.
     pub oldest_allowed: u8,
     pub token: Token,
     pub row: Version,
     pub verdict: bool,
-    /// REPEATABLE READ: what this transaction has been shown, by key.
+    /// REPEATABLE READ: the values that this transaction has seen, by key.
     pub shown: [Option<u8>; KEYS],
 }
 
 /// A broken promise.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
-    /// (a) a get returned an older value than one whose commit had been acknowledged when it began
+    /// (a) a get returned an older value than a commit that was acknowledged before the get began
     OlderThanAcknowledged,
-    /// (a) the same, for a commit that was visible to others but not yet acknowledged
+    /// (a) the same, for a commit that was visible to other backends but not yet acknowledged
     OlderThanVisible,
     /// (b) a value that no committed transaction has written
     NotCommitted,
@@ -290,7 +290,7 @@ pub enum Violation {
     DiffersFromSelect,
     /// (e) after all have ended: a counter of marks is not zero
     MarkLeftBehind,
-    /// (e) after all have ended: an entry that is no row of the table
+    /// (e) after all have ended: an entry that is not a row of the table
     StaleEntryLeft,
     /// (e) after all have ended: a slot without its relation
     SlotLeaked,
@@ -299,7 +299,7 @@ pub enum Violation {
     /// (g) a fill was refused although neither its key nor its cache was marked since its token, and no mark was
     /// set or taken back on its stripe; or a set published nothing because of marks on other keys
     PaysForAnother,
-    /// the model stands still before all have ended
+    /// no backend can step before all have ended
     Stuck,
 }
 

@@ -1,11 +1,11 @@
-//! The ground the protocol stands on: Postgres' rows, snapshots, row locks and relation locks.
+//! The base of the protocol: Postgres' rows, snapshots, row locks and relation locks.
 //!
-//! Nothing here knows the hot tier. Lock queues and the deadlock detector are left out: who must wait simply
+//! Nothing here knows the hot tier. Lock queues and the deadlock detector are left out: a backend that must wait
 //! cannot step, and may always roll back instead.
 
 use crate::state::{ABSENT, Backend, Ddl, KEYS, State, Version};
 
-/// Relation locks, as bits, and what each conflicts with.
+/// Relation locks, as bits, and their conflicts.
 #[derive(Clone, Copy)]
 #[repr(u8)]
 pub enum Lock {
@@ -33,7 +33,7 @@ pub fn xid_of(actor: usize) -> u8 {
 }
 
 impl Backend {
-    /// Does it hold a lock under which it may have changed rows?
+    /// Whether it holds a lock under which it may have changed rows.
     pub fn locked_for_writing(&self) -> bool {
         self.locks & !(Lock::AccessShare as u8 | Lock::ShareUpdateExclusive as u8) != 0
     }
@@ -60,7 +60,7 @@ impl State {
         self.table.committed & (1 << xid) != 0
     }
 
-    /// The relation as this backend's own transaction sees it.
+    /// Whether the relation exists for this backend's own transaction.
     pub fn exists_for(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Create => true,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Our trigger fires for this backend's plain SQL.
+    /// Whether our trigger fires for this backend's plain SQL.
     pub fn trigger_fires(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Trigger(always) => always,
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// The row is free: its last version is committed or our own.
+    /// Whether the row is free: its last version is committed or our own.
     pub fn row_free(&self, actor: usize, key: usize) -> bool {
         let last = self.table.rows[key].as_slice().last();
         last.is_none_or(|last| last.xid == xid_of(actor) || self.is_committed(last.xid))
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// The version that a SELECT under this snapshot shows, as rows lie now.
+    /// Returns the version that a SELECT under this snapshot shows, by the present rows.
     pub fn read_row(&self, actor: usize, key: usize, snapshot: u8) -> Version {
         let own = xid_of(actor);
         let mut shown = Version::default();
@@ -121,7 +121,7 @@ impl State {
         shown
     }
 
-    /// The last committed version, and its place in the chain.
+    /// Returns the last committed version, and its place in the chain.
     pub fn current(&self, key: usize) -> (usize, Version) {
         let versions = self.table.rows[key].as_slice().iter().enumerate();
         let mut committed = versions.filter(|(_, version)| self.is_committed(version.xid));
@@ -132,7 +132,7 @@ impl State {
             })
     }
 
-    /// ProcArrayEndTransaction of a commit: event e.
+    /// Runs ProcArrayEndTransaction of a commit: event e.
     pub fn commit_rows(&mut self, actor: usize) {
         self.table.committed |= 1 << xid_of(actor);
         match self.backends[actor].ddl {
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    /// ProcArrayEndTransaction of an abort.
+    /// Runs ProcArrayEndTransaction of an abort.
     pub fn abort_rows(&mut self, actor: usize) {
         for chain in &mut self.table.rows {
             chain.retain(|version| version.xid != xid_of(actor));

@@ -1,4 +1,4 @@
-//! What happens in shared memory: lookup, fill, mark, unmark and publish.
+//! Changes in shared memory: lookup, fill, mark, unmark and publish.
 //!
 //! Access rules, as in the server:
 //! 1. entries and stripes change only under the lock of their partition;
@@ -37,7 +37,7 @@ impl State {
         }
     }
 
-    /// Marks on the stripe that are not the key's.
+    /// Returns the marks on the stripe that are not the key's.
     fn others_on_stripe(&self, key: usize) -> i8 {
         let stripe = self.shared.stripe;
         stripe.others + stripe.marks.iter().sum::<i8>() - stripe.marks[key]
@@ -63,7 +63,7 @@ impl State {
         (token.ver, token.marks, token.others) = (now.ver, now.marks, now.others);
     }
 
-    /// An entry that is valid by the words in `token`.
+    /// Returns an entry that is valid by the words in `token`.
     pub fn valid_entry(&self, m: &Model, key: usize, token: &Token) -> Option<Entry> {
         let entry = self.shared.entries[key]?;
         let valid = token.generation != NO_GENERATION
@@ -74,12 +74,12 @@ impl State {
         valid.then_some(entry)
     }
 
-    /// An entry that a lookup would find if it read all words at this moment.
+    /// Returns an entry that a lookup would find if it read all words at this moment.
     pub fn valid_now(&self, m: &Model, key: usize) -> Option<Entry> {
         self.valid_entry(m, key, &self.now(key))
     }
 
-    /// Rule 4: are these words as the token has them, and at rest?
+    /// Rule 4: whether these words equal the token's, without a mark.
     pub fn fill_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         let keeps = |clause| m.keeps(clause);
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// Property (g) is checked here: all that a slot's words can say is of the own cache.
+    /// Checks property (g), too: all that a slot's words can show concerns the own cache.
     pub fn fill_stripe_allowed(&mut self, m: &Model, key: usize, token: &Token) -> bool {
         let now = self.now(key);
         let own = now.ver == token.ver && (token.marks, now.marks) == (0, 0);
@@ -111,7 +111,7 @@ impl State {
             && others
     }
 
-    /// A reader that has made a slot, or found one that is not proven, looks whether a writer holds the lock.
+    /// Checks the lock for a reader that has made a slot, or found one that is not proven.
     pub fn prove(&mut self, m: &Model) {
         let locked = self.shared.locked;
         let others = match m.keeps(Clause::LockByCache) {
@@ -126,7 +126,7 @@ impl State {
         }
     }
 
-    /// Makes an entry. A clause that is left out makes it trust what it finds instead of its token.
+    /// Makes an entry. Without a clause it trusts the words that it finds instead of its token.
     pub fn install(
         &mut self,
         m: &Model,
@@ -153,7 +153,7 @@ impl State {
         self.shared.entries[key] = Some(entry);
     }
 
-    /// Rule 2, a key: first the number of its slot.
+    /// Rule 2, a key: looks up the number of its slot first.
     pub fn look_for_slot(&mut self, actor: usize, key: usize) {
         self.backends[actor].keys[key].slot = match self.shared.slot {
             Some(_) => SlotSeen::Some,
@@ -161,7 +161,7 @@ impl State {
         };
     }
 
-    /// Rule 2, a key that finds no place: its cache keeps readers off, before the entry goes.
+    /// Rule 2, a key that finds no place: its cache blocks readers, before the entry is removed.
     pub fn pend_for_key(&mut self, m: &Model, actor: usize, key: usize) {
         let stripe = &mut self.shared.stripe;
         stripe.met[key] |= stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
@@ -171,7 +171,7 @@ impl State {
         self.backends[actor].keys[key].no_place = true;
     }
 
-    /// Rule 2, a key: one section under its partition's lock.
+    /// Rule 2, a key: marks in one section under its partition's lock.
     pub fn mark_key(&mut self, m: &Model, actor: usize, key: usize) {
         let knows_slot = self.backends[actor].keys[key].slot != SlotSeen::None;
         self.backends[actor].keys[key].marked = true;
@@ -189,7 +189,7 @@ impl State {
         self.backends[actor].keys[key].token = self.now(key);
     }
 
-    /// Rule 2, a key: a slot that was made meanwhile may have the entry of the old row.
+    /// Rule 2, a key: removes an entry of the old row from a slot that was made meanwhile.
     pub fn remove_late(&mut self, actor: usize, key: usize) {
         if self.shared.slot.is_some() {
             self.shared.entries[key] = None;
@@ -197,7 +197,7 @@ impl State {
         self.backends[actor].keys[key].slot = SlotSeen::Some;
     }
 
-    /// Rule 3: are these words as they were when we marked?
+    /// Rule 3: whether these words are the same as when we marked.
     pub fn publish_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         match words {
@@ -215,7 +215,7 @@ impl State {
         }
     }
 
-    /// Rule 3: whether no other writer's mark on the key has stood together with ours. Checks property (g).
+    /// Rule 3: whether no other writer's mark on the key has stood together with ours. Checks property (g), too.
     pub fn is_untouched(&mut self, m: &Model, actor: usize, key: usize) -> bool {
         let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
         let alone = !node.no_place && !stripe.met[key];
@@ -226,7 +226,7 @@ impl State {
         by_key && (alone || !m.keeps(Clause::PublishMarkAlone))
     }
 
-    /// Rule 3, a key: the end of the section; `publish` is the verdict on all words.
+    /// Rule 3, a key: ends the section; `publish` is the verdict on all words.
     pub fn unmark_key(&mut self, m: &Model, actor: usize, key: usize, publish: bool) {
         let node = self.backends[actor].keys[key];
         if !m.keeps(Clause::MarkBeforeCommit) {
@@ -245,8 +245,8 @@ impl State {
         }
     }
 
-    /// One that found no place may have written after the mark of another writer: it meets that mark before
-    /// `pending_writers` falls.
+    /// Lowers a key's mark. A writer that found no place may have written after the mark of another writer: it meets
+    /// that mark before `pending_writers` falls.
     fn lower_key(&mut self, m: &Model, key: usize, no_place: bool) {
         let stripe = &mut self.shared.stripe;
         stripe.met[key] |= no_place && stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
@@ -258,7 +258,7 @@ impl State {
         stripe.met[key] &= stripe.marks[key] > 0;
     }
 
-    /// Is there anything that the writer of this key could publish?
+    /// Whether the writer of this key has a value to publish.
     pub fn wants_publish(&self, m: &Model, actor: usize, key: usize) -> bool {
         let backend = &self.backends[actor];
         let node = &backend.keys[key];
@@ -268,8 +268,8 @@ impl State {
             && (!backend.aborting || !m.keeps(Clause::AbortPublishesNothing))
     }
 
-    /// Rule 2, a cache: finds what to mark and raises its first word; without a slot it takes the lock, and
-    /// looks again.
+    /// Rule 2, a cache: finds the slot to mark and raises its first word; without a slot it takes the lock, and looks
+    /// the slot up again.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
         let node = self.backends[actor].cache;
         let suspend = node.suspend && m.keeps(Clause::DisableSuspends);
@@ -304,7 +304,7 @@ impl State {
         (node.mark, node.marked_on) = (mark, marked_on);
     }
 
-    /// Rule 2, a cache: the second word.
+    /// Rule 2, a cache: raises the second word.
     pub fn mark_cache_second(&mut self, m: &Model, actor: usize) {
         let pend_now = !m.keeps(Clause::CacheMarkPendFirst);
         if let Some((epoch, pending_writers)) = self.marked_words(m, actor) {
@@ -313,7 +313,7 @@ impl State {
         self.backends[actor].cache.mark = MarkProgress::Full;
     }
 
-    /// Rule 3, a cache: one word after the other, then, for DROP, the slot itself.
+    /// Rule 3, a cache: lowers one word after the other, then, for DROP, frees the slot itself.
     pub fn unmark_cache(&mut self, m: &Model, actor: usize) {
         let first = self.backends[actor].cache.mark != MarkProgress::HalfUndone;
         let epoch_now = first == m.keeps(Clause::CacheUnmarkEpochFirst);
@@ -334,7 +334,7 @@ impl State {
         };
     }
 
-    /// The pair that we marked, if it still is what we marked.
+    /// Returns the pair that we marked, if it still belongs to the marked slot.
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
             MarkedOn::Nothing => None,

@@ -1,4 +1,4 @@
-//! What a transaction does before its end: rows, DDL, savepoints, and what each makes dirty (rule 1).
+//! A transaction's work before its end: rows, DDL, savepoints, and the dirtiness of each (rule 1).
 
 use crate::clause::Clause;
 use crate::end::start_abort;
@@ -76,7 +76,7 @@ fn row_step(moves: &mut Moves, actor: usize, op: Op, key: usize, verb: &'static 
     });
 }
 
-/// REPEATABLE READ: else the server raises 40001.
+/// Whether a REPEATABLE READ transaction may change the row; otherwise the server raises 40001.
 fn newest_is_ours_to_change(state: &State, actor: usize, key: usize) -> bool {
     let last = state.table.rows[key].as_slice().last();
     let snapshot = state.backends[actor].snapshot;
