@@ -1,15 +1,15 @@
 //! pgcache: a cache that lives in Postgres.
 //!
-//! The map, from the top down; a module names only those below it:
+//! The map, from the top down; a module names only modules below it:
 //!
-//! - `api`: what a user types. Arguments, privileges, conversions; one file a family of functions.
-//! - `resp`: the Redis protocol: connections, commands, who may.
-//! - `worker`: what sweeps by itself. A launcher, and its visits to databases.
-//! - `cache`: what a call means. Keys, deadlines, entries, definitions, expiry, coherence.
-//! - `pg`: everything that touches Postgres' C interface; all unsafe code.
+//! - `api`: the functions that a user calls. Arguments, privileges, conversions; one file a family of functions.
+//! - `resp`: the Redis protocol: connections, commands, permissions.
+//! - `worker`: the background sweeps. A launcher, and its visits to databases.
+//! - `cache`: the meaning of a call. Keys, deadlines, entries, definitions, expiry, coherence.
+//! - `pg`: all access to Postgres' C interface; all unsafe code.
 //!
-//! The SQL declarations stand in `sql/pgcache--<version>.sql`, written by hand: the front page of
-//! the API. ARCHITECTURE.md tells the life of a get and of a set.
+//! The SQL declarations are in `sql/pgcache--<version>.sql`, written by hand: the front page of the API.
+//! ARCHITECTURE.md describes the life of a get and of a set.
 
 mod api;
 mod cache;

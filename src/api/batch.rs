@@ -19,7 +19,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// The live values under these keys.
+    /// Returns the live values under these keys.
     [1, READ_MANY, TO_READ]
     fn cache_get_many<Text>, cache_get_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
@@ -30,7 +30,7 @@ functions! {
         })
     }
 
-    /// The same, with whether each was found, and its deadline.
+    /// Returns the same, with whether each was found, and its deadline.
     [1, READ_MANY, TO_READ]
     fn cache_lookup_many<Text>, cache_lookup_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
@@ -40,7 +40,7 @@ functions! {
         })
     }
 
-    /// Inserts or overwrites several entries; of a key given twice the last value wins.
+    /// Inserts or overwrites several entries. For a key that is passed twice the last value wins.
     [3, SET_MANY, TO_WRITE]
     fn cache_set_many<Text>, cache_set_many_bytes<Bytes>:
     fn(
@@ -71,7 +71,7 @@ functions! {
     }
 }
 
-/// A row for each key, in their order: `columns` makes it of the key as the caller spells it and of the
+/// Returns a row for each key, in their order: `columns` makes it from the key as the caller spells it and from the
 /// live entry.
 fn each_found<const N: usize>(
     keys: Option<ArrayOf<Text>>,
@@ -92,7 +92,7 @@ fn each_found<const N: usize>(
     }))
 }
 
-/// The keys as the caller spells them, and as the cache does.
+/// Returns the keys as the caller spells them, and in the cache's spelling.
 fn checked(cache: &Cache, keys: &ArrayOf<Text>) -> Result<(Vec<Text>, Vec<Key>), Error> {
     let texts = keys.elements("keys")?;
     let mut keys = memory::list(texts.len());

@@ -1,5 +1,5 @@
-//! What changes of a table do to a cache, and whom a cache tells of its own: cache_depend,
-//! cache_undepend, cache_watch, cache_unwatch.
+//! Dependencies of a cache on tables, and notifications of its own changes: cache_depend, cache_undepend,
+//! cache_watch, cache_unwatch.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -28,10 +28,10 @@ fn cache_depend(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     open::require(relation, TO_DELETE);
     lock::relation(relation, Mode::Read);
-    open::require(relation, TO_DELETE); // asked again: the lock may have been waited for
+    open::require(relation, TO_DELETE); // checked again, because the lock may have been waited for
     let cache = registry::find(relation)?;
     if distributed::is_distributed(source) {
-        // Rows change on shards, where none of the source's triggers is.
+        // Rows change on shards, which lack the source's triggers.
         return Err(Error::Distributed(relation::display_name(source)).into());
     }
     if define::is_main(&cache) {
@@ -60,7 +60,7 @@ fn cache_undepend(source: Option<Oid>, cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// The table whose rows a cache depends on; its owner alone may make triggers of this kind on it.
+/// Opens the table on whose rows a cache depends. Only its owner may create triggers of this kind on it.
 fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
     let source = source.ok_or(Error::NullArgument("source"))?;
     transaction::require_writable(function);
@@ -69,7 +69,7 @@ fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
         return Err(Error::SourceNotATable(relation::display_name(source)).into());
     }
     lock::relation(source, Mode::Define);
-    privilege::require_owner(source); // asked again: the lock may have been waited for
+    privilege::require_owner(source); // checked again, because the lock may have been waited for
     Ok(source)
 }
 

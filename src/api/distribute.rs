@@ -1,4 +1,4 @@
-//! Caches over the nodes of Citus: distribute, and what nodes send each other.
+//! Caches over the nodes of Citus: distribute, and the calls between nodes.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -19,8 +19,8 @@ fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> 
     Ok(define::distribute(&cache, shard_count)?)
 }
 
-/// What nodes send each other: a call of one of the functions below, on the entries that this node has. It is strict,
-/// and returns no set, so that Postgres replaces a call with a NULL key before Citus sees it, which would crash.
+/// A call between nodes of one of the functions below, on the entries of this node. It is strict, and returns no set,
+/// so that Postgres replaces a call with a NULL key before Citus sees it, which would crash.
 #[pg_extern]
 fn at_key(
     key: Option<Text>,
@@ -45,7 +45,7 @@ fn at_key(
     })))
 }
 
-/// How each function finds the nodes of its entries.
+/// Returns the routes by which the functions find the nodes of their entries.
 fn routes() -> impl Iterator<Item = &'static Route> {
     let families = [
         read::ROUTES,

@@ -16,7 +16,7 @@ use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Removes expired entries, of all caches if none is named; how many.
+    /// Removes expired entries, of all caches if none is named. Returns how many.
     [0, SWEEP, TO_DELETE]
     fn cache_expire: fn(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
         let max_rows = i64::from(max_rows.ok_or(Error::NullArgument("max_rows"))?);
@@ -32,7 +32,7 @@ functions! {
     }
 }
 
-/// Removes until nothing is due or the time is over: `removed bigint, done boolean`.
+/// Removes expired entries until none is due or the time is over: `removed bigint, done boolean`.
 #[pg_extern]
 fn expire_for(max_time: Option<Interval>) -> Answer<OutRow<2>> {
     let max_time = max_time.ok_or(Error::NullArgument("max_time"))?;
@@ -56,7 +56,7 @@ fn cache_schedule_expiry_timed(
     schedule_expiry(schedule, Job::Timed(max_time), call)
 }
 
-/// As databases call it whose extension is older than 0.5.0.
+/// The form that databases with an extension older than 0.5.0 call.
 #[pg_extern]
 fn cache_schedule_expiry(
     schedule: Option<Text>,

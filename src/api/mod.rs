@@ -1,8 +1,8 @@
-//! What a user calls: one Rust function for each SQL function of `sql/pgcache--*.sql`.
+//! The functions that users call: one Rust function for each SQL function of `sql/pgcache--*.sql`.
 //!
-//! Here arguments are checked, privileges named and values converted; what a call means is said in
-//! `cache`. The SQL declarations are written by hand; a wrong one would be undefined behaviour, so
-//! `t/tests/signatures.rs` compares each with its function here.
+//! They check arguments, name privileges and convert values; `cache` defines the meaning of a call. The SQL
+//! declarations are written by hand; a wrong one would be undefined behaviour, so `t/tests/signatures.rs` compares
+//! each with its function here.
 
 /// Declares functions on entries; see [`crate::pg::value::call::functions`].
 macro_rules! functions {
@@ -35,7 +35,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use crate::cache::distribute::request::Kind;
 use crate::pg::catalog::privilege::Privileges;
 
-/// What every function gives: its result, or an error for the user.
+/// The result of every function, or an error for the user.
 pub type Answer<T> = Result<T, ErrorReport>;
 
 /// Privileges by kind of function, as docs/reference.md lists them.
@@ -46,7 +46,7 @@ pub const TO_WRITE: Privileges = Privileges::SELECT
 pub const TO_DELETE: Privileges = Privileges::DELETE;
 pub const TO_TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
 
-// How calls find the nodes of Citus that have their entries, and which arguments say so.
+// The routes by which calls find the nodes of Citus that have their entries, and the arguments that determine them.
 pub const READ: Kind = Kind::Read { key: 0 };
 pub const WRITE: Kind = Kind::Write { key: 0 };
 pub const FETCH: Kind = Kind::Fetch { key: 0 };

@@ -1,5 +1,5 @@
-//! What there is to see: figures of caches, the tier and sweeps; the entries of a memory cache, for
-//! its view; the check of copies against tables.
+//! Monitoring: figures of caches, the tier and sweeps; the entries of a memory cache, for its view; the check of
+//! copies against tables.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -25,7 +25,7 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
 use crate::pg::value::typed::Typed;
 
-/// The live entries of a memory cache, for its view; in no order.
+/// Returns the live entries of a memory cache, for its view; in no order.
 #[pg_extern]
 fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     let settings = settings.ok_or(Error::NullArgument("settings"))?;
@@ -49,14 +49,14 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     }))
 }
 
-/// Called by CREATE EXTENSION: a notice at the commit, if the server lacks something.
+/// Called by CREATE EXTENSION. Reports a notice at the commit, if the server lacks something.
 #[pg_extern]
 fn tell_what_is_missing() {
     setup::ask();
 }
 
-/// Figures of the caches of this database that have a slot in the tier: cache, hot_hits,
-/// table_hits, misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
+/// Returns figures of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits, misses,
+/// sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
 #[pg_extern]
 fn figures() -> Rows<11> {
     let Some(tier) = tier() else {
@@ -86,8 +86,8 @@ fn cache_row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
     ]
 }
 
-/// Figures of the caches of this database that have been swept: cache, trimmed, last_sweep,
-/// sweep_lag, waiting.
+/// Returns figures of the caches of this database that have been swept: cache, trimmed, last_sweep, sweep_lag,
+/// waiting.
 #[pg_extern]
 fn sweep_figures() -> Rows<5> {
     Rows(upkeep::counters().into_iter().map(sweep_row).collect())
@@ -104,15 +104,15 @@ fn sweep_row(counters: upkeep::Counters) -> [Typed; 5] {
     ]
 }
 
-/// How often this session's calls went to the tables of table caches directly, and by a plan.
+/// Returns how many of this session's calls accessed the tables of table caches directly, and by a plan.
 #[pg_extern]
 fn table_path_taken() -> OutRow<2> {
     let taken = access_path::taken();
     OutRow([taken.direct, taken.plan].map(Typed::number))
 }
 
-/// The tier as a whole: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes,
-/// free, pending. Bytes where not a count; size = bookkeeping + entries' bytes + holes + free.
+/// Returns figures of the whole tier: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes, free,
+/// pending. All but counts are bytes; size = bookkeeping + entries' bytes + holes + free.
 #[pg_extern]
 fn tier_figures() -> OutRow<10> {
     let Some(tier) = tier() else {
@@ -136,8 +136,8 @@ fn tier_figures() -> OutRow<10> {
     OutRow(numbers.map(|number| Typed::number(number as i64)))
 }
 
-/// How the tier is shared: slots and slots_used, leases and leases_used, elsewhere_bytes, which are the
-/// bytes of entries of other databases' caches.
+/// Returns how the tier is shared: slots and slots_used, leases and leases_used, and elsewhere_bytes, the bytes of
+/// entries of other databases' caches.
 #[pg_extern]
 fn tier_shares() -> OutRow<5> {
     let Some(tier) = tier() else {
@@ -162,7 +162,7 @@ fn tier_shares() -> OutRow<5> {
     ])
 }
 
-/// Writers between mark and unmark: 0 when nobody is committing.
+/// Returns the number of writers between mark and unmark: 0 when no transaction is committing.
 fn pending(tier: &Tier) -> u64 {
     let slots: u64 = (0..tier.caches().len() as u32)
         .map(|number| u64::from(tier.slot(number).pending_writers.load(SeqCst)))
@@ -170,8 +170,8 @@ fn pending(tier: &Tier) -> u64 {
     slots + tier.marks().standing()
 }
 
-/// Sets the figures of one cache, or of all in this database, of the tier and of the Redis protocol,
-/// back to 0.
+/// Sets the figures of one cache, or of all caches in this database, of the tier and of the Redis protocol, back to
+/// 0.
 #[pg_extern]
 fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     if let (None, Some(board)) = (cache, ClientRegistry::of_server()) {
@@ -193,8 +193,8 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Dependencies whose key follows the settings of each session that changes a row: source, cache, and the statement
-/// that mends it.
+/// Returns dependencies whose key follows the settings of each session that changes a row: source, cache, and the
+/// statement that repairs it.
 #[pg_extern]
 fn verify_dependencies() -> Rows<3> {
     let rows = declare::follow_writers(None).into_iter().map(|found| {
@@ -208,7 +208,7 @@ fn verify_dependencies() -> Rows<3> {
 }
 
 functions! {
-    /// The copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
+    /// Returns the copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
     /// hot_value, table_value.
     [0, Kind::Rows, TO_READ]
     fn verify: fn(cache: Option<Oid>) -> Answer<Stream<3>> {

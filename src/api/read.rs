@@ -1,4 +1,4 @@
-//! Reading: get, lookup, exists, ttl, scan, keys, count; and on which of several servers a key is.
+//! Reading: get, lookup, exists, ttl, scan, keys, count; and the server of a key among several.
 
 use std::num::NonZeroU32;
 
@@ -24,7 +24,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// The live value under a key.
+    /// Returns the live value under a key.
     [1, READ, TO_READ]
     fn cache_get<Text>, cache_get_json<Json>, cache_get_bytes<Bytes>:
     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
@@ -32,14 +32,14 @@ functions! {
         Ok(value.map(convert::result))
     }
 
-    /// The same, with whether it was found, and its deadline.
+    /// Returns the same, with whether it was found, and its deadline.
     [1, READ, TO_READ]
     fn cache_lookup<Text>, cache_lookup_bytes<Bytes>:
     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
         Ok(OutRow(lookup_columns::<V>(find(key, cache)?.as_ref())))
     }
 
-    /// Whether there is a live entry.
+    /// Whether the key has a live entry.
     [1, READ, TO_READ]
     fn cache_exists: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
         let asked = key.is_some();
@@ -47,7 +47,7 @@ functions! {
         Ok(asked.then_some(found))
     }
 
-    /// How long an entry lives still.
+    /// Returns the entry's remaining lifetime.
     [1, READ, TO_READ]
     fn cache_ttl: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
         let deadline = find(key, cache)?.and_then(|entry| entry.deadline);
@@ -56,7 +56,7 @@ functions! {
         Ok(left.and_then(|deadline| clock::between(now, deadline)))
     }
 
-    /// A page of entries in the order of their keys.
+    /// Returns a page of entries in the order of their keys.
     [3, PAGE, TO_READ]
     fn cache_scan<Text>, cache_scan_bytes<Bytes>:
     fn(
@@ -78,7 +78,7 @@ functions! {
         }))
     }
 
-    /// The keys of such a page.
+    /// Returns the keys of such a page.
     [3, PAGE, TO_READ]
     fn cache_keys:
     fn(
@@ -96,7 +96,7 @@ functions! {
         }))
     }
 
-    /// How many live entries there are.
+    /// Returns the number of live entries.
     [0, COUNT, TO_READ]
     fn cache_count: fn(cache: Option<Oid>) -> Answer<i64> {
         let cache = open::to_read(cache, TO_READ)?;
@@ -104,7 +104,7 @@ functions! {
     }
 }
 
-/// What a page is asked for by.
+/// Makes a page of its arguments.
 fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Result<Page, Error> {
     let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
     Ok(Page {
@@ -114,8 +114,8 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
     })
 }
 
-/// The server of a key where entries are spread over several by the rule of Postgres' hash partitions, or by Citus.
-/// Reads no entry: only which type keys have, or where shards are.
+/// Returns the server of a key where entries are spread over several by the rule of Postgres' hash partitions, or by
+/// Citus. Reads no entry, only the type of the keys, or the places of the shards.
 #[pg_extern]
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
     let key = Key::of_read(key)?;
@@ -141,7 +141,7 @@ fn some_nodes(nodes: i32) -> Result<NonZeroU32, Error> {
     nodes.ok_or(Error::NodesNotPositive)
 }
 
-/// The live entry under a key; None for a miss and for a NULL key.
+/// Returns the live entry under a key; None for a miss and for a NULL key.
 fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     let hashed = |key| {
@@ -154,19 +154,19 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {
-            open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
+            open::lock_to_read(relation, TO_READ)?; // a relation that is not a cache is an error all the same
             Ok(None)
         }
     }
 }
 
-/// `value, expires_at timestamptz` of an entry.
+/// Returns `value, expires_at timestamptz` of an entry.
 pub fn columns<V: Value>(entry: &Entry) -> [Typed; 2] {
     let value = entry.value.map(convert::result::<V>).map(Stored::of);
     [value.into(), Typed::moment(entry.deadline)]
 }
 
-/// `found boolean, value, expires_at timestamptz` of an entry that may not be there.
+/// Returns `found boolean, value, expires_at timestamptz` of an entry that may be missing.
 pub fn lookup_columns<V: Value>(found: Option<&Entry>) -> [Typed; 3] {
     let is_there = Typed::of(Some(found.is_some()));
     let [value, deadline] = found.map_or([Typed::NULL; 2], columns::<V>);

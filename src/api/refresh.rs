@@ -18,7 +18,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// The live value under a key, which a loader computes if there is none.
+    /// Returns the live value under a key; on a miss a loader computes it.
     [3, FETCH, TO_WRITE]
     fn cache_fetch<Text>, cache_fetch_json<Json>, cache_fetch_bytes<Bytes>:
     fn(
@@ -39,7 +39,7 @@ functions! {
         Ok(fetch.run()?.value.map(convert::result))
     }
 
-    /// The live value under a key, or the lease to compute it. Columns: value, state, lease.
+    /// Returns the live value under a key, or the lease to compute it. Columns: value, state, lease.
     [2, LEASE, TO_READ]
     fn cache_lease<Text>, cache_lease_bytes<Bytes>:
     fn(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<OutRow<3>> {
@@ -50,7 +50,7 @@ functions! {
             return Err(Error::NegativeWait.into());
         }
         let Some(key) = Key::of_read(key)? else {
-            open::lock_to_read(relation, TO_READ)?; // what is no cache is an error all the same
+            open::lock_to_read(relation, TO_READ)?; // a relation that is not a cache is an error all the same
             return Ok(OutRow([Typed::NULL; 3]));
         };
         let key = hashed(relation, key)?;
@@ -69,7 +69,7 @@ functions! {
         ]))
     }
 
-    /// Stores what was computed under a lease, if the lease is still good.
+    /// Stores a value that was computed under a lease, if the lease is still valid.
     [4, WRITE, TO_WRITE]
     fn cache_set_leased<Text>, cache_set_leased_bytes<Bytes>:
     fn(
@@ -85,7 +85,7 @@ functions! {
         Ok(crate::cache::fetch::cache_lease::set(&cache, key, entry, lease)?)
     }
 
-    /// Gives a lease up.
+    /// Releases a lease.
     [2, READ, TO_READ]
     fn cache_release:
     fn(key: Option<Text>, lease: Option<i64>, cache: Option<Oid>) -> Answer<Option<bool>> {
@@ -98,7 +98,7 @@ functions! {
     }
 }
 
-/// The key as the lease of it is known by, which the cache says.
+/// Returns the key in the cache's spelling, by which its lease is known.
 fn hashed(relation: Oid, key: Key) -> Result<HashedKey, Error> {
     let key = HashedKey::of(CacheId::of(relation), key);
     Ok(open::known(relation)?.rehashed(key))

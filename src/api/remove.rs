@@ -39,7 +39,7 @@ functions! {
         Ok(entries::delete_prefix(&cache, prefix)?)
     }
 
-    /// Removes an entry and gives its value.
+    /// Removes an entry and returns its value.
     [1, WRITE, TO_TAKE]
     fn cache_take<Text>, cache_take_bytes<Bytes>:
     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {

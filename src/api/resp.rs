@@ -15,9 +15,8 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::rows::{Row, Rows, Stream};
 use crate::pg::value::typed::Typed;
 
-/// The clients that the current user may see: id, pid, role, name, library, address, connected_at,
-/// last_request_at, database, protocol, last_command, commands, in_transaction, channels,
-/// unread_bytes, unsent_bytes.
+/// Returns the clients that the current user may see: id, pid, role, name, library, address, connected_at,
+/// last_request_at, database, protocol, last_command, commands, in_transaction, channels, unread_bytes, unsent_bytes.
 #[pg_extern]
 fn resp_clients_now() -> Stream<16> {
     Stream::new(|sink| {
@@ -68,10 +67,9 @@ fn client_row(pid: u32, shown: &Shown) -> Row<16> {
     ]
 }
 
-/// What the Redis protocol has counted; no row where nothing listens: clients, connections, rejected,
-/// cut_off, killed, commands, batches, largest_batch, hits, misses, bytes_in, bytes_out,
-/// failed_authentications, failed_handshakes, questions, queue_depth, queue_full, messages, ring_overflows,
-/// tracked_keys, since.
+/// Returns the counts of the Redis protocol, or no row where no process listens: clients, connections, rejected,
+/// cut_off, killed, commands, batches, largest_batch, hits, misses, bytes_in, bytes_out, failed_authentications,
+/// failed_handshakes, questions, queue_depth, queue_full, messages, ring_overflows, tracked_keys, since.
 #[pg_extern]
 fn resp_figures() -> Rows<21> {
     Rows(
@@ -112,7 +110,7 @@ fn figures_row(registry: ClientRegistry) -> Row<21> {
     ]
 }
 
-/// The memory of the clients of the Redis protocol, no row where nothing listens: client_memory,
+/// Returns the memory of the clients of the Redis protocol, or no row where no process listens: client_memory,
 /// evicted_clients.
 #[pg_extern]
 fn resp_memory() -> Rows<2> {
@@ -123,7 +121,7 @@ fn resp_memory() -> Rows<2> {
     Rows(ClientRegistry::of_server().map(row).into_iter().collect())
 }
 
-/// Ends a client; false: there is none of this number.
+/// Ends a client. Returns false when no client has this number.
 #[pg_extern]
 fn resp_kill(id: Option<i64>) -> Answer<bool> {
     let id = id.ok_or(Error::NullArgument("id"))?;
@@ -139,7 +137,7 @@ fn resp_kill(id: Option<i64>) -> Answer<bool> {
     Ok(registry.end(id))
 }
 
-/// As for sessions of Postgres: one of a superuser is ended by a superuser only.
+/// Whether a user may end a client, by the rule for Postgres sessions: only a superuser ends a superuser's client.
 fn may_end(user: Oid, role: u32) -> bool {
     let is_superuser = |role: Oid| login::role(role).is_some_and(|facts| facts.is_superuser);
     if is_superuser(user) {
@@ -155,7 +153,7 @@ fn may_end(user: Oid, role: u32) -> bool {
     }
 }
 
-/// Sends a message to the readers of a channel when the transaction commits.
+/// Sends a message to the subscribers of a channel when the transaction commits.
 #[pg_extern]
 fn publish(channel: Option<Text>, message: Option<Text>) -> Answer<()> {
     let channel = channel.ok_or(Error::NullArgument("channel"))?;

@@ -28,7 +28,7 @@ functions! {
         Ok(entries::set(&cache, key, entry(&cache, value, ttl)?)?)
     }
 
-    /// Stores an entry if no live one is there.
+    /// Stores an entry if no live one exists.
     [3, WRITE, TO_WRITE]
     fn cache_add<Text>, cache_add_bytes<Bytes>:
     fn(key: Option<Text>, value: Option<V>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
@@ -44,7 +44,7 @@ functions! {
         Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
     }
 
-    /// Overwrites an entry that has the expected value. NULL expects a negative entry, or none.
+    /// Overwrites an entry that has the expected value. NULL expects a negative entry, or a miss.
     [4, WRITE, TO_WRITE]
     fn cache_cas<Text>, cache_cas_bytes<Bytes>:
     fn(
@@ -74,7 +74,7 @@ functions! {
         Ok(entries::increment(&cache, key, delta, deadline)?)
     }
 
-    /// Adds to a counter that is there.
+    /// Adds to an existing counter.
     [2, WRITE, TO_WRITE]
     fn cache_incr_existing:
     fn(key: Option<Text>, delta: Option<i64>, cache: Option<Oid>) -> Answer<Option<i64>> {
@@ -83,7 +83,7 @@ functions! {
         Ok(entries::increment_existing(&cache, key, delta)?)
     }
 
-    /// Gives a live entry a new deadline.
+    /// Sets a new deadline for a live entry.
     [2, WRITE, TO_WRITE]
     fn cache_touch: fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
         let (cache, key) = open_with_key(key, cache, NAME)?;
@@ -94,12 +94,12 @@ functions! {
         })
     }
 
-    /// The same, and gives its value.
+    /// The same; returns its value.
     [2, WRITE, TO_WRITE]
     fn cache_get_touch<Text>, cache_get_touch_bytes<Bytes>:
     fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<Option<V>> {
         if key.is_none() {
-            open::to_read(cache, TO_WRITE)?; // what is no cache is an error all the same
+            open::to_read(cache, TO_WRITE)?; // a relation that is not a cache is an error all the same
             return Ok(None);
         }
         let (cache, key) = open_with_key(key, cache, NAME)?;
@@ -108,7 +108,7 @@ functions! {
         Ok(value.flatten())
     }
 
-    /// Takes a live entry's deadline away.
+    /// Removes a live entry's deadline.
     [1, WRITE, TO_WRITE]
     fn cache_persist: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
         let (cache, key) = open_with_key(key, cache, NAME)?;
@@ -116,7 +116,7 @@ functions! {
     }
 }
 
-/// `value + delta`, for the statement that `cache_incr` runs over a table.
+/// Returns `value + delta`, for the statement that `cache_incr` runs over a table.
 #[pg_extern]
 fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> {
     let (Some(value), Some(delta)) = (value, delta) else {
@@ -125,7 +125,7 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
     Ok(Some(counter::sum(Some(value), delta)?))
 }
 
-/// A new deadline by the ttl, or by the cache's default; without both the deadline stays.
+/// Sets a new deadline by the ttl, or by the cache's default. Without both the deadline stays.
 fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -144,7 +144,7 @@ fn cache_forever() -> Interval {
     Interval::from_months(FOREVER_MONTHS)
 }
 
-/// What every write begins with: the privileges first, then the key.
+/// Starts every write: checks the privileges first, then the key.
 pub fn open_with_key(
     key: Option<Text>,
     cache: Option<Oid>,
@@ -155,7 +155,7 @@ pub fn open_with_key(
     Ok((cache, key))
 }
 
-/// What is to be stored: the value in the cache's own type, and when it ends.
+/// Makes the entry to store: the value in the cache's own type, and its deadline.
 fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
     Ok(cache.entry(value.map(Stored::of), ttl)?)
 }

@@ -1,7 +1,7 @@
-//! The sweep of one cache in a visit, step by step, and once more while writers are so fast that
-//! the cache is above its limit; then its VACUUM. Other caches have their turns between the steps.
+//! The sweep of one cache in a visit, step by step, and again while writers are so fast that the cache is above its
+//! limit; then its VACUUM. Other caches have their turns between the steps.
 //!
-//! `visit` decides when a step is made, and opens a transaction around each.
+//! `visit` decides when to make a step, and opens a transaction around each.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,28 +14,27 @@ use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
 use crate::pg::shmem::worker_state::SweepState;
 
-/// A pass that finds little may work for one part in so many of the interval, then goes on at the
-/// next visit.
+/// A pass that finds little may work for one part in so many of the interval, and continues at the next visit.
 pub const SHARE: u32 = 5;
 
-/// One cache's sweep, as far as it has come.
+/// One cache's sweep, and its progress.
 pub struct Job {
     pub due: Due,
     pub state: &'static SweepState,
     began: Instant,
-    /// Time that it has used in this round.
+    /// Time used in this round.
     used: Duration,
     longest: Duration,
-    /// None before its first step.
+    /// None before the first step.
     sweep: Option<Sweep>,
     /// Time of steps that found little.
     fruitless: Duration,
-    /// Its sweep has ended; its VACUUM is next.
+    /// Whether its sweep has ended, and its VACUUM is next.
     swept: bool,
 }
 
 impl Job {
-    /// A sweep that begins with a pass.
+    /// Makes a sweep that begins with a pass.
     pub fn new(due: Due, state: &'static SweepState) -> Job {
         state.owner.store(due.owner.to_u32(), Relaxed);
         Job {
@@ -50,7 +49,7 @@ impl Job {
         }
     }
 
-    /// A round begins: the time used so far no longer counts.
+    /// Begins a round: the time used so far no longer counts.
     pub fn begin_round(&mut self) {
         self.used = Duration::ZERO;
     }
@@ -60,14 +59,13 @@ impl Job {
         self.due.cache == other.due.cache
     }
 
-    /// Whether one of the cache's last steps took long.
+    /// Whether one of the cache's recent steps took long.
     pub fn is_slow(&self) -> bool {
         self.state.is_slow()
     }
 
-    /// The cache with the least rank is next: those of owners without long steps first, then those
-    /// without long steps of their own, then by the time used. `owner` is the last long step of the
-    /// owner's caches.
+    /// Returns the rank; the cache with the least is next: first caches of owners without long steps, then caches
+    /// without long steps of their own, then by the time used. `owner` is the last long step of the owner's caches.
     pub fn rank(&self, owner: u32) -> (u32, u32, Duration) {
         (owner, self.state.slow_since(), self.used)
     }
@@ -81,24 +79,24 @@ impl Job {
         }
     }
 
-    /// The sweep has ended. Without a long step in it the cache no longer counts as slow.
+    /// Ends the sweep. Without a long step in it the cache no longer counts as slow.
     pub fn end(&self) {
         if self.longest <= LONG {
             self.state.end_rest();
         }
     }
 
-    /// Whether only its VACUUM is left.
+    /// Whether only its VACUUM remains.
     pub fn is_swept(&self) -> bool {
         self.swept
     }
 
-    /// Sweeps no more; what has died until now is still vacuumed.
+    /// Stops the sweep; rows that have died until now are still vacuumed.
     pub fn give_up(&mut self) {
         self.swept = true;
     }
 
-    /// One step, inside of a transaction; None when the cache cannot be swept.
+    /// Makes one step, inside of a transaction; None when the cache cannot be swept.
     pub fn step(&mut self) -> Option<Step> {
         let sweepable = sweepable::open(self.due.relation)?;
         let cache = &*sweepable.cache;
@@ -116,9 +114,8 @@ impl Job {
         Some(sweep.step(cache, size))
     }
 
-    /// Goes on after a step. `took` is the step's time, `share` the part of the interval that
-    /// [`SHARE`] stands for: a pass goes on until it is complete, or has spent this on steps that
-    /// found little.
+    /// Continues after a step. `took` is the step's time, `share` the part of the interval that [`SHARE`] stands for:
+    /// a pass continues until it is complete, or has spent this on steps that found little.
     pub fn go_on(&mut self, step: Option<Step>, took: Duration, share: Duration) {
         let (Some(step), Some(sweep)) = (step, &self.sweep) else {
             return self.give_up();

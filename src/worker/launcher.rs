@@ -1,9 +1,8 @@
-//! The launcher: which database is visited when.
+//! The launcher, which decides when each database is visited.
 //!
-//! It reads the list of databases from the catalogs that all databases share, and learns from the
-//! visits which of them have the extension. One without it is looked at again when an extension was
-//! made or updated in any database, and now and then all the same, because a standby does not see
-//! that.
+//! It reads the list of databases from the catalogs that all databases share, and the visits report which of them
+//! have the extension. A database without it is visited again when an extension was created or updated in any
+//! database, and from time to time anyway, because a standby does not see such changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -21,47 +20,46 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{Outcome, VISITS, WorkerShmem, worker_shmem};
 use crate::pg::worker::background::{self, Started};
 
-/// How often a database without the extension is looked at although nothing points there: each look
+/// The time between visits to a database without the extension when no change of extensions was seen. Each visit
 /// costs the start of a process.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
-/// On a standby more often: CREATE EXTENSION comes from the primary, and no message with it.
+/// The same on a standby, where it is shorter: CREATE EXTENSION comes from the primary, without a message.
 const LOOK_AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
-/// The launcher's shortest sleep: a shorter `pgcache.expire_interval` counts as this.
+/// The launcher's shortest sleep: it replaces a shorter `pgcache.expire_interval`.
 const SHORTEST: Duration = Duration::from_millis(100);
 /// Its shortest sleep while no worker can be started: nothing wakes it when one can.
 const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 
-/// The longest step of a sweep. Triggers on a cache are its owner's code: one that never returns
-/// would keep all other caches of the database from being swept, and vacuum from its work.
+/// The longest step of a sweep. Triggers on a cache are its owner's code: a trigger that never returns would keep all
+/// other caches of the database from being swept, and vacuum from its work.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
-/// The longest time that VACUUM waits for others to let go of a page. A cursor that nobody closes
-/// may hold one of an unlogged table's index for ever.
+/// The longest time that VACUUM waits for other sessions to unpin a page. A cursor that is never closed may hold one
+/// of an unlogged table's index for ever.
 const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
 
-/// Between two visits to a database that only vacuum; the first one stays while there are more
-/// requests.
+/// The time between two visits to a database that only vacuum. The first one stays while more requests come.
 const REQUESTS_APART: Duration = Duration::from_secs(1);
 
-/// What the launcher knows of a database.
+/// The launcher's record of a database.
 struct Known {
-    /// When it is to be swept next.
+    /// When its next sweep is due.
     next: Instant,
-    /// Requests for a VACUUM are not answered before this moment.
+    /// Requests for a VACUUM are answered from this moment on.
     next_request: Instant,
-    /// The last visit found no extension; `extension_generation` was this when it began.
+    /// The value of `extension_generation` at the beginning of the last visit, if that found no extension.
     without: Option<u64>,
 }
 
-/// A visit under way.
+/// A running visit.
 struct Visit {
     database: Oid,
     /// `extension_generation` when it began.
     generation: u64,
     worker: Started,
-    /// One of its steps took too long, and its worker was told to end.
+    /// A step took too long, and the worker was asked to end.
     overdue: bool,
-    /// When it was first seen to wait for a page, if it was ever since.
+    /// When the worker was first seen waiting for a page, if it has waited since.
     waits_since: Option<Instant>,
 }
 
@@ -69,12 +67,11 @@ struct Launcher {
     shmem: WorkerShmem,
     databases: HashMap<u32, Known>,
     visits: [Option<Visit>; VISITS],
-    /// No worker could be started, and the log says so.
+    /// No worker could be started, and the log reports this.
     short_of_workers: bool,
 }
 
-/// The launcher's life. It ends with the server, or when it is terminated, and is then started
-/// again.
+/// Runs the launcher. It ends with the server, or when it is terminated, and is then started again.
 pub fn run() {
     let Some(shmem) = worker_shmem() else {
         background::end(0);
@@ -103,7 +100,7 @@ pub fn run() {
 }
 
 impl Launcher {
-    /// Takes note of the visits that have ended.
+    /// Records the visits that have ended.
     fn reap(&mut self) {
         for place in 0..VISITS {
             let ended = |visit: &Visit| visit.worker.has_ended();
@@ -125,7 +122,7 @@ impl Launcher {
         }
     }
 
-    /// Ends visits one of whose steps takes too long; the cache is put off, as after an error.
+    /// Ends visits with a step that takes too long; the cache is put off, as after an error.
     fn end_overdue(&mut self) {
         for (place, visit) in self.visits.iter_mut().enumerate() {
             let shared = self.shmem.visit(place);
@@ -153,8 +150,8 @@ impl Launcher {
         }
     }
 
-    /// A worker has ended in a step: by an error that was made to end it, perhaps, which it could
-    /// not take note of.
+    /// Puts a cache off in whose step a worker has ended: perhaps by an error meant to end it, which the worker could
+    /// not record.
     fn put_off_after_end(&self, cache: Option<CacheId>) {
         let Some(cache) = cache else {
             return;
@@ -174,7 +171,7 @@ impl Launcher {
         );
     }
 
-    /// Cancels a VACUUM that waits for a page for too long; the next visit tries it again.
+    /// Cancels a VACUUM that has waited for a page too long; the next visit tries it again.
     fn end_waits(&mut self) {
         for visit in self.visits.iter_mut().flatten() {
             let since = visit
@@ -188,7 +185,7 @@ impl Launcher {
         }
     }
 
-    /// Reads the list of databases: new ones are due at once, those that are gone are forgotten.
+    /// Reads the list of databases: new ones are due at once, dropped ones are forgotten.
     fn learn(&mut self) {
         let Ok(present) = background::in_transaction(database::connectable) else {
             return;
@@ -205,8 +202,7 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while there are places. Where one must wait, the workers that could end are
-    /// asked to.
+    /// Starts visits while places are free. Where a database must wait, asks the workers that could end to do so.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
@@ -231,8 +227,8 @@ impl Launcher {
         }
     }
 
-    /// The database that is visited next, and whether only to vacuum. The longest overdue comes
-    /// first; a request for a VACUUM comes after all sweeps that are due.
+    /// Returns the database that is visited next, and whether only to vacuum. The longest overdue comes first; a
+    /// request for a VACUUM comes after all due sweeps.
     fn next_visit(&self) -> Option<(Oid, bool)> {
         let now = Instant::now();
         let due = self
@@ -275,9 +271,8 @@ impl Launcher {
         })
     }
 
-    /// When a database that is visited now is due again: an interval after it was due, so that the
-    /// rhythm holds, and at least half an interval from now. A visit that only vacuums leaves the
-    /// rhythm as it is.
+    /// Returns when a database that is visited now is due again: an interval after it was due, so that the rhythm
+    /// holds, and at least half an interval from now. A visit that only vacuums leaves the rhythm unchanged.
     fn due_after(
         &self,
         database: Oid,
@@ -292,7 +287,7 @@ impl Launcher {
         }
     }
 
-    /// The databases in which no worker is.
+    /// Returns the databases that no worker visits.
     fn unvisited(&self) -> impl Iterator<Item = (Oid, &Known)> {
         let visited = |database: Oid| {
             let here = |visit: &Visit| visit.database == database;
@@ -306,7 +301,7 @@ impl Launcher {
             .filter(move |&(database, _)| !visited(database))
     }
 
-    /// Those of them in which writers have requested a VACUUM.
+    /// Returns those in which writers have requested a VACUUM.
     fn to_vacuum(&self) -> impl Iterator<Item = (Oid, &Known)> {
         let requested: Vec<Oid> = self.shmem.databases_to_vacuum().collect();
         self.unvisited().filter(move |(database, known)| {
@@ -314,8 +309,7 @@ impl Launcher {
         })
     }
 
-    /// When a database is due: one without the extension only after a long time, see
-    /// [`LOOK_AGAIN`].
+    /// Returns when a database is due. One without the extension is due only after a long time, see [`LOOK_AGAIN`].
     fn due_at(&self, known: &Known) -> Instant {
         let again = match session::in_recovery() {
             true => LOOK_AGAIN_ON_STANDBY,
@@ -327,13 +321,12 @@ impl Launcher {
         }
     }
 
-    /// Whether the last visit found no extension, and none was made or updated since.
+    /// Whether the last visit found no extension, and none was created or updated since.
     fn is_without(&self, known: &Known) -> bool {
         known.without == Some(self.shmem.extension_generation())
     }
 
-    /// How long to sleep: while there is a visit, not longer than it may wait for a page. None:
-    /// until a signal comes.
+    /// Returns how long to sleep: during a visit, not longer than it may wait for a page. None: until a signal comes.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
         match self.visits.iter().any(Option::is_some) {
@@ -344,8 +337,8 @@ impl Launcher {
         }
     }
 
-    /// Until the next visit is due; at most an interval, after which the list of databases is read
-    /// again. A visit that ends wakes the launcher before.
+    /// Returns the time until the next visit is due; at most an interval, after which the list of databases is read
+    /// again. The end of a visit wakes the launcher earlier.
     fn until_next(&self, interval: Duration) -> Duration {
         let now = Instant::now();
         let due = self.unvisited().map(|(_, known)| self.due_at(known));
@@ -361,7 +354,7 @@ impl Launcher {
             .clamp(shortest.min(interval), interval)
     }
 
-    /// Says once that no worker could be started.
+    /// Reports once that no worker could be started.
     fn note_shortage(&mut self, failed: bool) {
         if failed && !self.short_of_workers {
             failure::warn(

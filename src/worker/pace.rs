@@ -1,12 +1,11 @@
-//! How much of a cache one step of its sweep takes on.
+//! The size of one step of a cache's sweep.
 //!
-//! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for
-//! each row that goes or is looked at. Then a step takes fewer rows, so that it lasts about a
-//! second and the other caches of the database get their turn. Where that does not help (a trigger
-//! that is slow for each statement) steps stay whole.
+//! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for each removed or
+//! checked row. Then a step takes fewer rows, so that it lasts about a second and the other caches of the database
+//! get their turn. Where that does not help (a trigger that is slow for each statement) steps stay whole.
 //!
-//! Kept in one byte of the cache's [`SweepState`]: by how many halvings a step is smaller, or that
-//! halving is of no use.
+//! The size is kept in one byte of the cache's [`SweepState`]: the number of halvings of a step, or that halving is
+//! useless.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,15 +14,15 @@ use crate::cache::expiry::pass::CHUNK;
 use crate::guc;
 use crate::pg::shmem::worker_state::SweepState;
 
-/// A step that takes longer is one for which the other caches wait.
+/// A longer step makes the other caches wait.
 pub const LONG: Duration = Duration::from_secs(1);
 
 /// Halvings down to one row of the largest `pgcache.expire_batch`.
 const MOST: u8 = 14;
-/// From this number on: halving was of no use. Each further long step counts up; after the last
-/// number halving is tried again.
+/// From this number on, halving was useless. Each further long step counts up; after the last number halving is tried
+/// again.
 const OF_NO_USE: u8 = 0xF0;
-/// Halvings after a step that the launcher has ended: nobody knows how long it would have taken.
+/// Halvings after a step that the launcher has ended, because its full time is unknown.
 const ENDED: u8 = 4;
 
 fn halvings(state: &SweepState) -> u8 {
@@ -33,23 +32,23 @@ fn halvings(state: &SweepState) -> u8 {
     }
 }
 
-/// How many rows a step may remove.
+/// Returns how many rows a step may remove.
 pub fn rows(state: &SweepState) -> i64 {
     (guc::expire_batch() >> halvings(state)).max(1)
 }
 
-/// How many blocks a step looks at.
+/// Returns how many blocks a step reads.
 pub fn blocks(state: &SweepState) -> u32 {
     (CHUNK >> halvings(state)).max(1)
 }
 
-/// Learns from a step that took so long; `whole`: it found as much to do as it may take on.
+/// Adapts to a step that took so long; `whole`: the step found as much work as it may take.
 pub fn learn(state: &SweepState, took: Duration, whole: bool) {
     let before = state.pace.load(Relaxed);
     state.pace.store(after(before, took, whole), Relaxed);
 }
 
-/// Learns that the launcher has ended a step.
+/// Adapts to a step that the launcher has ended.
 pub fn learn_end(state: &SweepState) {
     let fewer = (halvings(state) + ENDED).min(MOST);
     state.pace.store(fewer, Relaxed);
@@ -64,7 +63,7 @@ fn after(before: u8, took: Duration, whole: bool) -> u8 {
         };
     }
     match is_long {
-        // A step that was made smaller to take a second takes several all the same.
+        // A step that was made smaller to take a second still takes several.
         true if before > 0 && took > LONG * 4 => OF_NO_USE,
         true => (before + doublings(took)).min(MOST),
         false if whole && took * 4 < LONG => before.saturating_sub(1),
@@ -72,7 +71,7 @@ fn after(before: u8, took: Duration, whole: bool) -> u8 {
     }
 }
 
-/// How often `LONG` must be doubled to reach this time, rounded up.
+/// Returns how often `LONG` must be doubled to reach this time, rounded up.
 fn doublings(took: Duration) -> u8 {
     let times = took.as_millis().div_ceil(LONG.as_millis()).max(1);
     u8::try_from(times.next_power_of_two().trailing_zeros()).unwrap_or(MOST)

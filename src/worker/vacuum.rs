@@ -1,5 +1,5 @@
-//! VACUUM of what was emptied: after a sweep, when a writer requests it, and again as long as the
-//! rows of a table die quickly.
+//! VACUUM of emptied tables: after a sweep, when a writer requests it, and again as long as the rows of a table die
+//! quickly.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,30 +14,30 @@ use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem};
 use crate::pg::worker::{background, vacuum};
 
-/// Between two looks at what Postgres has counted, which sessions report once a second.
+/// The time between two reads of Postgres' counts, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A table that was not worth a VACUUM for so long has come to rest.
+/// A table that was not worth a VACUUM for so long is quiet.
 const REST: Duration = Duration::from_micros(vacuum_need::QUIET as u64);
 
-/// How long a visit may stay at least although another database waits for its place.
+/// The shortest stay of a visit, even when another database waits for its place.
 const TURN: Duration = Duration::from_secs(10);
 
 /// The tables of one database.
 pub struct Vacuums {
     shmem: WorkerShmem,
-    /// How many requests there were when they were last all answered.
+    /// The number of requests when all of them were last answered.
     answered: u64,
     busy: Vec<Busy>,
 }
 
-/// A cache whose rows die quickly, and when it was last worth a VACUUM.
+/// A cache whose rows die quickly, and the last time when it was worth a VACUUM.
 struct Busy {
     due: Due,
     last: Instant,
 }
 
 impl Vacuums {
-    /// For a visit that begins: all requests are still to be answered.
+    /// Makes the state of a new visit, for which all requests are unanswered.
     pub fn new(shmem: WorkerShmem) -> Vacuums {
         Vacuums {
             shmem,
@@ -46,7 +46,7 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums a cache if it is worth it, and remembers that it was.
+    /// Vacuums a cache if it is worth a VACUUM, and remembers that.
     pub fn look_at(&mut self, due: &Due) {
         if !vacuum_tables(self.shmem, due, vacuum_need::tables_to_vacuum) {
             return;
@@ -62,9 +62,8 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums the caches for which writers have requested it since the last look; called outside
-    /// of transactions. While other caches wait for their turn, one that rests after a long step
-    /// waits, too: its request stays.
+    /// Vacuums the caches for which writers have requested it since the last check; called outside of transactions.
+    /// While other caches wait for their turn, one that rests after a long step waits, too: its request stays.
     pub fn answer_requests(&mut self, others_wait: bool) {
         let requests = self.shmem.vacuum_requests();
         if requests == self.answered {
@@ -96,9 +95,8 @@ impl Vacuums {
         self.busy.is_empty()
     }
 
-    /// Stays with the caches whose rows die quickly until all of them have come to rest, or until
-    /// the moment `until`; ends earlier, but not in the first ten seconds, where another database
-    /// needs the place.
+    /// Stays with the caches whose rows die quickly until all of them are quiet, or until the moment `until`; ends
+    /// earlier, but not in the first ten seconds, where another database needs the place.
     pub fn stay(&mut self, until: Instant) {
         let shmem = self.shmem;
         let began = Instant::now();
@@ -131,10 +129,10 @@ impl Vacuums {
     }
 }
 
-/// Which tables of a cache are to be vacuumed.
+/// Returns the tables of a cache to vacuum.
 type Which = fn(Oid, &SweepState) -> Vec<VacuumNeed>;
 
-/// Vacuums those tables of a cache; false where there are none, or it could not be done.
+/// Vacuums those tables of a cache. Returns false where there are none, or a VACUUM failed.
 fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     let state = shmem.sweep_state(due.cache);
     let began = Instant::now();
@@ -145,13 +143,13 @@ fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     }
     if done.is_none() {
         vacuum_need::forget(state);
-        // It is tried again, though nothing may change in the table any more.
+        // The sweep is tried again, though nothing may change in the table any more.
         upkeep::look_again(due.relation);
     }
     done.unwrap_or(false)
 }
 
-/// None where it could not be done.
+/// Returns None where a VACUUM failed.
 fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
     let worth = background::in_transaction(|| which(due.relation, state)).ok()?;
     for table in &worth {

@@ -1,10 +1,10 @@
-//! A visit to one database: sweep its caches, vacuum what was emptied, end. One that answers a
-//! writer's request for a VACUUM only vacuums.
+//! A visit to one database: sweeps its caches, vacuums emptied tables, ends. A visit that answers a writer's request
+//! for a VACUUM only vacuums.
 //!
-//! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no
-//! snapshot and no lock is older than that. Caches take turns by steps (`turns`). An error ends a
-//! cache's sweep, is logged once, and puts the cache off; the others are swept as ever. A step that
-//! takes too long counts as an error, too: the launcher ends the worker in it.
+//! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no snapshot and no lock
+//! is older than that. Caches take turns by steps (`turns`). An error ends a cache's sweep, is logged once, and puts
+//! the cache off; the sweeps of the others continue. A step that takes too long counts as an error, too: the launcher
+//! ends the worker in it.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -25,17 +25,17 @@ use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{Outcome, VisitState, WorkerShmem, worker_shmem};
 use crate::pg::worker::{background, connect};
 
-/// A round lasts at least so long, however short the interval: it begins with a look at all caches.
+/// The shortest round, however short the interval, because a round begins by listing all caches.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
-/// What the steps of a visit share.
+/// State that the steps of a visit share.
 struct Work {
     shmem: WorkerShmem,
     shared: &'static VisitState,
     vacuums: Vacuums,
 }
 
-/// The life of a visiting worker.
+/// Runs a visiting worker.
 pub fn run(place: usize) {
     let Some(shmem) = worker_shmem() else {
         background::end(0);
@@ -62,8 +62,8 @@ pub fn run(place: usize) {
 }
 
 impl Work {
-    /// Goes on, interval after interval, while rows die quickly and no other database needs the
-    /// place: nothing would be vacuumed while the next worker starts.
+    /// Continues, interval after interval, while rows die quickly and no other database needs the place, because
+    /// nothing would be vacuumed while the next worker starts.
     fn run(&mut self) {
         let mut until = Instant::now() + self.shared.longest();
         self.vacuums.answer_requests(false);
@@ -84,8 +84,8 @@ impl Work {
         }
     }
 
-    /// Sweeps what is due, in turns. A round ends after an interval, so that a long sweep does not
-    /// keep caches waiting that have become due meanwhile.
+    /// Sweeps the due caches, in turns. A round ends after an interval, so that a long sweep does not delay caches
+    /// that have become due meanwhile.
     fn sweep_all(&mut self) {
         let mut turns = Turns::default();
         let mut ends = None;
@@ -115,10 +115,10 @@ impl Work {
         }
     }
 
-    /// Adds what is due; false when that cannot be found out.
+    /// Adds the due caches. Returns false when they cannot be listed.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(|| {
-            // Nobody may ask for what a decided transaction still keeps from its place.
+            // Undone here, too, because perhaps no session reads the keys that a decided transaction still blocks.
             undo_marks::lower_decided();
             unverified_after_restart::prove_all();
             upkeep::due(self.shmem)
@@ -143,7 +143,7 @@ impl Work {
         true
     }
 
-    /// The owners of one of whose caches a step was long lately.
+    /// Returns the owners with a recent long step of one of their caches.
     fn slow_owners(&self) -> SlowOwners {
         let now = clock::now();
         let mut slow = SlowOwners::new();
@@ -159,7 +159,7 @@ impl Work {
         slow
     }
 
-    /// Whether a long step has ended so lately that only caches without long steps may go on.
+    /// Whether a long step has ended so recently that only caches without long steps may continue.
     fn slow_ones_rest(&self) -> bool {
         let now = clock::now();
         self.shmem
@@ -167,7 +167,7 @@ impl Work {
             .any(|(_, state)| state.rests_for(now).is_some())
     }
 
-    /// Makes one step. Its time is charged to the cache whatever comes of it.
+    /// Makes one step, and charges its time to the cache whatever its result.
     fn sweep(&mut self, job: &mut Job, share: Duration) {
         background::show(Some(&format!("sweeping {}", job.due.name)));
         let began = Instant::now();
