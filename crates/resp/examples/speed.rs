@@ -1,7 +1,8 @@
-//! What parsing a command and writing its reply costs, without anything between: the value is always there.
+//! Measures parsing a command and writing its reply, without a server between: the value always exists.
 //!
 //! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`; MGET is of 100 keys. Under
-//! `valgrind --tool=callgrind` it tells instructions, too. A pipeline of 16 is one buffer, as one read would bring it.
+//! `valgrind --tool=callgrind` it counts instructions, too. A pipeline of 16 is one buffer, as one read would bring
+//! it.
 
 #![allow(
     clippy::print_stdout,

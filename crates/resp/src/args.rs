@@ -1,13 +1,13 @@
-//! The arguments of a request: places in a buffer, nothing copied.
+//! The arguments of a request: places in a buffer, without copies.
 
-/// Where an argument is in its buffer. 32 bits each: `Limits` keeps requests below 4 GiB.
+/// The place of an argument in its buffer. 32 bits each, because `Limits` keeps requests below 4 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) from: u32,
     pub(crate) to: u32,
 }
 
-/// Arguments in the order in which they came, the command's name first, or the rest of them.
+/// Arguments in the order of the request, the command's name first, or the rest of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -32,12 +32,12 @@ impl<'a> Args<'a> {
         self.bytes.get(place.from as usize..place.to as usize)
     }
 
-    /// Argument `index`; empty beyond the end. For what the command's arity has already promised.
+    /// Returns argument `index`; empty beyond the end. For arguments that the command's arity guarantees.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }
 
-    /// The arguments from `index` on.
+    /// Returns the arguments from `index` on.
     pub fn from(&self, index: usize) -> Self {
         Self {
             bytes: self.bytes,
@@ -45,7 +45,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The first `count` arguments.
+    /// Returns the first `count` arguments.
     pub fn first(&self, count: usize) -> Self {
         Self {
             bytes: self.bytes,
@@ -62,7 +62,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Neighbours two by two: the keys and values of MSET.
+    /// Returns the arguments in pairs: the keys and values of MSET.
     pub fn pairs(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a> {
         let all = *self;
         (0..self.len() / 2).map(move |pair| (all.at(2 * pair), all.at(2 * pair + 1)))

@@ -1,38 +1,38 @@
-//! Cuts all the requests that one read has brought before the first is run: so their keys are known together, and
-//! what is stored under them can be on its way from memory meanwhile.
+//! Cuts all requests of one read before the first is run, so that their keys are known together, and their entries
+//! can be prefetched from memory meanwhile.
 //!
-//! What it is not: it keeps nothing of a request that has not come whole, and judges nothing. The rule it guards: what
-//! it cuts is what [`Parser`](crate::Parser) would cut; whatever is long, unusual or wrong it leaves to that one.
+//! Keeps nothing of an incomplete request, and checks nothing. Guards one rule: it cuts exactly as
+//! [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the parser.
 
 use crate::args::{Args, Place};
 use crate::request::{Limits, Request};
 
-/// Requests that are cut at once.
+/// The most requests that are cut at once.
 const MOST: usize = 32;
-/// Arguments of one of them.
+/// The most arguments of one of them.
 const ARGUMENTS: usize = 64;
 
-/// Whole requests at the beginning of a buffer.
+/// Complete requests at the beginning of a buffer.
 #[derive(Debug, Default)]
 pub struct Batch {
     places: Vec<Place>,
     cuts: Vec<Cut>,
-    /// Of these so many were handed out.
+    /// The number of requests already returned.
     done: usize,
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// From where its arguments are among the places.
+    /// The index of its first argument among the places.
     first: u32,
-    /// Where it ends in the buffer.
+    /// The end of the request in the buffer.
     end: u32,
 }
 
 impl Batch {
-    /// Cuts the requests that `buffer` begins with; what was cut before is forgotten. The parser of that connection
-    /// must be between two requests, and gets what is not cut.
+    /// Cuts the requests at the beginning of `buffer`, and forgets earlier ones. The connection's parser must be
+    /// between two requests, and gets the rest.
     pub fn cut(&mut self, buffer: &[u8], limits: &Limits) {
         self.clear();
         if u32::try_from(buffer.len()).is_err() {
@@ -53,14 +53,14 @@ impl Batch {
         }
     }
 
-    /// Forgets what was cut.
+    /// Forgets all requests.
     pub fn clear(&mut self) {
         self.places.clear();
         self.cuts.clear();
         self.done = 0;
     }
 
-    /// How many requests wait to be handed out.
+    /// Returns how many requests are still to be returned.
     pub fn len(&self) -> usize {
         self.cuts.len() - self.done
     }
@@ -69,7 +69,7 @@ impl Batch {
         self.len() == 0
     }
 
-    /// Where the last request that was handed out ends in the buffer.
+    /// Returns the end of the last returned request in the buffer.
     pub fn at(&self) -> usize {
         let last = self
             .done
@@ -78,7 +78,7 @@ impl Batch {
         last.map_or(0, |cut| cut.end as usize)
     }
 
-    /// The next request of the buffer that was cut, which is given again.
+    /// Returns the next request of the buffer that was cut, which the caller passes again.
     #[inline]
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Option<Request<'a>> {
         let from = self.at();
@@ -95,12 +95,13 @@ impl Batch {
         })
     }
 
-    /// The request that was handed out last is handed out again.
+    /// Makes the last request come again.
     pub fn again(&mut self) {
         self.done = self.done.saturating_sub(1);
     }
 
-    /// The first argument after the name of each request that waits, if it has one: a key, of nearly all commands.
+    /// Returns the first argument after the name of each remaining request, if it has one: for nearly all commands a
+    /// key.
     pub fn keys<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let waiting = self.cuts.get(self.done..).unwrap_or_default();
         waiting.iter().enumerate().filter_map(move |(at, cut)| {
@@ -111,8 +112,8 @@ impl Batch {
         })
     }
 
-    /// Stores the arguments of the request that begins here, and says where it ends. None: it is not whole, or not
-    /// for us.
+    /// Stores the arguments of the request that begins here, and returns its end. None: the request is incomplete, or
+    /// left to the parser.
     #[inline]
     fn request(&mut self, buffer: &[u8], from: usize, limits: &Limits) -> Option<usize> {
         let (count, mut at) = number(buffer, from, b'*')?;
@@ -135,7 +136,8 @@ impl Batch {
     }
 }
 
-/// The number of a line of this kind, of up to four digits as Redis writes them, and where the next line begins.
+/// Returns the number in a line of this kind, of up to four digits in Redis' format, and the beginning of the next
+/// line.
 #[inline]
 fn number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let digit = |byte: &u8| usize::from(byte - b'0');

@@ -1,10 +1,11 @@
-//! Entries of the table as COMMAND, COMMAND INFO and COMMAND DOCS reply them.
+//! Writes entries of the table as the replies of COMMAND, COMMAND INFO and COMMAND DOCS.
 
 use crate::reply::Writer;
 use crate::table::{Entry, TABLE, category, flag};
 
-/// A command as COMMAND INFO has it: name, arity, flags, keys, categories, tips, key specifications, subcommands.
-/// Tips and key specifications stay empty: they tell clients of a cluster where to send a command.
+/// Writes a command's row of COMMAND INFO: name, arity, flags, keys, categories, tips, key specifications,
+/// subcommands. Tips and key specifications stay empty, because they tell clients of a cluster where to send a
+/// command.
 pub fn describe(entry: &Entry, replies: &mut Writer) {
     replies.array(10);
     replies.bulk(entry.name.as_bytes());
@@ -22,7 +23,7 @@ pub fn describe(entry: &Entry, replies: &mut Writer) {
     }
 }
 
-/// All commands, as COMMAND has them.
+/// Writes all commands, as COMMAND does.
 pub fn describe_all(replies: &mut Writer) {
     replies.array(TABLE.len());
     for entry in TABLE {
@@ -30,7 +31,7 @@ pub fn describe_all(replies: &mut Writer) {
     }
 }
 
-/// A command's name and what COMMAND DOCS says of it: since when, in which group, its subcommands.
+/// Writes a command's name and its entry of COMMAND DOCS: since, group, subcommands.
 pub fn document(entry: &Entry, replies: &mut Writer) {
     replies.bulk(entry.name.as_bytes());
     replies.map(2 + usize::from(!entry.subcommands.is_empty()));
@@ -55,7 +56,7 @@ fn flags(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
         .filter_map(move |(bit, name)| (flags >> bit & 1 == 1).then_some(name))
 }
 
-/// Those of the table, and those that Redis takes from the flags.
+/// Returns the categories of the table, and those that Redis derives from the flags.
 fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     let has = |one: u32| entry.flags & one != 0;
     let categories = entry.categories;
@@ -81,7 +82,7 @@ fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     )
 }
 
-/// Whether a command is of a category of ACL, by its name without `@`.
+/// Whether a command belongs to a category of ACL, by its name without `@`.
 pub fn is_of_category(entry: &Entry, name: &[u8]) -> bool {
     categories(entry).any(|category| {
         let category = category.trim_start_matches('@').as_bytes();

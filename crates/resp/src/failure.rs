@@ -1,7 +1,6 @@
-//! Redis' errors, in its words, because programs compare them.
+//! Redis' errors, in its words, because client libraries compare them.
 //!
-//! Some repeat what the client has sent, as Redis' do. They go to that client alone: what is logged is
-//! [`Failure::code`].
+//! Some repeat the client's input, as Redis' do. They go only to that client: the log gets [`Failure::code`].
 
 use crate::args::Args;
 use crate::reply::Writer;
@@ -66,7 +65,7 @@ pub enum Failure<'a> {
 }
 
 impl<'a> Failure<'a> {
-    /// The error's code and, where it has nothing of the client in it, its words.
+    /// Returns the error's code and, where it repeats no input, its text.
     fn words(&self) -> (&'static str, &'static str) {
         let words = match self {
             Self::UnknownCommand(_) => "unknown command",
@@ -142,12 +141,12 @@ impl<'a> Failure<'a> {
         ("ERR", words)
     }
 
-    /// `ERR`, `NOAUTH` and so on: what may be counted and logged.
+    /// Returns `ERR`, `NOAUTH` and so on, which may be counted and logged.
     pub fn code(&self) -> &'static str {
         self.words().0
     }
 
-    /// The reply.
+    /// Writes the reply.
     pub fn write(&self, replies: &mut Writer) {
         let (code, words) = self.words();
         let (code, words) = (code.as_bytes(), words.as_bytes());
@@ -186,18 +185,18 @@ const HELLO_FIRST: &str = "HELLO must be called with the client already authenti
     AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
     same time";
 
-/// An error of the caller's own: its code and words.
+/// Writes an error of the caller: its code and text.
 pub fn write_verbatim_error(code: &str, words: &str, replies: &mut Writer) {
     replies.error(&[code.as_bytes(), b" ", words.as_bytes()]);
 }
 
-/// What C prints of bytes that it takes for a string: up to a NUL, and no more than so many.
+/// Returns the bytes that C prints of a string: up to a NUL, and at most so many.
 fn c_string(bytes: &[u8], most: usize) -> &[u8] {
     let bytes = bytes.get(..most).unwrap_or(bytes);
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// The name and the first arguments, 128 bytes of each together.
+/// Writes the name and the first arguments, 128 bytes of each together.
 fn unknown(args: Args<'_>, replies: &mut Writer) {
     let mut shown: Vec<u8> = Vec::new();
     for argument in args.from(1).iter() {

@@ -1,17 +1,19 @@
-//! The arithmetic of INCRBYFLOAT and INCREX: that of the 80-bit numbers of x86, in which Redis computes, without a type for them.
+//! The arithmetic of INCRBYFLOAT and INCREX: that of x86's 80-bit numbers, in which Redis computes, without a type
+//! for them.
 //!
-//! A number is a mantissa of 64 bits times a power of two. What is read is rounded to it correctly, sums are rounded
-//! to the nearest (to the even one of two), and what is written has the 17 decimal places of C's `%.17Lf`, without
-//! zeros at its end. Not taken: C's hexadecimal numbers.
+//! A number is a mantissa of 64 bits times a power of two. Input is rounded to it correctly, sums are rounded to the
+//! nearest (to the even one of two), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros.
+//! C's hexadecimal numbers are not accepted.
 
 use crate::failure::Failure;
 
-/// Redis' longest text of a number, with the byte that ends it.
+/// Redis' longest text of a number, including the byte that ends it.
 const LONGEST: usize = 5 * 1024;
-/// The largest number is below two to this, the least above zero two to that.
+/// The exponents of the range: the largest number is below two to the first, the least above zero is two to the
+/// second.
 const LARGEST: i64 = 16_384;
 const LEAST: i64 = -16_445;
-/// Decimal places that are written, and ten to that.
+/// Decimal places of the output, and ten to that power.
 const PLACES: usize = 17;
 const SCALE: u128 = 100_000_000_000_000_000;
 
@@ -23,7 +25,7 @@ struct Float {
     exponent: i64,
 }
 
-/// What INCRBYFLOAT makes of the value that is there and its argument.
+/// Returns the sum of INCRBYFLOAT from the present value and the argument.
 pub fn add_floats(value: &[u8], by: &[u8]) -> Result<String, Failure<'static>> {
     let (value, by) = (read(value)?, read(by)?);
     match (value, by) {
@@ -150,7 +152,7 @@ impl Float {
     }
 }
 
-/// Reads a number as C's `strtold` does, all of the text; None is infinite.
+/// Parses a number as C's `strtold` does, all of the text; None is infinite.
 fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     let refused = Err(Failure::NotFloat);
     if text.len() >= LONGEST {
@@ -173,7 +175,7 @@ fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     }
 }
 
-/// The digits of a decimal number without zeros before them, and the power of ten that they are multiplied with.
+/// Returns the digits of a decimal number without leading zeros, and the power of ten of the last one.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let end = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
     let (number, exponent) = match end {
@@ -199,7 +201,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits, exponent - fraction.len() as i64))
 }
 
-/// The power of ten after an `e`. One that is far beyond the range stays so, however long it is.
+/// Parses the power of ten after an `e`. A power far beyond the range stays so, however long it is.
 fn power(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -215,7 +217,7 @@ fn power(text: &[u8]) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// The nearest number; None where it is too large, or so small that it would be zero and is not.
+/// Returns the nearest number; None where it is too large, or so small that it would wrongly become zero.
 fn round(digits: &[u8], power: i64) -> Option<Float> {
     let zero = Float {
         negative: false,
@@ -225,7 +227,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     if digits.is_empty() {
         return Some(zero);
     }
-    // Ten to that many is beyond the range for certain, and a power that need not be computed.
+    // Ten to this power is certainly beyond the range, and need not be computed.
     let tens = digits.len() as i64 + power;
     if !(-5_000..5_000).contains(&tens) {
         return None;
@@ -235,7 +237,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
         Ok(power) => above.times_ten_to(power),
         Err(_) => below.times_ten_to(power.unsigned_abs() as usize),
     }
-    // Shifted so that the quotient has two bits more than are kept, or three.
+    // Shifted so that the quotient has two or three bits more than are kept.
     let shift = 66 - (above.bits() as i64 - below.bits() as i64);
     match usize::try_from(shift) {
         Ok(shift) => above.shift(shift),
@@ -245,7 +247,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     rounded(quotient, !is_exact, -shift)
 }
 
-/// The 64 top bits of a number, rounded to the nearest; `more`: there is something below its last bit.
+/// Rounds a number to its 64 top bits; `more`: nonzero bits lie below its last one.
 fn rounded(bits: u128, more: bool, exponent: i64) -> Option<Float> {
     let float = nearest(bits, more, exponent);
     let top = float.exponent + 64;
@@ -303,7 +305,7 @@ fn add(one: Float, other: Float) -> Float {
     };
     let sum = match large.negative == small.negative {
         true => wide(large) + shifted,
-        // What was lost is taken off, too: one less, and something more than that.
+        // The lost bits are subtracted, too: one less, and then a remainder above that.
         false => wide(large) - shifted - u128::from(lost),
     };
     let float = nearest(sum, lost, large.exponent - 63);
@@ -313,7 +315,7 @@ fn add(one: Float, other: Float) -> Float {
     }
 }
 
-/// 17 decimal places, without zeros at the end, and no minus sign before a zero.
+/// Writes 17 decimal places, without trailing zeros, and no minus sign before a zero.
 fn write(float: Float) -> String {
     let (whole, places) = match usize::try_from(float.exponent) {
         Ok(exponent) => {
@@ -339,7 +341,7 @@ fn write(float: Float) -> String {
     }
 }
 
-/// `mantissa / 2^below` in units of the last decimal place, rounded to the nearest.
+/// Returns `mantissa / 2^below` in units of the last decimal place, rounded to the nearest.
 fn scaled(mantissa: u64, below: u64) -> u128 {
     let all = u128::from(mantissa) * SCALE; // 121 bits
     if below >= 127 {
@@ -453,7 +455,7 @@ impl Big {
     }
 }
 
-/// A quotient of at most 67 bits, and whether nothing is left.
+/// Returns a quotient of at most 67 bits, and whether the division is exact.
 fn divide(mut above: Big, below: &Big) -> (u128, bool) {
     let mut quotient = 0;
     let steps = 1 + above.bits().saturating_sub(below.bits());

@@ -1,14 +1,14 @@
 //! Patterns of KEYS, SCAN MATCH and PSUBSCRIBE: `*`, `?`, `[a-c]`, `[^a]`, `\x`, as Redis matches them.
 //!
-//! Stars are tried from the shortest match on. Going back to the last star alone is enough, since what an
-//! earlier star might take the later one can take as well: the time is at most pattern times text, where a
-//! matcher that goes back to all of them takes exponential time on `*a*a*a*b`.
+//! Stars are tried from the shortest match on. Backtracking only to the last star is enough, because it can take
+//! whatever an earlier star might: the time is at most pattern times text, where a matcher that backtracks to all
+//! stars takes exponential time on `*a*a*a*b`.
 //!
-//! Pattern times text is still hours where both are megabytes, as they may be, and whoever sends them would have all
-//! others wait. So a comparison has a bound of bytes that it looks at, far beyond what any pattern of use needs, and
-//! one that comes to it ends as one that does not match.
+//! Pattern times text is still hours where both are megabytes, as they may be, and one client would block all others.
+//! So a comparison reads a bounded number of bytes, far beyond the need of any useful pattern, and at the bound it
+//! ends as no match.
 
-/// Bytes of a pattern that are looked at for nothing, beside so many for each byte of the text.
+/// Bytes of a pattern that each comparison may read, and further bytes for each byte of the text.
 const LOOKS: usize = 64 << 10;
 const LOOKS_A_BYTE: usize = 8;
 
@@ -18,7 +18,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_within(pattern, text, &mut left).unwrap_or(false)
 }
 
-/// The same, as one of many comparisons that together look at `left` bytes. None: these are used up.
+/// The same, as one of many comparisons that together read `left` bytes. None: the bytes are used up.
 pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<bool> {
     let bound = LOOKS + LOOKS_A_BYTE * text.len();
     let (matched, looks) = compare(pattern, text, bound.min(*left));
@@ -31,7 +31,7 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<b
     Some(matched.unwrap_or(false))
 }
 
-/// The comparison, and at how many bytes it looked, which are at most `most`. None: it needs more.
+/// Compares, and returns the number of bytes read, which is at most `most`. None: the comparison needs more.
 fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     let (mut p, mut t) = (0, 0);
     let mut star = None;
@@ -48,7 +48,7 @@ fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
         let Some(&byte) = text.get(t) else {
             return (Some(p >= pattern.len()), looks);
         };
-        // A class may be as long as a request: no more of it is looked at than is allowed.
+        // A class may be as long as a request: only the allowed part of it is read.
         let end = pattern.len().min(p + (most - looks) + 1);
         let (length, matched) = one(pattern.get(p..end).unwrap_or_default(), byte);
         if looks + length.max(1) > most {
@@ -68,7 +68,7 @@ fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     }
 }
 
-/// How much of the pattern stands for one byte, and whether for this one.
+/// Returns the length of the pattern's element for one byte, and whether it matches this byte.
 fn one(pattern: &[u8], byte: u8) -> (usize, bool) {
     match *pattern {
         [] => (0, false),
@@ -82,8 +82,9 @@ fn one(pattern: &[u8], byte: u8) -> (usize, bool) {
     }
 }
 
-/// The class after its `[`: its length with the `]`, and whether the byte is in it. Without a `]` it ends with the
-/// pattern; a range may be written backwards; a minus sign before the end of the pattern's bytes is itself.
+/// Parses the class after its `[`: returns its length with the `]`, and whether the byte is in it. Without a `]` it
+/// ends with the pattern; a range may be written backwards; a minus sign before the end of the pattern's bytes is
+/// literal.
 fn in_class(class: &[u8], byte: u8) -> (usize, bool) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
@@ -165,12 +166,12 @@ mod tests {
     fn a_comparison_has_a_bound() {
         let length = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
         let text = vec![b'a'; length];
-        // Each byte of the text would be looked for in the whole of the class.
+        // Each byte of the text would be searched in the whole class.
         let mut pattern = b"*[".to_vec();
         pattern.resize(length, b'b');
         pattern.extend_from_slice(b"]");
         assert!(!matches(&pattern, &text));
-        // Long ones that go forward are compared to their end.
+        // Long comparisons that only advance run to their end.
         assert!(matches(&text, &text));
         assert!(matches(b"*", &text));
         assert!(matches(&[&text[..], b"*"].concat(), &text));
@@ -183,7 +184,7 @@ mod tests {
         let mut left = 100;
         assert_eq!(matches_within(b"*b", &[b'a'; 60], &mut left), Some(false));
         assert_eq!(left, 40);
-        // A star at the end looks at nothing.
+        // A star at the end reads nothing.
         assert_eq!(matches_within(b"aa*", &[b'a'; 60], &mut left), Some(true));
         assert_eq!(left, 38);
         assert_eq!(matches_within(b"*b", &[b'a'; 60], &mut left), None);
@@ -192,7 +193,7 @@ mod tests {
             (left, matches_within(b"*", b"a", &mut left)),
             (0, Some(true))
         );
-        // A class is part of it, and a cut one is not mistaken for a class that ends with the pattern.
+        // A class counts, too, and a cut one is not mistaken for a class that ends with the pattern.
         let class = [&b"["[..], &[b'b'; 98], b"a"].concat();
         assert_eq!(matches_within(&class, b"a", &mut 100), Some(true));
         assert_eq!(matches_within(&class, b"a", &mut 99), None);

@@ -1,12 +1,12 @@
-//! Requests typed by hand: one line, words between blanks, quotes as in a shell's.
+//! Requests typed by hand: one line, words between blanks, quotes as in a shell.
 
 use crate::args::Place;
 
 /// Quotes that do not end, or that end in the middle of a word.
 pub(crate) struct Unbalanced;
 
-/// Cuts a line into words. They are put one after the other into `words`, because an escape is shorter than what it
-/// stands for; a line is at most 64 kB.
+/// Cuts a line into words, which it appends to `words`, because an escape is shorter than its source; a line is at
+/// most 64 kB.
 pub(crate) fn split(
     line: &[u8],
     words: &mut Vec<u8>,
@@ -38,7 +38,7 @@ fn skip_blanks(line: &[u8]) -> &[u8] {
     line.get(blanks..).unwrap_or_default()
 }
 
-/// One word, and what comes after it. A quoted piece may follow plain bytes, and ends the word.
+/// Cuts one word, and returns the rest. A quoted piece may follow plain bytes, and ends the word.
 fn word<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     loop {
         rest = match rest {

@@ -1,11 +1,9 @@
 //! The Redis protocol (RESP 2 and 3): bytes in, commands out; replies in, bytes out.
 //!
-//! What it is: a parser of requests that can be cut at any byte, the table of commands, commands with
-//! their arguments read as Redis reads them, the texts of its errors, and a writer of replies.
-//! What it is not: it opens no socket, reads no clock, holds no entry, knows no role. Those are the
-//! caller's.
-//! The rules it guards: **a request costs what has come of it**, never what it announces; and **no
-//! argument is copied**, a typed command points into the caller's buffer.
+//! It has a parser of requests that can be cut at any byte, the table of commands, commands with their arguments
+//! parsed as in Redis, the texts of its errors, and a writer of replies. It does not open sockets, read clocks, hold
+//! entries or know roles; the caller does. Guards two rules: **a request costs only what has arrived of it**, never
+//! what it announces; and **no argument is copied**: a typed command points into the caller's buffer.
 //!
 //! # Using it
 //!
@@ -31,7 +29,7 @@
 //!
 //! # Floors
 //!
-//! Each file imports lower ones only.
+//! Each file imports only lower ones.
 //!
 //! | floor | what |
 //! |---|---|
@@ -40,7 +38,7 @@
 //! | `batch` | requests that came together, cut before the first is run |
 //! | `float` | sums of INCRBYFLOAT and INCREX |
 //! | `failure`, `request` | Redis' errors; the parser |
-//! | `reply`, `table`, `inline`, `structures` | the writer; names, arity, flags, keys; requests typed by hand; names that are not served |
+//! | `reply`, `table`, `inline`, `structures` | the writer; names, arity, flags, keys; lines typed by hand; unsupported names |
 //! | `args`, `number`, `glob` | arguments, integers, patterns |
 
 mod args;

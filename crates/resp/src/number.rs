@@ -1,6 +1,6 @@
-//! Integers as Redis reads them: one way to write each, no blanks, no plus sign, no leading zero.
+//! Integers in Redis' format: one spelling of each, no blanks, no plus sign, no leading zero.
 
-/// What Redis takes for an integer of 64 bits, and nothing else.
+/// Parses Redis' format of an integer of 64 bits, and nothing else.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         b"0" => return Some(0),
@@ -25,8 +25,8 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// A cursor of SCAN, as Redis reads it since 7.4: an integer that is not negative; what is none goes to `strtoull`,
-/// which takes blanks before it, a sign and leading zeros, and ends at a NUL. Nothing is no cursor.
+/// Parses a cursor of SCAN, as Redis does since 7.4: a nonnegative integer; any other text goes to `strtoull`, which
+/// accepts leading blanks, a sign and leading zeros, and ends at a NUL. An empty text is not a cursor.
 pub(crate) fn cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if let Some(value) = integer(text) {
@@ -122,7 +122,7 @@ mod tests {
             (b"\t\n\x0b\x0c\r 1", 1),
             (b"1\0x", 1),
             (b"18446744073709551615", u64::MAX),
-            // No integer, so it comes to strtoull, which turns the sign round.
+            // Not an integer, so it goes to strtoull, which negates it.
             (b" -1", u64::MAX),
             (b"-01", u64::MAX),
             (b"-9223372036854775809", i64::MAX as u64),

@@ -2,15 +2,15 @@
 
 use crate::number::Digits;
 
-/// The version of the protocol that a client has asked for by HELLO.
+/// The version of the protocol that a client has requested by HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Resp2,
     Resp3,
 }
 
-/// Replies that wait to be sent. A limit bounds them; beyond it, and where memory cannot be had, the writer is
-/// `overflowed`: it takes nothing more, and the client is to be cut off, as Redis does.
+/// Replies that are not sent yet. A limit bounds them; beyond it, and when memory runs out, the writer is
+/// `overflowed`: it takes no more bytes, and the client must be disconnected, as in Redis.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Writer {
         self.overflowed
     }
 
-    /// Begins anew for another client: with nothing written, in its version, up to its limit. The memory stays.
+    /// Starts again for another client: empty, in its version, up to its limit. Keeps the memory.
     pub fn restart(&mut self, protocol: Protocol, limit: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(64 << 10);
@@ -54,22 +54,22 @@ impl Writer {
         self.overflowed = false;
     }
 
-    /// Takes back all but the first `length` bytes.
+    /// Removes all but the first `length` bytes.
     pub fn rewind(&mut self, length: usize) {
         self.bytes.truncate(length);
     }
 
-    /// Gives what was written, and keeps nothing.
+    /// Returns the written bytes, and keeps none.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// How many more bytes it takes.
+    /// Returns how many more bytes it accepts.
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.bytes.len())
     }
 
-    /// The first `count` bytes were sent. A buffer that has grown is given back when it is empty.
+    /// Removes the first `count` bytes, which were sent. Shrinks a grown buffer when it is empty.
     pub fn sent(&mut self, count: usize) {
         self.bytes.drain(..count.min(self.bytes.len()));
         if self.bytes.is_empty() {
@@ -102,17 +102,17 @@ impl Writer {
         self.protocol == Protocol::Resp3
     }
 
-    /// Replies that another writer has written, in the same version of the protocol.
+    /// Appends replies of another writer, in the same version of the protocol.
     pub fn append(&mut self, replies: &[u8]) {
         self.push(&[replies]);
     }
 
-    /// A status; it has no line break.
+    /// Writes a status, which has no line break.
     pub fn simple(&mut self, text: &str) {
         self.push(&[b"+", text.as_bytes(), b"\r\n"]);
     }
 
-    /// An error, its code first. Line breaks in it, which could forge a reply, become blanks.
+    /// Writes an error, its code first. Line breaks in it, which could forge a reply, become blanks.
     pub fn error(&mut self, pieces: &[&[u8]]) {
         self.push(&[b"-"]);
         let from = self.bytes.len();
@@ -139,15 +139,15 @@ impl Writer {
         self.push(&[b"$", length, b"\r\n", bytes, b"\r\n"]);
     }
 
-    /// Begins a bulk string of this length that comes in pieces, and asks for the memory of all of it.
-    /// [`Writer::end_bulk`] follows the last.
+    /// Begins a bulk string of this length that comes in pieces, and reserves memory for all of it.
+    /// [`Writer::end_bulk`] follows the last piece.
     pub fn begin_bulk(&mut self, length: usize) {
         self.length(b'$', length);
         let fits = self.bytes.len().saturating_add(length + 2) <= self.limit;
         self.overflowed |= !fits || self.bytes.try_reserve_exact(length + 2).is_err();
     }
 
-    /// Room for the next bytes of it, which are zero; none where the writer has overflowed.
+    /// Returns room for its next bytes, which are zero; none where the writer has overflowed.
     pub fn piece(&mut self, length: usize) -> &mut [u8] {
         let from = self.bytes.len();
         let fits = length <= self.bytes.capacity() - from;
@@ -163,7 +163,7 @@ impl Writer {
         self.push(&[b"\r\n"]);
     }
 
-    /// Replies that another writer has written: they are taken, not copied, where nothing waits before them.
+    /// Appends replies of another writer, without a copy if this writer is empty.
     pub fn adopt(&mut self, replies: Vec<u8>) {
         if !self.bytes.is_empty() {
             return self.append(&replies);
@@ -174,12 +174,12 @@ impl Writer {
         }
     }
 
-    /// Bytes of memory that it holds.
+    /// Returns the bytes of memory that it holds.
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// An integer where Redis replies a string.
+    /// Writes an integer where Redis replies a string.
     pub fn bulk_integer(&mut self, number: i64) {
         self.bulk(Digits::new().of(number));
     }
@@ -195,17 +195,17 @@ impl Writer {
         self.push(&[if self.three() { b"_\r\n" } else { b"$-1\r\n" }]);
     }
 
-    /// The reply of an EXEC that was given up.
+    /// Writes the reply of an aborted EXEC.
     pub fn null_array(&mut self) {
         self.push(&[if self.three() { b"_\r\n" } else { b"*-1\r\n" }]);
     }
 
-    /// What follows are so many replies.
+    /// Begins an array of so many replies.
     pub fn array(&mut self, length: usize) {
         self.length(b'*', length);
     }
 
-    /// What follows are so many pairs of replies.
+    /// Begins a map of so many pairs of replies.
     pub fn map(&mut self, pairs: usize) {
         if self.three() {
             self.length(b'%', pairs)
@@ -218,7 +218,7 @@ impl Writer {
         self.length(if self.three() { b'~' } else { b'*' }, length);
     }
 
-    /// A message that no command asked for.
+    /// Begins a message that is not a reply to a command.
     pub fn push_message(&mut self, length: usize) {
         self.length(if self.three() { b'>' } else { b'*' }, length);
     }
@@ -230,7 +230,7 @@ impl Writer {
         }
     }
 
-    /// A number with decimal places, as text.
+    /// Writes a number with decimal places, as text.
     pub fn double(&mut self, number: &str) {
         match self.three() {
             true => self.push(&[b",", number.as_bytes(), b"\r\n"]),
@@ -238,7 +238,7 @@ impl Writer {
         }
     }
 
-    /// Text for people, such as that of INFO.
+    /// Writes text for people, such as that of INFO.
     pub fn text(&mut self, text: &[u8]) {
         if !self.three() {
             return self.bulk(text);

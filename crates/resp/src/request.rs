@@ -1,35 +1,34 @@
 //! Cuts requests out of a stream of bytes that may end anywhere.
 //!
-//! The caller keeps the bytes from the start of the request that is not whole yet, and calls again when more have
-//! come. The parser remembers how far it has read, so no byte is looked at twice and a request that comes byte by
-//! byte costs as much as one that comes at once. Nothing is reserved for what was only announced: places are stored
-//! as arguments come.
+//! The caller keeps the bytes from the start of the incomplete request, and calls again when more have come. The
+//! parser remembers its position, so no byte is read twice and a request that comes byte by byte costs as much as one
+//! that comes at once. Nothing is reserved for announced arguments: places are stored as arguments come.
 
 use crate::args::{Args, Place};
 use crate::inline;
 use crate::number::integer;
 use crate::reply::Writer;
 
-/// A line longer than this is no request; Redis' number.
+/// The longest line of a request, from Redis.
 const LONGEST_LINE: usize = 64 << 10;
-/// A line with a count or a length is hardly ever longer.
+/// Lines with a count or a length are hardly ever longer.
 const SHORT_LINE: usize = 8;
-/// Places that are kept from one request to the next. More are given back, so that one long MGET leaves nothing.
+/// Places that are kept from one request to the next. More are freed, so that one long MGET leaves nothing.
 const PLACES_KEPT: usize = 64;
 
-/// What a client may send. Both a command's arguments and its bytes are bounded before they are read.
+/// Limits of a client's requests. Both a command's arguments and its bytes are bounded before they are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Bytes of one request.
     bytes: u32,
     /// Arguments of one request.
     arguments: i64,
-    /// Which texts Redis has for a limit that was exceeded: those for clients who have not said who they are.
+    /// Whether to use Redis' texts for clients that have not authenticated.
     unauthenticated: bool,
 }
 
 impl Limits {
-    /// As many bytes in a request, at most 2 GiB, and as many arguments as Redis takes.
+    /// Allows so many bytes in a request, at most 2 GiB, and as many arguments as Redis.
     pub fn new(bytes: usize) -> Self {
         let bytes = u32::try_from(bytes)
             .unwrap_or(u32::MAX)
@@ -41,7 +40,7 @@ impl Limits {
         }
     }
 
-    /// For a client who has not said who he is: ten arguments, as in Redis, and this many bytes.
+    /// Limits for a client that has not authenticated: ten arguments, as in Redis, and this many bytes.
     pub fn unauthenticated(bytes: usize) -> Self {
         Self {
             arguments: 10,
@@ -67,7 +66,7 @@ impl Default for Limits {
     }
 }
 
-/// What ends a connection: from here on nobody knows where the next request begins.
+/// An error that ends a connection, because the beginning of the next request is unknown from here on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     TooBigCount,
@@ -83,7 +82,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Redis' last words on that connection.
+    /// Writes Redis' last reply on such a connection.
     pub fn write(self, replies: &mut Writer) {
         let text = match self {
             Self::TooBigCount => "too big mbulk count string",
@@ -108,30 +107,30 @@ impl Broken {
     }
 }
 
-/// A whole request.
+/// A complete request.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// The command's name and its arguments. None at all for an empty line or `*0`, which has no reply.
+    /// The command's name and its arguments. Empty for an empty line or `*0`, which has no reply.
     pub args: Args<'a>,
-    /// How many bytes of the buffer it was. The next one begins there.
+    /// The bytes of the buffer that it used. The next request begins there.
     pub used: usize,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// Nothing of a request has been read.
+    /// No byte of a request has been read.
     Start,
-    /// `*` was seen, and its line has no end yet.
+    /// `*` was read, and its line has not ended yet.
     Count,
-    /// So many arguments are to come; the line with the length of the next one is to be read.
+    /// So many arguments are missing; the line with the length of the next one comes next.
     Length { left: i64 },
-    /// So many arguments are to come, the next one of this length.
+    /// So many arguments are missing, the next one of this length.
     Argument { left: i64, length: u32 },
     /// A line without `*`.
     Line,
-    /// The request was handed out.
+    /// The request was returned.
     Done,
-    /// It was, and is to be handed out once more.
+    /// It was returned, and is to be returned once more.
     Again,
 }
 
@@ -140,12 +139,12 @@ enum State {
 pub struct Parser {
     limits: Limits,
     state: State,
-    /// Where the next line or argument begins, from the start of the request.
+    /// The beginning of the next line or argument, from the start of the request.
     at: usize,
-    /// Up to where no end of a line was found.
+    /// The position up to which no end of a line was found.
     scanned: usize,
     places: Vec<Place>,
-    /// The words of a line that was typed by hand.
+    /// The words of a line typed by hand.
     words: Vec<u8>,
 }
 
@@ -161,16 +160,16 @@ impl Parser {
         }
     }
 
-    /// From the next length on that is read.
+    /// Sets the limits, from the next length on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// The request that was handed out last was not dealt with: the next one is the same, of a buffer that begins with
-    /// it as before. Its arguments are not looked for again, or a command that is done in pieces would take a time
-    /// that is the square of their number.
+    /// Makes the last request come again, because it was not processed, from a buffer that begins with it as before.
+    /// Its arguments are not parsed again; otherwise a command that is processed in pieces would take time quadratic
+    /// in their number.
     pub fn again(&mut self) {
-        // A line's words are copies; it is short, and read again.
+        // A line's words are copies; it is short, and parsed again.
         if matches!(self.state, State::Done) && self.at > 0 {
             self.state = State::Again;
         }
@@ -181,8 +180,8 @@ impl Parser {
         matches!(self.state, State::Start | State::Done)
     }
 
-    /// The next request of `buffer`, which begins where the last one ended, or where it began when that was not whole.
-    /// None: more bytes are needed.
+    /// Returns the next request of `buffer`, which begins at the end of the last one, or at its beginning when it was
+    /// incomplete. None: more bytes are needed.
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Result<Option<Request<'a>>, Broken> {
         match self.state {
             State::Done => self.forget(),
@@ -215,7 +214,7 @@ impl Parser {
         }))
     }
 
-    /// How many bytes of the request that is not whole must have come before it is worth while to ask again.
+    /// Returns how many bytes of the incomplete request must have come before the next call is worthwhile.
     pub fn needed(&self) -> usize {
         match self.state {
             State::Argument { length, .. } => self.at + length as usize + 2,
@@ -223,7 +222,7 @@ impl Parser {
         }
     }
 
-    /// How many bytes of memory the parser holds beside itself: 8 for each argument that has come.
+    /// Returns how many bytes of memory the parser holds beside itself: 8 for each argument that has come.
     pub fn held(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.words.capacity()
     }
@@ -265,7 +264,7 @@ impl Parser {
                 }
                 State::Argument { left, length } => {
                     let end = self.at + length as usize;
-                    // The two bytes after it are skipped, whatever they are, as Redis does.
+                    // The two bytes after it are skipped, whatever they are, as in Redis.
                     if buffer.len() < end + 2 {
                         return Ok(false);
                     }
@@ -277,8 +276,8 @@ impl Parser {
         }
     }
 
-    /// Takes an argument of less than 100 bytes that has come whole: nearly all are. False: it is none of these, or may
-    /// be wrong, and is left to be looked at step by step.
+    /// Takes a complete argument of less than 100 bytes, as nearly all are. Returns false for any other, which may be
+    /// malformed and is parsed step by step.
     #[inline]
     fn short_argument(&mut self, buffer: &[u8]) -> Result<bool, Broken> {
         let (header, length) = match buffer.get(self.at..) {
@@ -298,7 +297,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// The next argument is from here to `end`.
+    /// Stores the next argument, from here to `end`.
     #[inline]
     fn store(&mut self, end: usize) -> Result<(), Broken> {
         if self.places.len() == self.places.capacity() {
@@ -315,14 +314,15 @@ impl Parser {
         Ok(())
     }
 
-    /// A line of the protocol, without its end: up to a carriage return and the byte after it, whatever that is.
+    /// Returns a line of the protocol, without its end: up to a carriage return and the byte after it, whatever that
+    /// is.
     fn header<'b>(
         &mut self,
         buffer: &'b [u8],
         too_big: Broken,
     ) -> Result<Option<&'b [u8]>, Broken> {
         let unread = buffer.get(self.scanned..).unwrap_or_default();
-        // These lines are a few bytes long: a loop over them is over before memchr has begun.
+        // These lines are a few bytes long: a loop ends before memchr has started.
         let near = unread
             .iter()
             .take(SHORT_LINE)
@@ -371,7 +371,7 @@ impl Parser {
         }
     }
 
-    /// An argument that would make the request too long is refused when it is announced.
+    /// Rejects an argument that would make the request too long, when it is announced.
     fn within(&self, length: u32) -> Result<(), Broken> {
         match self.at.saturating_add(length as usize) <= self.limits.bytes as usize {
             true => Ok(()),

@@ -1,8 +1,8 @@
-//! Redis' commands on what is no value of its own: lists, hashes, sets, sorted sets, streams, bits.
+//! Redis' commands on data structures: lists, hashes, sets, sorted sets, streams, bits.
 //!
-//! None of them is served. Who sends one has a use of Redis that is no cache, and is told so.
+//! None of them is supported. A client that sends one does not use Redis as a cache, and the error says so.
 
-/// In order.
+/// Sorted.
 #[rustfmt::skip]
 const COMMANDS: [&str; 136] = [
     "BITCOUNT", "BITFIELD", "BITFIELD_RO", "BITOP", "BITPOS", "BLMOVE", "BLMPOP", "BLPOP", "BRPOP",
@@ -24,7 +24,7 @@ const COMMANDS: [&str; 136] = [
     "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCAN", "ZSCORE", "ZUNION", "ZUNIONSTORE",
 ];
 
-/// Whether this is the name of one, in letters of either case.
+/// Whether this is the name of one, in lower or upper case.
 pub fn is_one(name: &[u8]) -> bool {
     let order = |known: &&str| {
         known

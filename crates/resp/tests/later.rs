@@ -1,4 +1,4 @@
-//! What came to Redis after 7.0, by a table: the comparison with a Redis of 7.0 cannot see it.
+//! Tests by a table the additions to Redis after 7.0, because the comparison with a Redis of 7.0 cannot see them.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +8,7 @@
 
 use pgcache_resp::{Command, Condition, Expiry, Limits, Parser, Protocol, Writer};
 
-/// What becomes of a line: the command as a short text, or the error.
+/// Returns the result of a line: the command as a short text, or the error.
 fn read(line: &str) -> String {
     let line = format!("{line}\r\n");
     let mut parser = Parser::new(Limits::default());

@@ -1,4 +1,4 @@
-//! Requests that are cut anywhere, announce too much, or are none.
+//! Requests that are cut anywhere, announce too much, or are malformed.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 
 use pgcache_resp::{Batch, Broken, Command, Failure, Limits, Parser, Protocol, Writer};
 
-/// What a parser makes of bytes that come in pieces of these lengths, over and over: the requests, and how it ended.
+/// Parses bytes that come in pieces of these lengths, over and over: returns the requests, and the error at the end.
 fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>) {
     let mut parser = Parser::new(limits);
     let (mut buffer, mut requests, mut at) = (Vec::new(), Vec::new(), 0);
@@ -36,7 +36,7 @@ fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>,
     (requests, None)
 }
 
-/// The same by batches, as a connection uses them: what a batch leaves is the parser's.
+/// The same by batches, as a connection uses them: the parser gets the rest of a batch.
 fn batched(bytes: &[u8], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>, usize) {
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());
     let (mut requests, mut used, mut cut) = (Vec::new(), 0, 0);
@@ -86,7 +86,7 @@ fn a_batch_cuts_what_the_parser_cuts() {
     );
     let cases: [(&[u8], usize); 11] = [
         (&pipeline(1), 3),
-        (&pipeline(40), 117), // batches of 32, and one request after each of the full ones is the parser's
+        (&pipeline(40), 117), // batches of 32; the parser gets one request after each full batch
         (b"PING\r\n*1\r\n$4\r\nPING\r\n", 1),
         (b"*0\r\n*1\r\n$4\r\nPING\r\n", 1),
         (b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPIN", 1),
@@ -360,7 +360,7 @@ fn a_request_is_handed_out_again_until_it_is_done() {
         at += request.used;
     }
     assert_eq!(at, bytes.len());
-    // One that is not whole is not handed out, whatever was said.
+    // An incomplete request does not come again.
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(b"*1\r\n$4\r\nPI").unwrap().is_none());
     parser.again();
@@ -376,7 +376,7 @@ fn a_request_that_is_handed_out_again_is_not_read_again() {
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(&request).unwrap().is_some());
     parser.again();
-    // Had it looked at the bytes, it would have found other arguments.
+    // If it had parsed the bytes, it would have found other arguments.
     let other = vec![b'x'; request.len()];
     let again = parser.next(&other).unwrap().unwrap();
     assert_eq!((again.args.len(), again.used), (keys + 1, request.len()));

@@ -1,4 +1,4 @@
-//! The table of commands: where keys are, and that what a row says in two ways is the same.
+//! The table of commands: positions of keys, and consistency of facts that a row states twice.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
 

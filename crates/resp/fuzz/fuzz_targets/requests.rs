@@ -1,4 +1,4 @@
-//! Bytes as a client may send them: the first one says into which pieces they are cut. Whatever they are, nothing
+//! Arbitrary bytes from a client: the first one sets the pieces into which they are cut. For any bytes nothing
 //! panics, cutting changes nothing, no reply has a line break of the client's, and patterns end.
 #![no_main]
 
@@ -32,7 +32,7 @@ fn parsed(bytes: &[u8], piece: usize) -> Requests {
     (requests, None)
 }
 
-/// By batches, and by the parser what they leave.
+/// Parses by batches, and the rest by the parser.
 fn batched(bytes: &[u8]) -> Requests {
     let limits = Limits::new(4096);
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());

@@ -102,8 +102,8 @@ fn hello<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
     Ok(Command::Hello(hello))
 }
 
-/// Whether a connection, or the library that it uses, may be named so. Redis takes names of any length; ours
-/// are kept for each connection, so they are bounded.
+/// Checks the name of a connection, or of the library that it uses. Redis accepts names of any length; ours are kept
+/// for each connection, so they are bounded.
 pub fn check_client_name(name: &[u8]) -> Result<(), Failure<'static>> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         false => Err(Failure::ClientName),
@@ -112,5 +112,5 @@ pub fn check_client_name(name: &[u8]) -> Result<(), Failure<'static>> {
     }
 }
 
-/// Bytes of a connection's name.
+/// The most bytes of a connection's name.
 const LONGEST_NAME: usize = 1 << 10;

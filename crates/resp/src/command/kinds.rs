@@ -1,4 +1,4 @@
-//! What a command can be.
+//! The kinds of commands, and their options.
 
 use crate::args::Args;
 use crate::failure::Failure;
@@ -23,7 +23,7 @@ pub struct Lifetime<'a> {
 }
 
 impl<'a> Lifetime<'a> {
-    /// The moment in milliseconds since 1970, for a command that takes only amounts above zero.
+    /// Returns the moment in milliseconds since 1970, for a command that takes only amounts above zero.
     pub fn deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
         let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
         if amount <= 0 {
@@ -32,7 +32,7 @@ impl<'a> Lifetime<'a> {
         self.moment(amount, now).ok_or(Failure::ExpireTime(command))
     }
 
-    /// The same for EXPIRE and its kin: a moment in the past is one, too, and removes the entry.
+    /// The same for EXPIRE and its relatives, which also accept a moment in the past: it removes the entry.
     pub fn any_deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
         let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
         self.moment(amount, now).ok_or(Failure::ExpireTime(command))
@@ -51,7 +51,7 @@ impl<'a> Lifetime<'a> {
     }
 }
 
-/// When EXPIRE and its kin act.
+/// The conditions of EXPIRE and its relatives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct When {
     pub if_none: bool,
@@ -61,12 +61,12 @@ pub struct When {
 }
 
 impl When {
-    /// Whether it says nothing.
+    /// Whether no condition is set.
     pub fn is_always(&self) -> bool {
         !(self.if_none || self.if_some || self.if_later || self.if_earlier)
     }
 
-    /// Whether a deadline replaces the one there is; none is later than any.
+    /// Whether a deadline replaces the present one. No deadline is later than any.
     pub fn allows(&self, current: Option<i64>, deadline: i64) -> bool {
         !(self.if_none && current.is_some()
             || self.if_some && current.is_none()
@@ -75,7 +75,7 @@ impl When {
     }
 }
 
-/// What a client asks for. Each field points into his request.
+/// A client's command. Each field points into its request.
 #[derive(Clone, Copy, Debug)]
 pub enum Command<'a> {
     Get {
@@ -237,21 +237,21 @@ pub enum Command<'a> {
         message: &'a [u8],
     },
 
-    /// A command whose arguments are not read here, or a command of a command.
+    /// A command whose arguments are not read here, or a subcommand.
     Other,
 }
 
-/// What a write does with the entry's deadline.
+/// The effect of a write on the entry's deadline.
 #[derive(Clone, Copy, Debug)]
 pub enum Expiry<'a> {
-    /// Nothing was said: SET removes it, GETEX leaves it.
+    /// No option: SET removes it, GETEX leaves it.
     Unsaid,
     Keep,
     Remove,
     At(Lifetime<'a>),
 }
 
-/// When a write acts.
+/// The condition of a write.
 #[derive(Clone, Copy, Debug)]
 pub enum Condition<'a> {
     Always,
@@ -261,12 +261,12 @@ pub enum Condition<'a> {
     NotEqual(&'a [u8]),
     DigestEqual(&'a [u8]),
     DigestNotEqual(&'a [u8]),
-    /// DELEX with another word, which is an error if there is an entry.
+    /// DELEX with another word, which is an error if the entry exists.
     Invalid,
 }
 
 impl<'a> Condition<'a> {
-    /// Checks the condition, which Redis does only where there is an entry to compare with.
+    /// Checks the condition, which Redis does only where an entry exists.
     pub fn check(&self) -> Result<(), Failure<'a>> {
         match self {
             Condition::Invalid => Err(Failure::InvalidCondition),
@@ -287,7 +287,7 @@ pub struct Set<'a> {
     pub value: &'a [u8],
     pub condition: Condition<'a>,
     pub expiry: Expiry<'a>,
-    /// Reply the value that was there.
+    /// Whether the reply is the former value.
     pub get: bool,
     /// The command's name, for its errors.
     pub command: &'static str,
@@ -298,10 +298,10 @@ pub struct Set<'a> {
 pub struct IncrementWithin<'a> {
     pub key: &'a [u8],
     pub by: Addend,
-    /// A sum out of bounds becomes the bound; otherwise nothing is changed.
+    /// Whether a sum out of bounds becomes the bound; otherwise nothing is changed.
     pub saturates: bool,
     pub expiry: Expiry<'a>,
-    /// The lifetime counts only for an entry without a deadline.
+    /// Whether the lifetime applies only to an entry without a deadline.
     pub keeps_deadline: bool,
 }
 
@@ -312,13 +312,13 @@ pub enum Addend {
     Float(FloatSum),
 }
 
-/// The options of COPY as they were written: which are wrong depends on how many databases there are.
+/// The options of COPY as they were written, because the number of databases decides which are valid.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOptions<'a>(pub(super) Args<'a>);
 
 impl<'a> CopyOptions<'a> {
-    /// The database to copy to, if another was named, and whether an entry there is replaced. Each database that is
-    /// named must be one of so many.
+    /// Returns the database to copy to, if another was named, and whether an entry there is replaced. Each named
+    /// database must be one of so many.
     pub fn read(&self, databases: usize) -> Result<(Option<usize>, bool), Failure<'a>> {
         let (mut to, mut replace) = (None, false);
         let mut left = self.0;
@@ -346,14 +346,14 @@ pub struct Scan<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
     pub count: i64,
-    /// Entries of this type only. We have strings alone.
+    /// Returns only entries of this type. We have only strings.
     pub kind: Option<&'a [u8]>,
 }
 
 /// HELLO with its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
-    /// None: the version stays.
+    /// None: the version does not change.
     pub protocol: Option<Protocol>,
     /// Role and password.
     pub auth: Option<(&'a [u8], &'a [u8])>,
@@ -363,12 +363,12 @@ pub struct Hello<'a> {
 /// Reads the arguments of one command.
 pub(super) type Reader = for<'a> fn(&'static Entry, Args<'a>) -> Result<Command<'a>, Failure<'a>>;
 
-/// Whether an option is this word, in small or capital letters.
+/// Whether an option is this word, in lower or upper case.
 pub(super) fn is(option: &[u8], word: &str) -> bool {
     option.eq_ignore_ascii_case(word.as_bytes())
 }
 
-/// An integer of 32 bits, such as the number of a database.
+/// Parses an integer of 32 bits, such as the number of a database.
 pub(super) fn small(text: &[u8]) -> Result<i32, Failure<'static>> {
     let number = integer(text).ok_or(Failure::NotInteger)?;
     i32::try_from(number).map_err(|_| Failure::OutOf32Bits)

@@ -1,7 +1,7 @@
-//! Commands with their arguments, read as Redis reads them, in the order in which it finds fault.
+//! Commands with their arguments, parsed as in Redis, with errors in Redis' order of checks.
 //!
-//! What depends on an entry or on the clock is not judged here: a deadline that overflows ([`Lifetime::deadline`]),
-//! the amount of a GETEX whose key is absent. Such arguments stay as they were written.
+//! Does not check conditions on an entry or on the clock: a deadline that overflows ([`Lifetime::deadline`]), the
+//! amount of a GETEX whose key is absent. Such arguments stay unparsed.
 
 mod connection;
 mod keys;
@@ -23,7 +23,7 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::table::{Entry, TABLE, row, rule};
 
-/// What reads the arguments of a command, by its name; of those that are in no list, `other`.
+/// Returns the function that reads the arguments of a command, by its name; `other` for a name in no list.
 const fn reader(name: &str) -> Reader {
     let lists = [strings::READERS, keys::READERS, connection::READERS];
     let mut list = 0;
@@ -71,8 +71,8 @@ impl<'a> Command<'a> {
         arguments(row, entry, args)
     }
 
-    /// What Redis looks at before it queues a command of a transaction: that there is such a command, and it may have
-    /// so many arguments.
+    /// Makes the checks of Redis before it queues a command of a transaction: the command exists, and accepts so many
+    /// arguments.
     pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
         entry(args).map(|(_, entry)| entry)
     }
@@ -111,7 +111,7 @@ fn arguments<'a>(
     reader(entry, args)
 }
 
-/// The number of the command's row; its entry, or that of the command in it.
+/// Returns the number of the command's row, and its entry or that of its subcommand.
 fn entry<'a>(args: Args<'a>) -> Result<(usize, &'static Entry), Failure<'a>> {
     let Some((row, entry)) = row(args.at(0)).and_then(|row| Some((row, TABLE.get(row)?))) else {
         return Err(Failure::UnknownCommand(args));

@@ -1,4 +1,4 @@
-//! A request that was read: the command, its row of the table, and its arguments.
+//! A parsed request: the command, its row of the table, and its arguments.
 
 use std::ops::Deref;
 
@@ -6,15 +6,15 @@ use super::kinds::{Command, Expiry};
 use crate::args::Args;
 use crate::table::{Entry, Kind};
 
-/// Keys of a SCAN that is still short.
+/// The most keys of a short SCAN.
 const SHORT_SCAN: i64 = 1000;
 
-/// A command with its row of the table. What kind of command it is stands in the row, so nothing else lists commands.
+/// A command with its row of the table. The row holds the kind of the command, so no other code lists commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
     pub command: Command<'a>,
     pub entry: &'static Entry,
-    /// All arguments, with the name.
+    /// All arguments, including the name.
     pub args: Args<'a>,
 }
 

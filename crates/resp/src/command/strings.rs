@@ -235,7 +235,7 @@ enum Kind {
     Increment,
 }
 
-/// The options of INCREX about the sum.
+/// The options of INCREX for the sum.
 #[derive(Default)]
 struct SumOptions<'a> {
     integer: Option<&'a [u8]>,
@@ -247,7 +247,7 @@ struct SumOptions<'a> {
 }
 
 impl<'a> SumOptions<'a> {
-    /// The place for the value of an option; None for another word, and for an option that came before.
+    /// Returns the place for the value of an option; None for an unknown or repeated option.
     fn place(&mut self, option: &[u8]) -> Option<&mut Option<&'a [u8]>> {
         let is_open = self.integer.is_none() && self.float.is_none();
         let place = match option {
@@ -279,7 +279,7 @@ impl<'a> SumOptions<'a> {
     }
 }
 
-/// Options in any order. The same unit may come again, and counts where it comes last, as in Redis; two of one sort
+/// Options in any order. The same unit may be repeated, and the last one counts, as in Redis; two options of one sort
 /// exclude each other.
 struct Options<'a> {
     left: Args<'a>,
@@ -316,7 +316,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// Takes a word that stands alone; false: it is none, or not here.
+    /// Takes an option without a value. Returns false if the word is not one, or not valid here.
     fn flag(&mut self, option: &[u8]) -> bool {
         let writes = matches!(self.kind, Kind::Set | Kind::SetMany);
         match option {
@@ -395,7 +395,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Takes a comparison and what is compared with.
+    /// Takes a comparison and its operand.
     fn comparison(&mut self, option: &[u8]) -> bool {
         let (Kind::Set, Some(with)) = (self.kind, self.left.get(0)) else {
             return false;

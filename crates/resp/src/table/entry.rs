@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::number::integer;
 
-/// What a command does, as COMMAND INFO says it. One bit each.
+/// A command's flags in COMMAND INFO. One bit each.
 pub mod flag {
     pub const WRITE: u32 = 1;
     pub const READONLY: u32 = 1 << 1;
@@ -73,7 +73,7 @@ pub enum Kind {
     /// Changes nothing.
     Read,
     Write,
-    /// May look at every entry, or waits until no other session reads.
+    /// Reads every entry, perhaps, or waits until no other session reads.
     Long,
     /// Keeps keys as they are now, to compare them at EXEC.
     Watch,
@@ -81,7 +81,7 @@ pub enum Kind {
     NoEntries,
 }
 
-/// How this server treats a command, beside what COMMAND INFO says. One bit each.
+/// How this server treats a command, beside its flags in COMMAND INFO. One bit each.
 pub mod rule {
     /// Takes several steps, and no other client's command may run between them.
     pub const ATOMIC: u16 = 1;
@@ -89,13 +89,13 @@ pub mod rule {
     pub const UNQUEUED: u16 = 1 << 1;
     /// Runs the queued commands.
     pub const RUNS_QUEUE: u16 = 1 << 2;
-    /// May change entries or reach other clients, though its flags do not say so.
+    /// May change entries or reach other clients, though its flags do not show it.
     pub const MAY_WRITE: u16 = 1 << 3;
     /// CLIENT PAUSE never holds it.
     pub const UNPAUSED: u16 = 1 << 4;
-    /// Takes as long as its request and its reply are, so that the slow log measures only long ones.
+    /// Takes time in proportion to its request and its reply, so that the slow log measures only long ones.
     pub const LIGHT: u16 = 1 << 5;
-    /// Takes longer than its request and the values of entries say.
+    /// May take longer than its request and the values of entries suggest.
     pub const MAY_BE_SLOW: u16 = 1 << 6;
     /// Lists or describes parts of the server, and changes nothing.
     pub const DESCRIBES: u16 = 1 << 7;
@@ -105,19 +105,20 @@ pub mod rule {
     pub const LOADS: u16 = 1 << 9;
     /// An EXEC on a table cache may contain it, though it uses no entries.
     pub const IN_TABLE_EXEC: u16 = 1 << 10;
-    /// Replies which role the client has, and so needs one, which may be the default role.
+    /// Replies with the client's role, and so needs one, which may be the default role.
     pub const GREETS: u16 = 1 << 12;
     /// Changes what the client subscribes to, and replies with messages.
     pub const SUBSCRIBES: u16 = 1 << 11;
 }
 
-/// Where the keys are among the arguments: the first, the last (counted from the end if negative), and every how many.
+/// The positions of the keys among the arguments: the first, the last (counted from the end if negative), and the
+/// step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub first: i8,
     pub last: i8,
     pub step: i8,
-    /// The places above are 0, and an argument counts the keys.
+    /// The argument that counts the keys; the positions above are 0 then.
     pub counted: Option<Counted>,
 }
 
@@ -135,28 +136,28 @@ impl Keys {
     }
 }
 
-/// A command, or a command of a command (`client|id`).
+/// A command, or a subcommand (`client|id`).
 #[derive(Debug)]
 pub struct Entry {
-    /// In small letters, as Redis writes it.
+    /// The name in lower case, as Redis writes it.
     pub name: &'static str,
-    /// How many arguments with the name; at least so many if negative.
+    /// The number of arguments including the name; the least number if negative.
     pub arity: i8,
     pub flags: u32,
     pub categories: u8,
     pub keys: Keys,
-    /// The kind whatever the options are; [`Parsed::kind`](crate::Parsed::kind) reads the options, too.
+    /// The kind without regard to options; [`Parsed::kind`](crate::Parsed::kind) reads the options, too.
     pub kind: Kind,
     /// Bits of [`rule`].
     pub rules: u16,
-    /// The version of Redis that had it first.
+    /// The first version of Redis that has it.
     pub since: &'static str,
     pub group: &'static str,
     pub subcommands: &'static [Entry],
 }
 
 impl Entry {
-    /// Whether it may have so many arguments, its name among them.
+    /// Whether it accepts so many arguments, including its name.
     pub fn takes(&self, arguments: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 {
@@ -166,14 +167,14 @@ impl Entry {
         }
     }
 
-    /// What the command is called inside of its command: `id` of `client|id`.
+    /// Returns the name inside of its command: `id` of `client|id`.
     pub fn last_name(&self) -> &'static str {
         self.name
             .rsplit_once('|')
             .map_or(self.name, |(_, last)| last)
     }
 
-    /// The command of this command with that name, in small or capital letters.
+    /// Returns the subcommand with that name, in lower or upper case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
         self.subcommands
             .iter()
@@ -191,13 +192,14 @@ impl Entry {
         self.flags & flag::WRITE != 0 || self.has(rule::MAY_WRITE)
     }
 
-    /// Whether it is a command of this command: `client|id` of `client`.
+    /// Whether it is a subcommand of this command: `client|id` of `client`.
     pub fn is_of(&self, command: &str) -> bool {
         let split = self.name.split_once('|');
         split.is_some_and(|(outer, _)| outer == command)
     }
 
-    /// The places of its keys among the arguments of a request. More keys than arguments are none.
+    /// Returns the positions of its keys among the arguments of a request. Empty if the request counts more keys than
+    /// it has arguments.
     pub fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let (first, end, step) = match self.keys.counted {
             None => self.fixed_places(args.len()),
@@ -206,7 +208,7 @@ impl Entry {
         (first..end).step_by(step.max(1))
     }
 
-    /// The keys in a request.
+    /// Returns the keys in a request.
     pub fn keys<'a>(&self, args: Args<'a>) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.key_places(args)
             .filter_map(move |place| args.get(place))

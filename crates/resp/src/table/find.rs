@@ -1,4 +1,4 @@
-//! Names are found by a table of places that is made while this is compiled: one hash of the name, one comparison.
+//! Finds names by a table that is built at compile time: one hash of the name, one comparison.
 
 use super::entry::Entry;
 use super::rows::TABLE;
@@ -6,7 +6,7 @@ use super::rows::TABLE;
 const PLACES: usize = 512;
 const LONGEST_NAME: usize = 16;
 
-/// Of a name without regard to case.
+/// Hashes a name without regard to case.
 const fn hash(name: &[u8]) -> usize {
     let mut state: u32 = 0x811c_9dc5;
     let mut at = 0;
@@ -17,7 +17,7 @@ const fn hash(name: &[u8]) -> usize {
     ((state ^ state >> 15) as usize) % PLACES
 }
 
-/// One more than the row's number, at the hash of its name or the next free place after it; 0: nothing.
+/// The row's number plus one, at the hash of its name or the next free place after it; 0: empty.
 static INDEX: [u8; PLACES] = {
     let mut places = [0; PLACES];
     let mut row = 0;
@@ -32,7 +32,7 @@ static INDEX: [u8; PLACES] = {
     places
 };
 
-/// The number of a command's row, by its name in small or capital letters.
+/// Returns the number of a command's row, by its name in lower or upper case.
 pub(crate) fn row(name: &[u8]) -> Option<usize> {
     if name.len() > LONGEST_NAME {
         return None;
@@ -47,12 +47,12 @@ pub(crate) fn row(name: &[u8]) -> Option<usize> {
     }
 }
 
-/// A command by its name in small or capital letters.
+/// Returns a command by its name in lower or upper case.
 pub fn find(name: &[u8]) -> Option<&'static Entry> {
     TABLE.get(row(name)?)
 }
 
-/// A command by its name, or a command of a command by `command|subcommand`.
+/// Returns a command by its name, or a subcommand by `command|subcommand`.
 pub fn named(name: &[u8]) -> Option<&'static Entry> {
     let mut parts = name.splitn(2, |&byte| byte == b'|');
     let entry = find(parts.next().unwrap_or_default())?;
@@ -62,8 +62,8 @@ pub fn named(name: &[u8]) -> Option<&'static Entry> {
     }
 }
 
-/// A command's name as the table has it, of a command in a command with both. What is in no table may be anything that a client has sent, so it is not
-/// repeated: it is `unknown`.
+/// Returns a command's name from the table, of a subcommand with both parts. An unknown name may be any input of a
+/// client, so it is not repeated: the result is `unknown`.
 pub fn known_name(name: &[u8]) -> &'static str {
     named(name).map_or("unknown", |entry| entry.name)
 }
@@ -91,7 +91,7 @@ mod tests {
             }
         }
         assert!(TABLE.len() < 256 && find(b"").is_none() && find(b"lpush").is_none());
-        // A letter and a control character that differ by the bit of the case are not the same.
+        // A letter and a control character that differ only in the case bit are not equal.
         assert!(find(b"GE\x14").is_none());
     }
 }

@@ -1,8 +1,9 @@
-//! The rows of the table of commands, sorted by name. A test compares those that the machine's Redis knows with it.
+//! The rows of the table of commands, sorted by name. A test compares the rows that the machine's Redis knows with
+//! it.
 //!
-//! A row: name, arity, flags, first key, last key, step, categories beside those of the flags, since, group, subcommands.
-//! After the step, `numkeys 2 1` says that argument 2 counts the keys, which follow it at a step of 1. After the group
-//! stand the kind and the rules of this server, if there are any: `Read[LIGHT]`.
+//! A row: name, arity, flags, first key, last key, step, categories beside those of the flags, since, group,
+//! subcommands. After the step, `numkeys 2 1` means that argument 2 counts the keys, which follow it at a step of 1.
+//! The kind and the rules of this server, if any, follow the group: `Read[LIGHT]`.
 
 use super::entry::{Counted, Entry, Keys, Kind, category, flag, rule};
 
@@ -30,7 +31,7 @@ macro_rules! rows {
     };
 }
 
-/// Gives the first expression if there are two.
+/// Expands to the first expression if two are given.
 macro_rules! first {
     (, $other:expr) => {
         $other
@@ -40,7 +41,7 @@ macro_rules! first {
     };
 }
 
-/// Every command that the door knows.
+/// Every command that the server supports.
 pub static TABLE: &[Entry] = rows! {
     "acl"              -2 [] 0 0 0 [] "6.0.0" server {
         "acl|help"          2 [LOADING STALE] 0 0 0 [] "6.0.0" server {};

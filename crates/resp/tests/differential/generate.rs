@@ -1,8 +1,9 @@
-//! Random commands: mostly right ones, with arguments from small pools so that they meet, and wrong ones of each sort.
+//! Random commands: mostly valid ones, with arguments from small pools so that they meet, and invalid ones of each
+//! sort.
 
 use pgcache_resp::{Entry, TABLE};
 
-/// A generator of numbers that a seed repeats.
+/// A random number generator with a repeatable seed.
 pub struct Random(pub u64);
 
 impl Random {
@@ -96,7 +97,7 @@ const FLOATS: &[&str] = &[
     "--1",
     "1e99999999999999999999",
 ];
-/// Above zero they are so far apart that a second between the two servers changes no comparison.
+/// Positive ones are so far apart that a second between the two servers changes no comparison.
 const DURATIONS: &[&str] = &[
     "1000000",
     "5000000",
@@ -166,7 +167,7 @@ const DATABASES: &[&str] = &[
     "99999999999",
 ];
 
-/// What may be a number with places: from a pool, or of random digits.
+/// Makes a text that may be a decimal number: from a pool, or of random digits.
 fn float(random: &mut Random) -> String {
     if random.one_in(3) {
         return random.pick(FLOATS);
@@ -182,11 +183,11 @@ fn float(random: &mut Random) -> String {
     format!("{sign}{whole}.{places}{power}")
 }
 
-/// A command and its arguments.
+/// Makes a command and its arguments.
 pub fn command(random: &mut Random, in_transaction: bool) -> Words {
     loop {
         let mut words = valid(random);
-        // The order of keys and the time that has passed are compared apart, so not inside of an array.
+        // The order of keys and the elapsed time are compared separately, so not inside of an array.
         let name = words[0].to_ascii_lowercase();
         if in_transaction && UNORDERED.contains(&name.as_str()) {
             continue;
@@ -366,7 +367,7 @@ fn options(random: &mut Random, made: &mut Words) {
     }
 }
 
-/// A whole scan, which alone has one answer, or one that is refused.
+/// Makes a whole scan, the only one with a single answer, or one that is refused.
 fn scan(random: &mut Random) -> Words {
     let mut made = words(&["scan", "0", "COUNT", "100000"]);
     for _ in 0..random.below(3) {
@@ -388,7 +389,7 @@ fn scan(random: &mut Random) -> Words {
     made
 }
 
-/// Too many arguments, too few, no such command, no such command of a command.
+/// Makes an invalid command: too many arguments, too few, an unknown command, an unknown subcommand.
 fn wrong(random: &mut Random, mut made: Words) -> Words {
     let name = |entry: &Entry| entry.name.to_string();
     match random.below(6) {

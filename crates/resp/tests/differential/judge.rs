@@ -1,9 +1,9 @@
-//! Whether two replies say the same: byte for byte, but for what two servers cannot answer alike.
+//! Whether two replies are equal: byte for byte, except where two servers cannot reply alike.
 
 use super::generate::UNORDERED;
 use super::redis::{Value, value};
 
-/// Keys are compared as sets, and moments within ten seconds.
+/// Compares keys as sets, and moments within ten seconds.
 pub fn same(name: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;

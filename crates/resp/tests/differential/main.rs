@@ -1,16 +1,16 @@
-//! Random commands to a real Redis and to a model behind this crate: replies are compared byte for byte.
+//! Sends random commands to a real Redis and to a model behind this crate, and compares replies byte for byte.
 //!
-//! What is not sent, or is compared in another way, and why:
+//! Some commands are not sent, or are compared in another way:
 //!
-//! - KEYS, SCAN: the order of keys is nobody's promise; as sets, and SCAN as a whole. RANDOMKEY: any key that is there.
+//! - KEYS, SCAN: Redis promises no order of keys; compared as sets, and SCAN as a whole. RANDOMKEY: any existing key.
 //! - TTL, PTTL, EXPIRETIME, PEXPIRETIME: two servers read two clocks; within ten seconds.
 //! - GT and LT with relative times, and deadlines that pass while the test runs: the same reason.
-//! - SET with a deadline in the past: DBSIZE of Redis counts what has expired until somebody meets it.
+//! - SET with a deadline in the past: DBSIZE of Redis counts expired entries until a command meets them.
 //! - EXPIRETIME of a deadline in the last half second that 64 bits hold: Redis' sum overflows.
-//! - INCRBYFLOAT of a number written as C writes hexadecimal ones. What is later than the Redis that is there.
-//! - What an older Redis does otherwise: `versions.rs` has each difference.
+//! - INCRBYFLOAT of a number in C's hexadecimal format. Commands that are newer than the machine's Redis.
+//! - Replies of an older Redis that differ: `versions.rs` has each difference.
 //!
-//! RESP_COMMANDS says how many (10,000 unless told), RESP_SEED which.
+//! RESP_COMMANDS is their number (10,000 by default), RESP_SEED the seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -54,7 +54,7 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Whether the model has an answer: what was meant to be wrong may be right after all.
+/// Whether the model can answer: a command that was meant to be invalid may be valid.
 fn is_for_the_model(request: &[u8]) -> bool {
     let mut parser = Parser::new(Limits::default());
     let args = parser.next(request).unwrap().unwrap().args;
@@ -101,7 +101,7 @@ fn compare(protocol: Protocol, count: u64, seed: u64) {
     let (mut random, mut model) = (Random(seed.max(1)), Model::new());
     let mut done = 0;
     while done < count {
-        // The model has seen each command before the next one is made: transactions are generated with sense.
+        // The model has seen each command before the next one is made, so that the generated transactions make sense.
         let mut batch: Vec<(Vec<String>, Vec<u8>)> = Vec::new();
         let mut bytes = Vec::new();
         let one = 1 + random.below(50);
@@ -116,7 +116,7 @@ fn compare(protocol: Protocol, count: u64, seed: u64) {
             model.answer(&request, now(), &mut replies);
             bytes.extend_from_slice(&self::request(&said_to(redis.version, &words)));
             batch.push((words, replies.as_bytes().to_vec()));
-            // Which keys there are is asked of the model when Redis has answered.
+            // The model learns the existing keys from Redis' reply.
             if last {
                 break;
             }
@@ -156,7 +156,7 @@ fn replies_are_those_of_redis_in_resp3() {
     );
 }
 
-/// Lines that are no requests, each on a connection of its own.
+/// Malformed lines, each on a connection of its own.
 #[test]
 #[ignore = "needs redis-server"]
 fn the_last_words_on_a_broken_connection_are_those_of_redis() {
@@ -189,7 +189,7 @@ fn the_last_words_on_a_broken_connection_are_those_of_redis() {
     }
 }
 
-/// Lines typed by hand: ECHO says how they were cut.
+/// Lines typed by hand: ECHO shows how they were cut.
 #[test]
 #[ignore = "needs redis-server"]
 fn typed_lines_are_cut_as_by_redis() {
@@ -226,7 +226,7 @@ fn what_an_older_redis_reads_otherwise_it_does() {
     versions::look_at_cursors(&mut Redis::start("versions"));
 }
 
-/// Name, arity, flags, keys and categories of what COMMAND INFO says, of commands and their commands.
+/// Compares name, arity, flags, keys and categories of COMMAND INFO, for commands and subcommands.
 #[test]
 #[ignore = "needs redis-server"]
 fn the_table_is_that_of_redis() {
@@ -286,7 +286,7 @@ fn same_description(ours: &Value, theirs: &Value, of_redis: Version) {
     }
 }
 
-/// Whether a command of a command came after this version.
+/// Whether a subcommand came after this version.
 fn later(name: &Value, of_redis: Version) -> bool {
     TABLE
         .iter()

@@ -1,4 +1,4 @@
-//! A server of one connection in memory behind the crate: what Redis does with commands once they are read.
+//! A server of one connection in memory behind the crate: Redis' actions on commands once they are parsed.
 
 use std::collections::HashMap;
 
@@ -19,12 +19,12 @@ pub struct Model {
     databases: Vec<HashMap<Vec<u8>, Entry>>,
     selected: usize,
     now: i64,
-    /// The requests that wait for EXEC.
+    /// The requests queued for EXEC.
     queued: Option<Vec<Vec<u8>>>,
-    /// One of them was refused.
+    /// Whether one of them was refused.
     refused: bool,
     watched: Vec<(usize, Vec<u8>)>,
-    /// A watched key has changed.
+    /// Whether a watched key has changed.
     changed: bool,
 }
 
@@ -49,7 +49,7 @@ impl Model {
         self.databases[self.selected].keys()
     }
 
-    /// One request and its reply.
+    /// Writes the reply to one request.
     pub fn answer(&mut self, request: &[u8], now: i64, replies: &mut Writer) {
         self.now = now;
         let mut parser = Parser::new(Limits::default());

@@ -1,4 +1,4 @@
-//! A Redis of our own: started in a folder of its own, reached by its socket, ended with the test.
+//! A Redis of our own: started in its own folder, reached by its socket, stopped with the test.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -69,7 +69,7 @@ impl Redis {
         reply.lines().find_map(named)
     }
 
-    /// Where others can connect.
+    /// Returns the socket to which other clients can connect.
     #[allow(dead_code, reason = "not all tests that are made of this have others")]
     pub fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")
@@ -79,7 +79,7 @@ impl Redis {
         self.stream.write_all(bytes).unwrap();
     }
 
-    /// The bytes of the next reply.
+    /// Reads the bytes of the next reply.
     pub fn reply(&mut self) -> Vec<u8> {
         loop {
             if let Some((_, length)) = value(&self.unread) {
@@ -101,7 +101,7 @@ impl Drop for Redis {
     }
 }
 
-/// The first reply of `bytes` and its length; none if it is not whole.
+/// Returns the first reply of `bytes` and its length; None if it is incomplete.
 pub fn value(bytes: &[u8]) -> Option<(Value, usize)> {
     let end = bytes.windows(2).position(|pair| pair == b"\r\n")?;
     let (line, mut at) = (&bytes[..end], end + 2);

@@ -1,21 +1,21 @@
-//! What an older Redis does otherwise. Ours are the replies of 8.4; a Redis before a version below is asked, or
-//! expected, as the row says, so that everything is compared with whatever Redis there is.
+//! Differences of an older Redis. Ours are the replies of 8.4; a command to, or an expectation of, a Redis before a
+//! version below is changed by its row, so that every reply can be compared with the machine's Redis.
 
 use super::redis::{Redis, Value};
 
 /// The first two numbers of a version.
 pub type Version = (u32, u32);
 
-/// As INFO and the table of commands write it.
+/// Parses the format of INFO and of the table of commands.
 pub fn version(text: &str) -> Option<Version> {
     let mut numbers = text.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Cursors of SCAN that are read otherwise since a version; and one that says the same before it, too.
+/// Cursors of SCAN that are read differently since a version; and one with the same effect before it.
 ///
-/// Until 7.4 the first character was looked at and the rest left to `strtoul`: a blank was refused, nothing was 0, and
-/// a negative number a large one.
+/// Until 7.4 Redis read the first character and passed the rest to `strtoul`: a blank was refused, an empty text was
+/// 0, and a negative number a large one.
 const CURSORS: [(Version, &str, &str); 4] = [
     ((7, 4), "", "x"),
     ((7, 4), "-1", "x"),
@@ -23,7 +23,7 @@ const CURSORS: [(Version, &str, &str); 4] = [
     ((7, 4), "\t0", "0"),
 ];
 
-/// What says to a Redis of this version what `words` say to one of 8.4.
+/// Returns the words that mean to a Redis of this version what `words` mean to 8.4.
 pub fn said_to(redis: Version, words: &[String]) -> Vec<String> {
     let mut words = words.to_vec();
     if words[0].eq_ignore_ascii_case("scan") && words.len() > 1 {
@@ -37,7 +37,8 @@ pub fn said_to(redis: Version, words: &[String]) -> Vec<String> {
     words
 }
 
-/// Each row is a difference of the Redis that is there, or none any more: a row too many would hide something.
+/// Checks that each row is a difference of the machine's Redis, or does not apply to it: a row too many would hide an
+/// error.
 #[allow(
     dead_code,
     reason = "the table is looked at by one of the tests that are made of it"
@@ -54,10 +55,11 @@ pub fn look_at_cursors(redis: &mut Redis) {
     }
 }
 
-/// Places of a command's description (COMMAND INFO): until which version it was otherwise, and what it was.
+/// Places of a command's description (COMMAND INFO): the version until which it was different, and its former
+/// content.
 ///
-/// Until 7.2 COMMAND GETKEYS took no command without an argument, and WAIT was no command for scripts. It may be one
-/// since, for it does not wait there; that it can wait elsewhere is said since 7.4.
+/// Until 7.2 COMMAND GETKEYS accepted no command without an argument, and WAIT was not allowed in scripts. It is
+/// since, because it does not wait there; 7.4 and later show that it can wait elsewhere.
 const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
     ((7, 2), "cluster|slots", 2, &["+stale"]),
     ((7, 2), "cluster|shards", 2, &["+stale"]),
@@ -67,7 +69,7 @@ const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
     ((7, 4), "wait", 6, &["+@connection", "+@slow"]),
 ];
 
-/// What a Redis of this version says of a command in this place; None: what one of 8.4 says.
+/// Returns the description of a command in this place by a Redis of this version; None: the same as by 8.4.
 #[allow(
     dead_code,
     reason = "the table is looked at by one of the tests that are made of it"
