@@ -39,7 +39,7 @@ functions! {
         Ok(OutRow(lookup_columns::<V>(find(key, cache)?.as_ref())))
     }
 
-    /// Whether the key has a live entry.
+    /// Returns whether the key has a live entry.
     [1, READ, TO_READ]
     fn cache_exists: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<bool>> {
         let asked = key.is_some();

@@ -137,7 +137,8 @@ fn resp_kill(id: Option<i64>) -> Answer<bool> {
     Ok(registry.end(id))
 }
 
-/// Whether a user may end a client, by the rule for Postgres sessions: only a superuser ends a superuser's client.
+/// Returns whether a user may end a client, by the rule for Postgres sessions: only a superuser ends a superuser's
+/// client.
 fn may_end(user: Oid, role: u32) -> bool {
     let is_superuser = |role: Oid| login::role(role).is_some_and(|facts| facts.is_superuser);
     if is_superuser(user) {

@@ -54,12 +54,12 @@ impl Job {
         self.used = Duration::ZERO;
     }
 
-    /// Whether both are sweeps of one cache.
+    /// Returns whether both are sweeps of one cache.
     pub fn is_of(&self, other: &Job) -> bool {
         self.due.cache == other.due.cache
     }
 
-    /// Whether one of the cache's recent steps took long.
+    /// Returns whether one of the cache's recent steps took long.
     pub fn is_slow(&self) -> bool {
         self.state.is_slow()
     }
@@ -86,7 +86,7 @@ impl Job {
         }
     }
 
-    /// Whether only its VACUUM remains.
+    /// Returns whether only its VACUUM remains.
     pub fn is_swept(&self) -> bool {
         self.swept
     }

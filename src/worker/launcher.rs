@@ -321,7 +321,7 @@ impl Launcher {
         }
     }
 
-    /// Whether the last visit found no extension, and none was created or updated since.
+    /// Returns whether the last visit found no extension, and none was created or updated since.
     fn is_without(&self, known: &Known) -> bool {
         known.without == Some(self.shmem.extension_generation())
     }

@@ -64,7 +64,7 @@ impl Turns {
         self.jobs.push(job);
     }
 
-    /// Whether no other cache waits for its turn.
+    /// Returns whether no other cache waits for its turn.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }

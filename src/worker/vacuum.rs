@@ -90,7 +90,7 @@ impl Vacuums {
         }
     }
 
-    /// Whether no cache's rows die quickly any more.
+    /// Returns whether no cache's rows die quickly any more.
     pub fn have_come_to_rest(&self) -> bool {
         self.busy.is_empty()
     }

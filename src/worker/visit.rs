@@ -159,7 +159,7 @@ impl Work {
         slow
     }
 
-    /// Whether a long step has ended so recently that only caches without long steps may continue.
+    /// Returns whether a long step has ended so recently that only caches without long steps may continue.
     fn slow_ones_rest(&self) -> bool {
         let now = clock::now();
         self.shmem

@@ -75,7 +75,7 @@ impl State {
         (0..KEYS).find(|key| looks && keys[*key].marked && keys[*key].slot == SlotSeen::None)
     }
 
-    /// Whether the cache is dirty, and not marked in full.
+    /// Returns whether the cache is dirty, and not marked in full.
     pub fn cache_unmarked(&self, actor: usize) -> bool {
         let cache = &self.backends[actor].cache;
         cache.dirty && cache.mark != MarkProgress::Full

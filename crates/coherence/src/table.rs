@@ -33,7 +33,7 @@ pub fn xid_of(actor: usize) -> u8 {
 }
 
 impl Backend {
-    /// Whether it holds a lock under which it may have changed rows.
+    /// Returns whether it holds a lock under which it may have changed rows.
     pub fn locked_for_writing(&self) -> bool {
         self.locks & !(Lock::AccessShare as u8 | Lock::ShareUpdateExclusive as u8) != 0
     }
@@ -60,7 +60,7 @@ impl State {
         self.table.committed & (1 << xid) != 0
     }
 
-    /// Whether the relation exists for this backend's own transaction.
+    /// Returns whether the relation exists for this backend's own transaction.
     pub fn exists_for(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Create => true,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Whether our trigger fires for this backend's plain SQL.
+    /// Returns whether our trigger fires for this backend's plain SQL.
     pub fn trigger_fires(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Trigger(always) => always,
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Whether the row is free: its last version is committed or our own.
+    /// Returns whether the row is free: its last version is committed or our own.
     pub fn row_free(&self, actor: usize, key: usize) -> bool {
         let last = self.table.rows[key].as_slice().last();
         last.is_none_or(|last| last.xid == xid_of(actor) || self.is_committed(last.xid))

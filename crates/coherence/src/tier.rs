@@ -258,7 +258,7 @@ impl State {
         stripe.met[key] &= stripe.marks[key] > 0;
     }
 
-    /// Whether the writer of this key has a value to publish.
+    /// Returns whether the writer of this key has a value to publish.
     pub fn wants_publish(&self, m: &Model, actor: usize, key: usize) -> bool {
         let backend = &self.backends[actor];
         let node = &backend.keys[key];

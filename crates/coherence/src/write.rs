@@ -76,7 +76,7 @@ fn row_step(moves: &mut Moves, actor: usize, op: Op, key: usize, verb: &'static 
     });
 }
 
-/// Whether a REPEATABLE READ transaction may change the row; otherwise the server raises 40001.
+/// Returns whether a REPEATABLE READ transaction may change the row; otherwise the server raises 40001.
 fn newest_is_ours_to_change(state: &State, actor: usize, key: usize) -> bool {
     let last = state.table.rows[key].as_slice().last();
     let snapshot = state.backends[actor].snapshot;

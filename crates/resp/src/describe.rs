@@ -82,7 +82,7 @@ fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     )
 }
 
-/// Whether a command belongs to a category of ACL, by its name without `@`.
+/// Returns whether a command belongs to a category of ACL, by its name without `@`.
 pub fn is_of_category(entry: &Entry, name: &[u8]) -> bool {
     categories(entry).any(|category| {
         let category = category.trim_start_matches('@').as_bytes();

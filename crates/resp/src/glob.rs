@@ -12,7 +12,7 @@
 const LOOKS: usize = 64 << 10;
 const LOOKS_A_BYTE: usize = 8;
 
-/// Whether `text` matches `pattern`, byte by byte.
+/// Returns whether `text` matches `pattern`, byte by byte.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let mut left = usize::MAX;
     matches_within(pattern, text, &mut left).unwrap_or(false)

@@ -38,7 +38,7 @@
 //! | `batch` | requests that came together, cut before the first is run |
 //! | `float` | sums of INCRBYFLOAT and INCREX |
 //! | `failure`, `request` | Redis' errors; the parser |
-//! | `reply`, `table`, `inline`, `structures` | the writer; names, arity, flags, keys; lines typed by hand; unsupported names |
+//! | `reply`, `table`, `inline`, `structures` | the writer; the table; lines typed by hand; unsupported names |
 //! | `args`, `number`, `glob` | arguments, integers, patterns |
 
 mod args;

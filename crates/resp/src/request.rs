@@ -49,12 +49,12 @@ impl Limits {
         }
     }
 
-    /// Whether a request may have so many arguments.
+    /// Returns whether a request may have so many arguments.
     pub(crate) fn take_count(&self, count: usize) -> bool {
         i64::try_from(count).is_ok_and(|count| count <= self.arguments)
     }
 
-    /// Whether a request may be so long.
+    /// Returns whether a request may be so long.
     pub(crate) fn take_bytes(&self, bytes: usize) -> bool {
         bytes <= self.bytes as usize
     }
@@ -175,7 +175,7 @@ impl Parser {
         }
     }
 
-    /// Whether the next byte begins a request.
+    /// Returns whether the next byte begins a request.
     pub fn is_between(&self) -> bool {
         matches!(self.state, State::Start | State::Done)
     }

@@ -24,7 +24,7 @@ const COMMANDS: [&str; 136] = [
     "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCAN", "ZSCORE", "ZUNION", "ZUNIONSTORE",
 ];
 
-/// Whether this is the name of one, in lower or upper case.
+/// Returns whether this is the name of one, in lower or upper case.
 pub fn is_one(name: &[u8]) -> bool {
     let order = |known: &&str| {
         known

@@ -11,8 +11,8 @@ use pgrx::pg_sys::{self, Node, Oid};
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
-/// Whether Postgres shows every function that a node of this kind calls. It does not for checks of domains, GREATEST,
-/// constructors of JSON and similar nodes.
+/// Returns whether Postgres shows every function that a node of this kind calls. It does not for checks of domains,
+/// GREATEST, constructors of JSON and similar nodes.
 pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     use pg_sys::NodeTag::*;
     matches!(
@@ -37,12 +37,12 @@ pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     )
 }
 
-/// Whether an extension or a user created a function: such oids are above those of Postgres' own functions.
+/// Returns whether an extension or a user created a function: such oids are above those of Postgres' own functions.
 pub fn is_of_a_user(function: Oid) -> bool {
     function.to_u32() >= pg_sys::FirstUnpinnedObjectId
 }
 
-/// Whether an expression may call a user-defined function. `context` is not read; Postgres' walker passes it.
+/// Returns whether an expression may call a user-defined function. `context` is not read; Postgres' walker passes it.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `node` is NULL or an expression.

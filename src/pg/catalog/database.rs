@@ -65,7 +65,7 @@ pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
     find().filter(|&again| free && again == database)
 }
 
-/// Whether a database exists.
+/// Returns whether a database exists.
 pub fn is_there(database: Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, for any number; it keeps no pointer.
     unsafe {
@@ -74,8 +74,8 @@ pub fn is_there(database: Oid) -> bool {
     }
 }
 
-/// Whether this database has the extension and its view over the caches, which version 0.1.0 lacked. A view of that
-/// name that another role created does not count, because a worker reads the view as a superuser.
+/// Returns whether this database has the extension and its view over the caches, which version 0.1.0 lacked. A view
+/// of that name that another role created does not count, because a worker reads the view as a superuser.
 pub fn has_extension() -> bool {
     // SAFETY: look-ups in the catalogs, none of which raises an error for a missing object.
     unsafe {
@@ -89,7 +89,7 @@ pub fn has_extension() -> bool {
     }
 }
 
-/// Whether the script that creates or updates the extension is running.
+/// Returns whether the script that creates or updates the extension is running.
 pub fn extension_is_being_made() -> bool {
     // SAFETY: variables of this process; a look-up by name that raises nothing.
     unsafe {

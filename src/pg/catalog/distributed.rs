@@ -24,7 +24,7 @@ thread_local! {
     static LOADED: OnceCell<bool> = const { OnceCell::new() };
 }
 
-/// Whether the server loaded Citus at its start, as Citus requires: only then can a table be distributed.
+/// Returns whether the server loaded Citus at its start, as Citus requires: only then can a table be distributed.
 #[inline]
 pub fn citus_is_loaded() -> bool {
     LOADED.with(|loaded| {
@@ -36,15 +36,15 @@ pub fn citus_is_loaded() -> bool {
     })
 }
 
-/// Whether Citus is loaded and installed in this database.
+/// Returns whether Citus is loaded and installed in this database.
 pub fn citus_is_there() -> bool {
     // SAFETY: a syscache look-up, which returns 0 for a missing relation.
     citus_is_loaded()
         && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
 }
 
-/// Whether Citus has sent this SELECT to compute a part of a query, as a transaction of its own. Its writes would
-/// stay even if the query fails on another shard.
+/// Returns whether Citus has sent this SELECT to compute a part of a query, as a transaction of its own. Its writes
+/// would stay even if the query fails on another shard.
 pub fn is_part_of_a_query() -> bool {
     // SAFETY: reads variables of this process; the setting's value is a valid string until it is set anew.
     unsafe {
@@ -57,15 +57,15 @@ pub fn is_part_of_a_query() -> bool {
     }
 }
 
-/// Whether the session is in a transaction block, as Citus sees it.
+/// Returns whether the session is in a transaction block, as Citus sees it.
 pub fn is_in_block() -> bool {
     // SAFETY: reads variables of this process.
     unsafe { pg_sys::IsTransactionBlock() }
 }
 
-/// Whether a write on another node would be committed there at once. Outside of a transaction block it would in a
-/// statement that writes by Citus, which evaluates its functions first, and where no statement calls the function. A
-/// trigger is excluded, because it runs within the statement.
+/// Returns whether a write on another node would be committed there at once. Outside of a transaction block it would
+/// in a statement that writes by Citus, which evaluates its functions first, and where no statement calls the
+/// function. A trigger is excluded, because it runs within the statement.
 pub fn commits_at_once() -> bool {
     // SAFETY: reads variables of this process; a running portal has its statements, each of which is read after its
     // tag. The depth of triggers is returned without reading the call.
@@ -98,7 +98,7 @@ unsafe fn is_writing_by_citus(statement: *const pg_sys::PlannedStmt) -> bool {
     }
 }
 
-/// Whether this node coordinates an open transaction over several nodes.
+/// Returns whether this node coordinates an open transaction over several nodes.
 pub fn coordinates(node: i64) -> bool {
     let number = |row: pg_sys::HeapTupleHeader, column| {
         let mut null = true;
@@ -134,8 +134,8 @@ const NUMBER: i16 = 4;
 /// The prefix of the application name of Citus' connections between nodes.
 const INTERNAL: &[u8] = b"citus_internal";
 
-/// Whether Citus' shards hold the rows of a table. The caller holds a lock on it; when the answer changes, Citus
-/// invalidates the relation.
+/// Returns whether Citus' shards hold the rows of a table. The caller holds a lock on it; when the answer changes,
+/// Citus invalidates the relation.
 pub fn is_distributed(table: Oid) -> bool {
     // SAFETY: syscache look-ups, which return 0 for a missing object.
     let (catalog, column) = unsafe {

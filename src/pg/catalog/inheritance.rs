@@ -41,12 +41,12 @@ pub fn leaves(table: Oid) -> Vec<Oid> {
     all
 }
 
-/// Whether a table that is locked now is still such a partition.
+/// Returns whether a table that is locked now is still such a partition.
 pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
     leaves(root).contains(&table)
 }
 
-/// Whether one table inherits from the other, directly or indirectly.
+/// Returns whether one table inherits from the other, directly or indirectly.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }
@@ -60,8 +60,8 @@ pub fn unlogged(table: Oid) -> Option<Oid> {
     })
 }
 
-/// Whether a table, or one that inherits from it, may have rows: its file is not empty, or it is a foreign table,
-/// which has no file.
+/// Returns whether a table, or one that inherits from it, may have rows: its file is not empty, or it is a foreign
+/// table, which has no file.
 pub fn has_content(table: Oid) -> bool {
     family(table, Mode::Read).into_iter().any(|table| {
         // SAFETY: `family` or the caller has locked the table, so it exists while its kind and size are read.
@@ -81,7 +81,7 @@ pub fn has_content(table: Oid) -> bool {
     })
 }
 
-/// Whether a table exists and is not a partition.
+/// Returns whether a table exists and is not a partition.
 pub fn is_plain(table: Oid) -> bool {
     lookup::class(table).is_some_and(|class| !class.is_partition)
 }

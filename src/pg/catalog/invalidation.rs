@@ -47,14 +47,14 @@ impl Watch {
         }
     }
 
-    /// Whether the relation may have changed since the watch began.
+    /// Returns whether the relation may have changed since the watch began.
     pub fn is_stale(&self) -> bool {
         self.stale.get()
     }
 
-    /// Whether any role or membership may have changed since. They decide which policies apply to a role, and a plan
-    /// is made for the policies that applied. Postgres makes it anew for another role, but for another membership
-    /// only in its latest minor releases.
+    /// Returns whether any role or membership may have changed since. They decide which policies apply to a role, and
+    /// a plan is made for the policies that applied. Postgres makes it anew for another role, but for another
+    /// membership only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
@@ -138,8 +138,8 @@ impl KnownPrivilege {
         mixed as usize % PLACES
     }
 
-    /// Whether it was granted at the last check, and no message since indicates a change. This is as fresh as the
-    /// system caches that the check read, which change by the same messages.
+    /// Returns whether it was granted at the last check, and no message since indicates a change. This is as fresh as
+    /// the system caches that the check read, which change by the same messages.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))

@@ -33,7 +33,7 @@ pub fn class(table: Oid) -> Option<Class> {
     }
 }
 
-/// Whether this command gives a table another file.
+/// Returns whether this command gives a table another file.
 pub fn file_is_another(table: Oid) -> bool {
     let keys = [(
         pg_sys::Anum_pg_class_oid,
@@ -45,8 +45,8 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Whether this command may give a column other values, by its definition alone. The file does not show this: a
-/// change of the type need not rewrite the table, and a virtual column is not stored.
+/// Returns whether this command may give a column other values, by its definition alone. The file does not show this:
+/// a change of the type need not rewrite the table, and a virtual column is not stored.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -54,7 +54,7 @@ pub fn column_is_another(table: Oid, column: i32) -> bool {
     is_virtual || before.map(|column| column.type_oid) != now.map(|column| column.type_oid)
 }
 
-/// Whether a column is generated after this command.
+/// Returns whether a column is generated after this command.
 pub fn is_generated(table: Oid, column: i32) -> bool {
     column_now(table, column).is_some_and(|column| column.generated != 0)
 }

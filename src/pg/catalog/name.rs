@@ -123,7 +123,7 @@ pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
     (relation != pg_sys::InvalidOid).then_some(relation)
 }
 
-/// The relation of that name in that schema, if any.
+/// Returns the relation of that name in that schema, if any.
 pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
     // SAFETY: a syscache look-up inside of a transaction; the name lives through it.
     let oid = unsafe { pg_sys::get_relname_relid(new.name.as_ptr(), new.schema) };
@@ -168,7 +168,7 @@ pub fn literal(text: &[u8]) -> Vec<u8> {
     literal
 }
 
-/// The name of the current database.
+/// Returns the name of the current database.
 pub fn current_database() -> String {
     // SAFETY: the connected database exists; the result is a palloc'd copy.
     unsafe {

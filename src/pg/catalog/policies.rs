@@ -12,7 +12,7 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// Whether the table's policies consist only of columns, constants, the current role, settings, and immutable
+/// Returns whether the table's policies consist only of columns, constants, the current role, settings, and immutable
 /// functions of Postgres.
 ///
 /// # Safety

@@ -36,7 +36,7 @@ impl Privileges {
     /// Removes all entries.
     pub const CLEAR: Privileges = Privileges::TRUNCATE;
 
-    /// Whether this set contains all of the other one.
+    /// Returns whether this set contains all of the other one.
     pub const fn has(self, other: Privileges) -> bool {
         self.0 & other.0 == other.0
     }
@@ -131,7 +131,8 @@ pub fn accept_invalidations() {
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Whether the current user has all of these on the relation, as of the messages that the session has processed.
+/// Returns whether the current user has all of these on the relation, as of the messages that the session has
+/// processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let known = known(relation, privileges);
@@ -193,7 +194,7 @@ pub fn require_owner(relation: pg_sys::Oid) {
     }
 }
 
-/// Whether row-level security applies to the current user on this relation.
+/// Returns whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, which for a dropped relation returns that no policies
     // apply.

@@ -82,20 +82,20 @@ pub fn name_length(relation: pg_sys::Oid) -> usize {
     }
 }
 
-/// Whether the relation exists, as of the messages that this session has processed.
+/// Returns whether the relation exists, as of the messages that this session has processed.
 pub fn is_there(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) != 0 }
 }
 
-/// Whether the relation can have row triggers of ours: an ordinary table, or a partitioned one.
+/// Returns whether the relation can have row triggers of ours: an ordinary table, or a partitioned one.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
     kind == pg_sys::RELKIND_RELATION || kind == pg_sys::RELKIND_PARTITIONED_TABLE
 }
 
-/// Whether the relation is partitioned, and has no rows of its own.
+/// Returns whether the relation is partitioned, and has no rows of its own.
 pub fn is_partitioned(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
     unsafe { pg_sys::get_rel_relkind(relation) as u8 == pg_sys::RELKIND_PARTITIONED_TABLE }
@@ -128,7 +128,7 @@ pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
     of_class(relation, |class| class.relowner).unwrap_or(pg_sys::InvalidOid)
 }
 
-/// Whether the relation's policies apply to its owner, too.
+/// Returns whether the relation's policies apply to its owner, too.
 pub fn forces_row_security(relation: pg_sys::Oid) -> bool {
     of_class(relation, |class| class.relforcerowsecurity).unwrap_or(false)
 }
@@ -165,19 +165,19 @@ pub fn persistence(relation: pg_sys::Oid) -> Option<u8> {
     of_class(relation, |class| class.relpersistence as u8)
 }
 
-/// Whether the relation is a temporary table of another session, which only that session can read.
+/// Returns whether the relation is a temporary table of another session, which only that session can read.
 pub fn is_temporary_elsewhere(relation: pg_sys::Oid) -> bool {
     // SAFETY: syscache look-ups; a dropped relation has no temporary schema.
     unsafe { pg_sys::isOtherTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
-/// Whether the relation is temporary, in any session.
+/// Returns whether the relation is temporary, in any session.
 pub fn is_temporary(relation: pg_sys::Oid) -> bool {
     // SAFETY: syscache look-ups inside of a transaction; a dropped relation has no temporary schema.
     unsafe { pg_sys::isAnyTempNamespace(pg_sys::get_rel_namespace(relation)) }
 }
 
-/// Whether the relation is Postgres' own: created by initdb, or in pg_catalog.
+/// Returns whether the relation is Postgres' own: created by initdb, or in pg_catalog.
 pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
     // SAFETY: syscache look-ups inside of a transaction; 0 for a dropped relation.
     let schema = unsafe { pg_sys::get_rel_namespace(relation) };
@@ -185,7 +185,7 @@ pub fn is_of_postgres(relation: pg_sys::Oid) -> bool {
     relation.to_u32() < pg_sys::FirstNormalObjectId || schema == of_catalogs
 }
 
-/// Whether the relation belongs to an extension.
+/// Returns whether the relation belongs to an extension.
 pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
     // SAFETY: a scan of pg_depend inside of a transaction.
     unsafe {
@@ -193,13 +193,13 @@ pub fn is_of_an_extension(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether the relation is a partition of another table.
+/// Returns whether the relation is a partition of another table.
 pub fn is_partition(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction; false for a dropped relation.
     unsafe { pg_sys::get_rel_relispartition(relation) }
 }
 
-/// Whether the relation has a live column of this name.
+/// Returns whether the relation has a live column of this name.
 pub fn has_column(relation: pg_sys::Oid, name: &CStr) -> bool {
     column_number(relation, name).is_some_and(|number| number > 0)
 }
@@ -209,7 +209,7 @@ pub fn decoded(name: &CStr) -> String {
     crate::pg::encoding::decode(name.to_bytes())
 }
 
-/// Whether a running statement of this session has the relation open. The session has a lock on it.
+/// Returns whether a running statement of this session has the relation open. The session has a lock on it.
 pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     // SAFETY: the lock keeps the relation; it is open between open and close.
     unsafe {
@@ -222,7 +222,7 @@ pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether the relation is a view.
+/// Returns whether the relation is a view.
 pub fn is_view(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up; relkind 0 (dropped) is not a view.
     unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
@@ -260,7 +260,7 @@ pub fn made_on(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
     Some(row.table)
 }
 
-/// Whether a table has a trigger of its own that calls `function`; without a lock on the table.
+/// Returns whether a table has a trigger of its own that calls `function`; without a lock on the table.
 pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -315,7 +315,7 @@ pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<
     })
 }
 
-/// Whether one of the columns of the trigger on `function` is virtual; without a lock.
+/// Returns whether one of the columns of the trigger on `function` is virtual; without a lock.
 pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let columns = trigger_columns(table, function).unwrap_or_default();
     // SAFETY: syscache look-ups; the first checks that the column exists, which the second needs, and the second
@@ -387,7 +387,7 @@ fn first_trigger<R>(
     }
 }
 
-/// Whether a column can have a DEFAULT: it exists, and is not generated.
+/// Returns whether a column can have a DEFAULT: it exists, and is not generated.
 pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, of an existing column.
     unsafe { pg_sys::get_attgenerated(relation, column) == 0 }

@@ -115,8 +115,8 @@ unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Err
     Some(Error::ConditionOfAnother { trigger, cache })
 }
 
-/// Whether the owner may run a function: it is Postgres' own or ours, or belongs to a role that has the owner's
-/// privileges.
+/// Returns whether the owner may run a function: it is Postgres' own or ours, or belongs to a role that has the
+/// owner's privileges.
 fn is_trusted(function: Oid, owner: Oid) -> bool {
     // Ours are in C: their owner was a superuser, but need not be one any more.
     let ours = || {

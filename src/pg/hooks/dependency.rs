@@ -174,7 +174,7 @@ fn may_be_a_cache(relation: Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || relation::is_view(relation)
 }
 
-/// Whether the table's owner may delete any entry of the cache.
+/// Returns whether the table's owner may delete any entry of the cache.
 pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
     let _owner = AsOwner::to_maintain(declared_on);
     relation::is_there(cache)
@@ -234,7 +234,7 @@ impl Condition {
     }
 }
 
-/// The value of a constant that is not NULL.
+/// Returns the value of a constant that is not NULL.
 ///
 /// # Safety
 /// `node` is a node.
@@ -268,7 +268,7 @@ pub struct DependencyTrigger {
 }
 
 impl DependencyTrigger {
-    /// Whether it fires for INSERT; each dependency has exactly one such trigger.
+    /// Returns whether it fires for INSERT; each dependency has exactly one such trigger.
     pub fn is_of_inserts(&self) -> bool {
         self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
     }
@@ -296,13 +296,13 @@ impl DependencyTrigger {
         }
     }
 
-    /// Whether the key follows the settings of each writer, which a dependency from before 0.5.0 may.
+    /// Returns whether the key follows the settings of each writer, which a dependency from before 0.5.0 may.
     pub fn follows_writers(&self) -> bool {
         // SAFETY: an expression that Postgres has analysed.
         self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)
     }
 
-    /// Whether both compute equal keys at equal events, under whatever settings.
+    /// Returns whether both compute equal keys at equal events, under whatever settings.
     pub fn equals(&self, other: &DependencyTrigger) -> bool {
         // SAFETY: both are node trees in the memory context of the call, and only compared.
         self.cache == other.cache
@@ -317,7 +317,7 @@ pub fn functions() -> [Oid; 2] {
     [own::INVALIDATE.oid(), own::INVALIDATE_ALL.oid()]
 }
 
-/// The dependencies' triggers on a table.
+/// Returns the dependencies' triggers on a table.
 pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
     let functions = functions();
     // SAFETY: the relation is open while its triggers are copied; parsing their conditions reads catalogs.
@@ -366,7 +366,7 @@ pub fn enable_always(table: Oid, trigger: &CStr) {
     }
 }
 
-/// The table on which a partition's trigger was declared.
+/// Returns the table on which a partition's trigger was declared.
 pub fn declared_on(trigger: Oid) -> Option<Oid> {
     relation::made_on(trigger)
 }

@@ -105,7 +105,7 @@ impl RowKey {
         }
     }
 
-    /// Whether every column that the key reads has the same bytes in both rows.
+    /// Returns whether every column that the key reads has the same bytes in both rows.
     ///
     /// # Safety
     /// As `of_row`.
@@ -176,8 +176,8 @@ unsafe fn columns(key: *mut Node, table: pg_sys::Relation) -> Option<Columns> {
     }
 }
 
-/// Whether a planned expression gives every role the same result: it is immutable, and calls only Postgres' own
-/// functions.
+/// Returns whether a planned expression gives every role the same result: it is immutable, and calls only Postgres'
+/// own functions.
 ///
 /// # Safety
 /// `planned` is an expression.

@@ -99,7 +99,8 @@ impl Drop for Kept {
     }
 }
 
-/// Whether the running statement is CLOSE. A statement inside of a function has a snapshot, which the caller checks.
+/// Returns whether the running statement is CLOSE. A statement inside of a function has a snapshot, which the caller
+/// checks.
 fn closes_cursors() -> bool {
     // SAFETY: a variable of this process; a running portal has its statements, each of which is read after its tag.
     unsafe {

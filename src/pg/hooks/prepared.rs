@@ -19,7 +19,7 @@ thread_local! {
     static ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the ending transaction is to be prepared.
+/// Returns whether the ending transaction is to be prepared.
 pub fn is_asked_for() -> bool {
     ASKED_FOR.get()
 }

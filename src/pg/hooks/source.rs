@@ -173,7 +173,7 @@ fn note_trigger() {
     SEEN.with(|seen| seen.change(|seen| seen.triggers = true));
 }
 
-/// Whether any table has an altered dependency trigger.
+/// Returns whether any table has an altered dependency trigger.
 pub fn has_altered() -> bool {
     SEEN.with(|seen| seen.look(|seen| !seen.altered.is_empty()))
 }
@@ -186,7 +186,8 @@ pub fn take_altered() -> Option<Oid> {
     }
 }
 
-/// Whether the transaction has altered or dropped a dependency's trigger, which may have missed changes since.
+/// Returns whether the transaction has altered or dropped a dependency's trigger, which may have missed changes
+/// since.
 pub fn triggers_changed() -> bool {
     SEEN.with(|seen| seen.look(|seen| seen.triggers))
 }
@@ -208,8 +209,8 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
     events::emit(|observer| (observer.inherited)(child, parent));
 }
 
-/// Whether this session may be in the middle of a statement that has changed rows of the table: it holds a writer's
-/// lock, and has the table open or is in a trigger. Then the triggers of some changes may not have run yet.
+/// Returns whether this session may be in the middle of a statement that has changed rows of the table: it holds a
+/// writer's lock, and has the table open or is in a trigger. Then the triggers of some changes may not have run yet.
 pub fn may_be_half_changed(table: Oid) -> bool {
     lock::changes_rows(table) && (relation::is_in_use(table) || trigger::is_in_one())
 }

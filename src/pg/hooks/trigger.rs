@@ -186,12 +186,12 @@ pub fn called_as_trigger(
     }
 }
 
-/// Whether a trigger function of any table is running.
+/// Returns whether a trigger function of any table is running.
 pub fn is_in_one() -> bool {
     depth() > 0
 }
 
-/// How many trigger functions are running, one inside of the other.
+/// Returns how many trigger functions are running, one inside of the other.
 pub fn depth() -> i32 {
     // SAFETY: the function takes no argument and returns an integer.
     let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };

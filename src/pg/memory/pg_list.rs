@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// The oids in a list; none for NULL.
+/// Returns the oids in a list; none for NULL.
 ///
 /// # Safety
 /// `list` is NULL or a list of oids.
@@ -18,7 +18,7 @@ pub unsafe fn oids(list: *mut pg_sys::List) -> Vec<pg_sys::Oid> {
     }
 }
 
-/// The elements of a list of pointers; none for NULL.
+/// Returns the elements of a list of pointers; none for NULL.
 ///
 /// # Safety
 /// `list` is NULL or a list of pointers to `T`.

@@ -205,7 +205,7 @@ pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
     }
 }
 
-/// Whether the row in a slot was written by the transaction or one of its savepoints.
+/// Returns whether the row in a slot was written by the transaction or one of its savepoints.
 ///
 /// # Safety
 /// Inside of [`guarded`]; the slot holds a row of a table.

@@ -250,7 +250,7 @@ fn wait_to_get(lock: Advisory, mode: u32) {
     leave(lock, mode);
 }
 
-/// Whether no session has the lock in a mode that conflicts with this one, or waits for it.
+/// Returns whether no session has the lock in a mode that conflicts with this one, or waits for it.
 fn is_free(lock: Advisory, mode: u32) -> bool {
     let free = acquire(lock, mode, false);
     if free {

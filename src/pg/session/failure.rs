@@ -41,7 +41,7 @@ impl Failure {
         }
     }
 
-    /// Whether Postgres aborted the wait for a lock because its holder waited for this session.
+    /// Returns whether Postgres aborted the wait for a lock because its holder waited for this session.
     pub fn is_deadlock(&self) -> bool {
         self.code == PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
     }

@@ -56,18 +56,18 @@ pub fn wait_for_writers(relation: pg_sys::Oid) {
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Whether the transaction holds a writer's lock on the table.
+/// Returns whether the transaction holds a writer's lock on the table.
 pub fn changes_rows(relation: pg_sys::Oid) -> bool {
     version::has_lock(&of_relation(relation), Mode::Write.number())
 }
 
-/// Whether the transaction has one snapshot for all its statements.
+/// Returns whether the transaction has one snapshot for all its statements.
 pub fn one_snapshot_per_transaction() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::XactIsoLevel >= pg_sys::XACT_REPEATABLE_READ as i32 }
 }
 
-/// Whether a reader releases its lock before the transaction ends.
+/// Returns whether a reader releases its lock before the transaction ends.
 fn gives_back() -> bool {
     !one_snapshot_per_transaction() || fault::on(Fault::ReaderKeepsNoLock)
 }
@@ -225,7 +225,7 @@ pub fn mark_without_slot(cache: pg_sys::Oid) {
     take_touched(cache, CHANGED_WITHOUT_SLOT);
 }
 
-/// Whether another transaction has announced this, and has not ended.
+/// Returns whether another transaction has announced this, and has not ended.
 pub fn is_marked_without_slot(cache: pg_sys::Oid) -> bool {
     is_taken(cache, CHANGED_WITHOUT_SLOT)
 }
@@ -253,7 +253,7 @@ fn take_touched(cache: pg_sys::Oid, number: u16) {
     }
 }
 
-/// Whether another transaction that is being prepared, or is prepared, has changed a cache.
+/// Returns whether another transaction that is being prepared, or is prepared, has changed a cache.
 pub fn is_touched(cache: pg_sys::Oid) -> bool {
     is_taken(cache, TOUCHED)
 }
@@ -269,7 +269,7 @@ fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
     }
 }
 
-/// Whether a transaction that was prepared before the server's start has changed a cache, and is not decided.
+/// Returns whether a transaction that was prepared before the server's start has changed a cache, and is not decided.
 pub fn is_touched_since_before_start(cache: pg_sys::Oid) -> bool {
     if fault::on(Fault::RestartProves) {
         return false;

@@ -40,14 +40,14 @@ pub fn own_role() -> u32 {
     unsafe { GetSessionUserId() }.to_u32()
 }
 
-/// Whether the current role is a superuser.
+/// Returns whether the current role is a superuser.
 pub fn is_superuser() -> bool {
     // SAFETY: a look-up inside of a transaction.
     unsafe { pg_sys::superuser() }
 }
 
-/// Whether each statement of the transaction has a new snapshot, and the transaction has written nothing: only then
-/// may copies of committed rows be served or made.
+/// Returns whether each statement of the transaction has a new snapshot, and the transaction has written nothing:
+/// only then may copies of committed rows be served or made.
 ///
 /// Without an xid the transaction has no uncommitted row in any table, so it can miss neither its
 /// own writes nor rows that a trigger has not noted yet.
@@ -60,8 +60,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Whether the transaction sees at most one row of a key. It may see two, one of them its own, only if it has one
-/// snapshot for all its statements and has written.
+/// Returns whether the transaction sees at most one row of a key. It may see two, one of them its own, only if it has
+/// one snapshot for all its statements and has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.
@@ -71,15 +71,15 @@ pub fn sees_one_version() -> bool {
     }
 }
 
-/// Whether the running statement has a parallel plan, in which nothing can be written.
+/// Returns whether the running statement has a parallel plan, in which nothing can be written.
 #[inline]
 pub fn in_parallel_mode() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { IsInParallelMode() }
 }
 
-/// Whether this process works on a part of another session's parallel plan. It sees the rows that the other session
-/// has changed, but has none of its notes about them.
+/// Returns whether this process works on a part of another session's parallel plan. It sees the rows that the other
+/// session has changed, but has none of its notes about them.
 #[inline]
 pub fn is_parallel_worker() -> bool {
     // SAFETY: reads a variable of this process.
@@ -113,7 +113,7 @@ impl Drop for Uninterrupted {
     }
 }
 
-/// Whether this server is a standby that replays WAL.
+/// Returns whether this server is a standby that replays WAL.
 #[inline]
 pub fn in_recovery() -> bool {
     // SAFETY: reads a flag of shared memory, which exists in every process that runs our code.
@@ -126,7 +126,7 @@ pub fn check_for_interrupts() {
     pgrx::check_for_interrupts!();
 }
 
-/// The database of this session.
+/// Returns the database of this session.
 #[inline]
 pub fn database() -> pg_sys::Oid {
     // SAFETY: a plain C variable of this process.

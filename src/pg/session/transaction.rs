@@ -3,19 +3,19 @@
 use crate::pg::session::fault::{self, Fault};
 use pgrx::pg_sys;
 
-/// Whether tables can be written: neither in a read-only transaction nor on a standby.
+/// Returns whether tables can be written: neither in a read-only transaction nor on a standby.
 pub fn is_writable() -> bool {
     // SAFETY: a plain C variable of this process.
     !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
 }
 
-/// Whether the transaction has written, so that other sessions may wait for its end.
+/// Returns whether the transaction has written, so that other sessions may wait for its end.
 pub fn has_xid() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
 }
 
-/// Whether a row with this xmin was written by the transaction or one of its savepoints.
+/// Returns whether a row with this xmin was written by the transaction or one of its savepoints.
 pub fn is_own(xmin: u32) -> bool {
     // SAFETY: compares with this process' own record of its transaction; any number is valid.
     unsafe { pg_sys::TransactionIdIsCurrentTransactionId(pg_sys::TransactionId::from_inner(xmin)) }
@@ -74,9 +74,9 @@ impl Drop for Snapshot {
     }
 }
 
-/// Whether the transaction's one snapshot shows all that is committed now. Returns false where any transaction has
-/// ended since it was taken, whatever its changes. Not for a snapshot of a standby, which keeps running transactions
-/// elsewhere than in `xcnt`.
+/// Returns whether the transaction's one snapshot shows all that is committed now. Returns false where any
+/// transaction has ended since it was taken, whatever its changes. Not for a snapshot of a standby, which keeps
+/// running transactions elsewhere than in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
@@ -91,8 +91,8 @@ pub fn snapshot_is_latest() -> bool {
     }
 }
 
-/// Whether the transaction's one snapshot was taken while the server was a standby, from which it may have been
-/// promoted since. The transaction has one snapshot, which exists.
+/// Returns whether the transaction's one snapshot was taken while the server was a standby, from which it may have
+/// been promoted since. The transaction has one snapshot, which exists.
 pub fn snapshot_is_of_a_standby() -> bool {
     // SAFETY: the snapshot is the transaction's own and stays to its end.
     unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
@@ -114,8 +114,8 @@ pub fn full_xid() -> u64 {
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
-/// Whether [`Decided::ask`] may be called: in a transaction, and not in a process of a parallel query, which takes no
-/// snapshots.
+/// Returns whether [`Decided::ask`] may be called: in a transaction, and not in a process of a parallel query, which
+/// takes no snapshots.
 pub fn can_ask_for_decided() -> bool {
     // SAFETY: reads what this process knows of its own transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
@@ -143,7 +143,7 @@ impl Decided {
         }
     }
 
-    /// Whether a transaction is decided. None is in progress so long that its number is reused.
+    /// Returns whether a transaction is decided. None is in progress so long that its number is reused.
     pub fn is(&self, xid: u64) -> bool {
         const ROUND: u64 = 1 << 31;
         let in_progress = || {

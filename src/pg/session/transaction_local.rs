@@ -33,7 +33,7 @@ impl<T> TransactionLocal<T> {
     }
 }
 
-/// Whether any such state was changed since the last transaction ended.
+/// Returns whether any such state was changed since the last transaction ended.
 #[inline]
 pub fn any_changed() -> bool {
     CHANGED.get()

@@ -8,8 +8,8 @@ use pgrx::{FromDatum, pg_sys};
 /// The most sessions that the deadlock check visits.
 const MAX_CHAIN: usize = 64;
 
-/// Whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock detector does
-/// not see waits for a lease, so a session that waits for one must check this itself.
+/// Returns whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock
+/// detector does not see waits for a lease, so a session that waits for one must check this itself.
 pub fn waits_for_us(process: i32) -> bool {
     // SAFETY: a plain C variable of this process.
     let us = unsafe { pg_sys::MyProcPid };
@@ -28,7 +28,7 @@ pub fn waits_for_us(process: i32) -> bool {
     false
 }
 
-/// Whether a wait has exceeded `lock_timeout`, which Postgres does not check for a lock that is only tried.
+/// Returns whether a wait has exceeded `lock_timeout`, which Postgres does not check for a lock that is only tried.
 pub fn is_too_long(waited: Duration) -> bool {
     // SAFETY: a plain C variable of this process.
     let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);

@@ -14,7 +14,7 @@ impl CacheId {
     /// No cache has this id. It marks a slot that is being emptied.
     pub const VACATED: CacheId = CacheId(u64::MAX);
 
-    /// The cache of a relation in this session's database.
+    /// Returns the cache of a relation in this session's database.
     #[inline]
     pub fn of(relation: Oid) -> CacheId {
         CacheId::new(session::database(), relation)

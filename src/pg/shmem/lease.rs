@@ -227,7 +227,7 @@ pub struct Partition<'l> {
 }
 
 impl<'l> Partition<'l> {
-    /// Whether the partition has no lease at this moment.
+    /// Returns whether the partition has no lease at this moment.
     pub fn is_empty(&self) -> bool {
         self.taken.load(SeqCst) == 0
     }
@@ -299,7 +299,7 @@ impl<'l> Partition<'l> {
         free.is_some()
     }
 
-    /// Whether a watch still stands: no change has voided it.
+    /// Returns whether a watch still stands: no change has voided it.
     pub fn is_watching(&self, hash: u64, id: u64) -> bool {
         self.find_watch(hash, id).is_some()
     }
@@ -323,7 +323,7 @@ impl<'l> Partition<'l> {
         self.find(hash).map(LeaseRecord::as_other)
     }
 
-    /// Whether a lease is still valid for a store.
+    /// Returns whether a lease is still valid for a store.
     pub fn holds(&self, hash: u64, id: u64, now: Timestamp) -> bool {
         self.find_id(hash, id).is_some_and(|record| {
             record.state.load(Relaxed) == COMPUTING
@@ -341,7 +341,7 @@ impl<'l> Partition<'l> {
         holds
     }
 
-    /// Whether a lease under which a value was written has been voided or taken over since.
+    /// Returns whether a lease under which a value was written has been voided or taken over since.
     pub fn is_void(&self, hash: u64, id: u64) -> bool {
         self.find_id(hash, id)
             .is_none_or(|record| record.state.load(Relaxed) != STORED)
@@ -427,7 +427,7 @@ impl<'l> Partition<'l> {
     }
 }
 
-/// Whether a role has its share of these records.
+/// Returns whether a role has its share of these records.
 fn has_share(records: &[LeaseRecord], role: u32) -> bool {
     let of_role =
         |record: &&LeaseRecord| record.id.load(Relaxed) != 0 && record.role.load(Relaxed) == role;
@@ -462,7 +462,7 @@ impl LeaseRecord {
     }
 }
 
-/// The pid of this process, by which leases name their holder.
+/// Returns the pid of this process, by which leases name their holder.
 pub fn my_process() -> i32 {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::MyProcPid }

@@ -135,7 +135,7 @@ impl<'m> Part<'m> {
         }
     }
 
-    /// Whether a mark stands on this hash.
+    /// Returns whether a mark stands on this hash.
     #[inline]
     pub fn stands(&self, hash: u64) -> bool {
         self.head.raised.load(SeqCst) > 0 && self.standing(hash).next().is_some()
@@ -155,8 +155,8 @@ impl<'m> Part<'m> {
         any
     }
 
-    /// Whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot be
-    /// distinguished: as long as one of several that met stands, all of them count as met.
+    /// Returns whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot
+    /// be distinguished: as long as one of several that met stands, all of them count as met.
     pub fn is_alone(&self, hash: u64) -> bool {
         let first = self.standing(hash).next();
         first.is_some_and(|place| place.load(SeqCst) & MET == 0)
@@ -168,7 +168,8 @@ impl<'m> Part<'m> {
             .filter(move |place| place.load(SeqCst) & !MET == wanted)
     }
 
-    /// The places of both homes, chosen by other bits than those that choose the partition and the first bucket.
+    /// Returns the places of both homes, chosen by other bits than those that choose the partition and the first
+    /// bucket.
     fn near(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {
         let places = self.places;
         let homes = [(hash >> 8) as usize, (hash >> 36) as usize];
@@ -178,7 +179,7 @@ impl<'m> Part<'m> {
     }
 }
 
-/// The word of a hash within the hash's partition.
+/// Returns the word of a hash within the hash's partition.
 fn word(hash: u64) -> u64 {
     (hash & !MET).max(INSTEAD_OF_ZERO)
 }

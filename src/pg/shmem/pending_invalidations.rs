@@ -46,7 +46,7 @@ impl Telling {
         self.count.fetch_sub(1, SeqCst);
     }
 
-    /// Whether the writer has not notified yet.
+    /// Returns whether the writer has not notified yet.
     pub fn stands(&self, announced: Announced) -> bool {
         self.xids[announced.place].load(SeqCst) == announced.xid
     }
@@ -59,7 +59,7 @@ impl Telling {
         })
     }
 
-    /// Whether any transaction is announced.
+    /// Returns whether any transaction is announced.
     #[inline]
     pub fn any(&self) -> bool {
         self.count.load(SeqCst) > 0

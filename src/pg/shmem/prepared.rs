@@ -212,7 +212,7 @@ impl Records {
         }
     }
 
-    /// Whether any record is in use.
+    /// Returns whether any record is in use.
     #[inline]
     pub fn any(&self) -> bool {
         self.head.is_some_and(|head| head.standing.load(SeqCst) > 0)
@@ -228,7 +228,7 @@ impl Records {
         })
     }
 
-    /// Whether a process has taken a record and not freed it yet.
+    /// Returns whether a process has taken a record and not freed it yet.
     pub fn any_taken(&self) -> bool {
         let taken = |header: &Header| header.owner.load(SeqCst) & TAKEN != 0;
         self.any() && self.headers.iter().any(taken)

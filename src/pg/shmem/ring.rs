@@ -96,7 +96,8 @@ pub(super) fn note_all(slot: u32) {
     }
 }
 
-/// A sum that detects a record written by two writers at once, of which one was a whole turn of the ring late.
+/// Returns a sum that detects a record written by two writers at once, of which one was a whole turn of the ring
+/// late.
 fn checksum(sum: u64, word: u64) -> u64 {
     (sum ^ word)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -181,23 +182,23 @@ impl Reader {
         })
     }
 
-    /// The bit by which slots know this reader.
+    /// Returns the bit by which slots know this reader.
     pub fn bit(&self) -> u64 {
         self.bit
     }
 
-    /// Whether the ring has unread records.
+    /// Returns whether the ring has unread records.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.ring.head.load(SeqCst) != self.tail
     }
 
-    /// The present end of the ring, for [`Reader::next`].
+    /// Returns the present end of the ring, for [`Reader::next`].
     pub fn end(&self) -> u64 {
         self.ring.head.load(SeqCst)
     }
 
-    /// The next change before `end`.
+    /// Returns the next change before `end`.
     pub fn next(&mut self, end: u64) -> Option<Change<'_>> {
         if self.tail >= end {
             return None;
@@ -251,7 +252,7 @@ impl Reader {
         Some((about as u32, author, length))
     }
 
-    /// Whether a writer may have begun to overwrite the next record.
+    /// Returns whether a writer may have begun to overwrite the next record.
     fn is_lapped(&self) -> bool {
         self.ring.head.load(SeqCst) - self.tail > WORDS as u64
     }

@@ -65,7 +65,7 @@ pub struct Slot {
 struct Counters([AtomicU64; 8]);
 
 impl Slot {
-    /// Whether it holds copies of a table's entries.
+    /// Returns whether it holds copies of a table's entries.
     #[inline]
     pub fn is_table(&self) -> bool {
         self.memory_id.load(Ordering::SeqCst) == 0
@@ -103,14 +103,14 @@ impl Slot {
         };
     }
 
-    /// How many entries have a deadline, and the mean of the deadlines in seconds since 2000.
+    /// Returns how many entries have a deadline, and the mean of the deadlines in seconds since 2000.
     pub fn expiring(&self) -> (u64, i64) {
         let expiring = self.expiring.load(Ordering::Relaxed).max(0);
         let sum = self.deadlines.load(Ordering::Relaxed);
         (expiring as u64, sum.checked_div(expiring).unwrap_or(0))
     }
 
-    /// The sum of a counter since the last reset.
+    /// Returns the sum of a counter since the last reset.
     pub fn counter(&self, counter: Counter) -> u64 {
         let counted: u64 = self
             .counters
@@ -133,7 +133,7 @@ impl Slot {
         self.invalidated.load(Ordering::Relaxed)
     }
 
-    /// The mean time of the cache's loaders in microseconds; 0 when none has run.
+    /// Returns the mean time of the cache's loaders in microseconds; 0 when none has run.
     pub fn load_time(&self) -> u64 {
         self.load_time.load(Ordering::Relaxed)
     }
@@ -144,7 +144,7 @@ impl Slot {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
 
-    /// The time of the last [`Slot::note_removal`]; 0: never.
+    /// Returns the time of the last [`Slot::note_removal`]; 0: never.
     pub fn removed_at(&self) -> i64 {
         self.removed_at.load(Ordering::SeqCst)
     }
@@ -175,8 +175,8 @@ impl Slot {
     }
 }
 
-/// A deadline in seconds. Deadlines beyond the year 2270 count as of that year, so that the sum of two thousand
-/// million of them fits.
+/// Returns a deadline in seconds. Deadlines beyond the year 2270 count as of that year, so that the sum of two
+/// thousand million of them fits.
 fn seconds(deadline: i64) -> i64 {
     const LAST: i64 = 1 << 33;
     (deadline / 1_000_000).clamp(0, LAST)

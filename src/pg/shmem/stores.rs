@@ -36,12 +36,12 @@ impl Stores {
         StoresSeen(self.0.load(SeqCst))
     }
 
-    /// Whether the row of a store may not be visible yet.
+    /// Returns whether the row of a store may not be visible yet.
     pub fn any(&self) -> bool {
         self.see().any()
     }
 
-    /// Whether no row can have come since `seen`: no store was open then, and none has begun.
+    /// Returns whether no row can have come since `seen`: no store was open then, and none has begun.
     pub fn none_since(&self, seen: StoresSeen) -> bool {
         let unchanged =
             self.see() == seen || fault::on(Fault::StoresBegunNotCounted) && !self.any();

@@ -63,7 +63,7 @@ impl SweepState {
         self.rests_until.store(until, Relaxed);
     }
 
-    /// Whether one of its recent steps took long.
+    /// Returns whether one of its recent steps took long.
     pub fn is_slow(&self) -> bool {
         self.rests_until.load(Relaxed) != 0
     }
@@ -95,7 +95,7 @@ impl SweepState {
         }
     }
 
-    /// The database of its cache; None where the state is free.
+    /// Returns the database of its cache; None where the state is free.
     pub(in crate::pg) fn database(&self) -> Option<Oid> {
         self.cache.load(Relaxed).map(CacheId::database)
     }

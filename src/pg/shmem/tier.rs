@@ -176,17 +176,17 @@ impl Tier {
         change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
     }
 
-    /// The store's memory.
+    /// Returns the store's memory.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// The leases of all partitions.
+    /// Returns the leases of all partitions.
     pub fn leases(&self) -> &Leases {
         &self.leases
     }
 
-    /// The marks on keys, of all partitions.
+    /// Returns the marks on keys, of all partitions.
     pub fn marks(&self) -> &Marks {
         &self.marks
     }
@@ -213,7 +213,7 @@ impl Tier {
         self.control
     }
 
-    /// A slot by its number.
+    /// Returns a slot by its number.
     #[inline]
     pub fn slot(&self, number: u32) -> &Slot {
         &self.slots[number as usize % self.slots.len()]
@@ -243,7 +243,7 @@ impl Tier {
         &self.control.stores[place as usize % STORES]
     }
 
-    /// A version that no cache had before.
+    /// Returns a version that no cache had before.
     pub fn new_version(&self) -> u64 {
         self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
     }
@@ -264,13 +264,13 @@ impl Tier {
         tell();
     }
 
-    /// Whether any process tracks changes.
+    /// Returns whether any process tracks changes.
     #[inline]
     pub fn is_tracked(&self) -> bool {
         self.control.trackers.load(Ordering::SeqCst) != 0
     }
 
-    /// Whether any process tracks this cache's changes.
+    /// Returns whether any process tracks this cache's changes.
     fn is_told(&self, slot: u32) -> bool {
         self.slot(slot).trackers.load(Ordering::SeqCst) != 0
     }
@@ -366,7 +366,7 @@ impl Drop for Held {
     }
 }
 
-/// Whether `shared_preload_libraries` is loading the library now.
+/// Returns whether `shared_preload_libraries` is loading the library now.
 pub fn preloading() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::process_shared_preload_libraries_in_progress }
@@ -384,7 +384,8 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
-/// Whether `session_preload_libraries`, as of the start of this session, names the library, with or without a folder.
+/// Returns whether `session_preload_libraries`, as of the start of this session, names the library, with or without a
+/// folder.
 pub fn loaded_by_sessions() -> bool {
     // SAFETY: a variable of this process, NULL or a C string.
     let libraries = unsafe {

@@ -159,12 +159,12 @@ impl WorkerShmem {
         self.head.extension_generation.load(Relaxed)
     }
 
-    /// The partition of the tier at which the next sweep of memory caches begins.
+    /// Returns the partition of the tier at which the next sweep of memory caches begins.
     pub fn partition(&self) -> &'static AtomicU32 {
         &self.head.partition
     }
 
-    /// The state of the visit at a place, below [`VISITS`].
+    /// Returns the state of the visit at a place, below [`VISITS`].
     pub fn visit(&self, place: usize) -> &'static VisitState {
         &self.head.visits[place % VISITS]
     }
@@ -211,12 +211,12 @@ impl WorkerShmem {
         self.head.place_wanted.store(wanted, Relaxed);
     }
 
-    /// Whether a visit that could end now should, because a database waits for its place.
+    /// Returns whether a visit that could end now should, because a database waits for its place.
     pub fn is_place_wanted(&self) -> bool {
         self.head.place_wanted.load(Relaxed)
     }
 
-    /// The state of a cache, if it has one.
+    /// Returns the state of a cache, if it has one.
     pub fn find(&self, cache: CacheId) -> Option<&'static SweepState> {
         self.places(cache)
             .map_while(|state| Some((state.cache.load(Relaxed)?, state)))
@@ -231,7 +231,7 @@ impl WorkerShmem {
         from.iter().chain(before)
     }
 
-    /// The states of a database's caches, by relation.
+    /// Returns the states of a database's caches, by relation.
     pub fn of_database(&self, database: Oid) -> impl Iterator<Item = (Oid, &'static SweepState)> {
         self.states.iter().filter_map(move |state| {
             let cache = state.cache.load(Relaxed)?;

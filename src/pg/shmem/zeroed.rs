@@ -54,7 +54,7 @@ pub fn register(piece: Piece) {
     }
 }
 
-/// The bytes of a piece, including its alignment.
+/// Returns the bytes of a piece, including its alignment.
 fn room(piece: &Piece) -> usize {
     piece.bytes + piece.unmade + LINE
 }

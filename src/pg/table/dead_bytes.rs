@@ -97,7 +97,7 @@ impl DeadBytes {
     }
 }
 
-/// Whether any column of a row is in the TOAST table.
+/// Returns whether any column of a row is in the TOAST table.
 ///
 /// # Safety
 /// A row of a table.

@@ -25,8 +25,8 @@ use crate::pg::session::clock;
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// Whether the row under a key has expired, as an insertion of that key would find it: the latest version, committed
-/// or our own. Waits for a transaction that changes or removes the row, as the insertion would.
+/// Returns whether the row under a key has expired, as an insertion of that key would find it: the latest version,
+/// committed or our own. Waits for a transaction that changes or removes the row, as the insertion would.
 ///
 /// The caller holds the lock on the table under which the [`Target`] is valid. `written` is the table that the
 /// statement writes: this one, or one of which it is a partition.
@@ -142,7 +142,7 @@ impl Probe {
         }
     }
 
-    /// Whether the row under this key has expired.
+    /// Returns whether the row under this key has expired.
     ///
     /// # Safety
     /// Inside of `guarded`; the probe is open.

@@ -46,8 +46,8 @@ pub fn truncate(relation: Oid) {
     }
 }
 
-/// Whether logical replication must receive the change: Postgres' `RelationIsLogicallyLogged`, for a table that is
-/// not a catalog.
+/// Returns whether logical replication must receive the change: Postgres' `RelationIsLogicallyLogged`, for a table
+/// that is not a catalog.
 ///
 /// # Safety
 /// The table is open.

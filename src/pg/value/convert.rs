@@ -56,7 +56,7 @@ fn warn_if_hex_literal(text: Stored) {
     }
 }
 
-/// Whether a text looks like the output of bytea.
+/// Returns whether a text looks like the output of bytea.
 fn is_hex_literal(text: &[u8]) -> bool {
     let digits = text.strip_prefix(b"\\x");
     digits.is_some_and(|digits| {
@@ -133,7 +133,7 @@ fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
     }
 }
 
-/// Whether two values are equal by `=`. Values of different types are not.
+/// Returns whether two values are equal by `=`. Values of different types are not.
 pub fn equal(one: Stored, other: Stored) -> bool {
     if one.value_type() != other.value_type() {
         return false;

@@ -52,7 +52,7 @@ impl ValueType {
         }
     }
 
-    /// The oid of the type.
+    /// Returns the oid of the type.
     pub fn oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTOID,
@@ -61,7 +61,7 @@ impl ValueType {
         }
     }
 
-    /// The oid of arrays of the type.
+    /// Returns the oid of arrays of the type.
     pub fn array_oid(self) -> pg_sys::Oid {
         match self {
             ValueType::Text => pg_sys::TEXTARRAYOID,

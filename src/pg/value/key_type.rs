@@ -69,7 +69,7 @@ impl KeyType {
         }
     }
 
-    /// The oid of the column's type.
+    /// Returns the oid of the column's type.
     pub fn oid(self) -> Oid {
         match self {
             KeyType::Text => pg_sys::TEXTOID,
@@ -79,7 +79,7 @@ impl KeyType {
         }
     }
 
-    /// Whether keys are of a character type, so that they have prefixes.
+    /// Returns whether keys are of a character type, so that they have prefixes.
     #[inline(always)]
     pub fn is_text(self) -> bool {
         !matches!(self, KeyType::Uuid | KeyType::Bigint)
@@ -168,7 +168,7 @@ impl KeyType {
         (mixed % u64::from(partitions.get())) as i32
     }
 
-    /// Whether the column has room for the key's characters.
+    /// Returns whether the column has room for the key's characters.
     pub fn has_room_for(self, key: Text) -> bool {
         let KeyType::Limited(most) = self else {
             return true;

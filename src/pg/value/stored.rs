@@ -58,7 +58,7 @@ impl Stored {
         }
     }
 
-    /// The type of the value.
+    /// Returns the type of the value.
     #[inline(always)]
     pub fn value_type(self) -> ValueType {
         self.value_type
@@ -99,7 +99,7 @@ impl Kind {
             .map(Kind)
     }
 
-    /// The type of the value.
+    /// Returns the type of the value.
     #[inline(always)]
     pub fn value_type(self) -> ValueType {
         self.0

@@ -100,7 +100,7 @@ impl Typed {
     }
 }
 
-/// Whether both are Postgres' names of one representation.
+/// Returns whether both are Postgres' names of one representation.
 fn both_oids(kind: Oid, place: Oid) -> bool {
     kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)
 }
@@ -126,7 +126,7 @@ impl<T: Into<Typed>> From<Option<T>> for Typed {
     }
 }
 
-/// The types of a row's columns.
+/// Returns the types of a row's columns.
 ///
 /// # Safety
 /// The descriptor is one of Postgres'.

@@ -131,7 +131,7 @@ pub unsafe fn fields_of<'l>(parsed: *mut HbaLine) -> &'l layout::HbaLine15 {
     }
 }
 
-/// Whether a word is a regular expression.
+/// Returns whether a word is a regular expression.
 fn is_pattern(word: &AuthToken) -> bool {
     #[cfg(feature = "pg15")]
     let _ = word;

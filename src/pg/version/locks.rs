@@ -5,8 +5,8 @@ use pgrx::pg_sys;
 /// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
-/// Whether a transaction that was prepared before the server's start holds a lock in a mode that conflicts with this
-/// one.
+/// Returns whether a transaction that was prepared before the server's start holds a lock in a mode that conflicts
+/// with this one.
 pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: the list ends with an invalid id, and is this caller's to free.
     unsafe {
@@ -21,13 +21,13 @@ pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bo
     }
 }
 
-/// Whether the start has recovered this transaction, which then belongs to no known session.
+/// Returns whether the start has recovered this transaction, which then belongs to no known session.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.backendId == pg_sys::InvalidBackendId
 }
 
-/// Whether the start has recovered this transaction, which then belongs to no known session.
+/// Returns whether the start has recovered this transaction, which then belongs to no known session.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.procNumber == pg_sys::INVALID_PROC_NUMBER
@@ -58,7 +58,7 @@ pub unsafe fn try_lock(
     }
 }
 
-/// Whether the transaction has a lock in exactly this mode.
+/// Returns whether the transaction has a lock in exactly this mode.
 pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: reads this process' own table of locks by a tag that lives through the call.
     unsafe {

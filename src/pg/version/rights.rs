@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// Whether `role` owns the relation or has the owner's rights.
+/// Returns whether `role` owns the relation or has the owner's rights.
 ///
 /// # Safety
 /// A syscache look-up: a transaction must be open.
@@ -19,7 +19,7 @@ pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
     }
 }
 
-/// Whether a role may connect to a database.
+/// Returns whether a role may connect to a database.
 ///
 /// # Safety
 /// A syscache look-up: a transaction must be open.
@@ -35,7 +35,7 @@ pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
     result == pg_sys::AclResult::ACLCHECK_OK
 }
 
-/// Whether a role may use the objects of a schema.
+/// Returns whether a role may use the objects of a schema.
 ///
 /// # Safety
 /// A syscache look-up: a transaction must be open. The schema must exist.

@@ -74,7 +74,7 @@ pub type UpdateIndexes = bool;
 #[cfg(not(feature = "pg15"))]
 pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
 
-/// Whether an update must enter the new row into any index.
+/// Returns whether an update must enter the new row into any index.
 pub fn enters_indexes(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return which;
@@ -82,7 +82,7 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
-/// Whether the new row is in the old one's page, and only summarizing indexes reference it (HOT).
+/// Returns whether the new row is in the old one's page, and only summarizing indexes reference it (HOT).
 pub fn stays_in_page(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return !which;

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// Whether the transaction has given an open relation another file, as TRUNCATE does.
+/// Returns whether the transaction has given an open relation another file, as TRUNCATE does.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -75,7 +75,7 @@ pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
     }
 }
 
-/// Whether a column is computed on read, and not stored in rows.
+/// Returns whether a column is computed on read, and not stored in rows.
 pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = column;
@@ -85,7 +85,7 @@ pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     return column.attgenerated == pg_sys::ATTRIBUTE_GENERATED_VIRTUAL as i8;
 }
 
-/// Whether any column is generated.
+/// Returns whether any column is generated.
 ///
 /// # Safety
 /// The constraints of an open table.

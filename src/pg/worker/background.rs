@@ -82,7 +82,7 @@ pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Start
 }
 
 impl Started {
-    /// Whether its process has ended.
+    /// Returns whether its process has ended.
     pub fn has_ended(&self) -> bool {
         let mut pid = 0;
         // SAFETY: the handle lives until drop.
@@ -90,7 +90,7 @@ impl Started {
         status == pg_sys::BgwHandleStatus::BGWH_STOPPED
     }
 
-    /// Whether it waits for other sessions to unpin a page of a table or an index.
+    /// Returns whether it waits for other sessions to unpin a page of a table or an index.
     pub fn waits_for_page(&self) -> bool {
         let Some(pid) = self.pid() else { return false };
         // SAFETY: the processes' array lies in shared memory for as long as the server lives. If the process has just
@@ -171,7 +171,7 @@ pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
     }
 }
 
-/// The number of this process.
+/// Returns the number of this process.
 pub fn own_pid() -> u32 {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::MyProcPid as u32 }
@@ -200,13 +200,13 @@ pub fn end_with_postmaster() {
     }
 }
 
-/// Whether the server has a process of this number.
+/// Returns whether the server has a process of this number.
 pub fn is_there(pid: u32) -> bool {
     // SAFETY: searches the array of processes, which lies in shared memory.
     unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
 }
 
-/// Whether a process with this handler of SIGTERM (`connect`) was asked to end.
+/// Returns whether a process with this handler of SIGTERM (`connect`) was asked to end.
 pub fn asked_to_end() -> bool {
     // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }

@@ -61,12 +61,12 @@ pub struct When {
 }
 
 impl When {
-    /// Whether no condition is set.
+    /// Returns whether no condition is set.
     pub fn is_always(&self) -> bool {
         !(self.if_none || self.if_some || self.if_later || self.if_earlier)
     }
 
-    /// Whether a deadline replaces the present one. No deadline is later than any.
+    /// Returns whether a deadline replaces the present one. No deadline is later than any.
     pub fn allows(&self, current: Option<i64>, deadline: i64) -> bool {
         !(self.if_none && current.is_some()
             || self.if_some && current.is_none()
@@ -363,7 +363,7 @@ pub struct Hello<'a> {
 /// Reads the arguments of one command.
 pub(super) type Reader = for<'a> fn(&'static Entry, Args<'a>) -> Result<Command<'a>, Failure<'a>>;
 
-/// Whether an option is this word, in lower or upper case.
+/// Returns whether an option is this word, in lower or upper case.
 pub(super) fn is(option: &[u8], word: &str) -> bool {
     option.eq_ignore_ascii_case(word.as_bytes())
 }

@@ -77,7 +77,7 @@ impl<'a> Command<'a> {
         entry(args).map(|(_, entry)| entry)
     }
 
-    /// Whether a request names a role: AUTH, or HELLO with the option AUTH.
+    /// Returns whether a request names a role: AUTH, or HELLO with the option AUTH.
     pub fn names_role(entry: &Entry, args: Args<'_>) -> bool {
         let hello = || Command::read(args);
         match entry.name {

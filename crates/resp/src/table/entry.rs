@@ -130,7 +130,7 @@ pub struct Counted {
 }
 
 impl Keys {
-    /// Whether the request decides how many keys there are.
+    /// Returns whether the request decides how many keys there are.
     pub fn are_many(&self) -> bool {
         self.last < 0 || self.counted.is_some()
     }
@@ -157,7 +157,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Whether it accepts so many arguments, including its name.
+    /// Returns whether it accepts so many arguments, including its name.
     pub fn takes(&self, arguments: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 {
@@ -181,18 +181,18 @@ impl Entry {
             .find(|entry| entry.last_name().as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Whether any of these rules holds for the command.
+    /// Returns whether any of these rules holds for the command.
     #[inline]
     pub fn has(&self, rules: u16) -> bool {
         self.rules & rules != 0
     }
 
-    /// Whether the command may change an entry, or reaches other clients.
+    /// Returns whether the command may change an entry, or reaches other clients.
     pub fn may_write(&self) -> bool {
         self.flags & flag::WRITE != 0 || self.has(rule::MAY_WRITE)
     }
 
-    /// Whether it is a subcommand of this command: `client|id` of `client`.
+    /// Returns whether it is a subcommand of this command: `client|id` of `client`.
     pub fn is_of(&self, command: &str) -> bool {
         let split = self.name.split_once('|');
         split.is_some_and(|(outer, _)| outer == command)

@@ -54,7 +54,7 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Whether the model can answer: a command that was meant to be invalid may be valid.
+/// Returns whether the model can answer: a command that was meant to be invalid may be valid.
 fn is_for_the_model(request: &[u8]) -> bool {
     let mut parser = Parser::new(Limits::default());
     let args = parser.next(request).unwrap().unwrap().args;
@@ -286,7 +286,7 @@ fn same_description(ours: &Value, theirs: &Value, of_redis: Version) {
     }
 }
 
-/// Whether a subcommand came after this version.
+/// Returns whether a subcommand came after this version.
 fn later(name: &Value, of_redis: Version) -> bool {
     TABLE
         .iter()

@@ -20,8 +20,9 @@ use crate::pg::version;
 /// `pgcache.show_expired`. Off: expired rows are hidden.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// Whether the setting applies to a statement that begins now: only outside of SECURITY DEFINER functions. Such a
-/// function that checks whether a session of its application still exists must not depend on its caller's setting.
+/// Returns whether the setting applies to a statement that begins now: only outside of SECURITY DEFINER functions.
+/// Such a function that checks whether a session of its application still exists must not depend on its caller's
+/// setting.
 pub fn shows_expired() -> bool {
     // SAFETY: reads variables of this process.
     SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
@@ -50,7 +51,7 @@ pub fn register() {
     unsafe { version::on_statements(begun, may_be_parallel) };
 }
 
-/// Whether a statement that begins now sees expired rows: in a session that shows them, and in the queries of
+/// Returns whether a statement that begins now sees expired rows: in a session that shows them, and in the queries of
 /// referential integrity. Deleting a parent row must also delete its expired children, or the dump could not be
 /// restored. Postgres marks these queries by a flag that it sets for them alone.
 fn would_see_all() -> bool {
@@ -84,7 +85,7 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
 /// The presence of the callback is the mark; nothing needs to be done at its end.
 unsafe extern "C-unwind" fn nothing(_: *mut std::ffi::c_void) {}
 
-/// Whether a statement may use parallel workers, which begin it anew and decide by the present settings.
+/// Returns whether a statement may use parallel workers, which begin it anew and decide by the present settings.
 ///
 /// # Safety
 /// The statement has begun.
@@ -97,7 +98,7 @@ unsafe fn may_be_parallel(query: *mut pg_sys::QueryDesc) -> bool {
     }
 }
 
-/// Whether the statement whose expression is being evaluated sees expired rows.
+/// Returns whether the statement whose expression is being evaluated sees expired rows.
 #[inline]
 pub fn sees_all() -> bool {
     // SAFETY: the current memory context exists.

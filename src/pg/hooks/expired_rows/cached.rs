@@ -132,7 +132,7 @@ pub unsafe fn cached(relation: Oid) -> Option<Cached> {
     }
 }
 
-/// Whether the relation has a trigger that is not Postgres' own, as those of foreign keys are.
+/// Returns whether the relation has a trigger that is not Postgres' own, as those of foreign keys are.
 ///
 /// # Safety
 /// `relation` is open.
@@ -202,8 +202,8 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
     }
 }
 
-/// Whether this is the column of this name and type. A virtual column is not accepted, because the planner has
-/// replaced it by its expression by now.
+/// Returns whether this is the column of this name and type. A virtual column is not accepted, because the planner
+/// has replaced it by its expression by now.
 fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
     // SAFETY: a column's name ends with a NUL byte.
     let its_name = unsafe { CStr::from_ptr(column.attname.data.as_ptr()) };
@@ -213,7 +213,7 @@ fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
         && !version::is_virtual(column)
 }
 
-/// Whether a range table's entry is a table as one of our own statements names it.
+/// Returns whether a range table's entry is a table as one of our own statements names it.
 ///
 /// # Safety
 /// The entry is one of a query.

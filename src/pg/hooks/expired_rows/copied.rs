@@ -143,7 +143,8 @@ unsafe fn renewing(
     }
 }
 
-/// Whether the table is empty. Returns false for a partitioned table, because checking it would lock its partitions.
+/// Returns whether the table is empty. Returns false for a partitioned table, because checking it would lock its
+/// partitions.
 ///
 /// # Safety
 /// The table is locked.

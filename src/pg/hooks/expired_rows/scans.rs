@@ -63,7 +63,7 @@ unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys:
     unsafe { *(*root).simple_rte_array.add(relid as usize) }
 }
 
-/// Whether a table of one of our own statements also stands for another mention of the same table.
+/// Returns whether a table of one of our own statements also stands for another mention of the same table.
 ///
 /// From 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
 /// remaining relations once more. The condition on the removed side would be lost.
@@ -86,7 +86,7 @@ unsafe fn has_replaced(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     }
 }
 
-/// Whether a tree of joins names a relation of the query.
+/// Returns whether a tree of joins names a relation of the query.
 ///
 /// # Safety
 /// NULL or a node of a query's tree.
@@ -113,7 +113,7 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     }
 }
 
-/// Whether a relation above this one has the condition already, or belongs to one of our own statements.
+/// Returns whether a relation above this one has the condition already, or belongs to one of our own statements.
 ///
 /// # Safety
 /// The number is one of a member of an append.

@@ -54,13 +54,13 @@ fn of_copy<R>(number: i32, change: impl FnOnce(&mut Copy) -> R) -> Option<R> {
     .flatten()
 }
 
-/// Whether the database has the functions, which older versions of the extension lack.
+/// Returns whether the database has the functions, which older versions of the extension lack.
 pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Whether no row of a COPY into the table may be held back: a column is generated, and COPY refuses conditions on
-/// such a row; or a rule changes the effect of an INSERT, which COPY ignores.
+/// Returns whether no row of a COPY into the table may be held back: a column is generated, and COPY refuses
+/// conditions on such a row; or a rule changes the effect of an INSERT, which COPY ignores.
 ///
 /// # Safety
 /// The table is locked.

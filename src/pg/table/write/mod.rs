@@ -39,7 +39,7 @@ use crate::pg::session::{self, lock};
 use crate::pg::value::datum::Text;
 use crate::pg::value::entry::Entry;
 
-/// Whether the current transaction can write past the executor.
+/// Returns whether the current transaction can write past the executor.
 pub fn possible() -> bool {
     // SAFETY: reads a variable of this process and raises nothing.
     !lock::one_snapshot_per_transaction()

@@ -91,8 +91,9 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Whether a key's stored form may differ from this one, for example by compression. Then an updated row keeps its
-/// own form; otherwise the update would count as a change of the key, and enter the row into the index again.
+/// Returns whether a key's stored form may differ from this one, for example by compression. Then an updated row
+/// keeps its own form; otherwise the update would count as a change of the key, and enter the row into the index
+/// again.
 ///
 /// # Safety
 /// `key` is a datum of the target's key type.
