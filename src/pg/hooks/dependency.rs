@@ -118,7 +118,7 @@ pub fn partition_truncated(partition: Oid) {
 /// # Safety
 /// `trigger` comes from Postgres; `memory` lives as long as the result is used.
 unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) -> *mut Prepared {
-    // SAFETY: the former memory context is put back; after an error the abort does it.
+    // SAFETY: the former memory context is restored; after an error the abort does it.
     unsafe {
         let former = pg_sys::MemoryContextSwitchTo(memory);
         let Some(condition) = Condition::of(trigger.tg_trigger) else {

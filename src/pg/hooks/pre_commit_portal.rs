@@ -84,7 +84,7 @@ impl Kept {
     /// # Safety
     /// The portal exists as long as this.
     unsafe fn from_closing(portal: pg_sys::Portal) -> Kept {
-        // SAFETY: as the caller says.
+        // SAFETY: by the contract of this function.
         unsafe { (*portal).status = pg_sys::PortalStatus::PORTAL_ACTIVE };
         WAITS.set(true);
         Kept(portal)

@@ -6,7 +6,7 @@
 //! - A change of a memory cache stands in the ring before any session can see it, because it is written under the
 //!   lock of the entry's partition. So a process that reads a value and then drains the ring has drained all changes
 //!   before that value. A change of a table cache stands there before a copy of the new row can be made, and before
-//!   its session receives the commit: `cache::commit::told`.
+//!   its session receives the commit: `cache::commit::invalidated_keys`.
 //! - No process waits, and no loss stays unnoticed: writers overwrite old records, and a reader that was too slow, or
 //!   finds a record that its writer has not finished, receives `Lost`. Then every entry may have changed.
 //!

@@ -37,7 +37,7 @@ pub struct VisitState {
     pub step_began: AtomicI64,
     /// The cache of that step.
     pub cache: AtomicCacheId,
-    /// The worker's process, while it answers requests for a VACUUM; else 0.
+    /// The worker's process, while it answers requests for a VACUUM; otherwise 0.
     worker: AtomicU32,
     /// The visit only answers requests for a VACUUM; it sweeps nothing.
     pub only_vacuums: AtomicBool,

@@ -1,4 +1,4 @@
-//! A table's own functions that change its rows, with the arguments that pgcache always gives.
+//! A table's own functions that change its rows, with the arguments that pgcache always passes.
 
 use std::ptr::null_mut;
 
@@ -66,7 +66,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
 
-/// The last argument tells that the row moves to another partition.
+/// The last argument marks that the row moves to another partition.
 #[cfg(not(feature = "pg19"))]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -78,7 +78,7 @@ type Delete = unsafe extern "C-unwind" fn(
     *mut pg_sys::TM_FailureData,
     bool,
 ) -> pg_sys::TM_Result::Type;
-/// From 19 on a flag of the fourth argument tells this.
+/// From 19 on a flag of the fourth argument marks this.
 #[cfg(feature = "pg19")]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
