@@ -305,7 +305,7 @@ fn add(one: Float, other: Float) -> Float {
     };
     let sum = match large.negative == small.negative {
         true => wide(large) + shifted,
-        // The lost bits are subtracted, too: one less, and then a remainder above that.
+        // The lost bits are subtracted, too: one less, and the fraction that `lost` reports.
         false => wide(large) - shifted - u128::from(lost),
     };
     let float = nearest(sum, lost, large.exponent - 63);

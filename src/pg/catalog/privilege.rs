@@ -23,17 +23,17 @@ impl Privileges {
     pub const UPDATE: Privileges = Privileges(pg_sys::ACL_UPDATE as u64);
     pub const DELETE: Privileges = Privileges(pg_sys::ACL_DELETE as u64);
     pub const TRUNCATE: Privileges = Privileges(pg_sys::ACL_TRUNCATE as u64);
-    /// Reads entries.
+    /// Privileges to read entries.
     pub const READ: Privileges = Privileges::SELECT;
-    /// Sets entries, or changes their fields.
+    /// Privileges to set entries, or to change their fields.
     pub const WRITE: Privileges = Privileges::SELECT
         .and(Privileges::INSERT)
         .and(Privileges::UPDATE);
-    /// Removes entries and returns them.
+    /// Privileges to remove entries and return them.
     pub const TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
-    /// Sets entries and removes others.
+    /// Privileges to set entries and remove others.
     pub const MOVE: Privileges = Privileges::WRITE.and(Privileges::DELETE);
-    /// Removes all entries.
+    /// Privileges to remove all entries.
     pub const CLEAR: Privileges = Privileges::TRUNCATE;
 
     /// Returns whether this set contains all of the other one.

@@ -8,8 +8,8 @@
 //! 1. The records of partition `i` change only under lock `i` of the tier, held exclusively, and are read under it,
 //!    shared or exclusively. So a writer that changes an entry and voids its lease does both in one step.
 //! 2. A record is free when its id is 0. A hash has at most one record of a lease, and any number of watches, which
-//!    lie behind the leases: no session requests a watch of another session or waits for its end, and any change of
-//!    the key frees it.
+//!    lie behind the leases: no other session looks a watch up or waits for its end, and any change of the key frees
+//!    it.
 //! 3. A role has at most half of a partition's records of a kind.
 //! 4. No session sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
 //!

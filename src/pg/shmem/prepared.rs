@@ -1,7 +1,7 @@
 //! Records of prepared transactions: the marks and leases that the first process to meet a decided transaction
 //! undoes.
 //!
-//! Does not define the meaning of an item, which `cache::lease::undo_marks` does. Holds places for items, and the rule
+//! Does not define the meaning of an item, which `cache::lease::undo_marks` does. Holds places for items, and defines
 //! which process may take them. Guards that each item is undone once:
 //!
 //! 1. A record belongs to the preparing process until that has put its last item there, and from then on to no
