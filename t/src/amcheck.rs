@@ -1,15 +1,16 @@
-//! What Postgres' amcheck says of the pages of a table. A server that was built without contrib has none of it
-//! and is taken at its word; `make test` names that at its end.
+//! Checks the pages of a table with Postgres' amcheck. A server that was built without contrib lacks it and skips the
+//! check; `make test` says so at its end.
 
 use postgres::Client;
 
 use crate::ask::Ask;
 
 pub trait Amcheck {
-    /// Puts amcheck into the database, where the server has it.
+    /// Installs amcheck in the database, where the server has it.
     fn add_amcheck(&mut self);
 
-    /// Every row is where the btree indexes say, every entry of theirs has its row, no page is broken.
+    /// Checks that every row is where the btree indexes say, that every index entry has its row, and that no page is
+    /// broken.
     fn pages_are_sound(&mut self, table: &str, case: &str);
 }
 

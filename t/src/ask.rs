@@ -1,12 +1,12 @@
-//! Short questions to a session; every answer in SQL's text form.
+//! Runs short queries in a session; every answer is in SQL's text form.
 
 use postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 pub trait Ask {
-    /// Rows as `psql -At` prints them: columns joined by `|`, NULL as nothing.
+    /// Returns rows as `psql -At` prints them: columns joined by `|`, NULL as nothing.
     fn try_lines(&mut self, sql: &str) -> Result<Vec<String>, Error>;
 
-    /// The first column of the first row.
+    /// Returns the first column of the first row.
     fn try_value(&mut self, sql: &str) -> Result<Option<String>, Error>;
 
     fn lines(&mut self, sql: &str) -> Vec<String> {
@@ -19,7 +19,7 @@ pub trait Ask {
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
-    /// A value that is not NULL.
+    /// Returns a value that is not NULL.
     fn text(&mut self, sql: &str) -> String {
         self.value(sql).unwrap_or_else(|| panic!("{sql}: null"))
     }
@@ -30,7 +30,7 @@ pub trait Ask {
             .unwrap_or_else(|_| panic!("{sql}: {text} is no number"))
     }
 
-    /// A boolean.
+    /// Returns a boolean.
     fn holds(&mut self, sql: &str) -> bool {
         self.text(sql) == "t"
     }

@@ -1,10 +1,10 @@
-//! The extension as its scripts make it, in a form that can be compared: what an update leads to with a
-//! fresh install, and what pg_upgrade restores with one on the new server.
+//! The extension as its scripts make it, in a form that can be compared: an updated one with a fresh install, and one
+//! restored by pg_upgrade with one on the new server.
 
-/// Every member object with all that a script can say of it: comment, privileges and those that a dump
-/// leaves out; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a
-/// relation's columns, options, triggers, indexes, constraints and query. Then what the extension says of
-/// itself, tables whose rows are dumped included.
+/// Lists every member object with all that a script can say of it: comment, privileges and those that a dump leaves
+/// out; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a relation's
+/// columns, options, triggers, indexes, constraints and query. Then the extension's own row, with the tables whose rows
+/// are dumped.
 pub const CATALOG: &str = "
     SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
            obj_description(d.objid, d.classid::regclass::name),

@@ -18,13 +18,13 @@ use crate::template::{self, Template};
 /// A server with a folder of its own.
 pub struct Cluster {
     pub stage: Stage,
-    /// Where the socket lies, for a client program.
+    /// The folder of the socket, for a client program.
     pub folder: PathBuf,
     /// `CREATE DATABASE` copies the extension from `template::WITH_EXTENSION`.
     pub(crate) has_template: bool,
     /// The port of the Redis protocol, on a server that has one.
     pub(crate) port: u16,
-    /// The library that moves the server's wall clock, where a test does.
+    /// The library that moves the server's wall clock, for tests that do.
     clock: Option<PathBuf>,
     /// Further variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
@@ -32,7 +32,7 @@ pub struct Cluster {
     is_spoiled: AtomicBool,
     /// Internal errors that the test provokes.
     provoked: Mutex<Vec<&'static str>>,
-    /// Where the log of the test that has this server begins.
+    /// The offset in the log at which the current test begins.
     log_from: AtomicUsize,
     /// Stops the server; `None` once it has.
     reaper: Mutex<Option<Reaper>>,
@@ -47,8 +47,8 @@ pub enum Shutdown {
     Smart,
 }
 
-/// A database's data is thrown away, so nothing waits for the disk. Deadlocks are found at once. Nothing
-/// sweeps behind a test's back.
+/// Settings of every test server. A database's data is thrown away, so no commit waits for the disk. Deadlocks are
+/// detected at once. No worker sweeps while a test runs.
 const BASE: &[&str] = &[
     "listen_addresses = ''",
     "log_line_prefix = '%m [%p] %e '",
@@ -61,44 +61,45 @@ const BASE: &[&str] = &[
 ];
 
 impl Cluster {
-    /// Returns this test's server without settings of its own: the same one at each call.
+    /// Returns this test's server without settings of its own, the same one at each call.
     pub fn shared() -> &'static Cluster {
         Cluster::with(&[])
     }
 
-    /// Returns this test's server with these lines in its configuration: the same one at each call.
+    /// Returns this test's server with these lines in its configuration, the same one at each call.
     pub fn with(conf: &[&str]) -> &'static Cluster {
         pool::same(Recipe::server(conf))
     }
 
-    /// Returns a server with these lines in its configuration: another one at each call.
+    /// Returns a server with these lines in its configuration, another one at each call.
     pub fn start(conf: &[&str]) -> &'static Cluster {
         pool::another(Recipe::server(conf))
     }
 
-    /// A cluster as `start` makes it, on a server of another version.
+    /// Makes a cluster as `start` does, on a server of another version.
     pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
         let cluster = Cluster::fresh(stage, conf);
         cluster.up();
         cluster
     }
 
-    /// A server that no other test has had or will have.
+    /// Returns a server that no other test has had or will have.
     pub fn own(conf: &[&str]) -> Cluster {
         Cluster::start_on(Stage::current(), conf)
     }
 
-    /// A cluster with these lines in its configuration, which is not started yet.
+    /// Returns a cluster with these lines in its configuration, not yet started.
     pub fn stopped(conf: &[&str]) -> Cluster {
         Cluster::fresh(Stage::current(), conf)
     }
 
-    /// A cluster that is configured and not started yet.
+    /// Returns a cluster that is configured and not yet started.
     pub(crate) fn fresh(stage: &Stage, conf: &[&str]) -> Cluster {
         Cluster::prepare(stage).configured(Template::Bare, conf)
     }
 
-    /// A cluster for the pool, not started yet; its databases come from a template where no worker visits that.
+    /// Returns a cluster for the pool, not yet started; its databases come from a template if no worker visits that
+    /// template.
     pub(crate) fn for_pool(conf: &[&str]) -> Cluster {
         let is_visited = conf.iter().any(|line| line.contains("expire_interval"));
         let template = match is_visited {
@@ -134,15 +135,15 @@ impl Cluster {
         cluster
     }
 
-    /// Sets the server's wall clock to the true time and so many seconds.
+    /// Sets the server's wall clock to the true time plus this many seconds.
     pub fn move_clock(&self, seconds: i64) {
         let next = self.folder.join("clock.next");
         std::fs::write(&next, seconds.to_string()).expect("the folder is ours");
         std::fs::rename(&next, self.folder.join("clock")).expect("the folder is ours");
     }
 
-    /// Keeps sessions in the window of `pgcache.pause_window` that they come to, or lets them go. Only a library
-    /// with the cargo feature `pauses` has these.
+    /// Holds sessions in the window of `pgcache.pause_window` when they reach it, or releases them. Only a library with
+    /// the cargo feature `pauses` has these windows.
     pub fn hold_windows(&self, holds: bool) {
         self.spoil();
         let file = self.data().join("pgcache.hold");
@@ -153,7 +154,7 @@ impl Cluster {
         done.expect("the folder is ours");
     }
 
-    /// With a new data folder.
+    /// Configures the cluster with a new data folder.
     fn configured(mut self, template: Template, conf: &[&str]) -> Cluster {
         template::copy_to(&self.stage, template, &self.data());
         self.has_template = template == Template::WithExtension;
@@ -171,12 +172,12 @@ impl Cluster {
         self
     }
 
-    /// A hot standby that follows this cluster.
+    /// Makes a hot standby that follows this cluster.
     pub fn standby(&self) -> Cluster {
         self.backed_up(&["--write-recovery-conf"])
     }
 
-    /// A server of its own, from a backup of this cluster.
+    /// Makes a separate server from a backup of this cluster.
     pub fn restored(&self) -> Cluster {
         self.backed_up(&[])
     }
@@ -193,7 +194,7 @@ impl Cluster {
         copy
     }
 
-    /// A folder with a reaper, and no server in it.
+    /// Makes a folder with a reaper and without a server.
     fn prepare(stage: &Stage) -> Cluster {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -219,7 +220,7 @@ impl Cluster {
         self.is_spoiled.store(true, Ordering::Relaxed);
     }
 
-    /// The log may have an internal error with these words, because the test provokes it.
+    /// Allows an internal error with these words in the log, because the test provokes it.
     pub fn provokes(&self, words: &'static str) {
         let mut provoked = self.provoked.lock().expect("nobody fails with these");
         provoked.push(words);
@@ -253,7 +254,7 @@ impl Cluster {
         self.folder.join("data")
     }
 
-    /// Adds lines to the configuration; they count from the next start on.
+    /// Adds lines to the configuration, which take effect at the next start.
     pub fn configure(&self, lines: &[&str]) {
         self.spoil();
         let file = self.data().join("postgresql.conf");
@@ -266,7 +267,7 @@ impl Cluster {
         std::fs::write(&file, text).expect("the configuration is ours");
     }
 
-    /// Starts the server and waits until it takes connections.
+    /// Starts the server and waits until it accepts connections.
     pub fn up(&self) {
         assert!(
             self.try_up(),
@@ -275,11 +276,11 @@ impl Cluster {
         );
     }
 
-    /// Starts the server; false when it does not come up.
+    /// Starts the server; returns false if it does not come up.
     pub fn try_up(&self) -> bool {
         let mut start = self.control("start");
         start.args(["-w", "-l"]).arg(self.log());
-        // The server inside of another program, as scripts/valgrind.sh has it.
+        // Runs the server inside another program, as scripts/valgrind.sh needs.
         if let Some(program) = std::env::var_os("PGCACHE_POSTGRES") {
             start.arg("-p").arg(program);
         }
@@ -303,7 +304,7 @@ impl Cluster {
         self.up();
     }
 
-    /// Makes a standby a primary and waits until it takes writes.
+    /// Promotes a standby and waits until it accepts writes.
     pub fn promote(&self) {
         self.spoil();
         succeed(self.control("promote").arg("-w"));
@@ -324,7 +325,7 @@ impl Cluster {
         self.folder.join("log")
     }
 
-    /// Returns what the server has written to its log since the test has it.
+    /// Returns what the server has logged since the test took it.
     pub fn log_text(&self) -> String {
         let all = self.whole_log();
         let from = self.log_from.load(Ordering::Relaxed);
@@ -337,7 +338,7 @@ impl Cluster {
             .unwrap_or_default()
     }
 
-    /// A test begins with this server.
+    /// Notes that a test begins with this server.
     pub(crate) fn taken(&self) {
         self.is_spoiled.store(false, Ordering::Relaxed);
         self.provoked
@@ -348,7 +349,7 @@ impl Cluster {
             .store(self.whole_log().len(), Ordering::Relaxed);
     }
 
-    /// `kill -9` of a session's own backend, by the number that it knows from `pg_backend_pid()`.
+    /// Kills (`kill -9`) a session's backend, by the number that `pg_backend_pid()` returned.
     pub fn kill_backend(&self, pid: i32) {
         assert!(self.try_kill_backend(pid), "not a backend of this cluster");
     }
@@ -356,7 +357,7 @@ impl Cluster {
     /// Kills a server process that may have ended already; returns whether it existed.
     pub fn try_kill_backend(&self, pid: i32) -> bool {
         self.spoil();
-        // The shell's own kill: a small system has no program of that name.
+        // Use the shell's builtin kill, because a small system has no program of that name.
         parent_of(pid) == Some(self.postmaster())
             && Command::new("sh")
                 .args(["-c", "kill -9 \"$0\"", &pid.to_string()])
@@ -364,7 +365,7 @@ impl Cluster {
                 .is_ok_and(|output| output.status.success())
     }
 
-    /// The processes that the server has started, background workers among them.
+    /// Returns the processes that the server has started, background workers among them.
     pub fn processes(&self) -> Vec<i32> {
         let server = Some(self.postmaster());
         let there = std::fs::read_dir("/proc").expect("Linux lists its processes");
@@ -382,7 +383,7 @@ impl Cluster {
         first.expect("a pid file begins with the pid")
     }
 
-    /// Waits until sessions are taken again, after a crash that the server recovers from itself.
+    /// Waits until the server accepts sessions again after a crash that it recovers from itself.
     pub fn wait_until_up(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.try_connect("postgres", "postgres").is_err() {
@@ -412,7 +413,7 @@ impl Cluster {
             .connect(NoTls)
     }
 
-    /// A session as superuser, and the notices that it receives.
+    /// Opens a session as superuser; also returns the notices that it receives.
     pub fn connect_hearing(&self, database: &str) -> (Client, Receiver<DbError>) {
         let (sender, notices) = channel();
         let session = Config::new()
@@ -426,7 +427,7 @@ impl Cluster {
         (session, notices)
     }
 
-    /// A client program of the server's own version that finds this cluster, as superuser.
+    /// Returns the command of a client program of the server's own version that connects to this cluster as superuser.
     pub fn program(&self, program: impl AsRef<Path>) -> Command {
         let mut command = self.stage.command(program);
         command
@@ -437,7 +438,7 @@ impl Cluster {
     }
 }
 
-/// The fourth field of /proc/PID/stat; the second is a name in brackets, which may have blanks.
+/// Reads the fourth field of /proc/PID/stat; the second is a name in brackets, which may contain blanks.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after_name) = stat.rsplit_once(')')?;

@@ -1,4 +1,4 @@
-//! A database of one test's own.
+//! A database that belongs to one test.
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,7 +16,7 @@ pub struct Database<'c> {
 }
 
 impl Cluster {
-    /// A new database with the extension.
+    /// Creates a database with the extension.
     pub fn database(&self) -> Database<'_> {
         if self.has_template {
             return self.empty_database(&format!("TEMPLATE {WITH_EXTENSION}"));
@@ -29,7 +29,7 @@ impl Cluster {
         database
     }
 
-    /// A new database without it; `options` as in CREATE DATABASE.
+    /// Creates a database without the extension; `options` as in CREATE DATABASE.
     pub fn empty_database(&self, options: &str) -> Database<'_> {
         let name = unique("d");
         self.connect("postgres")
@@ -41,7 +41,7 @@ impl Cluster {
         }
     }
 
-    /// A new role that may log in.
+    /// Creates a role that may log in.
     pub fn role(&self) -> String {
         let name = unique("r");
         self.connect("postgres")
@@ -60,8 +60,8 @@ impl Database<'_> {
         self.cluster.connect_as(role, &self.name)
     }
 
-    /// Sessions that begin from now on load the library, where the server does not for all of them: only
-    /// so plain SQL hides expired rows from the first statement on.
+    /// Makes later sessions load the library, where the server does not load it for all of them: otherwise plain SQL
+    /// would not hide expired rows from the first statement on.
     pub fn loads_the_library(&self) {
         let name = &self.name;
         self.connect().run(&format!(

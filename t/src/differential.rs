@@ -1,11 +1,11 @@
-//! Random statements that are run in two databases, which must give equal answers.
+//! Random statements that run in two databases and must give equal answers.
 //!
-//! One database takes the direct path to a cache's table wherever it can, the other one the kept plans. A
-//! statement has an outcome that no clock decides: deadlines lie hours ahead or years ago.
+//! One database takes the direct path to a cache's table wherever it can, the other one takes the kept plans. No
+//! statement's outcome depends on a clock: deadlines lie hours ahead or years ago.
 
 use crate::rng::Rng;
 
-/// Makes the schema `twin` anew, in which every statement of a round works.
+/// Recreates the schema `twin`, in which every statement of a round works.
 pub const FRESH: &str = "
     DROP SCHEMA IF EXISTS twin CASCADE;
     CREATE SCHEMA twin;
@@ -51,7 +51,7 @@ pub const FRESH: &str = "
     CREATE DOMAIN twin.given AS text NOT NULL;
     CREATE DOMAIN twin.short AS text CHECK (length(VALUE) < 30);";
 
-/// The cache of a round.
+/// Returns the statement that creates the cache of a round.
 pub fn cache(rng: &mut Rng) -> String {
     let storage = rng.pick(&["unlogged", "unlogged", "logged", "logged"]);
     let kind = rng.pick(&["text", "text", "text", "jsonb", "bytea"]);
@@ -108,7 +108,7 @@ fn keys(rng: &mut Rng) -> String {
     }
 }
 
-/// A call, to stand in a list of expressions.
+/// Returns a call for a list of expressions.
 fn call(rng: &mut Rng) -> String {
     let (k, v, other, t) = (key(rng), value(rng), value(rng), ttl(rng));
     match rng.below(36) {
@@ -171,7 +171,7 @@ fn plain_sql(rng: &mut Rng) -> String {
     }
 }
 
-/// Calls together with what else a statement can do with the same rows.
+/// Returns calls mixed with other things that a statement can do with the same rows.
 fn mixed(rng: &mut Rng) -> String {
     let (one, two, k, v) = (call(rng), call(rng), key(rng), value(rng));
     match rng.below(17) {
@@ -195,7 +195,7 @@ fn mixed(rng: &mut Rng) -> String {
     }
 }
 
-/// What makes a table plain or not, and what is done to it in its life.
+/// Changes that make a table plain or not, and other changes during its life.
 const DEFINITIONS: &[&str] = &[
     "CREATE INDEX c_value ON twin.c (value)",
     "CREATE INDEX c_note ON twin.c (note)",
@@ -296,7 +296,7 @@ const DEFINITIONS: &[&str] = &[
     "GRANT ALL ON ALL TABLES IN SCHEMA twin TO twin_user",
 ];
 
-/// What the publications of a database say, which needs `wal_level = logical`.
+/// Queries of a database's publications, which need `wal_level = logical`.
 pub const PUBLICATIONS: &[&str] = &[
     "CREATE PUBLICATION twin FOR TABLE twin.c",
     "CREATE PUBLICATION twin FOR TABLES IN SCHEMA twin",
@@ -305,7 +305,7 @@ pub const PUBLICATIONS: &[&str] = &[
     "DROP PUBLICATION IF EXISTS twin",
 ];
 
-/// One step of a round: which of the two sessions of each database, and what it says.
+/// Returns one step of a round: which of the two sessions of each database runs it, and the statement.
 pub fn step(rng: &mut Rng) -> (usize, String) {
     let session = usize::from(rng.below(4) == 0);
     let isolation = rng.pick(&[
@@ -355,7 +355,7 @@ pub fn step(rng: &mut Rng) -> (usize, String) {
     (session, sql)
 }
 
-/// What a session is given before a round.
+/// Statements that a session runs before a round.
 pub const PREPARED: &str = "
     DEALLOCATE ALL;
     PREPARE setting (text, text) AS SELECT cache_set($1, $2, cache => 'twin.c');
@@ -368,8 +368,8 @@ pub const CONTENT: &str = "
            CASE WHEN isfinite(expires_at) AND expires_at > now() THEN round(extract(epoch FROM expires_at - now()) / 3600)::text ELSE expires_at::text END
     FROM ONLY twin.c ORDER BY key";
 
-/// What a round has left: rows, what the server has counted of them, how many values lie outside of them, and
-/// what triggers have said.
+/// Queries of a round's results: rows, the server's counters of them, the number of values stored out of line, and the
+/// triggers' log.
 pub const QUESTIONS: &[&str] = &[
     CONTENT,
     "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables WHERE relid = 'twin.c'::regclass",

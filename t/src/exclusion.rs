@@ -1,6 +1,6 @@
-//! Whether a lock that many have held in turn was ever held by two at once.
+//! Checks whether two holders ever held a lock at once.
 
-/// From after the moment it was acquired to before it was given back, on one clock.
+/// One hold, from after the moment it was acquired to before it was given back, on one clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     pub holder: usize,
@@ -8,7 +8,7 @@ pub struct Hold {
     pub to: u64,
 }
 
-/// Two holds that overlap, if there are any.
+/// Returns two holds that overlap, if any do.
 pub fn overlap(holds: &[Hold]) -> Option<(Hold, Hold)> {
     let mut by_time = holds.to_vec();
     by_time.sort_by_key(|hold| (hold.from, hold.to));

@@ -1,23 +1,23 @@
-//! A server that speaks the Redis protocol with several front processes.
+//! A server that serves the Redis protocol with several network processes.
 
 use std::collections::BTreeMap;
 
 use crate::resp::{Client, Door, Reply};
 use crate::wait::wait_until;
 
-/// How many fronts there are.
+/// The number of network processes.
 pub const FRONTS: usize = 3;
-/// What makes them.
+/// The settings that start them.
 pub const CONF: [&str; 2] = ["pgcache.resp_workers = 3", "max_worker_processes = 12"];
 
-/// A server with three fronts that take clients.
+/// Starts a server with three network processes that accept clients.
 pub fn three(conf: &[&str]) -> Door {
     let door = Door::start(&[&CONF[..], conf].concat());
     wait_until_all_serve(&door);
     door
 }
 
-/// The processes of the clients that are connected, with how many each has.
+/// Returns the network processes of the connected clients, with the number of clients of each.
 pub fn spread(door: &Door) -> BTreeMap<i32, i64> {
     let mut session = door.cluster.connect("postgres");
     let sql = "SELECT pid, count(*) FROM pgcache.resp_clients GROUP BY pid";
@@ -25,7 +25,7 @@ pub fn spread(door: &Door) -> BTreeMap<i32, i64> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// New connections reach all fronts.
+/// Waits until new connections reach all network processes.
 pub fn wait_until_all_serve(door: &Door) {
     wait_until("three fronts serve", || {
         let mut clients: Vec<Client> = (0..FRONTS).map(|_| door.client()).collect();
@@ -37,7 +37,7 @@ pub fn wait_until_all_serve(door: &Door) {
     wait_until("their clients have gone", || spread(door).is_empty());
 }
 
-/// A client's number.
+/// Returns a client's number.
 pub fn id(client: &mut Client) -> i64 {
     match client.ask(&["CLIENT", "ID"]) {
         Reply::Integer(id) => id,
@@ -45,7 +45,7 @@ pub fn id(client: &mut Client) -> i64 {
     }
 }
 
-/// The process that has a client.
+/// Returns the network process that serves a client.
 pub fn pid(door: &Door, client: &mut Client) -> i32 {
     let id = id(client);
     let mut session = door.cluster.connect("postgres");
@@ -56,7 +56,7 @@ pub fn pid(door: &Door, client: &mut Client) -> i32 {
         .get(0)
 }
 
-/// A client of each front, by its process.
+/// Returns one client of each network process, by its process.
 pub fn one_of_each(door: &Door) -> Vec<(i32, Client)> {
     let mut found: BTreeMap<i32, Client> = BTreeMap::new();
     wait_until("each front has a client", || {

@@ -1,8 +1,8 @@
-//! Random calls of every SQL function that the extension has: typed arguments from the ordinary to the
+//! Random calls of every SQL function of the extension: typed arguments from the ordinary to the
 //! absurd, in all kinds of transactions. The same seed gives the same calls.
 //!
-//! Nothing here knows what a function does. It is asked of the catalog which there are, so a new one
-//! is called from the day it is declared.
+//! This module does not know what a function does. It reads the functions from the catalog, so it calls a new one
+//! from the day of its declaration.
 
 use postgres::Client;
 
@@ -13,15 +13,15 @@ use crate::rng::Rng;
 /// A function as the catalog describes it.
 pub struct Function {
     pub name: String,
-    /// Name and type of each argument that can be given.
+    /// Name and type of each argument that a call can pass.
     arguments: Vec<(String, String)>,
-    /// How many of them must be given.
+    /// The number of arguments that a call must pass.
     required: usize,
-    /// Returns rows whose columns only the query names.
+    /// The function returns rows whose columns only the query names.
     nameless_rows: bool,
 }
 
-/// Every function of the extension that SQL can call; triggers are called, too, and must refuse it.
+/// Returns every function of the extension that SQL can call. Triggers are among them, and must refuse the call.
 pub fn functions(session: &mut Client) -> Vec<Function> {
     let rows = session.lines(
         "SELECT p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.pronargdefaults, \
@@ -54,7 +54,7 @@ impl Function {
     }
 }
 
-/// What a database of fuzzing holds: caches of all kinds, and relations of all kinds that are none.
+/// The contents of a database for fuzzing: caches of all kinds, and relations of all kinds that are not caches.
 pub const ODD_RELATIONS: &str = "
     CREATE TABLE plain (key text PRIMARY KEY, value text);
     CREATE INDEX plain_value ON plain (value);
@@ -87,7 +87,7 @@ const TABLES: &[(&str, &str)] = &[
     ("c_strict", "storage => 'unlogged'"),
 ];
 
-/// Tables of others, and how they are attached.
+/// Tables of applications, and the calls that attach them.
 const ATTACHED: &[(&str, &str, &str)] = &[
     (
         "a_words",
@@ -117,7 +117,7 @@ const MEMORY: &[(&str, &str)] = &[
     ("m_bytes", "value_type => 'bytea', max_entries => 10"),
 ];
 
-/// Makes the caches that are not there (any more).
+/// Creates the caches that do not exist (any more).
 pub fn make_caches(session: &mut Client, with_memory: bool) {
     let make = |(name, options): &(&str, &str)| {
         format!("SELECT cache_create('{name}', {options}, if_not_exists => true);")
@@ -149,7 +149,7 @@ pub fn make_caches(session: &mut Client, with_memory: bool) {
     session.run(&all);
 }
 
-/// A call in FROM.
+/// Returns a call for FROM.
 pub fn call(rng: &mut Rng, function: &Function) -> String {
     let extra = function.arguments.len() - function.required;
     let given = function.required + rng.below(extra as u64 + 1) as usize;
@@ -157,7 +157,7 @@ pub fn call(rng: &mut Rng, function: &Function) -> String {
         .iter()
         .map(|(_, kind)| argument(rng, kind))
         .collect();
-    // The cache is last: by name, so that it is not always pgcache.main.
+    // The cache is the last argument: by name, so that it is not always pgcache.main.
     if let Some((name, kind)) = function.arguments[given..]
         .last()
         .filter(|_| rng.below(5) > 0)
@@ -176,7 +176,7 @@ pub fn call(rng: &mut Rng, function: &Function) -> String {
     format!("{}({}) {columns}", function.name, arguments.join(", "))
 }
 
-/// One statement batch with a random call in it, in a transaction of a random kind.
+/// Returns one batch of statements with a random call in it, in a transaction of a random kind.
 pub fn statement(rng: &mut Rng, functions: &[Function]) -> String {
     let function = rng.pick(functions);
     let select = format!("SELECT * FROM {}", call(rng, function));

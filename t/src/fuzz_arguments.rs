@@ -1,5 +1,5 @@
-//! Random arguments for the calls of [`crate::fuzz`], by the type that a function declares: ordinary ones, and
-//! those at the limits and beyond.
+//! Random arguments for the calls of [`crate::fuzz`], by the type that a function declares: ordinary ones, and those at
+//! the limits and beyond.
 
 use crate::rng::Rng;
 
@@ -20,7 +20,7 @@ const CACHES: &[&str] = &[
     "'pgcache.main'",
 ];
 
-/// What is no cache, or one that no longer works.
+/// Relations that are not caches, and caches that no longer work.
 const OTHERS: &[&str] = &[
     "'plain'",
     "'plain_value'",
@@ -49,7 +49,7 @@ const OTHERS: &[&str] = &[
     "NULL",
 ];
 
-/// Words that mean something to some function: keys, storages, schedules, settings, SQL.
+/// Words with a meaning to some function: keys, storages, schedules, settings, SQL.
 const WORDS: &[&str] = &[
     "k1",
     "k2",
@@ -189,7 +189,7 @@ fn text(rng: &mut Rng) -> String {
     }
 }
 
-/// Letters beyond ASCII that are valid in the encoding of whichever database this runs in.
+/// Returns letters beyond ASCII that are valid in the encoding of the current database.
 fn letters(rng: &mut Rng) -> String {
     let bytes = match rng.below(4) {
         0 => {
@@ -249,7 +249,7 @@ fn array(rng: &mut Rng, of: &str, element: fn(&mut Rng) -> String) -> String {
         2 => format!("ARRAY[[{0}], [{0}]]::{of}[]", element(rng)),
         3 => {
             let element = element(rng);
-            // Postgres makes no array beyond a gigabyte: the call would not reach us.
+            // Postgres makes no array beyond a gigabyte, so the call would not reach the extension.
             let most = if element.contains("repeat(") {
                 100
             } else {
@@ -270,7 +270,7 @@ fn array(rng: &mut Rng, of: &str, element: fn(&mut Rng) -> String) -> String {
     }
 }
 
-/// An argument of this type, as SQL.
+/// Returns an argument of this type, as SQL.
 pub(crate) fn argument(rng: &mut Rng, kind: &str) -> String {
     let value = match kind {
         "text" => text(rng),

@@ -1,5 +1,5 @@
-//! Checks a server whose test has ended, so that the next test finds it as new: neither the test nor the product has left
-//! anything behind.
+//! Checks a server whose test has ended, so that the next test finds it as new: neither the test nor the product has
+//! left anything behind.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::pool::Recipe;
 use crate::template::WITH_EXTENSION;
 use crate::wait::is_so_within;
 
-/// A server in the hands of a test.
+/// A server that a test has taken.
 pub(crate) struct Taken {
-    /// `None`: a server of the test's own, which is never handed back.
+    /// `None` for a server of the test's own, which is never handed back.
     pub(crate) recipe: Option<Recipe>,
-    /// The test gets it again where it asks for the same.
+    /// The test gets the same server again if it asks for the same recipe.
     pub(crate) is_same: bool,
     pub(crate) cluster: &'static Cluster,
     /// The server's settings when it was new.
@@ -33,11 +33,10 @@ fn all_settings(session: &mut Client) -> String {
     )
 }
 
-/// A look at one thing: what of it is wrong.
+/// A check of one thing, which returns what is wrong with it.
 type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
 
-/// Takes away what the test made, and returns what else it left. The server is spoiled where that can be seen only
-/// by a restart.
+/// Removes what the test made, and returns what else it left. Spoils the server if only a restart can show a leftover.
 pub(crate) fn what_is_wrong(taken: &Taken) -> Option<String> {
     let cluster = taken.cluster;
     if let Some(line) = cluster.bad_line() {
@@ -75,7 +74,7 @@ fn has_own_settings(cluster: &Cluster) -> bool {
     text.lines().any(|line| !line.starts_with('#'))
 }
 
-/// Rows of a question whose answer is to be none, soon.
+/// Returns the rows of a query that must soon return none.
 fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<String> {
     let mut rows = Vec::new();
     let gone = is_so_within(Duration::from_secs(20), || {
@@ -87,7 +86,7 @@ fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<S
     (!gone).then(|| format!("{what} is left: {}", rows.join("; ")))
 }
 
-/// A query may be of a database in another encoding: what is no ASCII is not printed.
+/// Lists sessions. A query may come from a database in another encoding, so only ASCII is printed.
 fn sessions(session: &mut Client) -> Option<String> {
     none_within_patience(
         session,
@@ -106,7 +105,7 @@ fn transactions(session: &mut Client) -> Option<String> {
     )
 }
 
-/// With sessions gone nothing is marked, the tier's bytes add up, and no database has a slot too many.
+/// Checks that without sessions no mark remains, the tier's bytes add up, and no database has a slot too many.
 fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
     let names = session.lines(&format!(
         "SELECT datname FROM pg_database WHERE datallowconn AND datname NOT IN ('template1', '{WITH_EXTENSION}')"
@@ -116,7 +115,7 @@ fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
         let newest = "SELECT 1 FROM pg_extension JOIN pg_available_extensions ON name = extname \
              WHERE extname = 'pgcache' AND extversion = default_version";
         within.try_value(newest).ok()??;
-        // Not the view: a setting of the database may keep views from being read.
+        // Do not read the view, because a setting of the database may make views unreadable.
         let marks = "SELECT format('%s marks', pending) FROM pgcache.tier_figures() WHERE pending <> 0";
         let sums = "SELECT t::text FROM pgcache.tier_figures() AS t WHERE size > 0 AND NOT \
              (size - used = free AND bookkeeping > 0 AND holes >= 0 AND free >= 0 AND used >= bookkeeping + holes)";
@@ -126,7 +125,7 @@ fn tier(cluster: &Cluster, session: &mut Client) -> Option<String> {
     })
 }
 
-/// A slot of the tier belongs to a cache that exists.
+/// Checks that a slot of the tier belongs to a cache that exists.
 fn slots(session: &mut Client) -> Option<String> {
     none_within_patience(
         session,
@@ -149,7 +148,8 @@ fn databases(session: &mut Client) -> Option<String> {
     )
 }
 
-/// The Redis protocol serves caches of the database postgres; other tests leave seldom anything there.
+/// Checks the objects of the database postgres, whose caches the Redis protocol serves; other tests seldom leave
+/// anything there.
 fn objects(session: &mut Client) -> Option<String> {
     let statements = session.lines(
         "SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication \
@@ -170,7 +170,7 @@ fn objects(session: &mut Client) -> Option<String> {
         "ALTER ROLE ALL RESET ALL",
         "ALTER ROLE postgres RESET ALL",
     ];
-    // What went with another object is gone already.
+    // Objects that were dropped together with another one no longer exist.
     let statements = statements.into_iter().map(|statement| {
         statement
             .replace("EXTENSION", "EXTENSION IF EXISTS")
@@ -192,7 +192,7 @@ fn roles(session: &mut Client) -> Option<String> {
     )
 }
 
-/// Runs these statements, and returns what went wrong with the first that failed.
+/// Runs these statements, and returns the error of the first that fails.
 fn all(session: &mut Client, statements: impl IntoIterator<Item = String>) -> Option<String> {
     statements.into_iter().find_map(|statement| {
         let error = session.try_lines(&statement).err()?;

@@ -1,7 +1,7 @@
-//! Whether what readers saw is what committed: a checker of histories.
+//! A checker of histories: whether readers saw only what committed.
 //!
 //! A history is a list of writes and a list of reads on one clock. Every write has a version of its
-//! own, and the versions of one key grow in the order of its commits (the writers see to that with a
+//! own, and the versions of one key grow in the order of its commits (the writers ensure that with a
 //! lock). The checker knows nothing of Postgres or pgcache, so it judges any tier in front of them.
 
 use std::collections::HashMap;
@@ -9,13 +9,13 @@ use std::collections::HashMap;
 /// A moment on the clock that all sessions of a history share, in nanoseconds.
 pub type Moment = u64;
 
-/// What became of a write.
+/// The outcome of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// The commit was acknowledged at this moment.
     Committed(Moment),
     RolledBack,
-    /// The session broke before it was told: either may be true.
+    /// The session broke before the acknowledgement: either outcome is possible.
     Unknown,
 }
 
@@ -23,7 +23,7 @@ pub enum Fate {
 pub struct Write {
     pub key: u64,
     pub version: u64,
-    /// Nothing is there after it: a delete.
+    /// The write is a delete, after which no entry exists.
     pub removes: bool,
     pub began: Moment,
     pub fate: Fate,
@@ -36,23 +36,23 @@ pub struct Read {
     pub ended: Moment,
     /// The version that was read; None for a miss.
     pub saw: Option<u64>,
-    /// The transaction whose one snapshot it was read with. Such a read begins and ends with the statement that took
-    /// the snapshot, whenever it is made.
+    /// The transaction whose one snapshot the read used. Such a read begins and ends with the statement that took the
+    /// snapshot, whenever it is made.
     pub snapshot: Option<u64>,
 }
 
-/// What must never be seen.
+/// A result that no reader may ever see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
-    /// A value that nobody has written, or whose write began only after the read had ended.
+    /// A value that no session has written, or whose write began only after the read had ended.
     FromNowhere(Read),
     /// A value whose transaction or savepoint was rolled back.
     RolledBack(Read),
-    /// Older than a commit that was acknowledged, or a value that was read, before the read began.
+    /// A version older than an acknowledged commit, or than a value that was read, before the read began.
     Older { read: Read, than: u64 },
-    /// Another value than the same transaction has read of the key before, with the same snapshot.
+    /// Another value of the key than the same transaction has read before with the same snapshot.
     Changed { read: Read, from: Option<u64> },
-    /// After all have ended, and nothing changes any more.
+    /// An entry that remains after all sessions have ended and nothing changes any more.
     Left { key: u64, version: u64 },
 }
 
@@ -72,8 +72,8 @@ pub fn check(writes: &[Write], reads: &[Read]) -> Result<(), Violation> {
         .try_for_each(|(writes, reads)| check_key(&writes, reads))
 }
 
-/// Checks what is left when all is quiet: of each key nothing, or the last version that was committed. What
-/// broke while it was committed may be the last or not.
+/// Checks the final state: for each key either nothing, or the last committed version. A write whose session broke
+/// during its commit may be the last or not.
 pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violation> {
     let is_last = |key: u64, version: u64| {
         let known = writes
@@ -90,7 +90,7 @@ pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violatio
     })
 }
 
-/// Reads in the order in which they ended: whatever ended before a read began comes before it.
+/// Checks reads in the order in which they ended: each read that ended before another began comes before it.
 fn check_key(writes: &[Write], mut reads: Vec<Read>) -> Result<(), Violation> {
     check_snapshots(&reads)?;
     let key = Key::new(writes);
@@ -107,7 +107,7 @@ fn check_key(writes: &[Write], mut reads: Vec<Read>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// All reads of one key with one snapshot, in the order in which they were made, see the same.
+/// Checks that all reads of one key with one snapshot, in the order in which they were made, see the same.
 fn check_snapshots(reads: &[Read]) -> Result<(), Violation> {
     let mut shown = HashMap::new();
     for read in reads {
@@ -122,7 +122,7 @@ fn check_snapshots(reads: &[Read]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The writes of one key, ready for look-ups.
+/// The writes of one key, arranged for look-ups.
 struct Key {
     by_version: HashMap<u64, Write>,
     /// The deletes that may have happened, by version, and the empty beginning.
@@ -153,7 +153,7 @@ impl Key {
         }
     }
 
-    /// The earliest version, `than` or later, that shows what the read saw.
+    /// Returns the earliest version, `than` or later, that matches what the read saw.
     fn earliest(&self, read: &Read, than: u64) -> Result<u64, Violation> {
         let Some(version) = read.saw else {
             return self
@@ -182,7 +182,7 @@ fn commit(write: &Write) -> Option<(Moment, u64)> {
     }
 }
 
-/// The highest version known at each moment; raised in the order of time.
+/// The highest version known at each moment, raised in the order of time.
 #[derive(Default)]
 struct Floor(Vec<(Moment, u64)>);
 

@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
-/// What `openssl` reads: what an authority is, what its certificates are, where it writes its list.
+/// The configuration for `openssl`: the authority, its certificates, and the path of its list.
 const CONFIGURATION: &str = "
 [req]
 distinguished_name = name
@@ -47,7 +47,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// With an authority `ca`, and a certificate `server` of it.
+    /// Makes a folder with an authority `ca`, and a certificate `server` that it signs.
     pub fn beside(cluster: &Cluster) -> Keys {
         let keys = Keys {
             folder: cluster.folder.join("keys"),
@@ -72,7 +72,7 @@ impl Keys {
         self.stage.give(&self.path(name));
     }
 
-    /// The settings of the server that name its files.
+    /// Returns the server's settings that name its files.
     pub fn settings(&self) -> [String; 3] {
         let named =
             |setting: &str, name: &str| format!("{setting} = '{}'", self.path(name).display());
@@ -122,7 +122,7 @@ impl Keys {
         self.give(&[key, certificate]);
     }
 
-    /// NAME.key and NAME.crt, of that subject, signed by that authority.
+    /// Makes NAME.key and NAME.crt with this subject, signed by this authority.
     pub fn make(&self, name: &str, subject: &str, authority: &str) {
         let [key, request, certificate] =
             ["key", "csr", "crt"].map(|kind| format!("{name}.{kind}"));
@@ -167,7 +167,7 @@ impl Keys {
         self.give(&[key, certificate]);
     }
 
-    /// The same key with a passphrase.
+    /// Makes a copy of the key with a passphrase.
     pub fn lock(&self, name: &str, locked: &str) {
         let (from, to) = (format!("{name}.key"), format!("{locked}.key"));
         self.openssl(&[
@@ -202,7 +202,7 @@ impl Keys {
         self.give(&["ca.crl".to_owned()]);
     }
 
-    /// A client that believes `ca`, and shows this certificate.
+    /// Returns a client's configuration that trusts `ca`, and presents this certificate.
     pub fn client(&self, certificate: Option<&str>) -> Arc<ClientConfig> {
         let mut roots = RootCertStore::empty();
         for root in certificates(&self.path("ca.crt")) {

@@ -1,28 +1,28 @@
-//! What the tests with many sessions stand on: clusters, databases, sessions, and the checkers of
+//! Shared code of the tests with many sessions: clusters, databases, sessions, and the checkers of
 //! what those sessions saw. The tests themselves lie in `tests/`, one file a theme.
 //!
 //! - [`stage`]: the server that is tested, from the environment.
-//! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster from its making to its certain
-//!   end, or to its next major.
+//! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster from its making to its certain end, or to
+//!   its next major.
 //! - [`pool`], [`handback`]: servers that tests take one after the other, and what must hold when one comes back.
-//! - [`database`]: a database of one test, with the extension in it; [`source`]: one with a table on which a
-//!   cache depends; [`pooler`]: pgbouncer before one.
-//! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short questions to a session, the errors that must come,
-//!   long answers compared, states waited for.
-//! - [`needs`]: what each function needs of its caller, as a table.
-//! - [`catalog`]: the extension as its scripts make it; [`dump_contents`]: caches of all kinds, and
-//!   what must come back when they are carried elsewhere.
+//! - [`database`]: a database of one test, with the extension in it; [`source`]: one with a table on which a cache
+//!   depends; [`pooler`]: pgbouncer before one.
+//! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short queries in a session, the errors that must come, long
+//!   answers compared, states waited for.
+//! - [`needs`]: the privileges that each function requires of its caller, as a table.
+//! - [`catalog`]: the extension as its scripts make it; [`dump_contents`]: caches of all kinds, and what must survive
+//!   dump, restore and upgrade.
 //! - [`tier`]: servers with the hot tier, and what must hold of it; [`amcheck`]: what must hold of a table.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
-//! - [`history`], [`linear`], [`exclusion`]: checkers, pure and tested with histories that they must reject: for
-//!   writes whose order is known, for any, and for leases.
+//! - [`history`], [`linear`], [`exclusion`]: checkers, pure and tested with histories that they must reject: for writes
+//!   whose order is known, for any writes, and for leases.
 //! - [`ways`]: operations that are described once, and run by SQL or by the Redis protocol.
 //! - [`storm`]: clients of both protocols at once, and their history.
-//! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]:
-//!   random statements for two databases that must answer the same.
+//! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]: random
+//!   statements for two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.
-//! - [`resp`]: a server that speaks the Redis protocol, and a client of it.
-//! - [`readme`], [`reference`]: what README.md and docs/reference.md claim.
+//! - [`resp`]: a server that serves the Redis protocol, and a client of it.
+//! - [`readme`], [`reference`]: the claims of README.md and docs/reference.md.
 
 #![allow(
     clippy::unwrap_used,

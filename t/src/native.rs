@@ -1,20 +1,20 @@
-//! What the tests need of the server that is no SQL: the modules of `t/native/`, as scripts/stage.sh builds
-//! and installs them.
+//! Modules in C that do to a server what SQL cannot: those of `t/native/`, as scripts/stage.sh builds and installs
+//! them.
 
 use postgres::Client;
 
 use crate::ask::Ask;
 use crate::cluster::Cluster;
 
-/// Preloads pgcache and the extension that writes when a transaction ends, in both orders: Postgres asks the
-/// one that was loaded last first.
+/// Preloads pgcache and the extension that writes when a transaction ends, in both orders: Postgres calls the one that
+/// was loaded last first.
 pub const BESIDE_A_WRITER: [&str; 2] = [
     "shared_preload_libraries = 'pgcache, pgcache_writer'",
     "shared_preload_libraries = 'pgcache_writer, pgcache'",
 ];
 
 impl Cluster {
-    /// Makes the function with which [`reuse`] works.
+    /// Creates the function with which [`reuse`] works.
     pub fn counting_oids(&self, database: &str) -> Client {
         let mut session = self.connect(database);
         session.run(
@@ -24,7 +24,7 @@ impl Cluster {
     }
 }
 
-/// Makes a relation that gets the oid of one that is gone.
+/// Creates a relation that gets the oid of a dropped one.
 pub fn reuse(session: &mut Client, oid: i64, create: &str) {
     // An oid counts as taken while a dead row or a dropped table's file has it.
     session.run("VACUUM pg_class");

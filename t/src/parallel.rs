@@ -1,5 +1,5 @@
-//! Queries with a parallel plan, however small their tables are. That no worker process may be free does not
-//! matter: the leader does it all then, in parallel mode.
+//! Queries with a parallel plan, however small their tables are. If no worker process is free, the leader does all the
+//! work in parallel mode, which is as good for a test.
 
 use postgres::Client;
 
@@ -13,7 +13,7 @@ pub fn always(session: &mut Client) {
     );
 }
 
-/// Whether the session's plan for a query is parallel.
+/// Returns whether the session's plan for a query is parallel.
 pub fn is_planned(session: &mut Client, query: &str) -> bool {
     let plan = session.lines(&format!("EXPLAIN (COSTS OFF) {query}"));
     plan.iter().any(|line| line.contains("Gather"))

@@ -1,9 +1,9 @@
 //! Servers that tests take one after the other.
 //!
-//! To start a server costs more than most tests. So a test that asks for a configuration gets an idle server with
-//! it, has that server alone until the test's thread ends, and then [`handback`](crate::handback) looks at what the
+//! Starting a server costs more than most tests. So a test that asks for a configuration gets an idle server with
+//! it, has that server alone until the test's thread ends, and then [`handback`](crate::handback) checks what the
 //! test left behind. A server that a test stopped, killed or configured is thrown away, and so is that of a test
-//! that failed; what a good test left behind is written to the file `leftovers`, which fails the run. A server of the
+//! that failed; leftovers of a test that passed go to the file `leftovers`, which fails the run. A server of the
 //! Redis protocol is checked, too, and not taken again.
 //!
 //! libtest gives each test a thread of its own as long as it runs two or more at a time. The thread's end is the
@@ -20,13 +20,13 @@ use crate::handback::{self, Taken};
 use crate::resp::Door;
 use crate::stage::Stage;
 
-/// Idle servers that are kept at most. A further one costs memory and processes, and is seldom asked for again.
+/// The limit of idle servers. A further one costs memory and processes, and is seldom asked for again.
 const IDLE: usize = 10;
 
-/// How a server is configured.
+/// The configuration of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recipe {
-    /// It speaks the Redis protocol.
+    /// The server serves the Redis protocol.
     pub(crate) is_door: bool,
     lines: Vec<String>,
 }
@@ -56,20 +56,20 @@ impl Recipe {
     }
 }
 
-/// An idle server, and how it was when it was new.
+/// An idle server, and its state when it was new.
 struct Idle {
     recipe: Recipe,
     cluster: &'static Cluster,
     settings: String,
 }
 
-/// The longest idle first.
+/// The idle servers, the longest idle first.
 static POOL: Mutex<Vec<Idle>> = Mutex::new(Vec::new());
 
 thread_local! {
     /// The servers that this test has taken.
     static SCOPE: RefCell<Scope> = const { RefCell::new(Scope { test: String::new(), taken: Vec::new() }) };
-    /// The test has panicked.
+    /// Whether the test has panicked.
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -140,7 +140,8 @@ fn remember(taken: Taken) {
     });
 }
 
-/// A destructor of a thread's own values does not see that the thread has panicked before.
+/// Notes a panic in a hook, because a destructor of a thread's own values does not see that the thread has panicked
+/// before.
 fn note_failures() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -153,7 +154,7 @@ fn note_failures() {
 }
 
 impl Drop for Scope {
-    /// Hands everything back. In a thread of its own: a client cannot be made where the thread's values are gone.
+    /// Hands everything back, in a thread of its own, because no client can be made once the thread's values are gone.
     fn drop(&mut self) {
         let (test, taken) = (
             std::mem::take(&mut self.test),
@@ -188,7 +189,7 @@ fn hand_back(test: &str, taken: Taken, failed: bool) {
     else {
         return taken.cluster.retire();
     };
-    // Processes of the Redis protocol that a test has ended may still be on their way back.
+    // Processes of the Redis protocol that a test has ended may still be restarting.
     if failed || left.is_some() || cluster.is_spoiled() || recipe.is_door {
         return cluster.retire();
     }

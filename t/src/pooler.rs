@@ -1,4 +1,4 @@
-//! pgbouncer in transaction mode before a test's database, on a unix socket of its own.
+//! Runs pgbouncer in transaction mode before a test's database, on a unix socket of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,20 +12,20 @@ use crate::reaper::Reaper;
 use crate::stage::succeed;
 
 const PORT: u16 = 6432;
-/// The first that keeps a client's prepared statements in transaction mode.
+/// The first version that keeps a client's prepared statements in transaction mode.
 const KEEPS_STATEMENTS: (u32, u32) = (1, 21);
 
-/// A running pooler, which ends with this.
+/// A running pooler, which stops when this is dropped.
 pub struct Pooler {
     folder: PathBuf,
     database: String,
-    /// Statements that a client has prepared are there on every server session.
+    /// Whether statements that a client has prepared exist on every server session.
     pub keeps_statements: bool,
     _reaper: Reaper,
 }
 
 impl Pooler {
-    /// With at most so many server sessions, all of which clients share.
+    /// Starts a pooler with at most this many server sessions, all of which clients share.
     pub fn before(database: &Database, sessions: u32) -> Pooler {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Pooler {
     }
 }
 
-/// Debian's place, which is not on everybody's PATH.
+/// Returns the program; Debian's folder is not on every user's PATH.
 fn program() -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')
@@ -98,7 +98,7 @@ fn program() -> PathBuf {
         .expect("pgbouncer is not there: scripts/need.sh pgbouncer installs it")
 }
 
-/// `PgBouncer 1.18.0` as (1, 18).
+/// Parses `PgBouncer 1.18.0` as (1, 18).
 fn version(program: &Path) -> (u32, u32) {
     let output = succeed(Command::new(program).arg("--version"));
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

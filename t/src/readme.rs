@@ -1,8 +1,9 @@
-//! What README.md and other pages claim: their SQL with the results that they show, and README's table of functions.
+//! Reads the claims of README.md and other pages: their SQL with the results that they show, and README's table of
+//! functions.
 
 use std::path::Path;
 
-/// A block of SQL and the block of results after it, if there is one.
+/// A block of SQL and the block of results after it, if one follows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Example {
     pub sql: String,
@@ -20,7 +21,7 @@ pub fn page(path: &str) -> String {
     std::fs::read_to_string(path).expect("the page is in the checkout")
 }
 
-/// The ```sql blocks in order; a ```text or ```output block that follows at once is the result.
+/// Returns the ```sql blocks in order; a ```text or ```output block that follows at once is the result.
 pub fn examples(markdown: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut result_may_follow = false;
@@ -49,8 +50,8 @@ pub fn examples(markdown: &str) -> Vec<Example> {
     examples
 }
 
-/// The rows of tables whose last columns are `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT ...` | `1` | ``.
-/// What gives nothing to compare has an empty cell.
+/// Returns the rows of tables whose last columns are `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT ...` | `1`
+/// | ``. The cell is empty if the result cannot be compared.
 pub fn rows(markdown: &str) -> Vec<Example> {
     let mut rows = Vec::new();
     let mut wanted = false;
@@ -69,7 +70,7 @@ pub fn rows(markdown: &str) -> Vec<Example> {
     rows
 }
 
-/// Of a table's row; a `\|` is no border.
+/// Splits a table's row into cells; a `\|` is not a border.
 fn cells(line: &str) -> Vec<&str> {
     let Some(inner) = line
         .strip_prefix("| ")
@@ -92,7 +93,7 @@ fn unquoted(cell: &str) -> String {
     code.replace("\\|", "|")
 }
 
-/// The functions that tables name in their second column: `` `cache_get`, `cache_set` ``.
+/// Returns the functions that tables name in their second column: `` `cache_get`, `cache_set` ``.
 pub fn functions(markdown: &str) -> Vec<String> {
     let rows = markdown.lines().filter(|line| line.starts_with("| "));
     let cells = rows.filter_map(|row| row.split('|').nth(2));
@@ -108,7 +109,7 @@ enum Piece<'a> {
     Text,
 }
 
-/// Fenced blocks with their language, and the paragraphs between them.
+/// Returns fenced blocks with their language, and the paragraphs between them.
 fn pieces(markdown: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut lines = markdown.lines();

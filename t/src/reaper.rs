@@ -2,7 +2,7 @@
 //!
 //! Statics are never dropped and a killed test drops nothing. So each cluster has a small shell
 //! beside it that waits for the end of a pipe, which the kernel closes when the test program is
-//! gone. It has a process group of its own, so that the terminal's interrupt does not reach it.
+//! gone. The shell has a process group of its own, so that the terminal's interrupt does not reach it.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,21 +10,21 @@ use std::process::{Child, Command, Stdio};
 
 use crate::stage::Stage;
 
-/// From the making of this on, the end of what it watches is certain, however the tests end. Its drop brings it.
+/// A guard that stops what it watches, however the tests end. Dropping it stops that, too.
 pub struct Reaper(Child);
 
-/// A server that has crashed, but for a `kill -9`, which tests do, stands in a file that `make test` looks at.
+/// Records a server that has crashed in a file that `make test` reads, except after `kill -9`, which tests use.
 const WAIT_AND_STOP: &str = r#"cat; "$0" stop -s -m immediate -D "$1/data"
 grep -H -B 5 -E 'TRAP: |terminated by signal (4|6|7|8|11):' "$1/log" >>"$1/../crashes"; rm -rf "$1""#;
 const START_WAIT_AND_KILL: &str = r#""$0" -q "$1/ini" & cat; kill -9 $!; rm -rf "$1""#;
 
 impl Reaper {
-    /// A cluster, started by somebody else.
+    /// Watches a cluster that the caller starts.
     pub fn over(stage: &Stage, folder: &Path) -> Reaper {
         Reaper::shell(stage, WAIT_AND_STOP, &stage.bindir.join("pg_ctl"), folder)
     }
 
-    /// A pgbouncer with the file `ini` of this folder, which starts here.
+    /// Starts pgbouncer with the file `ini` of this folder, and watches it.
     pub fn with_pooler(stage: &Stage, program: &Path, folder: &Path) -> Reaper {
         Reaper::shell(stage, START_WAIT_AND_KILL, program, folder)
     }
@@ -47,7 +47,7 @@ fn detached(command: &mut Command) -> &mut Command {
 impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // Nothing could be done about a shell that failed.
+        // A shell that failed leaves nothing that could be done.
         let _ = self.0.wait();
     }
 }

@@ -1,13 +1,13 @@
-//! What docs/reference.md claims: functions, views, settings, SQLSTATEs, as the page writes them.
+//! Reads the claims of docs/reference.md: functions, views, settings, SQLSTATEs, as the page writes them.
 
 /// A function's entry: `#### name`, its signature as a block, prose, and a line that begins with "Needs".
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Function {
     pub signature: String,
-    /// From the COMMENT on, with single blanks.
+    /// The prose from the COMMENT on, with single blanks.
     pub prose: String,
     pub needs: String,
-    /// `Volatile, parallel unsafe`
+    /// For example `Volatile, parallel unsafe`.
     pub marking: String,
     pub errors: Vec<String>,
 }
@@ -20,7 +20,7 @@ pub struct View {
     pub columns: Vec<String>,
 }
 
-/// The parts under a heading of the fourth level: its text, and the lines up to the next heading.
+/// Returns the parts under headings of the fourth level: the heading, and the lines up to the next heading.
 fn entries(page: &str) -> impl Iterator<Item = (&str, Vec<&str>)> {
     page.split("\n#### ").skip(1).map(|part| {
         let end = part.find("\n#").unwrap_or(part.len());
@@ -68,7 +68,7 @@ pub fn views(page: &str) -> Vec<View> {
     entries(page).filter_map(view).collect()
 }
 
-/// `name|default|range|context`, from the rows that have these four.
+/// Returns `name|default|range|context`, from the rows that have these four.
 pub fn settings(page: &str) -> Vec<String> {
     page.lines()
         .filter(|line| line.starts_with("| `pgcache."))
@@ -78,7 +78,7 @@ pub fn settings(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// The SQLSTATEs of the table under this heading.
+/// Returns the SQLSTATEs of the table under this heading.
 pub fn errors_under(page: &str, heading: &str) -> Vec<String> {
     let (_, under) = page
         .split_once(&format!("\n### {heading}\n"))
@@ -89,7 +89,7 @@ pub fn errors_under(page: &str, heading: &str) -> Vec<String> {
         .collect()
 }
 
-/// Words of five digits and capitals.
+/// Returns the words of five digits and capitals.
 fn sqlstates(text: &str) -> Vec<String> {
     let is_one = |word: &&str| {
         let known = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase();

@@ -1,9 +1,9 @@
-//! Errors that must come.
+//! Checks for errors that must occur.
 
 use postgres::Error;
 use postgres::error::DbError;
 
-/// The error that the server must have given, with this SQLSTATE.
+/// Returns the error that the server must have raised, with this SQLSTATE.
 pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     let Err(error) = result else {
         panic!("should have been refused with {sqlstate}, but was done");
@@ -15,7 +15,7 @@ pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     error.clone()
 }
 
-/// The SQLSTATE of an error; a broken session has none and is a failure.
+/// Returns the SQLSTATE of an error; a broken session has none and is a failure.
 pub fn sqlstate(error: &Error) -> &str {
     match error.code() {
         Some(code) => code.code(),

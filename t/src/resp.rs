@@ -1,4 +1,4 @@
-//! A server that speaks the Redis protocol, and a client that sends and reads it byte by byte.
+//! A server that serves the Redis protocol, and a client that sends and reads it byte by byte.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
@@ -14,20 +14,20 @@ use crate::pool::{self, Recipe};
 use crate::stage::Stage;
 use crate::wait::{PATIENCE, wait_for};
 
-/// How long a request may be without a reply, unless the test holds a lock that it needs.
+/// The longest time that a request may wait for its reply, unless the test holds a lock that it needs.
 const WATCHDOG: Duration = Duration::from_secs(5);
 
-/// The cache of a door's database 0.
+/// The cache of database 0.
 pub const CACHE: &str = "public.door";
 
-/// A server with a door.
+/// A server of the Redis protocol.
 pub struct Door {
     pub cluster: &'static Cluster,
     pub port: u16,
     pub socket: PathBuf,
 }
 
-/// What a server answers.
+/// A server's reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     Status(String),
@@ -51,7 +51,7 @@ impl Reply {
         Reply::Status(text.to_owned())
     }
 
-    /// The words of an error.
+    /// Returns the message of an error.
     #[track_caller]
     pub fn error(self) -> String {
         match self {
@@ -71,8 +71,8 @@ impl Reply {
 }
 
 impl Door {
-    /// A server with a port and a socket, role `postgres` for who does not say who it is, and one
-    /// memory cache of bytea.
+    /// Starts a server with a port and a socket, role `postgres` for clients that do not authenticate, and one memory
+    /// cache of bytea.
     pub fn start(conf: &[&str]) -> Door {
         let door = Door::without_cache(conf);
         let mut session = door.cluster.connect("postgres");
@@ -85,12 +85,12 @@ impl Door {
         door
     }
 
-    /// The same without the extension.
+    /// Starts the same server without the extension.
     pub fn without_cache(conf: &[&str]) -> Door {
         Door::of(pool::another(Recipe::door(conf)))
     }
 
-    /// Configured, and not started; no other test gets it.
+    /// Returns a configured server that is not started; no other test gets it.
     pub fn fresh(conf: &[&str]) -> Door {
         Door::of(pool::keep(Door::server(
             Cluster::fresh(Stage::current(), &[]),
@@ -98,7 +98,7 @@ impl Door {
         )))
     }
 
-    /// Gives a server that is not started yet a port and a socket.
+    /// Gives a server that is not yet started a port and a socket.
     pub(crate) fn server(mut cluster: Cluster, conf: &[&str]) -> Cluster {
         cluster.port = free_port();
         let socket = socket_of(&cluster);
@@ -114,7 +114,7 @@ impl Door {
         cluster
     }
 
-    /// A server of the test's own that was made otherwise.
+    /// Wraps a server of the test's own that was made in another way.
     pub fn over(cluster: Cluster, port: u16, socket: PathBuf) -> Door {
         Door {
             cluster: pool::keep(cluster),
@@ -131,7 +131,7 @@ impl Door {
         }
     }
 
-    /// A client on the unix socket, as soon as there is one.
+    /// Connects a client to the unix socket, as soon as it exists.
     pub fn client(&self) -> Client {
         wait_for("the door listens", || self.try_client())
     }
@@ -140,7 +140,7 @@ impl Door {
         UnixStream::connect(&self.socket).ok().map(Client::over)
     }
 
-    /// A client over TCP.
+    /// Connects a client over TCP.
     pub fn tcp(&self) -> Client {
         wait_for("the door listens", || self.try_tcp())
     }
@@ -149,7 +149,7 @@ impl Door {
         self.try_tcp_at(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    /// A client over TCP that encrypts; or why it got no further than that.
+    /// Connects a client over encrypted TCP, or returns the reason why the handshake failed.
     pub fn try_tls(&self, address: IpAddr, config: &Arc<ClientConfig>) -> std::io::Result<Client> {
         let mut socket = TcpStream::connect((address, self.port))?;
         socket.set_patience(Some(Duration::from_secs(60)));
@@ -165,7 +165,7 @@ impl Door {
         Ok(client)
     }
 
-    /// A client over TCP by another address of the server's.
+    /// Connects a client over TCP by another address of the server.
     pub fn tcp_at(&self, address: IpAddr) -> Client {
         wait_for("the door listens", || self.try_tcp_at(address))
     }
@@ -176,7 +176,7 @@ impl Door {
             .map(Client::over)
     }
 
-    /// The process numbers of the door's processes of this type, as pg_stat_activity names it.
+    /// Returns the pids of the server's processes of this type, as pg_stat_activity names it.
     pub fn processes(&self, kind: &str) -> Vec<i32> {
         let mut session = self.cluster.connect("postgres");
         let rows = session
@@ -188,7 +188,7 @@ impl Door {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// The same of a server that may be down.
+    /// Returns the same for a server that may be down.
     pub fn processes_if_up(&self, kind: &str) -> Option<Vec<i32>> {
         let mut session = self.cluster.try_connect("postgres", "postgres").ok()?;
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = $1";
@@ -201,7 +201,7 @@ fn socket_of(cluster: &Cluster) -> PathBuf {
     cluster.folder.join("resp.sock")
 }
 
-/// A port that nobody has now.
+/// Returns a port that no process uses now.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
     listener.local_addr().expect("it has an address").port()
@@ -250,17 +250,17 @@ impl Stream for StreamOwned<ClientConnection, TcpStream> {
 
 /// A client.
 pub struct Client {
-    /// The server's, where the connection is encrypted.
+    /// The server's certificate, where the connection is encrypted.
     pub certificate: Vec<u8>,
     stream: Box<dyn Stream>,
     unread: Vec<u8>,
     at: usize,
-    /// The test keeps the server from answering.
+    /// Whether the test keeps the server from answering.
     patient: bool,
 }
 
 impl Client {
-    /// A client of any server.
+    /// Connects a client to any server.
     pub fn at(socket: &std::path::Path) -> Client {
         Client::over(UnixStream::connect(socket).expect("the server listens"))
     }
@@ -281,17 +281,17 @@ impl Client {
         self.patient = true;
     }
 
-    /// Bytes as they are; false where the connection is gone.
+    /// Sends bytes as they are; returns false if the connection is gone.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// Sends nothing more, and reads on.
+    /// Sends nothing more, and continues to read.
     pub fn half_close(&mut self) {
         self.stream.half_close();
     }
 
-    /// A request of these arguments.
+    /// Encodes a request with these arguments.
     pub fn request(arguments: &[&[u8]]) -> Vec<u8> {
         let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
@@ -309,7 +309,7 @@ impl Client {
         self.ask_bytes(&words)
     }
 
-    /// The same of a connection that may have ended.
+    /// Does the same on a connection that may have ended.
     pub fn ask_if_open(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         match self.send(&Self::request(&words)) {
@@ -327,7 +327,7 @@ impl Client {
         self.reply_soon().expect("a reply comes")
     }
 
-    /// The next reply or message, to a request that was just sent: the watchdog counts.
+    /// Reads the next reply or message, to a request that was just sent: the watchdog counts.
     #[track_caller]
     pub fn reply_soon(&mut self) -> Option<Reply> {
         if self.patient {
@@ -339,7 +339,7 @@ impl Client {
         reply
     }
 
-    /// So many bytes, as soon as they come, and what comes within a pause after them.
+    /// Reads this many bytes as soon as they come, and those that follow within a pause.
     pub fn bytes_that_come(&mut self, count: usize, pause: Duration) -> String {
         while self.unread.len() - self.at < count {
             self.stream.set_patience(Some(WATCHDOG));
@@ -355,7 +355,7 @@ impl Client {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Whether nothing has come that was not read.
+    /// Returns whether every received byte was read.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_patience(Some(Duration::from_millis(1)));
         let mut room = [0; 1 << 10];
@@ -366,7 +366,7 @@ impl Client {
         self.at == self.unread.len()
     }
 
-    /// The next reply; None: the connection ended.
+    /// Reads the next reply; None if the connection ended.
     pub fn reply(&mut self) -> Option<Reply> {
         let line = self.line()?;
         let (kind, rest) = line.split_at(1);
@@ -427,7 +427,7 @@ impl Client {
         }
     }
 
-    /// Waits until the other side ends the connection, whatever comes before.
+    /// Waits until the other side ends the connection, whatever it sends before.
     pub fn wait_for_end(&mut self) {
         while self.read().is_some() {
             self.at = self.unread.len();

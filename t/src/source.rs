@@ -9,7 +9,7 @@ use crate::database::Database;
 /// Changes the row under the key `k`.
 pub const UPDATE: &str = "UPDATE src SET v = 'new' WHERE k = 'k'";
 
-/// A database with the source, in which `k` and `l` are `old`, and the cache.
+/// Creates a database with the source, in which `k` and `l` are `old`, and the cache.
 pub fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -20,7 +20,7 @@ pub fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     database
 }
 
-/// A session that a statement which never ends does not keep for ever.
+/// Opens a session with a statement timeout, so that a statement that never ends does not keep it for ever.
 pub fn session(database: &Database) -> Client {
     let mut session = database.connect();
     session.run("SET statement_timeout = '60s'; SET pgcache.fetch_wait = '10min'");

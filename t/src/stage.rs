@@ -11,9 +11,9 @@ use std::sync::OnceLock;
 pub struct Stage {
     pub bindir: PathBuf,
     pub run: PathBuf,
-    /// pg_cron is installed, so its tests must run.
+    /// Whether pg_cron is installed, so that its tests must run.
     pub cron: bool,
-    /// Who runs the server; None: whoever runs the tests.
+    /// The user that runs the server; None: the user that runs the tests.
     user: Option<User>,
 }
 
@@ -26,13 +26,13 @@ struct User {
 const HOW: &str = "is not set: run the tests with `make test` or `make upgrade-check`, which stage servers and name them";
 
 impl Stage {
-    /// The stage of this run; the same for all tests.
+    /// Returns the stage of this run, the same for all tests.
     pub fn current() -> &'static Stage {
         static STAGE: OnceLock<Stage> = OnceLock::new();
         STAGE.get_or_init(|| Stage::at(required("PGCACHE_BINDIR")))
     }
 
-    /// A server of a later version, to which dumps and whole clusters are carried.
+    /// Returns a server of a later version, to which dumps and whole clusters are carried.
     pub fn other() -> Stage {
         Stage::at(required("PGCACHE_BINDIR_2"))
     }
@@ -56,7 +56,7 @@ impl Stage {
         }
     }
 
-    /// A command that runs as the server's user, somewhere it may be.
+    /// Returns a command that runs as the server's user, in a folder it may read.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(self.bindir.join(program));
         command.current_dir("/");
@@ -66,7 +66,7 @@ impl Stage {
         command
     }
 
-    /// `initdb (PostgreSQL) 15.13 ...` as `15`.
+    /// Parses `initdb (PostgreSQL) 15.13 ...` as `15`.
     pub fn major(&self) -> u32 {
         let version = succeed(self.command("postgres").arg("--version"));
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
@@ -93,7 +93,7 @@ impl User {
     }
 }
 
-/// Runs a command to its end, which must be a good one.
+/// Runs a command to its end, and fails unless it succeeds.
 pub fn succeed(command: &mut Command) -> Output {
     let output = command
         .output()
@@ -117,7 +117,7 @@ fn required(variable: &str) -> String {
     optional(variable).unwrap_or_else(|| panic!("{variable} {HOW}"))
 }
 
-/// The library that moves a server's wall clock.
+/// Returns the library that moves a server's wall clock.
 pub fn clock_library(stage: &Stage) -> PathBuf {
     let folder = succeed(stage.command("pg_config").arg("--pkglibdir")).stdout;
     PathBuf::from(String::from_utf8_lossy(&folder).trim()).join("pgcache_clock.so")

@@ -1,4 +1,4 @@
-//! A storm: clients of both protocols, who ask for random things of the same caches, and the history of it.
+//! A storm: clients of both protocols that run random requests on the same caches, and the history of it.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -11,12 +11,12 @@ use crate::rng::Rng;
 use crate::wait::{PATIENCE, wait_for, wait_until};
 use crate::ways::{self, Cache, Call, Clock, Request, Shape, Sql, Way, operations};
 
-/// Keys of each cache: few, so that many meet at one.
+/// The keys of each cache: few, so that many clients meet at one.
 pub const KEYS: u64 = 4;
 /// Operations of each protocol on each cache; fewer prove nothing.
 pub const ENOUGH: u64 = 100;
 
-/// A server with these caches as databases of its door.
+/// Starts a server with these caches as databases of the Redis protocol.
 pub fn server(caches: &[Cache]) -> Door {
     let names: Vec<&str> = caches.iter().map(|cache| cache.name).collect();
     let door = Door::without_cache(&[
@@ -25,7 +25,7 @@ pub fn server(caches: &[Cache]) -> Door {
         "pgcache.resp_executors = 3",
         "max_worker_processes = 16",
         "pgcache.hot_size = '32MB'",
-        // A commit takes its time: a reply that is sent before it is over is too early to be true.
+        // A commit takes its time, so that a reply sent before its end is wrong and detected.
         "fsync = on",
         "commit_delay = 1000",
         "commit_siblings = 0",
@@ -38,7 +38,7 @@ pub fn server(caches: &[Cache]) -> Door {
             "SELECT cache_create('{name}', storage => '{storage}')"
         ));
     }
-    // A library that waits at random in the windows of the protocol (scripts/storm.sh).
+    // The library waits at random in the windows of the protocol (scripts/storm.sh).
     if session.holds("SELECT current_setting('pgcache.pause', true) IS NOT NULL") {
         session.run("ALTER SYSTEM SET pgcache.pause = '3ms'");
         session.run("SELECT pg_reload_conf()");
@@ -52,16 +52,16 @@ pub enum Protocol {
     Resp,
 }
 
-/// A history while it is made.
+/// A history in the making.
 pub struct Storm<'d> {
     door: &'d Door,
     caches: &'d [Cache],
     pub clock: Clock,
     until: Instant,
     pub ends: AtomicBool,
-    /// Processes are ended meanwhile.
+    /// Whether processes are ended meanwhile.
     has_faults: bool,
-    /// The server was killed, and is not back.
+    /// The server was killed, and is not yet up again.
     pub is_down: AtomicBool,
     values: AtomicI64,
     /// Operations on each cache by each protocol.
@@ -85,7 +85,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// The same where processes of the server are ended meanwhile.
+    /// Makes a storm in which processes of the server are ended.
     pub fn with_faults(self) -> Storm<'d> {
         Storm {
             has_faults: true,
@@ -98,14 +98,15 @@ impl<'d> Storm<'d> {
         asked.map(|count| count.load(SeqCst)).min().unwrap_or(0)
     }
 
-    /// Until the time is up, and as long as a slow machine needs for a history that says something.
+    /// Returns whether the storm continues: until the time is up, and as long as a slow machine needs for a history
+    /// that proves something.
     pub fn goes_on(&self) -> bool {
         let now = Instant::now();
         !self.ends.load(SeqCst)
             && (now < self.until || now < self.until + PATIENCE && self.least_asked() < ENOUGH)
     }
 
-    /// A client of this protocol, as soon as there can be one.
+    /// Connects a client of this protocol, as soon as the server accepts one.
     pub fn connect(&self, protocol: Protocol, seed: u64) -> Box<dyn Way> {
         wait_for("the server takes a client", || {
             Some(match protocol {
@@ -124,8 +125,8 @@ impl<'d> Storm<'d> {
         })
     }
 
-    /// Asks for random things until the end, by one protocol or by several in turn. Who has several looks at once,
-    /// by another one, at what the first has answered.
+    /// Runs random requests until the end, by one protocol or by several in turn. A client with several reads by
+    /// another one at once what the first has answered.
     pub fn client(
         &self,
         protocols: &[Protocol],
@@ -219,8 +220,8 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// What is done to these keys at once. In a transaction nothing is set that it has removed: whoever waits for
-    /// a row that is removed finds nothing, as under READ COMMITTED, even if there is another one at once.
+    /// Changes these keys at once. A transaction sets no key that it has removed: a session that waits for a removed
+    /// row finds nothing, as under READ COMMITTED, even if a new row exists at once.
     fn transaction(&self, keys: &[u64], mut command: impl FnMut() -> Command) -> Vec<Call> {
         let set = || Command::Set {
             value: self.value(),
@@ -247,12 +248,12 @@ impl<'d> Storm<'d> {
         calls.into_iter().map(call).collect()
     }
 
-    /// No two are the same, even when some have counted on.
+    /// Returns a value different from all others, even after increments.
     fn value(&self) -> i64 {
         1000 * self.values.fetch_add(1, SeqCst)
     }
 
-    /// A row that hides by its deadline is still the one of which something was made.
+    /// Returns whether entries are made of this row; a row hidden by its deadline still counts.
     fn is_source(&self) -> bool {
         self.caches.iter().any(|cache| cache.source.is_some())
     }
@@ -288,7 +289,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// When all is quiet: every key through both protocols.
+    /// Reads every key through both protocols when all is quiet.
     pub fn ask_for_all(&self) {
         for protocol in [Protocol::Sql, Protocol::Resp] {
             let mut way = self.connect(protocol, 7);
@@ -310,7 +311,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// What the checker says, once there is enough to be judged.
+    /// Returns the checker's verdict, once enough operations exist to judge.
     pub fn verdict(self) -> Result<(), Box<Refusal>> {
         let asked = format!("{:?}", self.asked);
         assert!(
@@ -329,7 +330,7 @@ impl<'d> Storm<'d> {
     }
 }
 
-/// A look at all that a request was about.
+/// Returns reads of all keys of a request.
 fn looks(request: &Request) -> Request {
     let look = |call: &Call| Call {
         command: Command::Get,

@@ -1,4 +1,4 @@
-//! A door whose databases 1 and 2 are table caches, an unlogged and a logged one.
+//! A server of the Redis protocol whose databases 1 and 2 are table caches, an unlogged and a logged one.
 
 use crate::ask::Ask;
 use crate::resp::{CACHE, Client, Door, Reply};
@@ -9,7 +9,7 @@ pub const LOGGED: &str = "public.safe";
 const BACK: &str = "pgcache resp executor";
 const FRONT: &str = "pgcache resp network";
 
-/// Database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
+/// Starts a server whose database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
 pub fn start(conf: &[&str]) -> Door {
     let caches = format!("pgcache.resp_caches = '{CACHE}, {UNLOGGED}, {LOGGED}'");
     let mut lines = vec![caches.as_str(), "pgcache.expire_interval = 0"];
@@ -21,7 +21,7 @@ pub fn start(conf: &[&str]) -> Door {
     door
 }
 
-/// A client of this database, after AUTH as a role that needs no password, if one is named.
+/// Connects a client to this database, after AUTH as a role that needs no password, if one is named.
 pub fn client_in(door: &Door, database: u32, role: Option<&str>) -> Client {
     let mut client = door.client();
     if let Some(role) = role {
@@ -37,7 +37,7 @@ pub fn send(client: &mut Client, words: &[&str]) {
     send_together(client, &[words]);
 }
 
-/// Sends requests in one piece, which the door reads as one; their replies are read later.
+/// Sends requests in one piece, which the server reads as one; their replies are read later.
 pub fn send_together(client: &mut Client, requests: &[&[&str]]) {
     let request = |words: &&[&str]| {
         let words: Vec<_> = words.iter().map(|word| word.as_bytes()).collect();
@@ -47,26 +47,26 @@ pub fn send_together(client: &mut Client, requests: &[&[&str]]) {
     assert!(client.send(&bytes), "it is connected");
 }
 
-/// The reply to what was sent.
+/// Reads the reply to an earlier request.
 pub fn reply(client: &mut Client) -> Reply {
     client.reply().expect("a reply comes")
 }
 
-/// The processes of the backs.
+/// Returns the pids of the executors.
 pub fn backs(door: &Door) -> Vec<i32> {
     door.processes(BACK)
 }
 
-/// Processes of one kind, stopped in their sleep; they go on when this is dropped.
+/// Stopped processes of one kind, all idle when stopped; they continue when this is dropped.
 pub struct Stopped(Vec<i32>);
 
 impl Stopped {
-    /// The backs.
+    /// Stops all executors.
     pub fn all_of(door: &Door) -> Stopped {
         Stopped::of(door, BACK)
     }
 
-    /// The fronts.
+    /// Stops all network processes.
     pub fn fronts_of(door: &Door) -> Stopped {
         Stopped::of(door, FRONT)
     }
@@ -112,7 +112,7 @@ fn is_stopped(pid: &i32) -> bool {
         .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Waits until so many hand-overs are with the backs.
+/// Waits until this many offloaded requests are with the executors.
 pub fn wait_until_handed(door: &Door, count: i64) {
     let mut session = door.cluster.connect("postgres");
     wait_until("the commands are handed over", || {

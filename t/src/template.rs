@@ -1,4 +1,4 @@
-//! initdb takes seconds, a copy of its result does not: one template for all clusters of a run.
+//! One template for all clusters of a run, because initdb takes seconds and a copy of its result does not.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::sync::Mutex;
 
 use crate::stage::{Stage, succeed};
 
-/// The database that others are copied from: it has the extension.
+/// The database that others are copied from, which has the extension.
 pub const WITH_EXTENSION: &str = "pgcache_template";
 
 /// The contents of a fresh data folder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Template {
-    /// As initdb makes it.
+    /// The result of initdb.
     Bare,
     /// The database [`WITH_EXTENSION`], too.
     WithExtension,
@@ -25,8 +25,8 @@ pub fn copy_to(stage: &Stage, template: Template, data: &Path) {
     succeed(Command::new("cp").arg("-a").arg(&template).arg(data));
 }
 
-/// Returns the template of this server, which the first caller makes. Other programs may make it at the same time,
-/// so it gets its name when it is complete, and the later one throws its own away.
+/// Returns the template of this server, which the first caller makes. Other programs may make it at the same time, so
+/// it gets its name when it is complete, and the later program discards its own.
 fn made_for(stage: &Stage, kind: Template) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MAKING.lock();
@@ -55,12 +55,12 @@ fn initdb(stage: &Stage, data: &Path) {
     let mut initdb = stage.command("initdb");
     initdb.args(["-U", "postgres", "-A", "trust", "-E", "UTF8"]);
     initdb.args(["--locale=C.UTF-8", "--no-sync", "--no-instructions"]);
-    // Each server gets a copy: short segments of WAL are quick to copy.
+    // Each server gets a copy, and short segments of WAL are quick to copy.
     initdb.args(["--wal-segsize=1", "-D"]);
     succeed(initdb.arg(data));
 }
 
-/// Returns a number for the extension's control file and scripts: a template made by others is of no use.
+/// Returns a hash of the extension's control file and scripts: a template made with other scripts is of no use.
 fn scripts_of(stage: &Stage) -> u64 {
     let folder = succeed(stage.command("pg_config").arg("--sharedir")).stdout;
     let folder = Path::new(String::from_utf8_lossy(&folder).trim()).join("extension");
@@ -80,8 +80,8 @@ fn scripts_of(stage: &Stage) -> u64 {
     hasher.finish()
 }
 
-/// Makes [`WITH_EXTENSION`]. By a server as all are: a server of one user gives the extension the oids of what Postgres
-/// itself brings.
+/// Makes [`WITH_EXTENSION`], with a server like all others: in single-user mode the extension would get oids from the
+/// range of Postgres' own objects.
 fn add_extension(stage: &Stage, data: &Path) {
     let sockets = format!(
         "-c listen_addresses= -c unix_socket_directories={}",

@@ -1,4 +1,4 @@
-//! A server with the hot tier, and what must hold of the tier whenever nobody is committing.
+//! A server with the hot tier, and what must hold of the tier whenever no session is committing.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,49 +9,50 @@ use crate::ask::Ask;
 use crate::cluster::Cluster;
 use crate::wait::wait_until;
 
-/// What puts the tier into a server.
+/// The setting that enables the tier.
 pub const PRELOAD: &str = "shared_preload_libraries = 'pgcache'";
 
 impl Cluster {
-    /// Returns this test's server with the hot tier: the same one at each call.
+    /// Returns this test's server with the hot tier, the same one at each call.
     pub fn hot() -> &'static Cluster {
         Cluster::hot_with(&["wal_level = logical"])
     }
 
-    /// Returns this test's server with the tier and these lines in its configuration: the same one at each call.
+    /// Returns this test's server with the tier and these lines in its configuration, the same one at each call.
     pub fn hot_with(conf: &[&str]) -> &'static Cluster {
         Cluster::with(&[&[PRELOAD], conf].concat())
     }
 
-    /// Returns a server with the tier and these lines in its configuration: another one at each call.
+    /// Returns a server with the tier and these lines in its configuration, another one at each call.
     pub fn with_tier(conf: &[&str]) -> &'static Cluster {
         Cluster::start(&[&[PRELOAD], conf].concat())
     }
 }
 
-/// Questions about the tier.
+/// Queries and checks of the tier.
 pub trait Tiered {
-    /// Reads a key until its copy has been served from the tier; what it said.
+    /// Reads a key until its copy has been served from the tier; returns the value.
     fn heat(&mut self, key: &str, cache: &str) -> Option<String>;
 
-    /// Function and SELECT agree on a key, several times, so that fills and hits are among them.
+    /// Checks that function and SELECT agree on a key, several times, so that fills and hits are among the reads.
     fn agrees(&mut self, key: &str, cache: &str) -> Option<String>;
 
     fn hot_hits(&mut self, cache: &str) -> i64;
 
-    /// No copy differs from its row.
+    /// Checks that no copy differs from its row.
     fn verified(&mut self, cache: &str);
 
-    /// Every byte is accounted for.
+    /// Checks that every byte is accounted for.
     fn sums_up(&mut self);
 
-    /// Prepares so many transactions that each take a piece of the room for keys of prepared ones, in a cache.
+    /// Prepares this many transactions, each of which takes a piece of the room for keys of prepared transactions, in a
+    /// cache.
     fn use_up_room(&mut self, cache: &str, pieces: usize);
 
     /// Rolls them back.
     fn give_room_back(&mut self, pieces: usize);
 
-    /// No mark is left; only where no other test writes.
+    /// Checks that no mark remains; only valid if no other test writes.
     fn nothing_pending(&mut self);
 }
 
@@ -60,7 +61,7 @@ impl Tiered for Client {
         let before = self.hot_hits(cache);
         let get = format!("SELECT cache_get('{key}', '{cache}')");
         let said = self.value(&get);
-        // No copy is made while autovacuum looks at the table.
+        // No copy is made while autovacuum works on the table.
         wait_until(&format!("{key} in {cache} is hot"), || {
             assert_eq!(self.value(&get), said, "{key} in {cache}");
             self.hot_hits(cache) > before
@@ -116,8 +117,8 @@ impl Tiered for Client {
         }
     }
 
-    /// A client is told of an error before its server process has aborted the transaction, so a mark may
-    /// be seen for a moment longer; one that stays is a defect.
+    /// Waits for the marks to go: a client receives an error before its server process has aborted the transaction, so
+    /// a mark may be visible for a moment longer; one that stays is a defect.
     fn nothing_pending(&mut self) {
         let patience = Instant::now() + Duration::from_secs(60);
         let mut pending = || self.number("SELECT pending FROM pgcache.hot_tier");

@@ -1,4 +1,4 @@
-//! A cluster's way to another major, by pg_upgrade.
+//! Upgrades a cluster to another major, by pg_upgrade.
 
 use std::process::Command;
 
@@ -6,11 +6,11 @@ use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
 impl Cluster {
-    /// An empty cluster of a later server, with these lines in its configuration, which takes over what is in
-    /// this one. This one must be down; `options` are pg_upgrade's own. The new one is down, too.
+    /// Returns an empty cluster of a later server, with these lines in its configuration, that has taken over this
+    /// one's contents. This one must be down; `options` are pg_upgrade's own. The new one is down, too.
     pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
         let new = Cluster::fresh(to, conf);
-        // Both must have checksums, or none; they are on by default from 18 on.
+        // Both must have checksums, or neither; they are on by default from 18 on.
         if to.major() >= 18 && self.stage.major() < 18 {
             let mut off = to.command("pg_checksums");
             succeed(off.arg("--disable").arg("-D").arg(new.data()));
@@ -20,7 +20,7 @@ impl Cluster {
         new
     }
 
-    /// It writes to the folder it runs in; both servers' sockets lie there, too.
+    /// Returns the command of pg_upgrade, which writes to the folder it runs in; both servers' sockets lie there, too.
     fn pg_upgrade(&self, new: &Cluster) -> Command {
         let mut command = new.program("pg_upgrade");
         command.env_remove("PGHOST").current_dir(&new.folder);
@@ -34,7 +34,7 @@ impl Cluster {
     }
 }
 
-/// Why pg_upgrade failed stands at the end of one of the files that it names.
+/// Runs the command; the reason for a failure is at the end of one of the files that it names.
 fn run(command: &mut Command) {
     let output = command.output().expect("pg_upgrade can run");
     if output.status.success() {

@@ -1,13 +1,13 @@
-//! Waiting for a state, never for a time. On a machine however busy the only question is whether it comes.
+//! Waits for a state, never for a time, so that a busy machine cannot fail a test.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// After so long a state that has not come counts as one that never does.
+/// A state that has not come after this time counts as one that never does.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Waits until `holds` says so; `what` is waited for, in the words of a failure.
+/// Waits until `holds` returns true; `what` names the state in the message of a failure.
 #[track_caller]
 pub fn wait_until(what: &str, holds: impl FnMut() -> bool) {
     wait_until_within(PATIENCE, what, holds);
@@ -19,7 +19,7 @@ pub fn wait_until_within(longest: Duration, what: &str, holds: impl FnMut() -> b
     assert!(is_so_within(longest, holds), "in vain: {what}");
 }
 
-/// Waits until `holds` says so, at most this long; whether it does.
+/// Waits until `holds` returns true, at most this long; returns whether it did.
 pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + longest;
     loop {
@@ -33,7 +33,7 @@ pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool 
     }
 }
 
-/// Waits until there is an answer, and gives it.
+/// Waits for an answer, and returns it.
 #[track_caller]
 pub fn wait_for<R>(what: &str, mut ask: impl FnMut() -> Option<R>) -> R {
     let mut answer = None;

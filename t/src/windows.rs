@@ -1,4 +1,4 @@
-//! Keeping a session in a window of a protocol, where the library was built with the cargo feature `pauses`
+//! Keeps a session in a window of a protocol, where the library was built with the cargo feature `pauses`
 //! (scripts/storm.sh, scripts/power.sh).
 
 use postgres::Client;
@@ -20,16 +20,16 @@ pub const LOOK_TO_ASK: u32 = 8;
 pub const DRAIN_TO_READ: u32 = 9;
 pub const NO_SLOT_TO_MARK: u32 = 10;
 
-/// Nobody is kept longer in a window, should a test fail before it lets them go.
+/// The longest stay in a window, for a test that fails before it lets the session go.
 const LONGEST: &str = "60s";
 
-/// Whether the library has windows.
+/// Returns whether the library has windows.
 pub fn paused(cluster: &Cluster) -> bool {
     let mut session = cluster.connect("postgres");
     session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")
 }
 
-/// From now on this session stays in this window when it comes to it; the number of its backend.
+/// Makes this session stay in this window once it reaches it; returns the pid of its backend.
 pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
     session.run(&format!(
         "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"
@@ -43,15 +43,15 @@ pub fn until_inside(watch: &mut Client, backend: i64, what: &str) {
     wait_until(what, || is_inside(watch, backend));
 }
 
-/// Whether a backend is in its window.
+/// Returns whether a backend is in its window.
 pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
     watch.holds(&format!(
         "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {backend} AND wait_event = 'Extension'"
     ))
 }
 
-/// Lets go who stays in a window, and who waits for a standby, when an assertion fails beside them: a test that joins
-/// their threads would wait for them first.
+/// Releases sessions that stay in a window or wait for a standby when an assertion fails: a test that joins their
+/// threads would otherwise wait for them first.
 pub struct LetGo<'c>(pub &'c Cluster);
 
 impl Drop for LetGo<'_> {

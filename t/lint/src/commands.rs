@@ -1,5 +1,5 @@
-//! Finds code that decides by the name of a Redis command, or that lists variants of `Command` to sort them: both belong
-//! in the table of commands in `crates/resp`.
+//! Finds code that decides by the name of a Redis command, or that lists variants of `Command` to sort them: both
+//! belong in the table of commands in `crates/resp`.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -9,12 +9,12 @@ use syn::{Arm, BinOp, Expr, ExprBinary, ExprMacro, ExprMatch, ExprMethodCall, Me
 
 use crate::tree::Crate;
 
-/// So many variants of `Command` in one pattern are a list.
+/// A pattern with this many variants of `Command` counts as a list.
 const LIST: usize = 3;
-/// What code may do with a name that is only shown.
+/// Methods that code may call on a name that is only displayed.
 const SHOWS: &[&str] = &["as_bytes", "to_ascii_uppercase"];
 
-/// Module and line of each.
+/// Returns module and line of each finding.
 pub fn findings(files: &Crate) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for (module, source) in files {
@@ -94,7 +94,7 @@ impl<'ast> Visit<'ast> for Scan {
     }
 }
 
-/// Whether it is `entry.name` or `entry.last_name()`, whatever the entry belongs to.
+/// Returns whether the expression is `entry.name` or `entry.last_name()`, whatever the entry belongs to.
 fn is_name(expression: &Expr) -> bool {
     let is_entry = |base: &Expr| match base {
         Expr::Path(path) => path.path.is_ident("entry"),
@@ -112,7 +112,7 @@ fn is_name(expression: &Expr) -> bool {
     }
 }
 
-/// Whether an arm has a value and does nothing.
+/// Returns whether an arm only has a value and does nothing.
 fn is_plain(body: &Expr) -> bool {
     match body {
         Expr::Block(block) => match &block.block.stmts[..] {

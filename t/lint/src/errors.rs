@@ -10,14 +10,14 @@ use syn::{Attribute, Ident, Item, Token, token};
 use crate::tree::Crate;
 
 pub struct ErrorText {
-    /// `ERRCODE_NULL_VALUE_NOT_ALLOWED`
+    /// For example `ERRCODE_NULL_VALUE_NOT_ALLOWED`.
     pub code: String,
     /// An ellipsis stands for each value that is filled in.
     pub message: String,
     pub hint: String,
 }
 
-/// By the names of the variants, from the macro `errors!` in the module `error`.
+/// Returns the errors by the names of the variants, from the macro `errors!` in the module `error`.
 pub fn errors(files: &Crate) -> Result<BTreeMap<String, ErrorText>, String> {
     let source = &files.get(["error".to_owned()].as_slice());
     let table = source.and_then(|source| {
@@ -33,7 +33,7 @@ pub fn errors(files: &Crate) -> Result<BTreeMap<String, ErrorText>, String> {
 
 struct Table(BTreeMap<String, ErrorText>);
 
-/// `Variant(field: Type) => ERRCODE_X { message "..."; hint "..."; }`
+/// Parses `Variant(field: Type) => ERRCODE_X { message "..."; hint "..."; }`.
 impl Parse for Table {
     fn parse(input: ParseStream) -> syn::Result<Table> {
         let mut errors = BTreeMap::new();
@@ -62,7 +62,7 @@ impl Parse for Table {
     }
 }
 
-/// The first text behind the label that is more than a place to fill in.
+/// Returns the first text behind the label that is more than a placeholder.
 fn text_after(words: &TokenStream, label: &str) -> Option<String> {
     let mut tokens = words.clone().into_iter();
     tokens.find(|token| matches!(token, TokenTree::Ident(word) if word == label))?;

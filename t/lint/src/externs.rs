@@ -1,4 +1,4 @@
-//! The functions that SQL calls, as Rust writes them.
+//! Reads the Rust declarations of the functions that SQL calls.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -11,7 +11,7 @@ use syn::{
 
 use crate::tree::Crate;
 
-/// A `#[pg_extern] fn`. Types are without blanks and without the path before them: `Option<Text>`.
+/// A `#[pg_extern] fn`. Types have no blanks and no path in front: `Option<Text>`.
 pub struct Extern {
     pub name: String,
     pub path: String,
@@ -40,8 +40,8 @@ pub fn externs(files: &Crate) -> Vec<Extern> {
     functions.collect()
 }
 
-/// What `functions!` declares: `[...] fn name<Type>, name<Type>: fn(arguments) -> result { ... }`, in which `V` is the
-/// type beside the name.
+/// The declarations in `functions!`: `[...] fn name<Type>, name<Type>: fn(arguments) -> result { ... }`, in which `V`
+/// is the type beside the name.
 struct Families(Vec<Family>);
 
 struct Family {
@@ -128,7 +128,7 @@ impl Family {
     }
 }
 
-/// The type with another one where it says `V`.
+/// Replaces `V` in the type by another type.
 fn in_place_of_v(kind: &str, value: &str) -> String {
     let is_end = |c: char| "<>,()[]&".contains(c);
     let parts = kind.split_inclusive(is_end).map(|part| {
@@ -170,7 +170,7 @@ fn of(path: &str, function: &ItemFn) -> Extern {
     }
 }
 
-/// Without what only Rust wants: `mut`, `r#`, the underscore of an argument that is not used.
+/// Returns the name without the parts that only Rust needs: `mut`, `r#`, the underscore of an unused argument.
 fn name_of(pattern: &Pat) -> String {
     let name = match pattern {
         Pat::Ident(name) => name.ident.to_string(),

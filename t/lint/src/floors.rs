@@ -1,20 +1,20 @@
-//! That names point down only. A crate's modules stand on floors, and a file names only modules of lower floors, or
-//! of its own folder. No circle of files is left then but inside of a folder; those are looked for by themselves.
+//! Checks that names point down only. A crate's modules stand on floors, and a file names only modules of lower floors,
+//! or of its own folder. That leaves circles of files only inside a folder; a separate search finds those.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::names::{Names, names};
 use crate::tree::{Crate, Module};
 
-/// The floors of a module's children, the highest first. Children on one floor do not know each other. The module's
-/// own file stands above them all.
+/// The floors of a module's children, the highest first. Children on one floor do not name each other. The module's own
+/// file stands above them all.
 pub struct Floors {
     pub of: &'static [&'static str],
     pub floors: &'static [&'static [&'static str]],
 }
 
-/// What breaks the rule, one text each. `left`: names that may, for now, as pairs of modules or folders, `a::b -> c`;
-/// a pair that nothing needs is found, too.
+/// Returns a text for each breach of the rule. `left` lists names that are allowed for now, as pairs of modules or
+/// folders, `a::b -> c`; a pair that no file needs is a finding, too.
 pub fn findings(files: &Crate, plan: &[Floors], left: &[&str]) -> Vec<String> {
     let names = names(files);
     let found = |left: &[&str]| {
@@ -80,7 +80,7 @@ fn upward(files: &Crate, names: &Names, plan: &[Floors]) -> Vec<String> {
     findings
 }
 
-/// The child in which a module lies; empty for the file above the floors itself.
+/// Returns the child in which a module lies; empty for the file above the floors itself.
 fn child_of<'a>(floors: &Floors, module: &'a Module) -> Option<&'a str> {
     let inside =
         module.len() >= floors.of.len() && floors.of.iter().zip(module).all(|(a, b)| a == b);
@@ -98,7 +98,7 @@ fn height(floors: &Floors, child: &str) -> Option<usize> {
         .position(|floor| floor.contains(&child))
 }
 
-/// Each knot of files that name each other, as its shortest circle with the lines that make it.
+/// Returns each knot of files that name each other, as its shortest circle with the lines that make it.
 fn circles(files: &Crate, names: &Names) -> Vec<String> {
     let names = &entangled(names.clone());
     let reached: BTreeMap<&Module, _> =
@@ -121,7 +121,7 @@ fn circles(files: &Crate, names: &Names) -> Vec<String> {
     told
 }
 
-/// What is left when files that name no other are taken away, again and again: circles, and what leads to them.
+/// Removes files that name no other file until only circles remain, with the files that lead to them.
 fn entangled(mut names: Names) -> Names {
     loop {
         let count = names.len();
@@ -136,7 +136,7 @@ fn entangled(mut names: Names) -> Names {
     }
 }
 
-/// Every module that a chain of names reaches, and the one before it in the shortest such chain.
+/// Returns every module that a chain of names reaches, and the one before it in the shortest such chain.
 fn reached<'a>(names: &'a Names, start: &'a Module) -> BTreeMap<&'a Module, &'a Module> {
     let (mut before, mut waiting) = (BTreeMap::new(), VecDeque::from([start]));
     while let Some(module) = waiting.pop_front() {
@@ -188,7 +188,7 @@ mod tests {
         },
     ];
 
-    /// What is found in a crate that keeps the plan, but for one of its files, which has this text.
+    /// Returns the findings in a crate that keeps the plan except for one file, which has this text.
     fn found(broken: &str, text: &str, left: &[&str]) -> Vec<String> {
         let sound = [
             ("src/lib.rs", "mod api; mod cache; mod pg; mod worker;"),

@@ -1,4 +1,4 @@
-//! Which file of a crate names which other, by paths: in `use` lines, in code, inside macros.
+//! Finds which file of a crate names which other, by paths: in `use` lines, in code, inside macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,10 +9,10 @@ use syn::{Item, ItemUse, UseTree};
 
 use crate::tree::{Crate, Module};
 
-/// What a file names: each module once, and the first line that does so.
+/// The modules that a file names, each once, with the first line that does so.
 pub type Names = BTreeMap<Module, BTreeMap<Module, usize>>;
 
-/// `use` lines by the name that they bring: `["cache", "key", "Key"]` for `Key`.
+/// `use` lines by the name that they import: `["cache", "key", "Key"]` for `Key`.
 type Imports = BTreeMap<String, Vec<String>>;
 
 pub fn names(files: &Crate) -> Names {
@@ -40,7 +40,7 @@ pub fn names(files: &Crate) -> Names {
     names
 }
 
-/// The file in which a path ends. What a module only passes on is looked for where it comes from.
+/// Returns the file in which a path ends. Follows a name that a module only re-exports to its origin.
 fn file_of(mut path: Vec<String>, files: &Crate, imports: &BTreeMap<&Module, Imports>) -> Module {
     let mut seen = BTreeSet::new();
     loop {
@@ -58,8 +58,8 @@ fn file_of(mut path: Vec<String>, files: &Crate, imports: &BTreeMap<&Module, Imp
     }
 }
 
-/// The path from the crate's root on. What it begins with may be a child of the module; other names are of no
-/// interest: another crate's, or what stands in the same file.
+/// Returns the path from the crate's root. Its first name may be a child of the module; the function ignores other
+/// names, which belong to another crate or to the same file.
 fn absolute(module: &Module, path: &[String], files: &Crate) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let mut from = match first.as_str() {
@@ -145,7 +145,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Every path in there: tokens, because a macro's arguments are nothing else. `before`: of `use before::{...}`.
+    /// Adds every path among the tokens; tokens, because a macro's arguments have no other form. `before` is the prefix
+    /// of `use before::{...}`.
     fn tokens(&mut self, module: &Module, before: &[String], tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

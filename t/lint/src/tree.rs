@@ -1,22 +1,22 @@
-//! The files of a crate: from its root along its `mod` lines. What only tests compile is left out.
+//! Lists the files of a crate, from its root along its `mod` lines, without those that only tests compile.
 
 use std::collections::BTreeMap;
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Attribute, Item};
 
-/// `["cache", "fetch"]`; the root's is empty.
+/// A path such as `["cache", "fetch"]`; the root's is empty.
 pub type Module = Vec<String>;
 
 pub struct Source {
-    /// From the checkout on: `src/cache/fetch.rs`.
+    /// The path from the checkout's root: `src/cache/fetch.rs`.
     pub path: String,
     pub items: Vec<Item>,
 }
 
 pub type Crate = BTreeMap<Module, Source>;
 
-/// Reads a crate from its root file on. `read` gives a file's text, so that tests can make a crate up.
+/// Reads a crate from its root file. `read` returns a file's text, so that tests can invent a crate.
 pub fn load(root: &str, read: &dyn Fn(&str) -> Option<String>) -> Result<Crate, String> {
     let (folder, _) = root.rsplit_once('/').ok_or("a root lies in a folder")?;
     let mut files = Crate::new();
@@ -52,7 +52,7 @@ fn remove_tests(items: &mut Vec<Item>) {
     }
 }
 
-/// `#[cfg(test)]`, `#[cfg(any(test, feature = "validate"))]`, `#[test]`
+/// Returns whether the attribute is one of `#[cfg(test)]`, `#[cfg(any(test, feature = "validate"))]`, `#[test]`.
 fn is_of_tests(attribute: &Attribute) -> bool {
     if attribute.path().is_ident("test") {
         return true;

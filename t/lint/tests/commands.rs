@@ -1,5 +1,5 @@
-//! The table of commands in crates/resp is the only list of them: outside of the handlers nothing decides by a command's
-//! name, and nothing lists variants of `Command`.
+//! Keeps the table of commands in crates/resp the only list of them: outside the handlers no code decides by a
+//! command's name or lists variants of `Command`.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
 
@@ -7,7 +7,7 @@ use pgcache_lint::commands::findings;
 use pgcache_lint::read;
 use pgcache_lint::tree::load;
 
-/// These run commands by their names or variants. Each of their arms does something of its own.
+/// Code that runs commands by their names or variants, each arm doing something of its own.
 const HANDLERS: &[&str] = &[
     "resp::server::client",
     "resp::commands",

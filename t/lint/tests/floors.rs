@@ -1,4 +1,5 @@
-//! Names point down only, and in no circle: the plan of the floors. ARCHITECTURE.md tells what stands on each.
+//! The plan of the floors: names point down only, and in no circle. ARCHITECTURE.md describes what stands on each
+//! floor.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,7 +11,8 @@ use pgcache_lint::floors::{Floors, findings};
 use pgcache_lint::read;
 use pgcache_lint::tree::load;
 
-/// The highest first. A file names modules of lower floors, and its own folder; those on one floor not each other.
+/// The floors, the highest first. A file names modules of lower floors, and its own folder; modules on one floor do not
+/// name each other.
 const FLOORS: &[Floors] = &[
     Floors {
         of: &[],
@@ -79,7 +81,7 @@ const FLOORS: &[Floors] = &[
     },
 ];
 
-/// Of the crate of the protocol.
+/// The floors of the protocol's crate.
 const RESP: &[Floors] = &[Floors {
     of: &[],
     floors: &[
@@ -94,12 +96,12 @@ const RESP: &[Floors] = &[Floors {
     ],
 }];
 
-/// Names that break the plan and are there still, as pairs of modules or folders. One that nothing needs any more is
-/// found, too: the list only shrinks.
+/// Names that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a finding,
+/// too, so the list only shrinks.
 const LEFT: &[&str] = &[
-    // A message is printed in the server's encoding. That file names nothing of ours.
+    // A message is printed in the server's encoding, which that file provides. It names nothing else of ours.
     "error -> pg::encoding",
-    // The size is asked for by Postgres' hook before shared memory is made, which takes no argument of ours.
+    // Postgres' hook asks for the size before shared memory exists, and takes no argument of ours.
     "pg::shmem::tier -> guc",
 ];
 

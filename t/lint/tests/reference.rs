@@ -1,5 +1,5 @@
-//! docs/reference.md tells every error of src/error.rs, and no other: SQLSTATE, message, and hint, which
-//! each has. What the catalog knows (functions, views, settings) t/tests/reference.rs holds against it.
+//! docs/reference.md lists exactly the errors of src/error.rs: SQLSTATE, message and hint, which each has.
+//! t/tests/reference.rs checks the page against the catalog (functions, views, settings).
 
 #![allow(
     clippy::unwrap_used,
@@ -14,7 +14,7 @@ use pgcache_lint::errors::errors;
 use pgcache_lint::tree::load;
 use pgcache_lint::{read, root};
 
-/// What a program says, without the end of its line.
+/// Returns a program's output without the last newline.
 fn output(program: &str, argument: &str) -> String {
     let output = Command::new(program)
         .arg(argument)
@@ -24,7 +24,7 @@ fn output(program: &str, argument: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// The five characters of each name, from Postgres' own header: `#define ERRCODE_X MAKE_SQLSTATE('0','1',...)`.
+/// Returns the five characters of each name, from Postgres' own header: `#define ERRCODE_X MAKE_SQLSTATE('0','1',...)`.
 fn sqlstates() -> BTreeMap<String, String> {
     let config = output("scripts/pg-config.sh", "");
     let header = format!(
@@ -87,13 +87,13 @@ fn its_errors_are_those_of_the_source() {
     }
 }
 
-/// What to do, which is the error's hint, word for word.
+/// Returns the advice to the user, which is the error's hint, word for word.
 fn last_cell(rest: &str) -> &str {
     let cells = rest.trim_end().trim_end_matches('|').trim_end();
     cells.rsplit_once("| ").map_or("", |(_, cell)| cell)
 }
 
-/// ``| 22023 | `key must not be empty` | when, and what to do |``
+/// Splits a row ``| 22023 | `key must not be empty` | when, and what to do |``.
 fn row(line: &str) -> Option<(&str, &str, &str)> {
     let (state, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
     let (message, rest) = rest.split_once("` |")?;

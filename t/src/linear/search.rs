@@ -1,18 +1,18 @@
 //! The search for an order of one key's operations.
 //!
-//! Calls and answers are gone through in the order of time. What may be so far is a set of states, each with the
-//! operations under way that have happened in it; who is answered must have happened, so states in which it has
-//! not are taken further until it has, or are given up. What only looks is counted as soon as it can be: it
-//! changes nothing, so no state gets lost by that.
+//! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the
+//! operations under way that have happened in it. An operation that is answered must have happened, so the search
+//! extends the states in which it has not until it has, or drops them. A read-only operation counts as soon as it
+//! can: it changes nothing, so no state is lost by that.
 
 use std::collections::HashSet;
 
 use super::{Entry, Moment, Operation, Refusal};
 
-/// What may be: what the key holds, and a bit for each operation under way that has happened.
+/// A possible state: the key's content, and a bit for each operation under way that has happened.
 type State = (Option<Entry>, u64);
 
-/// More than so many states are no search any more, but a history that is too wide.
+/// With more states than this the history is too wide to search.
 const WIDEST: usize = 2_000_000;
 
 /// An operation under way.
@@ -40,7 +40,7 @@ pub fn explain(operations: &[&Operation]) -> Result<(), Box<Refusal>> {
             ]
         })
         .collect();
-    // At one moment calls come first: then the two were at once.
+    // At one moment calls come first, because the two then overlap.
     events.sort_unstable();
     let mut search = Search {
         pending: [None; 64],
@@ -98,7 +98,8 @@ impl<'o> Search<'o> {
         free
     }
 
-    /// Keeps what may be if the operation has happened. Err: nothing; what the key may have held.
+    /// Keeps the states that are possible if the operation has happened. Returns the possible contents of the key as an
+    /// error if none is.
     fn answer(&mut self, place: usize) -> Result<(), Vec<Option<Entry>>> {
         let bit = 1 << place;
         let certain = self.pending[place].is_some_and(|pending| pending.operation.certain);
@@ -134,7 +135,7 @@ impl<'o> Search<'o> {
         Ok(())
     }
 
-    /// The state with everything counted that only looks and sees it as it is.
+    /// Returns the state with every read-only operation counted that sees it as it is.
     fn looked(&self, mut state: State) -> State {
         loop {
             let before = state;
@@ -151,7 +152,8 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// The states after one more operation has happened. An entry that ends about now may have done so at each step.
+    /// Returns the states after one more operation has happened. An entry that ends about now may have done so at each
+    /// step.
     fn done(&self, (held, happened): State, place: usize) -> Vec<State> {
         let Some(pending) = self.pending[place] else {
             return Vec::new();
@@ -172,8 +174,8 @@ impl<'o> Search<'o> {
                 .collect();
         }
         let left = |after| match (after, before) {
-            // Who finds an entry ended does not end it: one that has judged it in time, and is answered
-            // after it has waited, has still found it.
+            // An operation that finds an entry ended does not end it: another one that judged the entry in time, and is
+            // answered late because it had to wait, has still found it.
             (None, Some(entry)) if pending.only_looks => Some(entry.seen_ended_by(operation.ended)),
             _ => after,
         };
@@ -183,7 +185,7 @@ impl<'o> Search<'o> {
     }
 }
 
-/// What an operation between these moments may find.
+/// Returns the contents that an operation between these moments may find.
 fn lives_or_ended(held: Option<Entry>, moments: (Moment, Moment)) -> [Option<Option<Entry>>; 2] {
     match held.map(|entry| entry.lives_or_has_ended(moments)) {
         None => [Some(None), None],

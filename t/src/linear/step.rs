@@ -1,15 +1,16 @@
-//! What a command does to an entry, and what it says: the model that servers are compared with.
+//! The effect of a command on an entry, and its answer: the model that servers are compared with.
 
 use super::Moment;
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Entry {
     pub value: i64,
     pub deadline: Deadline,
 }
 
-/// When an entry ends. Far ones are told apart by their hours; of a near one it is known between which moments it lies.
+/// The moment at which an entry ends. Far deadlines are distinguished by their hours; a near one is known to lie
+/// between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Deadline {
     Never,
@@ -17,17 +18,17 @@ pub enum Deadline {
     Soon(Moment, Moment),
 }
 
-/// The deadline that a command asks for.
+/// The deadline that a command requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// That of the entry that is there.
+    /// The deadline of the existing entry.
     Keep,
     Never,
     Hours(u8),
     Millis(u16),
 }
 
-/// Where a value is set.
+/// The condition under which a value is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
     Always,
@@ -45,29 +46,29 @@ pub enum Command {
         when: When,
         until: Until,
     },
-    /// Sets, without a deadline, and says what was there.
+    /// Sets, without a deadline, and returns the old value.
     Swap(i64),
-    /// Removes, and says what was there.
+    /// Removes, and returns the value.
     Take,
     Delete,
     Add {
         by: i64,
-        /// A counter that is not there begins.
+        /// Whether the command creates a missing counter.
         creates: bool,
     },
-    /// A new deadline, of hours.
+    /// A new deadline, in hours.
     Expire(u8),
 }
 
-/// What a client was told.
+/// The answer to a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answer {
     Value(Option<i64>),
-    /// Whether it was done.
+    /// Whether the command did its work.
     Done(bool),
     /// None: no entry.
     Left(Option<Deadline>),
-    /// Nothing that says anything.
+    /// An answer without information.
     Unknown,
 }
 
@@ -77,7 +78,7 @@ pub struct Step {
     pub answer: Answer,
 }
 
-/// How far the clock of the clients may be from that by which a server judges a deadline.
+/// The largest difference between the clients' clock and the one by which a server judges a deadline.
 const SLACK: Moment = 100_000_000;
 
 impl Step {
@@ -90,7 +91,8 @@ impl Step {
         }
     }
 
-    /// What is there after it, between these moments; None: it would have answered something else.
+    /// Returns the content after the command between these moments; None if the command would have answered something
+    /// else.
     pub fn after(
         &self,
         held: Option<Entry>,
@@ -159,7 +161,7 @@ impl Step {
 }
 
 impl Entry {
-    /// Whether it may be there, and whether it may have ended, for an operation between these moments.
+    /// Returns whether the entry may exist, and whether it may have ended, for an operation between these moments.
     pub fn lives_or_has_ended(&self, (began, ended): (Moment, Moment)) -> (bool, bool) {
         match self.deadline {
             Deadline::Soon(earliest, latest) => (began <= latest, ended >= earliest),
@@ -167,7 +169,7 @@ impl Entry {
         }
     }
 
-    /// The same entry after somebody has been told that it has ended: who asks later is not told otherwise.
+    /// Returns the same entry after an answer has said that it has ended: later operations get no other answer.
     pub fn seen_ended_by(self, moment: Moment) -> Entry {
         match self.deadline {
             Deadline::Soon(earliest, latest) => Entry {

@@ -1,4 +1,4 @@
-//! Histories that the checker must take, and those that it must refuse.
+//! Histories that the checker must accept, and those that it must reject.
 
 use super::*;
 
@@ -61,7 +61,7 @@ fn holds(operations: &[Operation]) {
     assert_eq!(check(operations), Ok(()));
 }
 
-/// The last one is what no order explains.
+/// Checks that no order explains the last operation.
 #[track_caller]
 fn is_refused(operations: &[Operation]) {
     let refusal = check(operations).expect_err("no order explains it");
@@ -73,7 +73,7 @@ fn who_was_answered_is_seen_by_whoever_asks_then() {
     let write = of(1, (10, 20), &[set(5)]);
     holds(&[write.clone(), of(2, (21, 22), &[get(5)])]);
     is_refused(&[write.clone(), of(2, (21, 22), &[get(None)])]);
-    // While it is under way either may be seen, but not the one before after the other.
+    // During the write a read may see either value, but not the old one after the new one.
     for saw in [None, Some(5)] {
         holds(&[write.clone(), of(2, (11, 19), &[get(saw)])]);
     }
@@ -95,7 +95,7 @@ fn writes_at_once_come_in_one_order_for_all() {
     holds(&then(&[1, 1]));
     holds(&then(&[2, 2]));
     is_refused(&then(&[1, 2]));
-    // Not even while they are under way: it would need three writes.
+    // Reads may not see this even during the writes, because it would need three writes.
     let during = [(11, 1), (13, 2), (15, 1)].map(|(at, saw)| of(3, (at, at + 1), &[get(saw)]));
     is_refused(&[&writes[..], &during].concat());
 }
@@ -105,7 +105,7 @@ fn a_lost_write_is_refused() {
     let first = of(1, (10, 20), &[set(1)]);
     let lost_set = of(2, (21, 30), &[set(2)]);
     is_refused(&[first, lost_set, of(3, (31, 32), &[get(1)])]);
-    // Of two counts one.
+    // One of two counts.
     let counts = |one, other| {
         [
             of(1, (10, 20), &[add(1, one)]),
@@ -115,7 +115,7 @@ fn a_lost_write_is_refused() {
     holds(&counts(1, 2));
     holds(&counts(2, 1));
     is_refused(&counts(1, 1));
-    // Of two deletes of one entry.
+    // One of two deletes of one entry.
     let entry = of(1, (1, 2), &[set(1)]);
     let deletes = |done| {
         [
@@ -160,7 +160,7 @@ fn what_was_never_answered_has_happened_or_not_but_once_and_in_its_time() {
     }
     let seen = of(2, (60, 61), &[get(5)]);
     is_refused(&[write.clone(), seen.clone(), of(2, (62, 63), &[get(None)])]);
-    // It was decided before that.
+    // The outcome was decided before that.
     let absent = of(2, (60, 61), &[get(None)]);
     is_refused(&[write, absent, of(2, (62, 63), &[get(5)])]);
     let count = unknown(Command::Add {
@@ -184,7 +184,7 @@ fn a_client_that_does_not_wait_for_answers_keeps_its_order() {
     let turned = of(1, (10, 20), &[get(2)]);
     is_refused(&[of(1, (10, 20), &[set(1)]), turned.clone()]);
     holds(&[&pipeline[..], &[turned]].concat());
-    // The last one stands.
+    // The last value stands.
     is_refused(&[&pipeline[..], &[of(2, (21, 22), &[get(1)])]].concat());
 }
 
@@ -197,7 +197,7 @@ fn nobody_comes_between_the_steps_of_a_transaction() {
     assert_eq!(between.unwrap_err().operation.steps, [get(1)]);
     let other = of(2, (10, 31), &[add(1, 2), get(2)]);
     is_refused(&[transaction, other]);
-    // What was rolled back is told of nowhere.
+    // No answer may show what was rolled back.
     is_refused(&[of(2, (40, 41), &[get(1)])]);
 }
 
@@ -238,7 +238,7 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     }
     is_refused(&[write.clone(), at(800, Some(1))]);
     is_refused(&[write.clone(), at(500, None), at(502, Some(1))]);
-    // One that asked in time may be answered late, and others find nothing meanwhile.
+    // An operation that began in time may be answered late, although others find nothing meanwhile.
     let swap = |began: Moment| {
         let swap = step(Command::Swap(2), Answer::Value(Some(1)));
         of(1, (began * MS, 700 * MS), &[swap])
@@ -246,7 +246,7 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     let nothing = at(550, None);
     holds(&[write.clone(), nothing.clone(), swap(480), at(710, Some(2))]);
     is_refused(&[write.clone(), nothing, swap(560)]);
-    // A new one begins where it has ended.
+    // A new entry begins where the old one has ended.
     holds(&[write.clone(), of(2, (800 * MS, 801 * MS), &[add(3, 3)])]);
     holds(&[
         write,
@@ -265,8 +265,8 @@ fn keys_do_not_vouch_for_each_other() {
     is_refused(&[write, other]);
 }
 
-/// Of each history that one register has made, by clients who overlap; and of none with one answer changed to what
-/// nobody can have seen.
+/// Accepts each history that one register has made with overlapping clients, and rejects it once one answer becomes a
+/// value that no operation can have seen.
 #[test]
 fn every_history_of_one_register_holds() {
     use crate::rng::Rng;

@@ -1,17 +1,17 @@
-//! The way by the Redis protocol.
+//! Runs operations by the Redis protocol.
 
 use super::{Cache, Call, Clock, Fate, Request, Shape, Told, Way, left, plain_gets, plain_sets};
 use crate::linear::{Answer, Command, Moment, Until, When};
 use crate::resp::{Client, Reply};
 use crate::rng::Rng;
 
-/// A client of the door.
+/// A client of the Redis protocol.
 pub struct Door {
     client: Client,
-    /// Whose database is selected.
+    /// The cache whose database is selected.
     cache: Option<Cache>,
     rng: Rng,
-    /// Errors are no surprise, and leave it open what was done.
+    /// Whether errors are expected, and leave the outcome of an operation open.
     hears_errors: bool,
     is_broken: bool,
 }
@@ -29,7 +29,7 @@ impl Door {
         }
     }
 
-    /// A client of a server whose processes are ended.
+    /// Makes a client of a server whose processes are ended meanwhile.
     pub fn hearing_errors(self) -> Door {
         Door {
             hears_errors: true,
@@ -37,7 +37,7 @@ impl Door {
         }
     }
 
-    /// Selects the cache's database; false: it could not.
+    /// Selects the cache's database; returns false if it could not.
     fn select(&mut self, cache: Cache) -> bool {
         if self.cache != Some(cache) {
             let words = ["SELECT".to_owned(), cache.number.to_string()];
@@ -71,7 +71,7 @@ impl Door {
         reply
     }
 
-    /// What a reply to a call says.
+    /// Translates a reply to a call.
     fn said(&self, command: &Command, reply: Option<Reply>) -> (Answer, Fate) {
         let number = |text: String| text.parse::<i64>().expect("only numbers are written");
         match (command, reply) {
@@ -122,7 +122,7 @@ impl Door {
         told
     }
 
-    /// One command for many keys, where there is one; else an EXEC.
+    /// Sends one command for many keys, where one exists; otherwise an EXEC.
     fn together(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
         let (calls, began) = (&request.calls, clock.now());
         if let Some(sets) = plain_sets(calls) {
@@ -149,7 +149,7 @@ impl Door {
         all_told(began, clock.now(), self.elements(calls, last))
     }
 
-    /// Sends requests in one piece or one after the other; the last reply.
+    /// Sends requests in one piece or one after the other; returns the last reply.
     fn in_turn(&mut self, requests: &[Words], at_once: bool) -> Option<Reply> {
         let mut last = None;
         match at_once {
@@ -167,7 +167,7 @@ impl Door {
         last
     }
 
-    /// A reply with one element for each call.
+    /// Splits a reply with one element for each call.
     fn elements(&self, calls: &[Call], reply: Option<Reply>) -> Vec<(Answer, Fate)> {
         match reply {
             Some(Reply::Array(elements)) => {
@@ -209,7 +209,7 @@ impl Door {
         )
     }
 
-    /// One of the ways to say it.
+    /// Returns one of the spellings of the call.
     fn words(&mut self, call: &Call) -> Words {
         let key = format!("k{}", call.key);
         let other = self.rng.below(2) == 0;

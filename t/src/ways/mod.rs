@@ -1,10 +1,11 @@
 //! Two ways to the same caches: an operation is described once, and run by a session of SQL or by a client of the
-//! Redis protocol. What either was told becomes a history for [`crate::linear`].
+//! Redis protocol. The answers to both become a history for [`crate::linear`].
 //!
-//! What counts as one step there: a command by itself. Of a transaction on a table, for each key, all from its
-//! first change of the key on, since it has the row's lock from there to its commit; what it has only looked at
-//! before is a read of that moment, as under READ COMMITTED. On a memory cache nothing waits for a commit, and
-//! nothing is taken back. Of a cache whose entries are made of others' rows each hit is a read of the row.
+//! A command by itself counts as one step there. Of a transaction on a table, one step for each key contains all from
+//! its
+//! first change of the key on, because it has the row's lock from there to its commit; a read of the key before that
+//! is a read at its own moment, as under READ COMMITTED. On a memory cache no operation waits for a commit, and
+//! nothing is rolled back. In a cache whose entries are made of source rows each hit is a read of the row.
 
 mod door;
 mod sql;
@@ -18,11 +19,11 @@ use crate::linear::{Answer, Command, Deadline, Moment, Operation, Step};
 /// A cache that both ways lead to. All keys are texts, and all values numbers in text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cache {
-    /// Of the door's database.
+    /// The number of its Redis database.
     pub number: usize,
     pub name: &'static str,
     pub storage: &'static str,
-    /// The cache whose rows its entries are made of, and go with (`cache_depend`).
+    /// The cache whose rows its entries are made of, and removed with (`cache_depend`).
     pub source: Option<&'static Cache>,
 }
 
@@ -31,7 +32,8 @@ impl Cache {
         self.storage != "memory"
     }
 
-    /// The number of one of its keys in a history of all caches. What is made of a row is a sight of that row.
+    /// Returns the number of one of its keys in a history of all caches. An entry made of a row has the number of that
+    /// row.
     pub fn key(self, key: u64) -> u64 {
         1000 * self.source.map_or(self.number, |source| source.number) as u64 + key
     }
@@ -50,14 +52,14 @@ impl Clock {
     }
 }
 
-/// How the calls of a request belong together.
+/// The way in which the calls of a request belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Each for itself; the door gets them in one piece.
+    /// Each by itself; a Redis client sends them in one piece.
     OneByOne,
     /// A transaction, or one call for many keys.
     Together,
-    /// A transaction that is taken back.
+    /// A transaction that is rolled back.
     Undone,
     /// Empties the cache; the calls are deletes of all keys.
     Clear,
@@ -69,7 +71,7 @@ pub struct Call {
     pub command: Command,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub cache: Cache,
@@ -77,16 +79,16 @@ pub struct Request {
     pub calls: Vec<Call>,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     Done,
     NotDone,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Perhaps,
 }
 
-/// What a client was told of a call.
+/// The answer to a client's call.
 #[derive(Debug, Clone, Copy)]
 pub struct Told {
     pub began: Moment,
@@ -97,17 +99,18 @@ pub struct Told {
 
 /// A client of either protocol.
 pub trait Way: Send {
-    /// Whether there are words for it.
+    /// Returns whether the protocol can express the command.
     fn can(&self, cache: Cache, command: &Command) -> bool;
 
-    /// Runs a request; what it was told of each call. Those of a transaction end with it, but for what was looked at.
+    /// Runs a request; returns the answer to each call. Calls of a transaction end with it, except reads before the
+    /// first change.
     fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told>;
 
-    /// The connection is gone.
+    /// Returns whether the connection is gone.
     fn is_broken(&self) -> bool;
 }
 
-/// What a request and its answers say to the checker. What was not answered is decided at this moment.
+/// Translates a request and its answers for the checker. Calls without an answer are decided at this moment.
 pub fn operations(
     client: usize,
     request: &Request,
@@ -130,7 +133,7 @@ pub fn operations(
             certain,
         }
     };
-    // That what is made of something is missing says nothing.
+    // A missing copy proves nothing about its row.
     let is_sight = |told: &Told| matches!(told.answer, Answer::Value(Some(_)));
     let is_said = |pair: &&(&Call, &Told)| match request.cache.source {
         Some(_) => pair.0.command == Command::Get && is_sight(pair.1),
@@ -152,7 +155,7 @@ pub fn operations(
         let first = its.iter().position(changes).unwrap_or(its.len());
         let (looks, rest) = its.split_at(first);
         for (call, told) in looks.iter().filter(|pair| !says_nothing(pair)) {
-            // It was seen, whatever became of the transaction.
+            // The value was seen, whatever the outcome of the transaction.
             let told = Told {
                 fate: Fate::Done,
                 ..**told
@@ -174,12 +177,12 @@ fn step((call, told): &(&Call, &Told)) -> Step {
     }
 }
 
-/// A look without an answer.
+/// Returns whether the call is a read without an answer.
 fn says_nothing(pair: &(&Call, &Told)) -> bool {
     pair.1.answer == Answer::Unknown && step(pair).only_looks()
 }
 
-/// What is left in milliseconds, as the protocol says it: -1 is for ever, -2 nothing there.
+/// Translates a remaining time in milliseconds, as the protocol gives it: -1 is for ever, -2 no entry.
 fn left(millis: i64) -> Answer {
     const HOUR: i64 = 3_600_000;
     Answer::Left(match millis {
@@ -190,7 +193,7 @@ fn left(millis: i64) -> Answer {
     })
 }
 
-/// All are sets without a condition and without a deadline, or none.
+/// Returns keys and values if all calls are sets without a condition and without a deadline.
 fn plain_sets(calls: &[Call]) -> Option<Vec<(u64, i64)>> {
     use crate::linear::{Until, When};
     let set = |call: &Call| match call.command {

@@ -1,4 +1,4 @@
-//! The way by SQL: functions and plain statements.
+//! Runs operations by SQL: functions and plain statements.
 
 use postgres::{Client, Error};
 
@@ -12,7 +12,7 @@ use crate::rng::Rng;
 pub struct Sql {
     session: Client,
     is_broken: bool,
-    /// Chooses among the ways to say the same.
+    /// Chooses among the spellings of a call.
     rng: Rng,
 }
 
@@ -25,7 +25,7 @@ impl Sql {
         }
     }
 
-    /// A statement, and the first column of its first row. Err: what became of it.
+    /// Runs a statement, and returns the first column of its first row, or the outcome as an error.
     fn ask(&mut self, sql: &str) -> Result<Option<String>, Fate> {
         self.session.try_value(sql).map_err(|error| {
             let fate = self.fate(sql, &error);
@@ -39,9 +39,9 @@ impl Sql {
             return Fate::Perhaps;
         }
         match sqlstate(error) {
-            // A deadlock, or one with a lock that waits.
+            // A deadlock, also one that a waiting lock reports as a serialization failure.
             "40P01" | "40001" => Fate::NotDone,
-            // The server ends, and has said so.
+            // The server is shutting down, and has said so.
             "57P01" | "57P02" | "57P03" => Fate::Perhaps,
             _ => panic!("{sql}: {error:?}"),
         }
@@ -65,7 +65,7 @@ impl Sql {
         }
     }
 
-    /// All calls in a transaction.
+    /// Runs all calls in a transaction.
     fn transaction(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
         let failed = |told: &[Told]| told.iter().find(|told| told.fate != Fate::Done).copied();
         let savepoint = request.shape == Shape::Undone && self.rng.below(2) == 0;
@@ -93,7 +93,7 @@ impl Sql {
         }
         let ended = clock.now();
         let fate = match (fails, end) {
-            // It has not come to its end.
+            // The transaction did not reach its end.
             (true, _) => Fate::NotDone,
             (false, None) => Fate::Done,
             (false, Some(fate)) => fate,
@@ -117,7 +117,7 @@ impl Sql {
         told
     }
 
-    /// Several keys in one statement, where there is one for that.
+    /// Runs several keys in one statement, where one exists for that.
     fn many(&mut self, request: &Request, clock: &Clock) -> Option<Vec<Told>> {
         let cache = request.cache.name;
         let began = clock.now();
@@ -186,7 +186,7 @@ impl Sql {
         vec![told; request.calls.len()]
     }
 
-    /// One of the ways to say it.
+    /// Returns one of the spellings of the call.
     fn words(&mut self, cache: Cache, call: &Call) -> Option<String> {
         let (name, key) = (cache.name, format!("k{}", call.key));
         let plain = cache.is_table() && self.rng.below(2) == 0;
@@ -324,7 +324,7 @@ impl Way for Sql {
     }
 }
 
-/// What a statement said.
+/// Translates a statement's result.
 fn answer(command: &Command, said: Option<String>) -> Answer {
     let number = |text: &str| -> i64 { text.parse().expect("only numbers are written") };
     let done = said.as_deref() == Some("t");
@@ -333,7 +333,7 @@ fn answer(command: &Command, said: Option<String>) -> Answer {
             Answer::Value(said.as_deref().map(number))
         }
         Command::Left => left(number(said.as_deref().expect("it says always"))),
-        // `cache_set` says nothing.
+        // `cache_set` returns nothing.
         Command::Set {
             when: When::Always, ..
         } => Answer::Done(true),
