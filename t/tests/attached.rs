@@ -1,17 +1,17 @@
-//! Tables that others have made, as caches: what the functions answer over each shape of a table is what they
-//! answer over a cache of our own, on both ways to the table.
+//! Attached tables of applications: over each shape of a table the functions give the same answers as over a cache that
+//! pgcache created, on both ways to the table.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// A table that somebody else has made: what makes it, how it is attached, and its keys.
+/// A table that an application has made: the statement that makes it, how it is attached, and its keys.
 struct Made {
     table: &'static str,
     attach: &'static str,
     key: fn(u32) -> String,
-    /// The direct way is taken for writes.
+    /// Writes take the direct path.
     plain: bool,
 }
 
@@ -27,7 +27,7 @@ fn bigint(number: u32) -> String {
     format!("{number}")
 }
 
-/// Every type of key, value and deadline, with and without NOT NULL, in columns that stand in other orders.
+/// Every type of key, value and deadline, with and without NOT NULL, in columns of different orders.
 const TABLES: &[Made] = &[
     Made {
         table: "(cache_key varchar(255) NOT NULL PRIMARY KEY, value text NOT NULL, expires timestamptz NOT NULL)",
@@ -79,8 +79,8 @@ const TABLES: &[Made] = &[
     },
 ];
 
-/// Calls over a cache `$c` with keys `$1` to `$5`; a number is text, JSON and bytes alike. A deadline shows only
-/// within seconds, which is what some tables keep.
+/// Calls over a cache `$c` with keys `$1` to `$5`; a number is text, JSON and bytes alike. A deadline is compared
+/// within seconds only, which is the precision of some tables.
 const CALLS: &[&str] = &[
     "SELECT cache_get('$1', '$c')",
     "SELECT cache_set('$1', '1', '1 hour', '$c')",
@@ -122,7 +122,7 @@ const CALLS: &[&str] = &[
     "SELECT count(*) FROM cache_scan(cache => '$c')",
 ];
 
-/// What the calls answer, with each key by its number.
+/// Returns the answers of the calls, with each key replaced by its number.
 fn answers(session: &mut Client, cache: &str, key: fn(u32) -> String) -> Vec<String> {
     let mut answers = Vec::new();
     for call in CALLS {
@@ -204,7 +204,7 @@ fn both_ways_write_the_same_row() {
                 "SELECT cache_set('{key}', '[1, 2]', cache => '{name}')"
             ));
             rows.push(session.lines(&format!("SELECT * FROM {name}")));
-            // Beyond what an integer holds, and what a timestamp does.
+            // Beyond the range of an integer, and of a timestamp.
             session.run(&format!(
                 "SELECT cache_set('{key}', '[1, 2]', '300 years', cache => '{name}')"
             ));
@@ -384,7 +384,7 @@ fn what_a_source_gives_that_is_no_key_holds_up_nobody_who_writes_it() {
     session.run("BEGIN; SAVEPOINT s; UPDATE source SET name = name || 'x'; ROLLBACK TO s; COMMIT");
     session.run("DELETE FROM source");
     assert_eq!(session.lines(&there), ["t|t"]);
-    // Beside them, what is one counts.
+    // Beside them, a valid one counts.
     session.run(&format!(
         "INSERT INTO source VALUES ('abc'), (' 042 '), ('{}'), ('xyz')",
         UUID.to_uppercase()
@@ -462,7 +462,7 @@ fn a_value_that_must_not_be_null_is_returned_and_not_stored() {
     }
 }
 
-/// While a loader runs the table changes under the call: whatever comes of it is a value or an error.
+/// A loader runs while the table changes under the call: the result is a value or an error.
 #[test]
 fn a_datum_never_reaches_a_column_of_another_type() {
     let database = Cluster::shared().database();
@@ -508,7 +508,7 @@ fn a_datum_never_reaches_a_column_of_another_type() {
                     "CREATE TABLE c {made}; SELECT cache_attach('c', expires_column => 'e', expires_unit => 's');
                      SELECT cache_set('123456', '1', cache => 'c')"
                 ));
-                // A type changes only of a plain table.
+                // A type changes only if the table is plain.
                 let unit = if change.contains("timestamptz") {
                     "NULL"
                 } else {

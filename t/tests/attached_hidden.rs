@@ -1,20 +1,20 @@
-//! Expired rows of attached tables do not exist for the software's own statements either, whatever holds their
-//! keys and deadlines; and what is written takes their place.
+//! Expired rows of attached tables do not exist for the application's own statements either, whatever types hold keys
+//! and deadlines; new rows take their place.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use postgres::Client;
 
-/// A table `t`: what makes it, how it is attached, two keys, and its deadlines: one that has passed, one that has not.
+/// A table `t`: the statement that makes it, how it is attached, two keys, and two deadlines, one past and one future.
 struct Made {
     table: &'static str,
     attach: &'static str,
     keys: [&'static str; 2],
     past: &'static str,
     future: &'static str,
-    /// Those that mean never.
+    /// The deadlines that mean never.
     never: &'static [&'static str],
-    /// What EXPLAIN shows.
+    /// The condition that EXPLAIN shows.
     condition: &'static str,
 }
 
@@ -185,7 +185,7 @@ fn a_ttl_of_an_attached_table_counts_from_the_clock_in_its_own_unit() {
     }
 }
 
-/// Rows that a scan is expected to leave, by EXPLAIN.
+/// Returns the number of rows that EXPLAIN expects a scan to return.
 fn expected(session: &mut Client) -> i64 {
     let plan = session.lines("EXPLAIN SELECT * FROM t");
     let rows = plan[0]

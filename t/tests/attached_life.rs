@@ -1,4 +1,5 @@
-//! What becomes of an attached table: detached, renamed, dumped, partitioned, swept; and whose code runs meanwhile.
+//! The life of an attached table: detached, renamed, dumped, partitioned, swept; and the roles whose code runs
+//! meanwhile.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -153,7 +154,7 @@ fn a_former_default_that_its_owner_made_up_is_nobody_elses_code() {
     );
 }
 
-/// With TRIGGER on the table somebody says what the former default was, where the library is not loaded.
+/// A role with TRIGGER on the table claims another former default, in a session without the library.
 #[test]
 fn a_former_default_that_somebody_else_made_up_is_not_the_owners_code() {
     let cluster = Cluster::shared();
@@ -189,7 +190,7 @@ fn a_former_default_that_somebody_else_made_up_is_not_the_owners_code() {
     assert_eq!(session.lines("SELECT name FROM who"), [""; 0]);
 }
 
-/// A removal may be refused; who writes where nothing has expired does not hear of it.
+/// A removal may be refused; a writer that meets no expired row does not notice.
 #[test]
 fn a_write_where_nothing_has_expired_is_not_refused_for_a_trigger_of_somebody_elses() {
     let database = Cluster::shared().database();

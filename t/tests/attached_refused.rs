@@ -1,4 +1,4 @@
-//! What cannot be a cache is refused with what would have to be changed, and left as it is.
+//! A table that cannot be a cache is refused with the change that it would need, and left as it is.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

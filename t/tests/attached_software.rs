@@ -1,4 +1,4 @@
-//! The software that made a table goes on with its own statements when the table is a cache.
+//! The application that made a table continues with its own statements when the table is a cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -100,7 +100,7 @@ fn symfonys_pdo_adapter() {
     assert_eq!(session.lines(get), ["||"]);
 }
 
-/// Solid Cache finds entries by a hash that is no primary key, and has no deadlines: its rows are swept by age.
+/// Solid Cache finds entries by a hash that is not a primary key, and has no deadlines: its rows are swept by age.
 #[test]
 fn solid_caches_entries_are_swept() {
     let database = Cluster::shared().database();

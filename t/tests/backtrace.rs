@@ -4,7 +4,8 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 
-/// Calls that fail, of each kind: errors of ours, of Postgres on their way through us, and of what we run.
+/// Calls that fail, of each kind: errors of pgcache, errors of Postgres that pass through it, and errors of statements
+/// that it runs.
 const CALLS: &[(&str, &str)] = &[
     ("22004", "cache_set(NULL, 'v')"),
     ("22023", "cache_set('k', 'v', '-1 s')"),
@@ -64,7 +65,7 @@ fn no_error_shows_a_backtrace_whatever_the_servers_environment() {
                 assert_eq!(error.detail(), Some("its own"));
             }
         }
-        // A defect, such as a function of ours that is declared with other arguments than it takes.
+        // A defect, such as a function of the extension declared with other arguments than it takes.
         session.run("CREATE FUNCTION broken() RETURNS text AS '$libdir/pgcache', 'cache_get_wrapper' LANGUAGE C");
         let error = session.try_value("SELECT broken()").expect_err("an error");
         let error = error.as_db_error().expect("the session goes on");

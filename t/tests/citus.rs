@@ -21,11 +21,11 @@ const CONF: &[&str] = &[
     "citus.enable_statistics_collection = off",
 ];
 
-/// The coordinator comes first.
+/// Returns the nodes, the coordinator first.
 fn nodes() -> Vec<Cluster> {
     let nodes: Vec<Cluster> = (0..3).map(|_| Cluster::own(CONF)).collect();
     for node in &nodes {
-        // By which a node that copies a shard is reached.
+        // The address by which a node that copies a shard is reached.
         let host = format!("citus.local_hostname = '{}'", node.folder.display());
         node.configure(&[&host]);
         node.restart(Shutdown::Fast);
@@ -52,7 +52,7 @@ fn sessions(nodes: &[Cluster]) -> Vec<Client> {
     nodes.iter().map(|node| node.connect("postgres")).collect()
 }
 
-/// Spreads an empty cache over the nodes, as Citus does it only where it is told to.
+/// Distributes an empty cache over the nodes, as Citus does on request.
 fn distribute(session: &mut Client, table: &str) {
     session.run("SET citus.enable_unsafe_triggers = on");
     session.run(&format!(
@@ -86,7 +86,7 @@ fn whatever_citus_keeps_is_no_cache_on_any_node() {
         let known = format!("SELECT cache_get('k', '{cache}')");
         assert_eq!(other.value(&known), None);
     }
-    // Citus alone keeps its hands off what has triggers.
+    // Citus itself leaves relations with triggers alone.
     let unasked = coordinator.try_lines("SELECT create_distributed_table('spread', 'key')");
     refused(unasked, "XX000");
     distribute(coordinator, "spread");
@@ -139,7 +139,7 @@ fn plain_sql_on_shards_sees_no_expired_row_and_each_node_sweeps_its_own() {
         );
         assert!(session.holds("SELECT expires_at BETWEEN now() + interval '50 minutes' AND now() + interval '1 hour' FROM spread WHERE key = 'k4'"));
     }
-    // What is written takes an expired row's place.
+    // A new row takes an expired row's place.
     sessions[1].run("INSERT INTO spread VALUES ('k3', 'new')");
     sessions[2].run("INSERT INTO spread VALUES ('k6', 'new') ON CONFLICT (key) DO UPDATE SET value = excluded.value || '!'");
     sessions[2].run("INSERT INTO spread VALUES ('k6', 'new') ON CONFLICT (key) DO UPDATE SET value = excluded.value || '!'");
@@ -168,13 +168,13 @@ fn caches_of_each_node_are_caches_beside_distributed_tables() {
          SELECT create_distributed_table('orders', 'id');
          INSERT INTO orders SELECT 'o' || i, i FROM generate_series(1, 100) AS i",
     );
-    // A view is carried to all nodes by Citus, a table is not; entries never are.
+    // Citus creates a view on all nodes, and a table not; entries are never copied.
     sessions[0].run("SELECT cache_create('quick', storage => 'memory')");
     for session in &mut sessions {
         session.run("SELECT cache_create('totals', storage => 'logged')");
         assert_eq!(session.number("SELECT cache_count('quick')"), 0);
     }
-    // A client that goes to the key's node, and has the value made of the distributed table there.
+    // A client connects to the key's node, and has the value made of the distributed table there.
     let key = |i: usize| format!("o{i}");
     for i in 1..=30 {
         let node = sessions[i % 3].number(&format!(
@@ -200,7 +200,7 @@ fn caches_of_each_node_are_caches_beside_distributed_tables() {
             "{kept:?}"
         );
     }
-    // One transaction over shards of all nodes and a cache of this one: Citus prepares the nodes, not us.
+    // One transaction over shards of all nodes and a cache of this one: Citus prepares the nodes, not pgcache.
     let coordinator = &mut sessions[0];
     coordinator.run("BEGIN; UPDATE orders SET total = total + 1000; SELECT cache_set('sum', '105050', cache => 'totals'); COMMIT");
     assert_eq!(coordinator.number("SELECT sum(total) FROM orders"), 105_050);

@@ -1,4 +1,4 @@
-//! The wall clock set back: what had expired and was not swept may live again, and nothing else happens.
+//! The wall clock set back: expired rows that were not swept may live again, and nothing else happens.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,7 +13,7 @@ use postgres::Client;
 const DAY: i64 = 86_400;
 const CACHES: [&str; 2] = ["c", "m"];
 
-/// A server with the tier and a clock that can be moved, a table cache `c` and a memory cache `m`.
+/// Starts a server with the tier and a clock that can be moved, a table cache `c` and a memory cache `m`.
 fn cluster(conf: &[&str]) -> (Cluster, Client) {
     let cluster = Cluster::start_with_clock(&[&[PRELOAD], conf].concat());
     let mut session = cluster.connect("postgres");
@@ -22,7 +22,7 @@ fn cluster(conf: &[&str]) -> (Cluster, Client) {
     (cluster, session)
 }
 
-/// What is left of an entry's ttl, in seconds.
+/// Returns the rest of an entry's ttl, in seconds.
 fn left(session: &mut Client, key: &str, cache: &str) -> Option<f64> {
     let ask = format!("SELECT extract(epoch FROM cache_ttl('{key}', '{cache}'))");
     session
@@ -30,7 +30,7 @@ fn left(session: &mut Client, key: &str, cache: &str) -> Option<f64> {
         .map(|left| left.parse().expect("a number"))
 }
 
-/// So much is left, but for the time that the test itself may have taken.
+/// Checks that this much is left, within the time that the test itself may have taken.
 fn about(left: Option<f64>, expected: i64, case: &str) {
     let (left, expected) = (
         left.unwrap_or_else(|| panic!("{case}: no ttl")),
@@ -136,7 +136,7 @@ fn rate_limits_go_on() {
     }
 }
 
-/// A lease is good until its deadline by the wall clock; a call waits by a clock that nobody sets.
+/// A lease is good until its deadline by the wall clock; a call waits by a monotonic clock.
 #[test]
 fn nobody_waits_longer_for_a_value() {
     let (cluster, mut session) =
@@ -153,7 +153,8 @@ fn nobody_waits_longer_for_a_value() {
             scope.spawn(|| {
                 sleep(Duration::from_millis(500));
                 cluster.move_clock(-DAY);
-                // The server's own timeouts go by the wall clock: who waits in vain is let go by setting it right.
+                // The server's own timeouts follow the wall clock: setting it right releases a session that waits in
+                // vain.
                 let patience = Instant::now() + Duration::from_secs(60);
                 while !answered.load(SeqCst) && Instant::now() < patience {
                     sleep(Duration::from_millis(50));

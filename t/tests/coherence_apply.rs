@@ -1,5 +1,5 @@
-//! Coherence where it is not a session that writes: logical replication's apply, and pg_restore with
-//! triggers switched off.
+//! Coherence for writes without an ordinary session: logical replication's apply, and pg_restore with disabled
+//! triggers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -64,7 +64,7 @@ fn what_logical_replication_applies_is_seen() {
         source.run(change);
         arrives(&mut target, expected);
     }
-    // In two phases: nobody runs a statement on the subscriber that ends the second.
+    // In two phases: no session runs a statement on the subscriber that ends the second.
     wait_until("two phases are on", || {
         target.holds("SELECT subtwophasestate = 'e' FROM pg_subscription")
     });
@@ -87,7 +87,7 @@ fn what_logical_replication_applies_is_seen() {
     target.nothing_pending();
 }
 
-/// A dump of the cache `c` with the value `restored` under the key `k`, data only.
+/// Dumps the cache `c` with the value `restored` under the key `k`, data only.
 fn dump(cluster: &Cluster, database: &str) -> std::path::PathBuf {
     let file = cluster.folder.join(format!("{database}.dump"));
     let mut dump = cluster.program("pg_dump");

@@ -37,7 +37,7 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     }
 }
 
-/// The log of commits has COMMIT PREPARED before others see the rows.
+/// The log of commits has COMMIT PREPARED before other sessions see the rows.
 #[test]
 fn a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);

@@ -1,5 +1,4 @@
-//! The coherence protocol at its limits: no slot left, too many keys, transactions that end
-//! badly.
+//! The coherence protocol at its limits: no free slot, too many keys, transactions that end badly.
 
 use std::thread;
 
@@ -12,7 +11,7 @@ use pgcache_tests::wait::{wait_for, wait_until};
 use pgcache_tests::windows::LetGo;
 use postgres::Client;
 
-/// A database with the cache `c`, whose key `k` is hot in the second session.
+/// Creates a database with the cache `c`, whose key `k` is hot in the second session.
 pub(crate) fn hot_cache(cluster: &Cluster) -> (Database<'_>, Client, Client) {
     let database = cluster.database();
     let (mut writer, mut reader) = (database.connect(), database.connect());
@@ -84,7 +83,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
         reader.run(&format!("SELECT pg_cancel_backend({pid})"));
         assert_eq!((stored, stored_without_a_lease), (None, None));
     });
-    // Without a lease a token says that the removal has come and gone while the loader ran.
+    // Without a lease a token shows that the removal has come and gone while the loader ran.
     writer.run("BEGIN; SELECT pg_advisory_lock(42)");
     thread::scope(|scope| {
         let _go = LetGo(cluster);
@@ -105,7 +104,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     writer.nothing_pending();
 }
 
-/// Begins a transaction that has all the leases that it may have.
+/// Begins a transaction that takes as many leases as it may have.
 fn many_leases() -> String {
     let key = "'x' || pg_backend_pid() || '-' || g || clock_timestamp()";
     format!(
@@ -113,7 +112,7 @@ fn many_leases() -> String {
     )
 }
 
-/// The triggers were disabled before there was a slot, so nothing has suspended it.
+/// The triggers were disabled before a slot existed, so no write has suspended it.
 #[test]
 fn a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled() {
     let database = Cluster::hot().database();

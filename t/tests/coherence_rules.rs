@@ -23,7 +23,7 @@ fn merge_with_returning_is_seen() {
     assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
 }
 
-/// Rule 4: the row has changed and its key is not noted yet when the user's trigger asks.
+/// Rule 4: the row has changed and its key is not yet noted when the user's trigger reads.
 #[test]
 fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     let database = Cluster::hot().database();

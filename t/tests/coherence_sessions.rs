@@ -1,4 +1,4 @@
-//! What one session does to the copies that another reads: snapshots, privileges, triggers switched off.
+//! Effects of one session on the copies that another reads: snapshots, privileges, disabled triggers.
 
 use std::thread;
 use std::time::Duration;

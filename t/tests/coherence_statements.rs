@@ -9,7 +9,7 @@ use pgcache_tests::refusal::sqlstate;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// What each does to the cache `c` whose only key `k` has the value `old`, and what `k` is then.
+/// Statements on the cache `c` whose only key `k` has the value `old`, and the value of `k` afterwards.
 const STATEMENTS: &[(&str, Option<&str>)] = &[
     ("UPDATE c SET value = 'new'", Some("new")),
     ("SELECT cache_set('k', 'new', cache => 'c')", Some("new")),
@@ -173,7 +173,7 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
     ),
 ];
 
-/// As above, for those that end a transaction or cannot be in one.
+/// The same for statements that end a transaction or cannot run in one.
 const OUTSIDE: &[(&[&str], Option<&str>)] = &[
     (
         &["UPDATE c SET value = 'new'", "VACUUM FULL c"],
@@ -209,7 +209,7 @@ const OUTSIDE: &[(&[&str], Option<&str>)] = &[
     ),
 ];
 
-/// A cache with one hot key, anew; the foreign key lets `source` cascade into it.
+/// Recreates a cache with one hot key; the foreign key lets `source` cascade into it.
 pub(crate) fn set_up(writer: &mut Client, reader: &mut Client) {
     writer.run(
         "DROP SCHEMA IF EXISTS other CASCADE; DROP TABLE IF EXISTS c, former, source CASCADE; \
@@ -232,7 +232,7 @@ fn set_up_for(statement: &str, writer: &mut Client, reader: &mut Client) {
     }
 }
 
-/// What the reader sees while the writer's transaction is open: the old value, or it has to wait.
+/// Checks that the reader sees the old value while the writer's transaction is open, or has to wait.
 pub(crate) fn sees_nothing_of_it(reader: &mut Client, statement: &str) {
     reader.run("SET lock_timeout = '20ms'");
     for _ in 0..3 {

@@ -1,7 +1,7 @@
-//! Coherence under a storm: writers, savepoints, TRUNCATE, switched-off triggers, evictions,
-//! and all along no reader may see less than what was acknowledged, nor `pgcache.verify` any row.
+//! Coherence under a storm of writers, savepoints, TRUNCATE, disabled triggers and evictions:
+//! no reader may ever see less than what was acknowledged, and `pgcache.verify` may return no row.
 //!
-//! PGCACHE_STORM_SECONDS says how long. A library that was built with the cargo feature `pauses`
+//! PGCACHE_STORM_SECONDS sets the length. A library that was built with the cargo feature `pauses`
 //! waits at random in the windows of the protocol; scripts/storm.sh builds one and runs this on it.
 
 use std::thread;
@@ -25,12 +25,12 @@ pub(crate) fn duration() -> Duration {
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(15))
 }
 
-/// How all keys are changed.
+/// The way in which all keys are changed.
 struct Change<'s> {
     removes: bool,
     sql: &'s str,
     commits: bool,
-    /// Perhaps in two phases.
+    /// Whether to choose two phases at random.
     chance: Option<&'s mut Rng>,
 }
 
@@ -60,7 +60,7 @@ fn change_all(session: &mut Client, recorder: &Recorder, change: Change) {
     }
 }
 
-/// What changes all rows without a trigger that notes each key.
+/// Changes all rows without a trigger that notes each key.
 fn upheavals(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(70));
     while recorder.goes_on() {
@@ -97,8 +97,8 @@ fn upheavals(database: &Database, recorder: &Recorder) {
 const ALWAYS: &str = "ALTER TABLE seen ENABLE ALWAYS TRIGGER pgcache_record, \
                       ENABLE ALWAYS TRIGGER pgcache_record_truncate";
 
-/// The write's own transaction tells the tier nothing: only the suspension before it does. Never in two
-/// phases: Postgres prepares nothing that has a lock which the session has as well.
+/// Writes with disabled triggers, so that only the suspension before the write protects the copies. Never in two
+/// phases: Postgres prepares no transaction with a lock that the session holds as well.
 fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     let all = format!("(k) FROM generate_series(0, {KEYS} - 1) AS k");
     session.run(&format!("SELECT pg_advisory_lock{all}"));
@@ -116,7 +116,7 @@ fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     session.run(&format!("SELECT pg_advisory_unlock{all}"));
 }
 
-/// Pushes the copies out, again and again.
+/// Evicts the copies, again and again.
 fn evictions(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(80));
     while recorder.goes_on() {
@@ -129,7 +129,7 @@ fn evictions(database: &Database, recorder: &Recorder) {
     }
 }
 
-/// All that `pgcache.verify` has said: nothing, or the protocol is broken.
+/// Returns all rows of `pgcache.verify`; one breaks the protocol.
 fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
     let mut session = database.connect();
     let mut differences = Vec::new();
@@ -140,7 +140,7 @@ fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
     differences
 }
 
-/// All keys in one call: a batch of look-ups, one snapshot for what is missing, a fill for each.
+/// Reads all keys in one call: a batch of look-ups, one snapshot for the missing keys, a fill for each.
 fn read_all(session: &mut Client, recorder: &Recorder) -> Vec<Read> {
     let began = recorder.now();
     let rows = session.lines(&format!(

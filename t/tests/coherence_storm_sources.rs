@@ -1,5 +1,5 @@
-//! A storm over what is computed: writers of a source, commits that wait, and all who load, under each
-//! isolation level. No reader may see less than what was acknowledged, and when all is quiet nothing old is left.
+//! A storm over computed values: writers of a source, commits that wait, and all kinds of loaders, under each
+//! isolation level. No reader may see less than what was acknowledged, and when all is quiet no old value remains.
 //!
 //! scripts/storm.sh runs this, too, on a library that waits at random in the windows of the protocol.
 
@@ -21,7 +21,7 @@ const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 /// Reads the source, and takes its time.
 const SLOW: &str = "SELECT v || left(pg_sleep(0.002)::text, 0) FROM src WHERE k = $1";
 
-/// A transaction that changes one row of the source, at times with a commit that waits for the standby.
+/// Changes one row of the source in a transaction, at times with a commit that waits for the standby.
 fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits: bool) {
     let key = rng.below(KEYS);
     let level = ["READ COMMITTED", "REPEATABLE READ"][usize::from(rng.below(4) == 0)];
@@ -30,7 +30,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
     } else {
         "local"
     };
-    // The lock before the snapshot, and longer than the transaction: versions commit in their order.
+    // Take the lock before the snapshot, and longer than the transaction, so that versions commit in their order.
     session.run(&format!("SELECT pg_advisory_lock({key})"));
     session.run(&format!(
         "BEGIN ISOLATION LEVEL {level}; SET LOCAL synchronous_commit = {slow}"
@@ -66,7 +66,7 @@ fn question(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// One question; a miss says nothing, as entries may go at any time.
+/// Reads one key; a miss proves nothing, as entries may go at any time.
 fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option<Read> {
     let began = recorder.now();
     let saw = session.value(sql);
@@ -80,7 +80,7 @@ fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option
     })
 }
 
-/// By itself, or in a transaction that reads more than once and may roll back.
+/// Reads by a single statement, or in a transaction that reads more than once and may roll back.
 fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> Vec<Read> {
     let in_block = rng.below(4) == 0;
     if in_block {
@@ -99,7 +99,7 @@ fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> V
     reads
 }
 
-/// All of a transaction's reads are of the moment at which it took its snapshot.
+/// Reads repeatedly; all of a transaction's reads show the moment at which it took its snapshot.
 fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: u64) -> Vec<Read> {
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
     let began = recorder.now();
@@ -121,7 +121,7 @@ fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: 
     reads
 }
 
-/// A client that computes outside: what it reads, it reads after it has the lease.
+/// Acts as a client that computes outside: it reads the source only after it has the lease.
 fn lease_once(session: &mut Client, rng: &mut Rng) {
     let key = rng.below(KEYS);
     let ask =
@@ -148,7 +148,7 @@ fn answers(database: &Database, recorder: &Recorder) {
         thread::sleep(Duration::from_millis(rng.below(20)));
         release(&mut session);
     }
-    // Whoever is still writing ends within moments.
+    // A session that is still writing ends within moments.
     for _ in 0..100 {
         thread::sleep(Duration::from_millis(20));
         release(&mut session);
@@ -215,7 +215,7 @@ fn weather(cluster: &Cluster, storage: &str, leases: bool) {
         "INSERT INTO src SELECT 'k' || k, NULL FROM generate_series(0, {KEYS} - 1) AS k"
     ));
     let recorder = storm(&database, leases, true);
-    // The last writers may have removed all there was. What is there stays: a fetch stores what is absent.
+    // The last writers may have removed all entries. From now on entries stay: a fetch stores what is absent.
     for key in 0..KEYS {
         session.value(&format!(
             "SELECT cache_fetch('k{key}', '{LOADER}', cache => 'made')"

@@ -1,5 +1,5 @@
-//! The windows of copies, one by one: a get while a change is in each of its windows, and a change while a get is.
-//! Only where the library has windows; else there is nothing to prove here.
+//! The windows of copies, one by one: a get while a change is in each of its windows, and a change while a get is in
+//! each of its own. A library without windows skips these tests.
 
 use std::thread;
 
@@ -13,14 +13,14 @@ use pgcache_tests::windows::{
     until_inside,
 };
 
-/// Of one key, and of more keys than a transaction remembers: then the whole cache is marked.
+/// Changes of one key, and of more keys than a transaction remembers, which marks the whole cache.
 const CHANGES: [&str; 2] = [
     "UPDATE c SET value = 'new' WHERE key = 'k'",
     "UPDATE c SET value = 'new'",
 ];
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// A cache of which no entry has a copy yet.
+/// Creates a cache of which no entry has a copy yet.
 fn with_cache(cluster: &Cluster) -> Database<'_> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -30,7 +30,7 @@ fn with_cache(cluster: &Cluster) -> Database<'_> {
     database
 }
 
-/// The change is marked and waits for a standby, so nobody sees it yet; then everybody does and it is still marked.
+/// The change is marked and waits for a standby, so no session sees it yet; then all do and it is still marked.
 #[test]
 fn in_each_window_of_a_change_a_get_fills_nothing_old() {
     let cluster = Cluster::with_tier(&[
@@ -102,7 +102,7 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
     }
 }
 
-/// A get that finds the cache suspended looks at the triggers while the commit that disables them is not visible yet.
+/// A get that finds the cache suspended reads the triggers while the commit that disables them is not visible yet.
 #[test]
 fn a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension() {
     let cluster = Cluster::with_tier(&[]);

@@ -1,5 +1,5 @@
-//! Coherence beside an extension that writes itself when a transaction ends: before our callback
-//! has marked what was changed, and after it.
+//! Coherence beside an extension that itself writes when a transaction ends: before our callback has marked the
+//! changes, and after it.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -8,7 +8,7 @@ use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// What the extension does, and what the key `k` of the cache `c` is then.
+/// The extension's write, and the value of the key `k` of the cache `c` afterwards.
 const WRITES: &[(&str, Option<&str>)] = &[
     ("UPDATE c SET value = 'new'", Some("new")),
     ("SELECT cache_set('k', 'new', cache => 'c')", Some("new")),
@@ -23,7 +23,7 @@ const WRITES: &[(&str, Option<&str>)] = &[
     ("TRUNCATE source", None),
 ];
 
-/// What the transaction itself has done by then.
+/// The work of the transaction itself before that.
 const BEFORE: &[&str] = &[
     "SELECT 1",
     "SELECT cache_get('l', 'c')",
@@ -31,7 +31,7 @@ const BEFORE: &[&str] = &[
     "SAVEPOINT s; UPDATE c SET value = 'undone'; ROLLBACK TO s",
 ];
 
-/// The cache `c` with the key `k`, which depends on the table `source`.
+/// Creates the cache `c` with the key `k`, which depends on the table `source`.
 fn make_tables(session: &mut Client) {
     session.run(
         "DROP TABLE IF EXISTS c, source CASCADE; CREATE TABLE source (key text, n int); \
@@ -176,7 +176,7 @@ fn what_it_writes_before_prepare_transaction_counts() {
                     begin(&mut writer, "at_prepare", write, before);
                     let case = format!("{write} after {before}, {order}, commits: {commits}");
                     let prepared = writer.try_value("PREPARE TRANSACTION 'written'");
-                    // Once our callback has been there, what depends on a source can no longer be removed.
+                    // After our callback has run, entries that depend on a source can no longer be removed.
                     if prepared.is_err() && write.contains("source") {
                         refused(prepared, "0A000");
                         assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");

@@ -14,10 +14,10 @@ use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: usize = 8;
-/// Turns at a lock: fewer prove nothing.
+/// Turns at a lock; fewer prove nothing.
 const ENOUGH: usize = 40;
 
-/// Runs `work` in `SESSIONS` sessions at once; what each gives, in order.
+/// Runs `work` in `SESSIONS` sessions at once; returns the results in order.
 fn together<R: Send>(database: &Database, work: impl Fn(usize, &mut Client) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let sessions: Vec<_> = (0..SESSIONS)
@@ -91,7 +91,7 @@ fn upserts_of_one_key_in_every_way_leave_one_row() {
     session.run("REINDEX TABLE one");
 }
 
-/// One random call over keys that all sessions share.
+/// Returns one random call over keys that all sessions share.
 fn random_call(rng: &mut Rng) -> String {
     let cache = ["storm", "storm_json"][rng.below(2) as usize];
     let key = rng.below(12);
@@ -123,7 +123,7 @@ fn random_call(rng: &mut Rng) -> String {
     }
 }
 
-/// The errors that calls in a storm gave, by SQLSTATE, each with a call that gave it.
+/// Returns the errors of calls in a storm, by SQLSTATE, each with a call that raised it.
 fn storm(
     database: &Database,
     seconds: u64,
@@ -151,7 +151,7 @@ fn storms_of_single_calls_never_deadlock() {
     session.run("SELECT cache_create('storm')");
     session.run("SELECT cache_create('storm_json', value_type => 'jsonb', storage => 'logged')");
     let mut errors = storm(&database, 6, random_call);
-    // A counter over what is no integer: `null` as text.
+    // A counter over a value that is not an integer: `null` as text.
     errors.remove("22P02");
     assert!(errors.is_empty(), "{errors:#?}");
 }
@@ -167,7 +167,7 @@ fn random_heavy_call(rng: &mut Rng) -> String {
     }
 }
 
-/// Each of these ends with a stronger lock than a write's; who takes the weaker one first deadlocks.
+/// Each of these ends with a stronger lock than a write's; a session that takes the weaker one first deadlocks.
 #[test]
 fn calls_with_strong_locks_never_deadlock() {
     let database = Cluster::shared().database();
@@ -195,7 +195,7 @@ fn caches_can_be_made_and_dropped_by_many_at_once() {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-/// Shows that the storm above would notice: what is no promise does deadlock.
+/// Shows that the storm above would notice: calls without the promise do deadlock.
 #[test]
 fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     let database = Cluster::shared().database();
@@ -235,7 +235,7 @@ fn by_get_and_set(session: &mut Client, holder: usize) -> bool {
     free
 }
 
-/// Everybody takes the lock, adds one to a row in two steps, and gives the lock back.
+/// Each session takes the lock, adds one to a row in two steps, and gives the lock back.
 fn lock_in_turn(database: &Database, acquire: Acquire) -> Vec<Hold> {
     database
         .connect()
@@ -279,7 +279,7 @@ fn cache_add_is_a_lock_that_one_session_holds_at_a_time() {
     assert_eq!(total, holds.len() as i64);
 }
 
-/// The negative control: a lock made of get and set is none, and the histories show it.
+/// The negative control: a lock made of get and set is not a lock, and the histories show it.
 #[test]
 fn a_lock_of_get_and_set_is_caught_by_the_same_histories() {
     let database = Cluster::shared().database();

@@ -1,4 +1,5 @@
-//! COPY of an expired row and a live one with one key does as INSERT of the same rows, though it writes rows in batches.
+//! COPY of an expired row and a live one with one key has the effect of INSERT of the same rows, although it writes
+//! rows in batches.
 
 use std::io::Write;
 
@@ -43,7 +44,7 @@ const SHAPES: &[Shape] = &[
     },
 ];
 
-/// The columns of key, value and deadline.
+/// Returns the columns of key, value and deadline.
 fn columns(shape: &Shape) -> &'static str {
     match shape.made.contains("cache_create") {
         true => "key, value, expires_at",
@@ -59,7 +60,7 @@ fn copy(session: &mut Client, into: &str, rows: &[[&str; 3]]) -> Result<u64, Err
     copy.finish()
 }
 
-/// All rows, expired ones too.
+/// Returns all rows, expired ones too.
 fn stored(session: &mut Client, table: &str) -> Vec<String> {
     session.run("SET pgcache.show_expired = on");
     let rows = session.lines(&format!("SELECT * FROM {table} AS t ORDER BY t::text"));
@@ -105,7 +106,7 @@ fn copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert() {
             let same = stored(&mut session, &names[1]);
             assert_eq!(stored(&mut session, &names[0]), same, "{names:?}");
             assert_eq!(same.len(), 2);
-            // A live row stays in the way, of what is held back too.
+            // A live row stays in the way, also of a row that is held back.
             session.run(&format!("DELETE FROM {}", names[0]));
             let twice = [rows[0], rows[3], rows[3]];
             refused(

@@ -23,7 +23,7 @@ fn cluster_with_caches() -> &'static Cluster {
 
 const CACHES: [&str; 3] = ["kept", "lost", "m"];
 
-/// One call of many kinds, on a few keys of all caches.
+/// Returns one call of many kinds, on a few keys of all caches.
 fn something(rng: &mut Rng) -> String {
     let (cache, key) = (CACHES[rng.below(3) as usize], rng.below(20));
     let size = 1 + rng.below(3000);
@@ -39,7 +39,7 @@ fn something(rng: &mut Rng) -> String {
     }
 }
 
-/// Works until the session breaks or `ends`; an error is no end.
+/// Works until the session breaks or `ends` is set; an error does not end it.
 fn work(mut session: Client, seed: u64, ends: &AtomicBool) {
     let mut rng = Rng::seeded(seed);
     while !ends.load(Ordering::SeqCst) && !session.is_closed() {
@@ -47,7 +47,7 @@ fn work(mut session: Client, seed: u64, ends: &AtomicBool) {
     }
 }
 
-/// Nobody is at work: nothing is marked, every byte is accounted for, no copy differs.
+/// Checks an idle server: no key is marked, every byte is accounted for, no copy differs.
 fn is_sound(session: &mut Client) {
     session.nothing_pending();
     session.sums_up();
@@ -117,7 +117,7 @@ fn timeouts_cancels_and_terminations_at_random_leave_the_tier_sound() {
             scope.spawn(move || {
                 while !ends.load(Ordering::SeqCst) {
                     let Ok(mut session) = cluster.try_connect("postgres", "postgres") else {
-                        continue; // terminated while it began
+                        continue; // terminated at its start
                     };
                     let limit = 3 + worker * 4;
                     let _ = session.try_value(&format!("SET statement_timeout = '{limit}ms'"));

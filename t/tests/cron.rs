@@ -1,4 +1,4 @@
-//! Expiry by the real pg_cron: from its own database, from another one, and where there is none.
+//! Expiry by the real pg_cron: from its own database, from another one, and on a server without it.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const CONF: &[&str] = &[
     "max_worker_processes = 16",
 ];
 
-/// A cache with one entry that is expired and one that lives.
+/// Creates a cache with one expired entry and one live entry.
 fn put_entries(session: &mut Client) {
     session.run("SELECT cache_create('swept')");
     session.run(
@@ -38,7 +38,7 @@ fn jobs(session: &mut Client) -> Vec<String> {
     session.lines("SELECT schedule, database FROM cron.job ORDER BY jobid")
 }
 
-/// Schedules in pg_cron's own database; what it is told depends on pg_cron's version.
+/// Schedules in pg_cron's own database; the call depends on pg_cron's version.
 fn schedule_here(session: &mut Client) -> Vec<String> {
     let seconds = session.holds(
         "SELECT string_to_array(split_part(extversion, '-', 1), '.')::int[] >= '{1,5}' \
@@ -63,7 +63,7 @@ fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
     home.run(command);
 }
 
-/// The job's command also removes what pg_cron has written down about its old runs, and no others.
+/// Checks that the job's command also removes pg_cron's records of its old runs, and no others.
 fn forgets_old_runs(home: &mut Client) {
     let command = home.text("SELECT command FROM cron.job");
     home.run(&command);
@@ -83,7 +83,8 @@ fn forgets_old_runs(home: &mut Client) {
     assert_eq!(left, ["f|t", "t|f", "t|t"]);
 }
 
-/// The page's query finds runs, all of which have succeeded. Without preload no figure of ours shows them.
+/// Checks that the page's query finds runs, all of which have succeeded. Without preload no counter of pgcache shows
+/// them.
 fn runs_are_seen(home: &mut Client) {
     assert_eq!(
         home.number("SELECT count(last_sweep) FROM pgcache.stats"),

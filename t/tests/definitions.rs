@@ -1,6 +1,6 @@
-//! A cache's definition changes while a function is at work on it: by code of a user's that the function
-//! itself runs, and by another session. Whatever comes of it is a value or an error that says so; afterwards
-//! the table can be read, and says what `cache_get` says.
+//! A cache's definition changes while a function works on it: by user code that the function itself runs, and by
+//! another session. The result is a value or an error that names the cause; afterwards the table can be read, and
+//! agrees with `cache_get`.
 
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -11,7 +11,7 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::{refused, sqlstate};
 use postgres::{Client, Error};
 
-/// Where a function meets code of a user's: each of these runs `test.change`, once.
+/// The points where a function runs user code: each of these runs `test.change`, once.
 const HOOKS: &str = "
     CREATE FUNCTION change() RETURNS boolean LANGUAGE plpgsql AS $$
     DECLARE wanted text := current_setting('test.change', true);
@@ -33,7 +33,7 @@ const HOOKS: &str = "
     CREATE FUNCTION agrees(t text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM change(); RETURN true; END $$;
     CREATE DOMAIN picky AS text CHECK (agrees(VALUE));";
 
-/// What puts such code on a cache.
+/// Statements that put such code on a cache.
 const ON_THE_CACHE: &[(&str, &str)] = &[
     ("nothing", ""),
     (
@@ -175,7 +175,7 @@ const CALLS: &[&str] = &[
     "pgcache.verify('c')",
 ];
 
-/// What a row's value is in the words of `cache_get`; of a column that is no cache's, its text.
+/// Returns the row's value in the words of `cache_get`; for a column of a table that is not a cache, its text.
 fn as_text(kind: &str) -> &'static str {
     match kind {
         "bytea" => "convert_from(value, 'UTF8')",
@@ -183,7 +183,7 @@ fn as_text(kind: &str) -> &'static str {
     }
 }
 
-/// An error that says what is wrong: not one of Postgres' own states, and not the end of the session.
+/// Checks that an error names the cause: not an internal state of Postgres, and not the end of the session.
 fn told<T>(result: Result<T, Error>, what: &str) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -193,7 +193,7 @@ fn told<T>(result: Result<T, Error>, what: &str) -> Option<T> {
             };
             let code = sqlstate(&error);
             let class = &code[..2];
-            // Postgres' own words for a table that goes while it plans.
+            // Postgres' own words for a table that is dropped while it plans.
             let gone = said
                 .message()
                 .starts_with("could not open relation with OID");
@@ -204,7 +204,7 @@ fn told<T>(result: Result<T, Error>, what: &str) -> Option<T> {
     }
 }
 
-/// The table can be read and analyzed, and says what the functions say.
+/// Checks that the table can be read and analyzed, and agrees with the functions.
 fn is_sound(session: &mut Client, what: &str) {
     let mut ask = |sql: &str| {
         let what = format!("{what}, then {sql}");
@@ -221,7 +221,7 @@ fn is_sound(session: &mut Client, what: &str) {
     let live = "expires_at IS NULL OR expires_at > clock_timestamp()";
     let rows = format!("SELECT key, {value} FROM c WHERE {live} ORDER BY key");
     ask(&rows);
-    // What a changed row of a source takes away goes when the session looks at the cache.
+    // Entries that a changed row of a source takes away go when the session reads the cache.
     let mut settled = |sql: &str| {
         let mut lines = ask(&format!("SELECT cache_exists('none', 'c'); {sql}"))?;
         lines.remove(0);
@@ -245,9 +245,9 @@ fn is_sound(session: &mut Client, what: &str) {
     }
 }
 
-/// A database with a role that may make things in it.
+/// Creates a database with a role that may create objects in it.
 fn stage(cluster: &'static Cluster) -> (Database<'static>, String) {
-    // Postgres' own words for a table that goes while it plans.
+    // Postgres' own words for a table that is dropped while it plans.
     cluster.provokes("could not open relation with OID");
     let database = cluster.database();
     let (role, another) = (cluster.role(), cluster.role());
@@ -263,7 +263,7 @@ fn cluster() -> &'static Cluster {
     Cluster::with(&[])
 }
 
-/// A session of the role's own, with the hooks.
+/// Opens a session of the role, with the hooks.
 fn session(database: &Database, role: &str) -> Client {
     let mut session = database.connect_as(role);
     session.run("SET client_min_messages = error; SET statement_timeout = '60s'");
@@ -279,7 +279,7 @@ const ENTRIES: &str = "SELECT cache_set('k', '5', cache => 'c'), cache_set('l', 
 
 const KINDS: [&str; 3] = ["text", "jsonb", "bytea"];
 
-/// What runs the user's code in every one of these.
+/// Returns the statements that run the user's code in every one of these.
 fn calls_of(hook: &str) -> Vec<&'static str> {
     let loads_only = hook == "nothing";
     let mut calls = CALLS.to_vec();
@@ -287,8 +287,8 @@ fn calls_of(hook: &str) -> Vec<&'static str> {
     calls
 }
 
-/// The calls that meet a change in this run, and those that do not: one of so many, others for the next change and
-/// in another minute. PGCACHE_DEFINITIONS=all has each meet each, as `make test-all` does.
+/// Splits the calls into those that meet a change in this run, and those that do not: one of so many, others for the
+/// next change and in another minute. PGCACHE_DEFINITIONS=all has each meet each, as `make test-all` does.
 fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     const ONE_OF: usize = 14;
     let all = std::env::var("PGCACHE_DEFINITIONS").is_ok_and(|asked| asked == "all");
@@ -301,7 +301,7 @@ fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     (taken, left)
 }
 
-/// Every change under one hook, in the middle of one call after the other, on a cache of one kind.
+/// Runs every change under one hook, in the middle of one call after the other, on a cache of one kind.
 fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&str, &str)) {
     let mut session = session(database, role);
     let other = another(&mut session);
@@ -331,7 +331,7 @@ fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&st
         };
         let (taken, left) = share(&calls_of(hook), change_at);
         let done = taken.iter().filter(|call| meets(call)).count();
-        // Where the table is in use, Postgres refuses every change. Elsewhere one of the calls lets it through.
+        // If the table is in use, Postgres refuses every change. Elsewhere one of the calls lets it through.
         came |= done > 0 || !is_in_use(hook) && left.iter().any(meets);
     }
     session.run("BEGIN");
@@ -340,13 +340,14 @@ fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&st
     assert!(came || is_in_use(hook), "{hook} has changed nothing");
 }
 
-/// Of Postgres itself, with any table: an index's function that is said to be immutable removes the row that INSERT ...
-/// ON CONFLICT is entering into that index. Nothing follows from it where nothing is asserted.
+/// Returns whether this meets an assertion of Postgres itself, which any table can trigger: an index's function that is
+/// declared immutable removes the row that INSERT ... ON CONFLICT is entering into that index. It has no effect without
+/// assertions.
 fn fails_an_assertion(hook: &str, change: &str) -> bool {
     hook == "an index" && change == "DELETE FROM c"
 }
 
-/// Whether the change has come to pass inside the call. What a refused call has done is gone with it.
+/// Returns whether the change has come to pass inside the call. A refused call rolls its change back.
 fn changes_in(session: &mut Client, change: &str, call: &str, what: &str) -> bool {
     session.run(&format!(
         "BEGIN; SET LOCAL test.done = ''; SET LOCAL test.change = $t${change}$t$"
@@ -361,7 +362,7 @@ fn changes_in(session: &mut Client, change: &str, call: &str, what: &str) -> boo
     done
 }
 
-/// Whether the table is open while the hook runs, so that Postgres lets nobody of the session change it.
+/// Returns whether the table is open while the hook runs, so that Postgres refuses changes by the session.
 fn is_in_use(hook: &str) -> bool {
     [
         "trigger",
@@ -402,7 +403,7 @@ fn a_definition_changes_inside_every_function_that_can_be_changed_under() {
     }
 }
 
-/// When the loader commits its change, too: what a fetch has left can be read in every session.
+/// The loader commits its change, too: every session can read what a fetch has left.
 #[test]
 fn a_loader_that_changes_the_cache_and_commits_leaves_a_sound_table() {
     let (database, role) = stage(cluster());
@@ -464,8 +465,8 @@ fn wait_for_loader(session: &mut Client) {
     }
 }
 
-/// Another session changes the cache while a loader is at work. `before` is run by the one that loads: it
-/// decides by which way the fetch stores.
+/// Another session changes the cache while a loader runs. The session that loads runs `before` first, which decides the
+/// way by which the fetch stores.
 fn changes_beside(cluster: &'static Cluster, before: &str) {
     let (database, role) = stage(cluster);
     let mut maker = session(&database, &role);
@@ -525,8 +526,8 @@ fn a_definition_changes_beside_a_slow_loader_without_a_tier() {
     changes_beside(cluster, "SELECT cache_get('k', 'c')");
 }
 
-/// The attack as it was found: a role with nothing but TEMP, a cache made by hand, a loader that makes its
-/// values JSON and gives a text. The text was read as JSON, lengths and all.
+/// The attack as it was found: a role with only TEMP, a cache made by hand, a loader that makes its values JSON and
+/// returns a text. The text was read as JSON, lengths and all.
 #[test]
 fn a_loader_cannot_have_its_text_read_as_json() {
     let cluster = cluster();

@@ -1,5 +1,5 @@
-//! A deletion wins over a fetch that began before it: what was loaded before the deletion is not served once both
-//! have ended. The source's change has committed by then, and nothing depends on the source.
+//! A deletion wins over a fetch that began before it: a value loaded before the deletion is not served once both have
+//! ended. The source's change has committed by then, and no entry depends on the source.
 
 use std::sync::Barrier;
 use std::thread;
@@ -13,7 +13,7 @@ use pgcache_tests::wait::wait_until;
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// A source on which nothing depends, and a cache.
+/// Creates a source on which no entry depends, and a cache.
 fn scene<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -83,7 +83,7 @@ fn a_deletion_wins_over_a_fetch_whose_row_it_cannot_see() {
     }
 }
 
-/// The same where a user's trigger stands on the table.
+/// The same with a user's trigger on the table.
 #[test]
 fn it_wins_in_a_table_with_triggers_of_others() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -187,7 +187,7 @@ fn what_is_set_after_the_deletion_stays() {
     }
 }
 
-/// Everything at once, each by itself, again and again.
+/// All kinds at once, each by itself, again and again.
 #[test]
 fn no_deletion_of_many_leaves_the_old_value() {
     for storage in ["unlogged", "memory"] {
@@ -234,8 +234,8 @@ fn no_deletion_of_many_leaves_the_old_value() {
     }
 }
 
-/// Deletes in a session that has not committed yet, while a value of another key is stored, and gives what a third
-/// session then finds under `k`.
+/// Deletes in a session that has not committed yet, while a value of another key is stored, and returns the value that
+/// a third session then finds under `k`.
 fn after_a_deletion(deletion: &str, meanwhile: &str) -> Option<String> {
     let database = scene(Cluster::hot(), "unlogged");
     let (mut deletes, mut other) = (database.connect(), database.connect());
@@ -260,7 +260,7 @@ fn a_deletion_that_was_rolled_back_removes_nothing() {
     }
 }
 
-/// Whatever else the transaction has changed of the cache.
+/// Whatever else the transaction has changed in the cache.
 #[test]
 fn it_wins_beside_a_change_of_the_whole_cache() {
     let many = "SELECT cache_set_many(array_agg('x' || g), array_agg('v'::text), cache => 'c') FROM generate_series(1, 10001) AS g";

@@ -1,4 +1,4 @@
-//! `cache_depend` where one session is not enough: what others store meanwhile, replication, dumps.
+//! `cache_depend` with several sessions: values that other sessions store meanwhile, replication, dumps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
@@ -23,7 +23,7 @@ fn source_and_cache(session: &mut Client, storage: &str) {
     session.run(DEPEND);
 }
 
-/// Its value was computed from the old row, so it must go when the new one comes.
+/// The entry's value was computed from the old row, so it must go when the new one comes.
 #[test]
 fn what_others_store_between_the_change_and_the_commit_is_gone() {
     let database = Cluster::shared().database();
@@ -86,8 +86,8 @@ fn who_changes_a_row_finds_nothing_that_others_make_of_the_old_one_meanwhile() {
     }
 }
 
-/// What others have stored from the old row is no entry for the functions that change one, either: they find none, as
-/// those that read do. What the session stores itself counts.
+/// A value that other sessions have stored from the old row is no entry for the functions that change one, either: they
+/// find none, as the reading functions do. A value that the session itself stores counts.
 #[test]
 fn who_changes_a_row_builds_on_nothing_that_others_make_of_the_old_one_meanwhile() {
     let database = Cluster::shared().database();
@@ -114,7 +114,7 @@ fn who_changes_a_row_builds_on_nothing_that_others_make_of_the_old_one_meanwhile
                 "1",
             ),
         ] {
-            // Under one snapshot nobody writes over what came after it.
+            // Under one snapshot no statement overwrites a newer row.
             if isolation != "READ COMMITTED" && !left.is_empty() {
                 continue;
             }
@@ -192,7 +192,7 @@ fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
     assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "old");
 }
 
-/// Which entries go with others is said by rows that such a query cannot remove.
+/// Dependencies between entries are rows that such a query cannot remove.
 #[test]
 fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
     let database = Cluster::with_tier(&[]);
@@ -282,7 +282,7 @@ fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     }
 }
 
-/// From 17 on; from 18 on also of a column that is computed when it is read, where no row is written again.
+/// From 17 on; from 18 on also of a column that is computed when it is read, where no row is rewritten.
 #[test]
 fn another_expression_of_a_generated_column_clears_the_cache() {
     let major = Cluster::shared().stage.major();
@@ -306,7 +306,7 @@ fn another_expression_of_a_generated_column_clears_the_cache() {
     }
 }
 
-/// A dump has the triggers of children that are no partitions, as those of any table.
+/// A dump has the triggers of children that are not partitions, as those of any table.
 #[test]
 fn children_are_followed_after_a_dump_too() {
     let cluster = Cluster::shared();
@@ -324,7 +324,7 @@ fn children_are_followed_after_a_dump_too() {
     assert_eq!(session.number(left), 0);
 }
 
-/// Another session may store the old value until the commit; it goes with it.
+/// Another session may store the old value until the commit; the commit removes it.
 #[test]
 fn what_others_store_while_a_source_is_altered_or_dropped_is_gone() {
     let database = Cluster::shared().database();
@@ -346,7 +346,7 @@ fn what_others_store_while_a_source_is_altered_or_dropped_is_gone() {
     }
 }
 
-/// A server in which a commit with `synchronous_commit = on` waits for a standby that never comes.
+/// Starts a server in which a commit with `synchronous_commit = on` waits for a standby that never comes.
 fn without_its_standby() -> &'static Cluster {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
     let mut session = cluster.connect("postgres");
@@ -358,7 +358,7 @@ fn without_its_standby() -> &'static Cluster {
     cluster
 }
 
-/// Runs `meanwhile` while the commit of `change` waits: marked, not visible. What is loaded then is old.
+/// Runs `meanwhile` while the commit of `change` waits: marked, not visible. A value loaded then is old.
 fn between_mark_and_visible(
     database: &Database,
     change: &str,
@@ -373,14 +373,14 @@ fn between_mark_and_visible(
         });
         let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         let pid = wait_for("the commit waits", || session.value(waiting));
-        // Also after a failed assertion, or the test would hang instead of telling it.
+        // Also after a failed assertion, or the test would hang instead of reporting it.
         let outcome = catch_unwind(AssertUnwindSafe(|| meanwhile(session)));
         session.run(&format!("SELECT pg_cancel_backend({pid})"));
         outcome.unwrap_or_else(|failure| resume_unwind(failure));
     });
 }
 
-/// Changes of the source that fence off a key, all keys, and more keys than there are fences; a key.
+/// Changes of the source that fence off a key, all keys, and more keys than there are fences; and a key.
 const FENCING: [(&str, &str); 4] = [
     ("ALTER TABLE src ALTER v TYPE text USING upper(v)", "p:3"),
     ("UPDATE src SET v = 'new' WHERE id = 1", "p:1"),
@@ -421,7 +421,7 @@ fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
     loader.nothing_pending();
 }
 
-/// Whoever won it computes from the old row, whether the commit had begun by then or not.
+/// The winner of a lease computes from the old row, whether the commit had begun by then or not.
 fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
     let database = cluster.database();
     let mut loader = database.connect();
@@ -456,7 +456,7 @@ fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
 fn a_lease_from_before_a_commit_is_visible_stores_nothing() {
     let cluster = without_its_standby();
     check_leases(cluster, "memory", &FENCING);
-    check_leases(cluster, "unlogged", &FENCING[1..2]); // no entry is there
+    check_leases(cluster, "unlogged", &FENCING[1..2]); // no entry exists
 }
 
 #[test]
@@ -473,7 +473,7 @@ fn a_rollback_leaves_a_memory_cache_alone() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'c')"), None);
 }
 
-/// Bulk changes go the planner's way and past the number of keys that the tier remembers one by one.
+/// Bulk changes follow the planner's way and exceed the number of keys that the tier remembers one by one.
 #[test]
 fn many_rows_at_once_are_all_gone() {
     let database = Cluster::shared().database();
@@ -488,13 +488,13 @@ fn many_rows_at_once_are_all_gone() {
     assert_eq!(session.number("SELECT count(*) FROM c"), 18000);
     assert_eq!(session.value("SELECT cache_get('p:12000', 'c')"), None);
     assert_eq!(session.text("SELECT cache_get('p:12001', 'c')"), "v");
-    // Few beside what is there: each is looked up.
+    // Few keys beside the entries: each is looked up.
     session.run("UPDATE src SET v = 'x' WHERE id % 1000 = 0; DELETE FROM src WHERE id = 24999");
     assert_eq!(session.number("SELECT count(*) FROM c"), 17986);
     assert_eq!(session.value("SELECT cache_get('p:13000', 'c')"), None);
 }
 
-/// Keys lie in all parts of the tier, each of which must hear of it: as many as are noted one by one.
+/// Keys lie in all parts of the tier, each of which must be notified: as many keys as are noted one by one.
 #[test]
 fn of_many_copies_and_memory_entries_none_stays() {
     let database = Cluster::hot().database();
@@ -517,7 +517,7 @@ fn of_many_copies_and_memory_entries_none_stays() {
     session.verified("c");
 }
 
-/// A bulk removal waits for whoever changes an entry that it has found already, and removes the new one, too.
+/// A bulk removal waits for a session that changes an entry it has found already, and removes the new one, too.
 #[test]
 fn an_entry_that_changes_while_many_are_removed_is_gone() {
     let database = Cluster::shared().database();
@@ -662,7 +662,7 @@ fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// Each TRUNCATE tells the other cache's dependency.
+/// Each TRUNCATE notifies the other cache's dependency.
 #[test]
 fn caches_that_depend_on_each_other_are_cleared_once() {
     let database = Cluster::shared().database();
@@ -722,7 +722,7 @@ fn a_dump_brings_dependencies_and_channels_back() {
     );
 }
 
-/// A removal that waits for the table's lock goes by what the table has become meanwhile.
+/// A removal that waits for the table's lock uses the table's definition after the wait.
 #[test]
 fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     let database = Cluster::shared().database();
@@ -767,7 +767,7 @@ fn a_removal_goes_on_over_savepoints_of_the_triggers_that_it_fires() {
     assert!(session.holds("SELECT NOT cache_exists('p:1', 'c')"));
 }
 
-/// The commit removes from tables first, and their triggers may look at a memory cache, which still has its entry.
+/// The commit removes from tables first, and their triggers may read a memory cache, which still has its entry.
 #[test]
 fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     let mut session = Cluster::hot().database().connect();
@@ -795,7 +795,7 @@ fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'm')"), None);
 }
 
-/// None of them is for this session to see, and each walk over the cache is over all of it.
+/// None of them is visible to this session, and each walk over the cache is over all of it.
 #[test]
 fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     let mut session = Cluster::hot().database().connect();
@@ -812,7 +812,7 @@ fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     assert_eq!(session.text(page), "p:1");
 }
 
-/// The triggers that would tell of the change are new, to come, off or gone, and the rollback brings back what was.
+/// The triggers that would report the change are new, to come, off or gone, and the rollback restores the old ones.
 #[test]
 fn what_a_fetch_reads_of_changes_that_no_trigger_tells_is_not_stored_in_memory() {
     let database = Cluster::hot().database();
@@ -838,7 +838,7 @@ fn what_a_fetch_reads_of_changes_that_no_trigger_tells_is_not_stored_in_memory()
         session.run("ROLLBACK");
         let seen = other.value("SELECT cache_get('p:1', 'c')");
         assert_eq!(seen, None, "{changes}");
-        // Not stored while somebody else's commit pends over the key's stripe.
+        // Not stored while another session's commit pends over the key's stripe.
         wait_until("it is stored", || {
             assert_eq!(session.text(fetch), "old", "{changes}");
             other.value("SELECT cache_get('p:1', 'c')").as_deref() == Some("old")
@@ -857,7 +857,7 @@ fn what_a_fetch_reads_of_changes_that_no_trigger_tells_is_not_stored_in_memory()
 fn a_chain_of_dependencies_is_followed_at_once() {
     let mut session = Cluster::shared().database().connect();
     source_and_cache(&mut session, "unlogged");
-    // One transaction each: the entry of d must be there when the row changes.
+    // One transaction each: the entry of d must exist when the row changes.
     for statement in [
         "SELECT cache_create('d')",
         "SELECT cache_depend('c', 'key', 'd')",
@@ -871,8 +871,8 @@ fn a_chain_of_dependencies_is_followed_at_once() {
     session.run("COMMIT");
 }
 
-/// One removes from the second cache and then, by its dependency, from the first; the other in their order. One of them
-/// must give way: the deadlock detector says who.
+/// One session removes from the second cache and then, by its dependency, from the first; the other in reverse order.
+/// One of them must give way: the deadlock detector decides which.
 #[test]
 fn who_keep_loaders_out_in_different_orders_do_not_wait_for_each_other_forever() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
@@ -931,7 +931,7 @@ fn a_logged_cache_is_refused_a_source_that_a_crash_empties() {
     }
 }
 
-/// Keys of dependent entries take a transaction 64 MB at most; beyond that the cache goes as a whole.
+/// Keys of dependent entries take a transaction 64 MB at most; beyond that the cache is removed as a whole.
 #[test]
 fn more_keys_than_a_transaction_has_room_for_clear_the_cache() {
     let database = Cluster::hot().database();

@@ -1,5 +1,5 @@
 //! The key of a dependency does not depend on the settings of the session that changes a row, and texts that pgcache
-//! keeps read as they were written.
+//! keeps are read as they were written.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -55,7 +55,7 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("text", "04.07.2026", "(d::date - '2026-01-01'::date)::text"),
 ];
 
-/// Settings of a writer that print and read everything otherwise.
+/// Settings of a writer that prints and reads everything differently.
 const OTHER: &str = "SET DateStyle = 'German, DMY'; SET IntervalStyle = 'iso_8601'; SET TimeZone = 'Pacific/Auckland';
     SET bytea_output = 'escape'; SET extra_float_digits = -10";
 /// Settings of the session that declares.
@@ -71,7 +71,7 @@ fn sessions(database: &Database) -> (Client, Client) {
     (owner, writer)
 }
 
-/// A change by the writer removes the entry that the owner has stored under the key.
+/// Checks that a change by the writer removes the entry that the owner has stored under the key.
 #[track_caller]
 fn follows(owner: &mut Client, writer: &mut Client, key: &str, change: &str) {
     let of_rows = format!("SELECT string_agg(DISTINCT {key}, '') FROM src");
@@ -184,7 +184,7 @@ fn a_key_that_follows_more_than_settings_is_refused() {
     owner.run("SELECT cache_depend('src', 'wrapped(d)', 'c')");
 }
 
-/// Declares, as versions before 0.5.0 did.
+/// Declares as versions before 0.5.0 did.
 fn declare_without_settings(session: &mut Client, key: &str) {
     for (name, when, row) in [
         ("insert", "INSERT", "new"),
@@ -214,7 +214,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
     );
     declare_without_settings(&mut owner, "ROW.d::text");
     let key = "d::text";
-    // As before: it works where both have the same settings.
+    // As before: it works if both have the same settings.
     owner.run(
         "SELECT cache_set((SELECT d::text FROM src), 'old', cache => 'c'); UPDATE src SET v = 1",
     );

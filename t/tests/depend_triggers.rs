@@ -1,4 +1,4 @@
-//! The triggers of a dependency: when they do not fire, and what their work costs.
+//! The triggers of a dependency: when they do not fire, and the cost of their work.
 
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn with_source(storage: &str) -> Client {
     session
 }
 
-/// What each of these leaves does not fire in all sessions; nobody knows what was changed meanwhile.
+/// After each of these the trigger does not fire in all sessions, so the changes made meanwhile are unknown.
 #[test]
 fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     let each = |how: &str| {
@@ -43,7 +43,7 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     }
 }
 
-/// Whoever may alter a table may do so where its owner cannot find it any more.
+/// A role that may alter a table may do so where its owner cannot find it any more.
 #[test]
 fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
     let cluster = Cluster::hot();
@@ -67,7 +67,7 @@ fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
     assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
 }
 
-/// What pg_restore --disable-triggers does to each table, one statement at a time. A partition's copies come along.
+/// The work of pg_restore --disable-triggers on each table, one statement at a time. A partition's copies come along.
 #[test]
 fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     for storage in ["unlogged", "memory"] {
@@ -100,7 +100,7 @@ fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     }
 }
 
-/// Who changes rows and looks at the cache in turn: each key is removed once, and once more at the commit.
+/// A session changes rows and reads the cache in turn: each key is removed once, and once more at the commit.
 #[test]
 fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
     let mut session = with_source("unlogged");
@@ -116,7 +116,7 @@ fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
     session.run("ROLLBACK");
 }
 
-/// A savepoint that is rolled back takes nothing back of what was removed before it.
+/// A savepoint that is rolled back restores nothing that was removed before it.
 #[test]
 fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
     let mut session = with_source("unlogged");
@@ -134,7 +134,7 @@ fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
     session.run("ROLLBACK");
 }
 
-/// What is removed under one savepoint may have been noted under others: with each of them goes, and comes back, its own.
+/// Removals under one savepoint may have been noted under others: each savepoint's rollback restores its own.
 #[test]
 fn what_nested_savepoints_bring_back_is_what_was_removed_under_them() {
     let mut session = with_source("unlogged");
@@ -167,7 +167,7 @@ fn what_nested_savepoints_bring_back_is_what_was_removed_under_them() {
     assert_eq!(found(&mut session), ["d"]);
 }
 
-/// A savepoint that is rolled back brings back what was removed under it, also of changes from before it.
+/// A savepoint that is rolled back restores the entries removed under it, also for changes from before it.
 #[test]
 fn what_a_savepoint_brings_back_is_not_found_by_who_has_changed_its_source() {
     let mut session = with_source("unlogged");

@@ -1,5 +1,5 @@
-//! Two databases, one on the direct path to its table and one on the kept plans, are told the same at random:
-//! answers, errors, rows, index entries and the server's figures of them stay the same.
+//! Two databases, one on the direct path to its table and one on the kept plans, run the same random statements:
+//! answers, errors, rows, index entries and the server's counters of them stay the same.
 //!
 //! By hand with many more: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.
 
@@ -22,7 +22,7 @@ struct Side {
 }
 
 impl Side {
-    /// Nothing is waited for: what others would wait for is an error that both must give.
+    /// Sets up sessions that never wait: a wait becomes an error that both sides must raise.
     fn on(cluster: &Cluster, path: &str) -> Side {
         let database = cluster.database();
         let mut session = database.connect();
@@ -55,7 +55,7 @@ impl Side {
         }
     }
 
-    /// Copies are those of the rows; every page and every index is sound.
+    /// Checks that copies equal their rows, and that every page and every index is sound.
     fn is_sound(&mut self, told: &str) {
         self.witness.pages_are_sound("twin.c", told);
         let differences = answer(&mut self.witness, "SELECT * FROM pgcache.verify('twin.c')");
@@ -64,7 +64,7 @@ impl Side {
     }
 }
 
-/// Rows, or an error. A client hears of an error before the server has given up the locks; when it answers
+/// Returns rows, or an error. A client receives an error before the server has released the locks; once it answers
 /// again, it has.
 fn answer(session: &mut Client, sql: &str) -> Vec<String> {
     session.try_lines(sql).unwrap_or_else(|error| {
@@ -76,14 +76,14 @@ fn answer(session: &mut Client, sql: &str) -> Vec<String> {
     })
 }
 
-/// Both of them, and what they were told.
+/// Both sides, and the statements they ran.
 struct Pair {
     sides: [Side; 2],
     told: String,
 }
 
 impl Pair {
-    /// Asks both the same; what they say.
+    /// Runs the same on both sides; returns the answer.
     fn ask(&mut self, sql: &str, who: impl Fn(&mut Side) -> &mut Client) -> Vec<String> {
         let [one, other] = self.sides.each_mut().map(|side| {
             let said = answer(who(side), sql);
@@ -95,7 +95,7 @@ impl Pair {
         one
     }
 
-    /// Tells one session of each; a transaction that has failed is rolled back.
+    /// Runs a statement in one session of each; rolls a failed transaction back.
     fn tell(&mut self, who: usize, sql: &str) {
         self.told += &format!("\n{who}: {sql};");
         let said = self.ask(sql, |side| &mut side.sessions[who]);
@@ -133,7 +133,7 @@ impl Pair {
         }
     }
 
-    /// How often a path was taken by each.
+    /// Returns how often each side took a path.
     fn took(&mut self, path: &str) -> [i64; 2] {
         let question = format!("SELECT {path} FROM pgcache.table_path_taken()");
         self.sides.each_mut().map(|side| {

@@ -1,7 +1,7 @@
-//! A table whose rows Citus keeps on shards is no cache to any function: the table itself is empty, and each
-//! read would be a miss that nobody hears of.
+//! A table whose rows Citus keeps on shards is not a cache for any function: the table itself is empty, and each
+//! read would be a silent miss.
 //!
-//! Here Citus is the one catalog of its own that is asked; `citus.rs` tests the same with Citus.
+//! Here a single table stands in for Citus' catalog; `citus.rs` tests the same with Citus.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -11,7 +11,7 @@ use pgcache_tests::needs::present;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// A database in which a table of Citus' says which tables are distributed: none yet.
+/// Creates a database in which a table of Citus' name lists the distributed tables: none yet.
 fn database() -> (Database<'static>, Client) {
     let database = Cluster::shared().database();
     let mut session = database.connect();
@@ -23,7 +23,7 @@ fn database() -> (Database<'static>, Client) {
     (database, session)
 }
 
-/// As Citus does it: a row, and the word to all sessions that the relation has changed.
+/// Distributes a table as Citus does: a row, and an invalidation of the relation for all sessions.
 fn distribute(session: &mut Client, table: &str) {
     session.run(&format!(
         "INSERT INTO pg_catalog.pg_dist_partition VALUES ('{table}', 'h'); COMMENT ON TABLE {table} IS NULL;
@@ -52,7 +52,7 @@ fn every_function_refuses_a_distributed_table_in_sessions_that_know_it_as_a_cach
         "{error:?}"
     );
 
-    // A row of what a view shows, or what only a trigger calls, needs no cache.
+    // A row type of a view, or a function that only a trigger calls, needs no cache.
     let shown = [
         "cache_settings",
         "refresh_settings",
@@ -72,7 +72,7 @@ fn every_function_refuses_a_distributed_table_in_sessions_that_know_it_as_a_cach
     assert!(asked > 40, "only {asked} functions were asked");
     assert_eq!(session.text("SELECT cache_get('k', 'beside')"), "1");
 
-    // What looks at all caches goes on.
+    // Functions over all caches continue to work.
     assert_eq!(
         session.text("SELECT storage FROM pgcache.caches WHERE cache = 'beside'::regclass"),
         "unlogged"

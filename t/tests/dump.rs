@@ -10,14 +10,14 @@ use pgcache_tests::database::Database;
 use pgcache_tests::dump_contents::{CACHES, ENTRIES, answers, check_works, contents};
 use pgcache_tests::stage::{Stage, succeed};
 
-/// A database with caches of all kinds.
+/// Creates a database with caches of all kinds.
 fn original(cluster: &Cluster) -> Database<'_> {
     let database = cluster.database();
     database.connect().run(CACHES);
     database
 }
 
-/// Where a dump of this database goes; the cluster's folder ends with it.
+/// Returns the path for a dump of this database; it is removed with the cluster's folder.
 fn file(database: &Database, form: &str) -> PathBuf {
     database
         .cluster
@@ -59,7 +59,7 @@ fn pg_restore(database: &Database, options: &[&str]) -> Command {
     pg_restore
 }
 
-/// What came back is the same and works.
+/// Checks that the restored database is the same and works.
 fn check_same(from: &Database, to: &Database) {
     let mut session = to.connect();
     let should_be = contents(&mut from.connect());
@@ -160,7 +160,7 @@ fn an_ordinary_owner_dumps_his_cache_and_another_restores_it() {
     assert!(session.holds("SELECT cache_incr('n', cache => 'own.mine') = 1"));
 }
 
-/// An extension with superuser = true must be there; the rest an ordinary owner of the database does.
+/// An extension with superuser = true must exist; an ordinary owner of the database does the rest.
 #[test]
 fn an_ordinary_owner_of_a_database_restores_a_whole_dump_where_the_extension_is_there() {
     let cluster = Cluster::shared();

@@ -1,5 +1,5 @@
-//! While time passes: from its deadline on an entry is absent for every function, and
-//! before its deadline it is there.
+//! Entries while time passes: from its deadline on an entry is absent for every function, and before its deadline it
+//! exists.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -15,8 +15,8 @@ use postgres::Client;
 /// The server's wall clock in microseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-/// Whether the entry `$k`, whose value is 1, is there, as each function tells it. Functions that
-/// change something are asked in a transaction that is rolled back.
+/// Probes of whether the entry `$k`, whose value is 1, exists, by each function. Functions that change something run in
+/// a transaction that is rolled back.
 const PROBES: &[&str] = &[
     "cache_get($k, 'brief') = '1'",
     "cache_get_json($k, 'brief') = '1'",
@@ -51,7 +51,7 @@ fn brief_cache() -> Database<'static> {
     database
 }
 
-/// Sets entries that live for 5 to 50 ms, one after the other; the latest stand in `recent`.
+/// Sets entries that live for 5 to 50 ms, one after the other; the latest are in `recent`.
 fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(1));
     for number in 10_000_000.. {
@@ -73,7 +73,7 @@ fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
     }
 }
 
-/// Whether the probe says that the entry is there, and the clock before and after.
+/// Returns whether the probe found the entry, and the clock before and after.
 fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
     let probe = probe.replace("$k", &format!("'{key}'"));
     let sql = format!("SELECT {NOW}, coalesce({probe}, false), {NOW}");
@@ -85,7 +85,7 @@ fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
     (columns[1] == "t", clock(columns[0]), clock(columns[2]))
 }
 
-/// Asks until the time is up; how often the entry was there and how often it was not.
+/// Probes until the time is up; returns how often the entry existed and how often it did not.
 fn watch(
     database: &Database,
     recent: &Mutex<VecDeque<Brief>>,

@@ -1,5 +1,5 @@
 //! From Postgres 18 on an extension may lie in a folder of the administrator's, which extension_control_path and
-//! dynamic_library_path name. Ours is found there as it is, and from 19 on by pg_upgrade, too.
+//! dynamic_library_path name. pgcache is found there as it is, and from 19 on by pg_upgrade, too.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ impl Folder {
     }
 }
 
-/// The files of our library that a session has loaded.
+/// Returns the files of pgcache's library that a session has loaded.
 fn loaded(session: &mut Client) -> Vec<String> {
     let pid = session.text("SELECT pg_backend_pid()");
     let maps =
@@ -94,7 +94,7 @@ fn an_extension_in_a_folder_of_its_own_is_created_loaded_once_and_upgraded() {
         assert_eq!(loaded(&mut session), ours, "{name}");
         drop(session);
         old.down(Shutdown::Fast);
-        // That of 18 takes the name of the library at its word.
+        // pg_upgrade of 18 takes the name of the library literally.
         if Stage::current().major() < 19 {
             continue;
         }

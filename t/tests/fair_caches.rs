@@ -1,6 +1,6 @@
-//! No cache pays for another one: whatever a role does in caches of its own, in open, waiting, rolled-back or
-//! prepared transactions, fetches of another role's cache are stored, its copies fill, and slots are given back.
-//! An attack is a line in one of the lists.
+//! No cache pays for another one: whatever a role does in caches of its own, in open, waiting, rolled-back or prepared
+//! transactions, fetches of another role's cache are stored, its copies fill, and slots are given back. An attack is a
+//! line in one of the lists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -35,7 +35,7 @@ fn fetched(victim: &mut Client, cache: &str) -> i64 {
     victim.number(&format!("SELECT count(*) FROM {cache}"))
 }
 
-/// The attacker has a cache that depends on a source, and one without dependencies.
+/// Creates a scene in which the attacker has a cache that depends on a source, and one without dependencies.
 fn scene(cluster: &Cluster) -> Scene<'_> {
     let database = cluster.database();
     let attacker = cluster.role();
@@ -57,7 +57,7 @@ impl Scene<'_> {
         self.database.connect_as(&self.attacker)
     }
 
-    /// The promise, for each way in which something is stored.
+    /// Checks the promise, for each way in which a value is stored.
     fn nobody_pays(&self, what: &str) {
         let mut victim = self.database.connect();
         victim.run("SET statement_timeout = '120s'");
@@ -154,8 +154,8 @@ fn what_is_prepared_is_felt_by_no_other_cache() {
     }
 }
 
-/// One role has as much of the room for keys of prepared transactions as it may. A transaction of another role finds
-/// room all the same, so each of its keys is marked by itself, in a cache that the victim uses, too.
+/// One role uses its whole share of the room for keys of prepared transactions. A transaction of another role still
+/// finds room, so each of its keys is marked by itself, in a cache that the victim uses, too.
 #[test]
 fn what_one_role_prepares_leaves_room_for_the_keys_of_another() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
@@ -177,7 +177,7 @@ fn what_one_role_prepares_leaves_room_for_the_keys_of_another() {
     admin.nothing_pending();
 }
 
-/// Four roles have all the room that they may, and the marks that go with it.
+/// Four roles use all the room that they may, and the marks that go with it.
 #[test]
 fn what_four_roles_prepare_leaves_room_for_the_keys_of_another() {
     for size in ["8MB", "64MB"] {
@@ -222,8 +222,8 @@ fn four_roles_prepare(size: &str) {
     admin.nothing_pending();
 }
 
-/// Whatever is prepared by then, there is room for a transaction that changes many caches: the other role's, and that
-/// of a role that has had its share.
+/// However much is prepared by then, a transaction that changes many caches finds room: the other role's, and that of a
+/// role that has had its share.
 #[test]
 fn a_transaction_that_changes_many_caches_can_be_prepared() {
     let cluster = Cluster::with_tier(&[
@@ -342,7 +342,7 @@ fn what_is_done_again_and_again_is_felt_by_no_other_cache() {
     }
 }
 
-/// Two sessions of the attacker do it all the time.
+/// Two sessions of the attacker repeat the write all the time.
 fn round_and_round(scene: &Scene, write: &str) {
     let stop = AtomicBool::new(false);
     let done = thread::scope(|scope| {
@@ -367,7 +367,7 @@ fn round_and_round(scene: &Scene, write: &str) {
     }
 }
 
-/// A server in which all slots are taken, and caches without one: the attacker's and the victim's.
+/// Starts a server in which all slots are taken, and caches without one: the attacker's and the victim's.
 fn crowded() -> &'static Cluster {
     Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
 }

@@ -1,5 +1,5 @@
-//! What goes wrong around the server: no memory at the start, no room on the disk, more connections than
-//! it is made for, a restored backup.
+//! Faults around the server: no memory at the start, no room on the disk, more connections than it is made for, a
+//! restored backup.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ fn a_server_that_does_not_get_its_shared_memory_names_the_setting() {
     );
 }
 
-/// A small file system, where the system lets us have one.
+/// A small file system, where the system permits one.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -67,7 +67,7 @@ impl Drop for Disk {
     }
 }
 
-/// Sets until the disk refuses; how many went in, and the SQLSTATE.
+/// Sets until the disk refuses; returns how many entries went in, and the SQLSTATE.
 fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     for number in 0..20_000 {
         let set = format!(
@@ -95,8 +95,8 @@ fn a_full_disk_fails_a_write_and_leaves_everything_sound() {
         ));
         session.run("ALTER TABLE c SET TABLESPACE small; ALTER TABLE l SET TABLESPACE small");
     } else {
-        // Not root: one backend that may not write far into a file. Its errors are no "disk full", but
-        // come from the same calls.
+        // Not root: one backend that may not write far into a file. Its errors are not "disk full", but come from the
+        // same calls.
         println!(
             "no file system could be mounted here: a limit on the size of files stands in for it"
         );
@@ -118,12 +118,12 @@ fn a_full_disk_fails_a_write_and_leaves_everything_sound() {
         let (written, state) = fill(&mut session, cache, "k");
         assert!(written > 1000, "{cache} took {written} entries");
         assert!(disk.is_none() || state == "53100", "{cache}: {state}");
-        // Nothing is half-written, what was there is there, hot and cold.
+        // No entry is half-written; old entries remain, hot and cold.
         assert_eq!(reader.agrees("kept", cache).as_deref(), Some("v"));
         assert_eq!(reader.agrees(&format!("k{written}"), cache), None);
         assert!(reader.agrees(&format!("k{}", written - 1), cache).is_some());
         reader.nothing_pending();
-        // Space that is given back can be used; TRUNCATE itself needs a little before it frees any.
+        // Freed space can be used; TRUNCATE itself needs a little before it frees any.
         let _ = fs::remove_file(&ballast);
         session.run(&format!("SELECT cache_clear('{cache}')"));
         session.run(&format!(
@@ -261,7 +261,7 @@ fn a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_dow
             session.run("SELECT cache_set('k', 'v', cache => 'c')");
             for statement in statements.split("; ") {
                 match statement {
-                    // What the transaction has done so far reaches the disk, as it does with any commit.
+                    // The transaction's work so far reaches the disk, as it does with any commit.
                     "$flush" => cluster
                         .connect("postgres")
                         .run("INSERT INTO logged VALUES (1)"),

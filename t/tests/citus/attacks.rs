@@ -1,4 +1,4 @@
-//! Distributed caches under those who mean harm, and beside statements of Citus' own in the same transaction.
+//! Distributed caches under attack, and beside statements of Citus' own in the same transaction.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::refusal::refused;
@@ -94,7 +94,7 @@ fn the_forwarding_function_takes_distributed_caches_alone() {
     }
     assert_eq!(session.number("SELECT count(*) FROM guarded"), 0);
 
-    // Nor does who may nothing keep a lock on one.
+    // Nor does a role without privileges keep a lock on one.
     let mut stranger = nodes[0].connect_as("stranger", "postgres");
     for node in 0..3 {
         let sent = format!(
@@ -180,7 +180,7 @@ fn tables_of_others_are_distributed_as_ever() {
     let beside = "SELECT count(DISTINCT colocationid) FROM pg_dist_partition WHERE logicalrelid IN ('c'::regclass, 'd'::regclass, 'pgcache.distributed'::regclass)";
     assert_eq!(session.number(beside), 1);
 
-    // Put there past cache_distribute(), with a dependency.
+    // Created outside cache_distribute(), with a dependency.
     session.run(
         "CREATE TABLE source (id text PRIMARY KEY, v text); INSERT INTO source VALUES ('k1', 'a');
          SELECT cache_create('dependent'), 1; SELECT cache_depend('source', 'id', 'dependent');
@@ -220,7 +220,7 @@ fn a_statement_that_fails_has_written_on_no_node() {
         }
         // In a block they are one transaction.
         session.run("BEGIN; SELECT count(cache_incr(key, 1000, cache => 'c')) FROM c WHERE key = 'n1'; ROLLBACK");
-        // What a user may set, and what a call then must not do.
+        // Settings that a user may change, and effects that a call must not have then.
         session.run("SET citus.function_opens_transaction_block = off");
         for i in 1..=10 {
             let failing = format!(

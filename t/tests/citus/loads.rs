@@ -1,4 +1,4 @@
-//! Distributed caches: `cache_fetch` and leases, from the node of the key and from others.
+//! Distributed caches: `cache_fetch` and leases, from the node of the key and from other nodes.
 
 use std::thread;
 use std::time::Instant;
@@ -16,7 +16,7 @@ fn spread() -> (Vec<Cluster>, Vec<Client>) {
     (nodes, sessions)
 }
 
-/// A key that each node has, by the first session's word.
+/// Returns a key of each node, according to the first session.
 pub fn a_key_of_each(sessions: &mut [Client]) -> Vec<String> {
     let groups: Vec<i64> = sessions
         .iter_mut()
@@ -110,7 +110,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
     let (_nodes, mut sessions) = spread();
     for key in a_key_of_each(&mut sessions) {
         for session in &mut sessions {
-            session.run("SET pgcache.fetch_wait = '200 ms'"); // for the lease of what was rolled back
+            session.run("SET pgcache.fetch_wait = '200 ms'"); // for the lease of the transaction that was rolled back
             let fetch = format!("SELECT cache_fetch('{key}', 'SELECT ''v''', cache => 'c')");
             for mode in ["READ ONLY", "ISOLATION LEVEL SERIALIZABLE"] {
                 session.run(&format!("BEGIN {mode}"));
@@ -184,14 +184,14 @@ fn a_lease_is_good_on_every_node_and_for_one_store() {
             let store = |value: &str| {
                 format!("SELECT cache_set_leased('{key}', '{value}', {lease}, cache => 'c')")
             };
-            // Rolled back it is good again.
+            // After a rollback the lease is good again.
             sessions[other].run(&format!("BEGIN; {}; ROLLBACK", store("undone")));
             assert_eq!(sessions[other].lines(&store("v")), ["t"]);
             assert_eq!(sessions[winner].lines(&store("late")), ["f"]);
             assert_eq!(sessions[winner].lines(&ask), ["v|hit|"]);
             sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
 
-            // Given up, and void by a write.
+            // Given up, and made void by a write.
             let number = |line: &str| line.rsplit('|').next().unwrap().to_owned();
             let lease = number(&sessions[winner].lines(&ask)[0]);
             let release = format!("SELECT cache_release('{key}', {lease}, 'c')");
@@ -241,12 +241,12 @@ fn who_has_written_waits_for_nobodys_lease() {
         keys[2]
     );
     assert_eq!(sessions[0].text(&fetch), "mine");
-    // Of this node's own key, too.
+    // Also for a key of this node.
     let own = format!("SELECT state FROM cache_lease('{}', '20 s', 'c')", keys[0]);
     assert_eq!(sessions[1].lines(&own), ["win"]);
     assert_eq!(sessions[0].lines(&own), ["busy"]);
     sessions[0].run("COMMIT");
-    // Read only from here on, after a write elsewhere.
+    // Read only from here on, after a write on another node.
     sessions[0].run(&format!(
         "BEGIN; SELECT cache_set('{}', 'v', cache => 'c'); SET TRANSACTION READ ONLY",
         keys[1]

@@ -1,4 +1,4 @@
-//! Nothing that a call has stored is lost while Citus moves shards.
+//! No value that a call has stored is lost while Citus moves shards.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -9,12 +9,12 @@ use postgres::Client;
 
 use super::spread::cluster;
 
-/// How many shards are moved, one after the other.
+/// The number of shards to move, one after the other.
 const MOVES: usize = 12;
 
-/// Moves one shard, with all that are under the same lock, to another node.
+/// Moves one shard, with all shards under the same lock, to another node.
 fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres::Error> {
-    // The way first: it is a volatile function, and a row that is not wanted would be moved, too.
+    // Choose the move first, because its function is volatile and a row that is not wanted would be moved, too.
     let way = session.text(&format!(
         "SELECT format('%s, %L, %s, %L, %s', s.shardid, s.nodename, s.nodeport, n.nodename, n.nodeport)
            FROM (SELECT * FROM citus_shards WHERE table_name = 'counted'::regclass ORDER BY shardid OFFSET {} LIMIT 1) AS s,
@@ -28,12 +28,12 @@ fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres
     ))
 }
 
-/// Whoever waits crosswise for somebody who moves shards may be ended: by Postgres, or by Citus.
+/// Returns whether the error is a deadlock: Postgres or Citus may end a session that waits crosswise with a shard move.
 fn is_deadlock(error: &postgres::Error) -> bool {
     sqlstate(error) == "40P01"
 }
 
-/// Counts until it is over; how often each key was counted, as far as the session was told.
+/// Counts until `over`; returns how often each key was counted, as far as the session got answers.
 fn count(session: &mut Client, over: &AtomicBool) -> usize {
     let (mut tries, mut done) = (0, 0);
     while !over.load(Relaxed) {
@@ -58,7 +58,7 @@ fn count(session: &mut Client, over: &AtomicBool) -> usize {
     done
 }
 
-/// Reads 60 keys at once, and all of their prefix, until it is over; how often.
+/// Reads 60 keys at once, and all keys of their prefix, until `over`; returns how often.
 fn read(session: &mut Client, over: &AtomicBool) -> usize {
     let mut done = 0;
     while !over.load(Relaxed) {

@@ -1,4 +1,4 @@
-//! In how many phases Citus commits a transaction that writes on this node and on another.
+//! The number of phases in which Citus commits a transaction that writes on this node and on another.
 
 use std::sync::mpsc::Receiver;
 
@@ -29,7 +29,7 @@ impl Watched {
         }
     }
 
-    /// The text with the keys of the nodes in the places of $0, $1 and $2.
+    /// Returns the text with the keys of the nodes in place of $0, $1 and $2.
     fn with_keys(&self, text: &str) -> String {
         let each = self.keys.iter().enumerate();
         each.fold(text.to_owned(), |text, (at, key)| {
@@ -37,7 +37,7 @@ impl Watched {
         })
     }
 
-    /// How many nodes prepared the transaction, and how many committed it in one phase.
+    /// Returns how many nodes prepared the transaction, and how many committed it in one phase.
     fn phases(&mut self, statements: &str) -> (usize, usize) {
         self.notices.try_iter().for_each(drop);
         self.session.run(&self.with_keys(statements));
@@ -98,7 +98,7 @@ const IN_TWO: &[&str] = &[
     "INSERT INTO p SELECT $1, cache_incr($0, cache => 'c') ON CONFLICT (key) DO UPDATE SET value = excluded.value",
 ];
 
-/// One node alone writes.
+/// Only one node writes.
 const IN_ONE: &[&str] = &[
     "BEGIN; SELECT cache_set($1, '1', cache => 'c'); SELECT cache_get($0, 'c'); COMMIT",
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_get($0, 'c'); COMMIT",

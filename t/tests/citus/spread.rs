@@ -1,4 +1,4 @@
-//! Caches that `cache_distribute` has spread: what functions do from each node, and what they refuse.
+//! Caches that `cache_distribute` has distributed: the work of functions from each node, and their refusals.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use postgres::Client;
 
 use super::{nodes, sessions};
 
-/// The nodes, all of which keep shards.
+/// Starts the nodes, all of which keep shards.
 pub fn cluster() -> (Vec<Cluster>, Vec<Client>) {
     let nodes = nodes();
     let mut sessions = sessions(&nodes);
@@ -89,7 +89,7 @@ const CALLS: &[&str] = &[
     "* FROM cache_get_many(ARRAY[]::text[], $c)",
 ];
 
-/// What each call gives: its rows, or its SQLSTATE. `ask` makes one.
+/// Returns the answer to each call: its rows, or its SQLSTATE. `ask` runs one.
 fn answers(
     cache: &str,
     mut ask: impl FnMut(&str) -> Result<Vec<String>, postgres::Error>,
@@ -106,7 +106,7 @@ fn answers(
     all.into_iter().map(of_any).collect()
 }
 
-/// By the extended protocol, as text.
+/// Runs a call by the extended protocol, as text.
 fn extended(session: &mut Client, call: &str) -> Result<Vec<String>, postgres::Error> {
     let inner = call.strip_prefix("SELECT ").unwrap();
     let rows = match inner.contains(" FROM ") {
@@ -196,7 +196,7 @@ fn what_does_not_work_over_shards_says_so() {
         }
     }
     assert!(refusals >= 6, "{refusals}");
-    // Refused whichever way it goes.
+    // Refused by either way.
     sessions[0].run("CREATE TABLE source (id text PRIMARY KEY)");
     for call in [
         "cache_depend('source', 'id', 'c')",
@@ -286,7 +286,7 @@ fn a_read_of_many_keys_or_of_all_is_one_message_to_each_node() {
             .filter(|notice| notice.message().contains("at_key"))
             .count();
         assert_eq!(sent, 2, "{read}");
-        // What the transaction has written it sees, by whichever connection.
+        // A transaction sees its own writes, through every connection.
         session.run("BEGIN; UPDATE c SET value = value WHERE key IN ('k1', 'k2', 'k3')");
         assert_eq!(session.number(&read), 100, "{read}");
         session.run("COMMIT");
@@ -345,7 +345,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     sessions[0]
         .run("SELECT cache_delete('k1', 'c'), cache_delete('k2', 'c'), cache_delete('k3', 'c')");
     for session in &mut sessions {
-        assert_eq!(session.number(hits), 97); // nothing of the time before
+        assert_eq!(session.number(hits), 97); // nothing from before
     }
     sessions[0].run("SELECT cache_alter('c', ttl => '2 hours', max_entries => 80)");
     for (node, session) in sessions.iter_mut().enumerate() {
@@ -393,7 +393,7 @@ fn a_block_over_nodes_is_all_or_nothing() {
         );
         sessions[session].run("ROLLBACK");
         assert_eq!(sessions[session].number("SELECT cache_count('c')"), 0);
-        // An error on the way takes all with it.
+        // An error on the way rolls back everything.
         let failing = format!("{write}; SELECT 1 / 0");
         refused(sessions[session].try_lines(&failing), "22012");
         assert_eq!(sessions[session].number("SELECT cache_count('c')"), 0);
@@ -548,7 +548,7 @@ fn what_nodes_send_each_other_gives_nobody_more_than_sql_does() {
             ["42601", "42602", "42P01"].contains(&sqlstate(&error)),
             "{error:?}"
         );
-        // Citus would crash where it looks for the node of NULL.
+        // Citus would crash on the look-up of the node of NULL.
         for call in [
             "SELECT * FROM pgcache.at_key(NULL, 1, 'cache_get', ARRAY['=k', '=c'])",
             "SELECT pgcache.at_key(NULL, 1, 'cache_get', ARRAY['=k', '=c'])",
@@ -587,7 +587,7 @@ fn what_citus_computes_on_shards_asks_no_other_node() {
         error.message(),
         "cannot call the node that holds the entries of cache \"c\" from here"
     );
-    // Here it is this node that asks.
+    // Here this node asks.
     let here = "WITH o AS MATERIALIZED (SELECT key FROM orders ORDER BY id OFFSET 0) SELECT count(cache_get(key, 'c')) FROM o";
     assert_eq!(session.number(here), 100);
 }

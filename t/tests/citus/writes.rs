@@ -1,4 +1,4 @@
-//! What plain SQL writes into a distributed cache, by every statement and from every node.
+//! Writes of plain SQL into a distributed cache, by every statement and from every node.
 
 use std::io::Write;
 
