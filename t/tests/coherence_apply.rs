@@ -12,7 +12,7 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// Gets until the value is there; each get is a hit of a copy if the tier has missed the change.
+/// Gets until the value arrives; each get is a hit of a copy if the tier has missed the change.
 fn arrives(session: &mut Client, expected: Option<&str>) {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {

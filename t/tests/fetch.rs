@@ -1,5 +1,5 @@
-//! One refresh at a time: of many sessions that miss a key one runs the loader, and whatever becomes of
-//! it, the others get on.
+//! One refresh at a time: of many sessions that miss a key one runs the loader, and whatever becomes of it, the others
+//! make progress.
 
 use std::sync::Barrier;
 use std::thread::{self, sleep};
@@ -12,19 +12,19 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 
 const CROWD: usize = 20;
-/// No test depends on these; they end one that hangs.
+/// Long timeouts on which no test depends; they end a test that hangs.
 const PATIENT: &str = "SET pgcache.fetch_wait = '5min'; SET pgcache.lease_time = '10min'; \
      SET statement_timeout = '60s'";
 /// Loaders that wait until the gate is opened.
 const GATE: &str = "CREATE FUNCTION pass(value text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
      PERFORM pg_advisory_xact_lock_shared(42); RETURN value; END $$; CREATE UNLOGGED SEQUENCE runs";
 
-/// A cluster with room for the caches of all tests here and in `leases`: each takes a slot of the tier.
+/// Returns a cluster with room for the caches of all tests here and in `leases`: each takes a slot of the tier.
 pub(crate) fn tiered() -> &'static Cluster {
     Cluster::hot_with(&["pgcache.hot_size = '256MB'"])
 }
 
-/// A database with a gate that is shut: who holds it opens it with `open`.
+/// Creates a database with a shut gate; the session that holds it opens it with `open`.
 fn gated<'c>(cluster: &'c Cluster, create: &str) -> (Database<'c>, Client) {
     let database = cluster.database();
     let mut gate = database.connect();
@@ -44,7 +44,7 @@ fn patient(database: &Database) -> Client {
     session
 }
 
-/// Waits until as many sessions of the database as that are as described.
+/// Waits until this many sessions of the database match the condition.
 fn wait_for(gate: &mut Client, count: i64, condition: &str) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let question = format!(
@@ -57,12 +57,12 @@ fn wait_for(gate: &mut Client, count: i64, condition: &str) {
     }
 }
 
-/// Somebody is at work behind the gate.
+/// Waits until a session runs a loader behind the gate.
 fn wait_for_loader(gate: &mut Client) {
     wait_for(gate, 1, "wait_event = 'advisory'");
 }
 
-/// Of a session that waits for the lease of another one: a record, or without preload a lock.
+/// A session that waits for another one's lease: for a record, or without preload for a lock.
 const WAITS: &str = "(wait_event = 'PgcacheFetch' OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
      AND objsubid = 3 AND NOT granted))";
 
@@ -70,7 +70,7 @@ fn fetch(loader: &str) -> String {
     format!("SELECT cache_fetch('k', $l$SELECT {loader}$l$, cache => 'c')")
 }
 
-/// How often the loader runs when a crowd misses one key at once.
+/// Returns how often the loader runs when a crowd misses one key at once.
 fn runs_of_a_crowd(cluster: &Cluster, create: &str, ask: &str) -> i64 {
     let database = cluster.database();
     database.connect().run(GATE);
@@ -117,7 +117,7 @@ fn without_fetch_the_crowd_stampedes() {
     assert!(runs > 1, "the crowd was no crowd");
 }
 
-/// Ends a holder in three ways; the one who waited loads then.
+/// Ends a holder in three ways; the session that waited loads then.
 fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Client)) {
     let (database, mut gate) = gated(cluster, create);
     thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The error is caught by the holder's own block, and the holder's transaction goes on.
+/// The error is caught by the holder's own block, and the holder's transaction continues.
 #[test]
 fn a_caught_error_ends_the_lease() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -224,8 +224,8 @@ fn a_waiting_session_shows_why_and_can_be_cancelled() {
     });
 }
 
-/// A session does not wait where others may wait for it: with an xid it loads at once, and does not wait for
-/// the row.
+/// A session does not wait if other sessions may wait for it: with an xid it loads at once, and does not wait for the
+/// row.
 #[test]
 fn a_transaction_that_has_written_does_not_wait() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -285,13 +285,13 @@ fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
         open(&mut gate);
         for loader in both {
             let value = loader.join().expect("it is not cancelled");
-            // It has found what the other one has stored, or loaded for itself.
+            // It has found the value that the other one stored, or loaded its own.
             assert!(["ab", "aab"].contains(&&value[..]), "{value}");
         }
     });
 }
 
-/// The holder waits for a lock of the session that waits for the holder: no deadlock detector sees that circle.
+/// The holder waits for a lock of the session that waits for the holder: no deadlock detector sees that cycle.
 #[test]
 fn a_circle_of_a_lease_and_a_lock_is_broken() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -307,7 +307,7 @@ fn a_circle_of_a_lease_and_a_lock_is_broken() {
     });
 }
 
-/// A value that was loaded before a change is given to its caller and not kept.
+/// A value that was loaded before a change is returned to its caller and not kept.
 #[test]
 fn what_is_invalidated_while_it_is_loaded_is_not_stored() {
     for create in [
@@ -333,7 +333,7 @@ fn what_is_invalidated_while_it_is_loaded_is_not_stored() {
     }
 }
 
-/// A set that the storing had to wait for is newer than what was loaded.
+/// A set for which the fetch waited before storing is newer than the loaded value.
 #[test]
 fn a_set_that_commits_while_the_loader_runs_stays() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -377,7 +377,7 @@ fn within_grace_others_take_the_stale_value_while_one_refreshes() {
     }
 }
 
-/// The new row cannot be seen by the old snapshot; the call gives a value and no error.
+/// The old snapshot cannot see the new row; the call returns a value and no error.
 #[test]
 fn under_repeatable_read_a_fetch_neither_waits_nor_fails() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -419,7 +419,7 @@ fn on_a_standby_the_value_comes_and_only_memory_caches_keep_it() {
     }
 }
 
-/// Early refresh: with a factor so large that every hit is due, a live value is loaded anew by one.
+/// Early refresh: with a factor so large that every hit is due, one session loads a live value anew.
 #[test]
 fn early_refresh_loads_a_live_value_anew_only_where_it_is_on() {
     for storage in ["unlogged", "memory"] {

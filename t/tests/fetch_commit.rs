@@ -1,5 +1,5 @@
-//! Values that were loaded while their source changed: whatever waits, the cache comes to what the source
-//! holds. Commits that take long wait here for a standby that never answers, until they are cancelled.
+//! Values that were loaded while their source changed: whatever waits, the cache converges to the source. Commits that
+//! take long wait here for a standby that never answers, until they are cancelled.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use postgres::Client;
 
 const STORAGES: [&str; 2] = ["unlogged", "logged"];
 const NOBODY: &str = "synchronous_standby_names = 'nobody'";
-/// Only who asks for it waits for the standby.
+/// Only a session that asks for it waits for the standby.
 const LOCAL: &str = "synchronous_commit = local";
 const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 /// Reads the source, and then waits at the gate.
@@ -28,7 +28,7 @@ fn unloaded() -> &'static Cluster {
     Cluster::with(&[NOBODY, LOCAL, "shared_preload_libraries = ''"])
 }
 
-/// A source with its cache, and a gate for loaders.
+/// Creates a source with its cache, and a gate for loaders.
 fn with_gate<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     let database = with_source(cluster, storage);
     database.connect().run(
@@ -53,7 +53,7 @@ impl Drop for End {
     }
 }
 
-/// Runs `meanwhile` while the commit of `change` waits, and ends that.
+/// Runs `meanwhile` while the commit of `change` waits, and then ends that commit.
 fn during(database: &Database, change: &str, meanwhile: impl FnOnce()) {
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -82,12 +82,12 @@ fn fetch(session: &mut Client) -> String {
     fetch_with(session, LOADER)
 }
 
-/// What the table holds under the key.
+/// Returns the value of the key in the table.
 fn row(session: &mut Client) -> Option<String> {
     session.value("SELECT (SELECT value FROM c WHERE key = 'k')")
 }
 
-/// From now on everybody finds the new value, and nothing of the old one is left.
+/// Checks that from now on every session finds the new value, and that no copy of the old one remains.
 fn converged(database: &Database, what: &str) {
     let mut session = session(database);
     let value = session.value("SELECT cache_get('k', 'c')");
@@ -128,7 +128,7 @@ fn each() -> impl Iterator<Item = (&'static Cluster, &'static str)> {
         .flat_map(|cluster| STORAGES.map(|storage| (cluster, storage)))
 }
 
-/// More than a session's leases: what it fetches beyond is stored without, where nothing pends.
+/// Fetches beyond a session's limit of leases store without a lease if no removal pends.
 #[test]
 fn without_a_lease_nothing_old_is_stored_while_the_source_commits() {
     for (cluster, storage) in each() {
@@ -148,7 +148,7 @@ fn take_own_leases(reader: &mut Client) {
     reader.run(
         "SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'c')) FROM generate_series(1, 70) AS g",
     );
-    // Beyond its leases something may pend beside a key, and then that is not stored.
+    // Beyond its leases a removal may pend beside a key, and then its value is not stored.
     assert!(reader.number("SELECT count(*) FROM c WHERE key LIKE 'x%'") >= 60);
 }
 
@@ -213,7 +213,7 @@ fn what_was_loaded_without_a_lease_before_the_source_changed_is_not_stored_after
     }
 }
 
-/// All records are somebody else's; a table and a memory cache, and whatever changes the entry.
+/// Other sessions hold all records; a table and a memory cache, and every change of the entry.
 #[test]
 fn with_all_records_taken_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
@@ -278,7 +278,7 @@ fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_sou
     }
 }
 
-/// The writer of the source has not committed before the reader has.
+/// Checks that the writer of the source has not committed before the reader has.
 fn commits_before(database: &Database, reader: &mut Client) {
     thread::scope(|scope| {
         let writer = scope.spawn(|| session(database).run(UPDATE));
@@ -320,7 +320,7 @@ fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     converged(&database, "logged");
 }
 
-/// One client is told to compute, and the others not to; what that one computes is not stored.
+/// One client gets the lease and computes, the others do not; the value it computes is not stored.
 #[test]
 fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
     let rest = "BEGIN; UPDATE src SET v = 'new'; ";
@@ -359,7 +359,7 @@ fn stores(session: &mut Client, lease: &str) -> bool {
     ))
 }
 
-/// Under an old snapshot as well, where somebody has said that the source has changed.
+/// Also under an old snapshot, after a report that the source has changed.
 #[test]
 fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -504,7 +504,7 @@ fn a_fetch_under_an_old_snapshot_gives_what_it_shows_and_stores_nothing_old() {
     }
 }
 
-/// And where nothing has changed since, it stores as ever.
+/// And if the source has not changed since, it stores as usual.
 #[test]
 fn a_fetch_under_a_fresh_snapshot_stores() {
     let database = with_gate(hanging(), "unlogged");
@@ -516,8 +516,8 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
     });
 }
 
-/// At stock settings: writers a moment apart against fetchers. Each key has one writer, who finds nothing older in the
-/// cache once a write has returned.
+/// At stock settings: writers a moment apart against fetchers. Each key has one writer, which finds no older value in
+/// the cache once a write has returned.
 #[test]
 fn after_a_storm_of_writers_and_fetchers_the_cache_is_what_the_source_holds() {
     for cluster in [hanging(), unloaded()] {

@@ -1,5 +1,5 @@
-//! Fetches on a server without preload, where locks stand for leases: fetches and commits wait for them in
-//! Postgres' queue, and no value of an old row outlives the commit.
+//! Fetches on a server without preload, where locks represent leases: fetches and commits wait for them in Postgres'
+//! queue, and no value of an old row outlives the commit.
 
 use std::thread;
 
@@ -12,7 +12,7 @@ use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
-/// Gives a value that no other session loads.
+/// Returns a value that no other session loads.
 const MINE: &str = "SELECT cache_fetch('k', 'SELECT ''mine''', cache => 'c')";
 
 fn unloaded() -> &'static Cluster {
@@ -22,7 +22,7 @@ fn unloaded() -> &'static Cluster {
     ])
 }
 
-/// Waits until a session stands in the queue for the lock of a key (kind 3) or of a cache (kind 6).
+/// Waits until a session queues for the lock of a key (kind 3) or of a cache (kind 6).
 fn wait_for_queue(watch: &mut Client, kind: i32, mode: &str) {
     let queued = format!(
         "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = {kind} \
@@ -32,7 +32,7 @@ fn wait_for_queue(watch: &mut Client, kind: i32, mode: &str) {
     wait_until("a session waits in the queue", || watch.holds(&queued));
 }
 
-/// A session that has loaded the key in a transaction, and not ended that.
+/// Opens a session that has loaded the key in a transaction that stays open.
 fn loading(database: &Database) -> Client {
     let mut loader = session(database);
     loader.run("SET idle_in_transaction_session_timeout = '90s'; BEGIN; SAVEPOINT s");
@@ -89,7 +89,7 @@ fn a_fetch_waits_no_longer_than_its_settings_say() {
     assert_eq!(next.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// The holder waits for a lock of the session that waits for the holder. Postgres sees that.
+/// The holder waits for a lock of the session that waits for the holder. Postgres detects that.
 #[test]
 fn a_fetch_in_a_deadlock_loads_for_itself() {
     let database = with_source(unloaded(), "unlogged");
@@ -133,8 +133,8 @@ fn a_commit_of_many_keys_waits_in_the_queue_for_all_loaders_of_the_cache() {
     }
 }
 
-/// A loader that waits for the writer, before or after it has read the row that the writer changes: Postgres may
-/// end one of the two. Either the change fails, or nothing old is left.
+/// A loader that waits for the writer, before or after it has read the row that the writer changes: Postgres may end
+/// one of the two. Either the change fails, or no old value remains.
 #[test]
 fn of_a_loader_and_a_commit_that_wait_for_each_other_one_may_fail_and_nothing_old_is_left() {
     for (change, loader) in [

@@ -1,5 +1,5 @@
-//! Values of fetches and leases in unusual places: inside of a statement that writes the source, under an
-//! old snapshot, while the loader's session waits for the writer. And how long a commit may wait for them.
+//! Values of fetches and leases in unusual places: inside a statement that writes the source, under an old snapshot,
+//! while the loader's session waits for the writer. And the time that a commit may wait for them.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -29,7 +29,7 @@ fn unloaded() -> &'static Cluster {
     ])
 }
 
-/// Whether so many sessions wait for a lock of Postgres'.
+/// Returns whether this many sessions wait for a lock of Postgres.
 fn waiting(watch: &mut Client, sessions: usize) -> bool {
     watch.holds(&format!(
         "SELECT count(*) = {sessions} FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
@@ -37,7 +37,7 @@ fn waiting(watch: &mut Client, sessions: usize) -> bool {
     ))
 }
 
-/// The statement has changed the rows, and its triggers have not said so yet.
+/// The statement has changed the rows, and its triggers have not reported it yet.
 #[test]
 fn a_fetch_inside_of_the_statement_that_changes_the_source_leaves_nothing_if_that_is_rolled_back() {
     let fetch = format!("cache_fetch('k', '{LOADER}', cache => 'c')");
@@ -66,7 +66,7 @@ fn a_fetch_inside_of_the_statement_that_changes_the_source_leaves_nothing_if_tha
     }
 }
 
-/// A trigger of the user's whose name comes before that of ours.
+/// A trigger of the user's whose name sorts before that of pgcache's.
 #[test]
 fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     for storage in ["memory", "unlogged"] {
@@ -88,7 +88,7 @@ fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     }
 }
 
-/// The source is changed by a transaction of before, not by this one: it is stored as ever.
+/// An earlier transaction changed the source, not this one: the value is stored as usual.
 #[test]
 fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     let database = with_source(loaded(), "memory");
@@ -101,7 +101,7 @@ fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// The row with the old value is there and nobody else sees it; its session waits for the writer.
+/// The row with the old value exists and no other session sees it; its session waits for the writer.
 #[test]
 fn an_old_value_does_not_outlive_the_change_because_its_session_waits_for_the_writer() {
     for cluster in [loaded(), unloaded()] {
@@ -133,7 +133,7 @@ fn an_old_value_does_not_outlive_the_change_because_its_session_waits_for_the_wr
     }
 }
 
-/// A client that reads the source under a snapshot which is older than the removal.
+/// A client that reads the source under a snapshot older than the removal.
 #[test]
 fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -158,7 +158,7 @@ fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// What an inner fetch may not store, an outer one does not store either: no row of the inner cache will go.
+/// A value that an inner fetch may not store, an outer one does not store either: no row of the inner cache will go.
 #[test]
 fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() {
     let cluster = Cluster::with_tier(&[
@@ -200,10 +200,10 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
     }
 }
 
-/// Who waits for others so long waits for ever. No timeout of the server's counts in a commit.
+/// A commit that waits this long for other sessions waits for ever. None of the server's timeouts counts in a commit.
 const FOREVER: Duration = Duration::from_secs(90);
 
-/// Changes the source again and again while four others do this to the entry; each gets through.
+/// Changes the source again and again while four other sessions do this to the entry; each change commits.
 fn changes_beside(database: &Database, others: &str, mut each: impl FnMut(&mut Client, usize)) {
     let (done, began) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
@@ -228,7 +228,7 @@ fn update(writer: &mut Client, number: usize) {
     writer.run(&format!("UPDATE src SET v = '{number}' WHERE k = 'k'"));
 }
 
-/// Others overwrite the entry, one after the other.
+/// Other sessions overwrite the entry, one after the other.
 #[test]
 fn a_commit_ends_while_others_write_the_entry_again_and_again() {
     let database = with_source(loaded(), "unlogged");
@@ -244,7 +244,7 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
 const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 3 AND mode = 'AccessExclusiveLock' \
      AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// Who loads the key now is waited for; nobody who comes gets to store it, and then be waited for.
+/// The writer waits for the session that loads the key now; later loaders store nothing, so it does not wait for them.
 #[test]
 fn without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else() {
     for storage in ["unlogged", "logged"] {
@@ -285,7 +285,7 @@ fn without_preload_lock_timeout_ends_the_wait_for_who_loads_the_key() {
     assert_eq!(loader.text(FETCH), "new");
 }
 
-/// Those who load the key again and again, and roll back each time, do not keep the writer waiting.
+/// Sessions that load the key again and again, and roll back each time, do not keep the writer waiting.
 #[test]
 fn without_preload_a_commit_gets_past_those_who_load_again_and_again() {
     let database = with_source(unloaded(), "unlogged");

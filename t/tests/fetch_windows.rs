@@ -1,6 +1,6 @@
-//! The windows of the lease protocol, one by one: what happens in each while somebody else goes on. A session
-//! stays in one until it is let go where the library was built with the cargo feature `pauses` (scripts/storm.sh);
-//! else there is nothing to prove here.
+//! The windows of the lease protocol, one by one: events in each while another session continues. A session stays in a
+//! window until it is released, if the library was built with the cargo feature `pauses` (scripts/storm.sh); a library
+//! without windows skips these tests.
 
 use std::thread;
 
@@ -19,7 +19,7 @@ use postgres::Client;
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Changes the source, and lets go who is in the window when that is done, or waits for them.
+/// Changes the source, and releases the session in the window when that is done, or waits for the session.
 fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) {
     let mut writer = database.connect();
     let backend = writer.number("SELECT pg_backend_pid()");
@@ -37,7 +37,7 @@ fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) 
     });
 }
 
-/// From now on everybody finds the new value, and nothing is left of the old one.
+/// Checks that from now on every session finds the new value, and that no copy of the old one remains.
 fn converged(database: &Database, what: &str) {
     let mut session = database.connect();
     assert_ne!(session.value(GET).as_deref(), Some("old"), "{what}");
@@ -88,7 +88,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// A fetch, a client's lease and a value of somebody's own while a change is in each of its windows.
+/// A fetch, a client's lease and a value that another session stores while a change is in each of its windows.
 #[test]
 fn in_any_window_of_a_change_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[]);
@@ -139,7 +139,7 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// Two sessions have found nothing. The one that wins the lease second finds what the first has stored.
+/// Two sessions have found no entry. The one that wins the lease second finds the value that the first has stored.
 #[test]
 fn a_fetch_that_wins_after_another_has_stored_loads_nothing() {
     let cluster = Cluster::with_tier(&[]);

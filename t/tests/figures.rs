@@ -1,5 +1,5 @@
-//! Figures are true: a client that counts its own hits and misses finds the same in `pgcache.stats`, and, over
-//! the Redis protocol, in INFO and `pgcache.resp_stats`.
+//! Counters are true: a client that counts its own hits and misses finds the same in `pgcache.stats`, and, over the
+//! Redis protocol, in INFO and `pgcache.resp_stats`.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -98,7 +98,7 @@ fn each_function_counts_what_its_caller_counts() {
     }
 }
 
-/// A fetch waits for another one: it counts one miss, however often it looks.
+/// A fetch that waits for another one counts one miss, however often it looks.
 #[test]
 fn a_fetch_that_waits_counts_one_miss() {
     let cluster = Cluster::hot();
@@ -120,7 +120,7 @@ fn a_fetch_that_waits_counts_one_miss() {
     assert_eq!(answered, 4, "hits and misses of four calls");
 }
 
-/// Commands on a cache that has `k` and `n` and neither `x` nor `y`, and what they count, as Redis counts.
+/// Commands on a cache that has `k` and `n` and neither `x` nor `y`, and their hits and misses, as Redis counts.
 const COMMANDS: &[Counted] = &[
     ("GET k", 1, 0),
     ("GET x", 0, 1),

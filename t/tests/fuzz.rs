@@ -1,5 +1,5 @@
-//! Random calls of every function: no crash, no error without a documented SQLSTATE, and a tier that is
-//! sound afterwards. `scripts/fuzz-sql.sh` runs many more of them.
+//! Random calls of every function: no crash, no error without a documented SQLSTATE, and a sound tier afterwards.
+//! `scripts/fuzz-sql.sh` runs many more of them.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -15,7 +15,7 @@ use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// What docs/reference.md does not list, because it is neither pgcache's nor anything that a call can do.
+/// SQLSTATEs that docs/reference.md omits, because neither pgcache nor a call raises them.
 const BESIDE_THE_CALL: &[(&str, &str)] = &[
     ("22012", "a loader that divides by zero"),
     (
@@ -24,7 +24,7 @@ const BESIDE_THE_CALL: &[(&str, &str)] = &[
     ),
 ];
 
-/// Every SQLSTATE that a call may be answered with.
+/// Returns every SQLSTATE that a call may raise.
 fn documented() -> Vec<String> {
     let page = readme::page("docs/reference.md");
     let mut known = reference::errors_under(&page, "Errors of pgcache");
@@ -58,7 +58,7 @@ fn database_in<'c>(cluster: &'c Cluster, encoding: &str) -> Database<'c> {
     database
 }
 
-/// Calls at random; how often each SQLSTATE came.
+/// Runs calls at random; returns how often each SQLSTATE came.
 fn call_at_random(
     session: &mut Client,
     functions: &[Function],
@@ -96,7 +96,8 @@ fn call_at_random(
     answers
 }
 
-/// A timeout that fires when its statement has just come to its end meets the next one, which is ours.
+/// Restores the session. A timeout that fires when its statement has just ended meets the next one, which is the
+/// test's.
 fn put_back(session: &mut Client) {
     let back = "ROLLBACK; RESET statement_timeout; RESET ROLE";
     if let Err(error) = session.try_lines(back) {
@@ -105,7 +106,7 @@ fn put_back(session: &mut Client) {
     }
 }
 
-/// No copy differs, every byte is accounted for, no mark is left, and the server has not crashed.
+/// Checks that no copy differs, every byte is accounted for, no mark is left, and the server has not crashed.
 fn is_sound(cluster: &Cluster, session: &mut Client) {
     let caches = session.lines(
         "SELECT a.cache FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \

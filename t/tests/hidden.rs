@@ -1,5 +1,5 @@
-//! Expired rows do not exist for plain SQL: where that begins, what older databases and dumps make of it, and who is
-//! kept from nothing by it. What single sessions see is in `sql/hidden.sql` and its neighbours.
+//! Expired rows do not exist for plain SQL: where that begins, how older databases and dumps behave, and which roles it
+//! does not restrict. `sql/hidden.sql` and its neighbours cover single sessions.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -268,7 +268,7 @@ fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_an
     };
     for fill in [70, 75] {
         session.run("TRUNCATE told");
-        // Ours, with a trigger inside whose plan is kept, and made anew after the second ALTER.
+        // pgcache's own statements, with a trigger inside whose plan is kept, and made anew after the second ALTER.
         renew_plans(&mut other, fill);
         session.run("SELECT cache_set('a', 'v', cache => 'c'), cache_set('b', 'v', cache => 'c')");
         renew_plans(&mut other, fill + 1);
@@ -283,7 +283,7 @@ fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_an
             told.last().is_some_and(|line| line == "DELETE|1"),
             "{told:?}"
         );
-        // Ours, planned anew while a user's function runs that sees less.
+        // pgcache's own statements, planned anew while a user's function runs that sees less.
         renew_plans(&mut other, fill + 2);
         let both = "SELECT (SELECT count(*) FROM c WHERE key = 'dead'), cache_fetch('dead', $$SELECT 'fresh'$$, '1 hour', 'c')";
         session.run(&format!("BEGIN; {both}; ROLLBACK"));
@@ -416,17 +416,17 @@ fn dumps_with_foreign_keys_in_both_directions_come_back() {
          INSERT INTO c VALUES ('dead', 'v', '-infinity', 1), ('dead 2', 'v', '-infinity', 2), ('live', 'v', NULL, 3); \
          INSERT INTO refers VALUES ('live')",
     );
-    // Left behind by a cascade that did not see it, the child would keep the dump from coming back.
+    // Left behind by a cascade that did not see it, the child would keep the dump from being restored.
     session.run("DELETE FROM shelf WHERE id = 1");
     assert_eq!(session.lines(ALL), ["dead 2|2", "live|3"]);
     let back = restored(cluster, &dumped(&database, &[]), "");
     assert_eq!(back.connect().lines(ALL), ["dead 2|2", "live|3"]);
     assert_eq!(back.connect().lines("SELECT key FROM c"), ["live"]);
-    // A dump by SELECT has what SELECT shows.
+    // A dump by SELECT has the rows that SELECT shows.
     let back = restored(cluster, &dumped(&database, &["--inserts"]), "");
     assert_eq!(back.connect().lines(ALL), ["live|3"]);
     assert_eq!(back.connect().lines(REFERS), ["live"]);
-    // What refers to an expired row comes back where a session asks to see it.
+    // A row that refers to an expired row is restored in a session that asks to see it.
     session.run("INSERT INTO refers VALUES ('dead 2')");
     let back = restored(
         cluster,

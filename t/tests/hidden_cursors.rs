@@ -11,7 +11,7 @@ use postgres::Client;
 const SHOW: &str = "SET pgcache.show_expired = on";
 const HIDE: &str = "SET pgcache.show_expired = off";
 
-/// A cache with one live row and one expired row.
+/// Creates a cache with one live row and one expired row.
 fn scene<'c>(cluster: &'c Cluster) -> (Database<'c>, Client) {
     let database = cluster.database();
     let mut session = database.connect();
@@ -22,7 +22,7 @@ fn scene<'c>(cluster: &'c Cluster) -> (Database<'c>, Client) {
     (database, session)
 }
 
-/// The keys that a cursor gives from here on.
+/// Returns the remaining keys of a cursor.
 fn rest(session: &mut Client, cursor: &str) -> Vec<String> {
     session.lines(&format!("FETCH ALL FROM {cursor}"))
 }

@@ -1,5 +1,5 @@
-//! A role that may create things lays traps: objects with names of Postgres' own in a schema that comes
-//! first, functions where the extension will be installed, triggers of ours on tables of its own.
+//! A role that may create objects sets traps: objects with names of Postgres' own in a schema that comes first,
+//! functions where the extension will be installed, pgcache's triggers on tables of its own.
 
 use std::fs;
 
@@ -9,8 +9,8 @@ use pgcache_tests::needs::{self, Needs};
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// For every function and operator of Postgres that our statements could mean, one of the same name and
-/// types that raises an error; for every relation of its catalogs an empty table; for types, domains.
+/// For every function and operator of Postgres that pgcache's statements could mean, one of the same name and types
+/// that raises an error; for every relation of its catalogs an empty table; for types, domains.
 const TRAPS: &str = "
     CREATE SCHEMA trap;
     SET search_path = pg_catalog;
@@ -52,7 +52,7 @@ const TRAPS: &str = "
 /// A row of the table of needs.
 type Row = (&'static str, Needs, &'static str);
 
-/// Every function that can be called, on every kind of cache, answers as it does without the traps.
+/// Checks that every callable function, on every kind of cache, answers as it does without the traps.
 fn is_not_trapped(session: &mut Client, functions: &[Row], caches: &[&str]) {
     for &(function, needs, call) in functions {
         if matches!(needs, Needs::Elsewhere | Needs::Trigger) {
@@ -151,7 +151,7 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
         "42723",
     );
     session.run("DROP FUNCTION app.cache_get(text, regclass)");
-    // Nor is a schema of our name that somebody has made.
+    // Nor is a schema of pgcache's name that another role has made.
     admin.run(&format!("CREATE SCHEMA pgcache AUTHORIZATION {mallory}"));
     refused(
         admin.try_value("CREATE EXTENSION pgcache SCHEMA app"),
@@ -198,7 +198,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
         );
     }
     assert_eq!(session.text("SHOW search_path"), "own, public");
-    // A careful one works, for its owner as for others.
+    // A careful one works, for its owner and for other roles.
     admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
     admin.run(
         "INSERT INTO c AS pgcache_c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
@@ -207,7 +207,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     assert_eq!(session.text("SHOW search_path"), "own, public");
 }
 
-/// The advisory locks that the session's transaction holds, as an application would take them.
+/// Returns the advisory locks that the session's transaction holds, as an application would take them.
 fn advisory_locks(session: &mut Client) -> Vec<String> {
     session.lines(
         "SELECT format('pg_advisory_lock(%s::bit(32)::int, %s::bit(32)::int)', classid::bigint, objid::bigint) \
@@ -221,7 +221,7 @@ fn nobody_holds_up_sweeps_or_the_making_of_caches_by_advisory_locks_of_his_own()
     let database = cluster.database();
     let (mut owner, mallory) = (database.connect(), cluster.role());
     owner.run("SELECT cache_create('c', max_entries => 1); INSERT INTO c SELECT i FROM generate_series(1, 5000) AS i");
-    // Anybody sees in pg_locks what is locked.
+    // Every role sees locks in pg_locks.
     owner.run("BEGIN; SELECT cache_create('d'), cache_expire('c')");
     let locks = advisory_locks(&mut owner);
     assert_eq!(locks.len(), 2, "{locks:?}");
@@ -422,8 +422,8 @@ fn our_messages_name_what_is_not_ascii_in_every_encoding() {
     }
 }
 
-/// A writer needs nothing for it, and must not choose what the names in the owner's key mean: neither to have
-/// code of the writer's run as the owner, nor to keep an entry.
+/// A writer needs no privilege for it, and must not choose the meaning of names in the owner's key: neither to run the
+/// writer's code as the owner, nor to keep an entry.
 #[test]
 fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     let cluster = Cluster::start(&[]);
@@ -451,8 +451,8 @@ fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     assert!(admin.holds("SELECT NOT cache_exists('p:a', 'c')"));
 }
 
-/// Who removes a key waits for a value that was loaded for it; so long a schema's owner has for putting another in
-/// its place.
+/// A session that removes a key waits for a value that was loaded for it; meanwhile a schema's owner can replace the
+/// table.
 #[test]
 fn a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
@@ -497,7 +497,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
         return Err(format!("a trigger of the role's ran as {}", stolen[0]));
     }
     match changed {
-        // Either way to the table is the cache's: that by its oid.
+        // Either way to the table reaches the cache itself, by its oid.
         Ok(_) => (admin.number("SELECT count(*) FROM gone.c") == 0)
             .then_some(())
             .ok_or("an old value stays".to_owned()),

@@ -1,5 +1,5 @@
-//! Code of others that runs because entries go with a commit: triggers of the cache's own. It runs while Postgres still
-//! sees to what it leaves behind, cursors and connections to other servers, or not at all.
+//! User-defined code that runs because entries go with a commit: the cache's own triggers. It runs while Postgres still
+//! cleans up what it leaves behind, cursors and connections to other servers, or not at all.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -7,7 +7,7 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// A cache that depends on a table, with an entry, and a trigger of its own that does this when one goes.
+/// Creates a cache that depends on a table, with an entry, and a trigger of its own with this body when one goes.
 fn cache_with_trigger(session: &mut Client, body: &str) {
     session.run(&format!(
         "SELECT cache_create('c'); CREATE TABLE source (id text PRIMARY KEY, v int); SELECT cache_depend('source', 'id', 'c');
@@ -44,7 +44,7 @@ const WRITES: &[&[&str]] = &[
     &["INSERT INTO first VALUES (1)"],
 ];
 
-/// The entry goes each time, and its trigger has run once for it.
+/// Checks that the entry goes each time, and that its trigger has run once for it.
 fn goes_each_time(session: &mut Client) {
     session.run(
         "CREATE OR REPLACE PROCEDURE writes() LANGUAGE plpgsql AS $$ BEGIN UPDATE source SET v = v + 1; COMMIT; END $$;
@@ -95,7 +95,7 @@ fn a_cursor_that_a_trigger_leaves_open_ends_with_the_transaction() {
 fn a_trigger_may_fail() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
-    // A Postgres with assertions ends with an exception block inside of COMMIT, also in a trigger that was deferred.
+    // A Postgres with assertions crashes on an exception block inside COMMIT, also in a trigger that was deferred.
     let asserts = session.text("SHOW debug_assertions") == "on";
     cache_with_trigger(
         &mut session,
@@ -129,7 +129,7 @@ fn a_trigger_may_read_what_is_on_another_server() {
     }
     cache_with_trigger(&mut session, "PERFORM i FROM public.far;");
     goes_each_time(&mut session);
-    // With a connection from before, and as the first thing of a session.
+    // With a connection from before, and as the first statement of a session.
     session.run("SELECT i FROM far");
     goes_each_time(&mut session);
     let mut session = database.connect();
@@ -137,7 +137,7 @@ fn a_trigger_may_read_what_is_on_another_server() {
     assert!(!cluster.log_text().contains("PANIC"));
 }
 
-/// False where this Postgres has no postgres_fdw.
+/// Returns false if this Postgres has no postgres_fdw.
 fn connect_to_itself(database: &Database, session: &mut Client) -> bool {
     let there = "SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw'";
     if session.number(there) == 0 {

@@ -1,14 +1,14 @@
-//! A backend's memory after many calls of each function, failing ones among them: it stays what it was
-//! after the first. `PGCACHE_LEAK_CALLS=1000000` is the long form (an hour).
+//! A backend's memory after many calls of each function, failing ones among them, stays as it was after the first.
+//! `PGCACHE_LEAK_CALLS=1000000` is the long form (an hour).
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::needs::{self, Needs};
 use postgres::Client;
 
-/// Calls of one statement: a transaction of its own each, so that nothing waits for its end.
+/// Calls of one statement: a transaction of its own each, so that no memory waits for its end.
 const ROUND: u64 = 200;
-/// What may come on top: a relcache entry that is built again, a plan that is made at its second use.
+/// The growth that is allowed: a relcache entry that is built again, a plan that is made at its second use.
 const SLACK_KB: i64 = 250;
 
 fn calls() -> u64 {
@@ -18,8 +18,8 @@ fn calls() -> u64 {
     })
 }
 
-/// A backend's own memory in kB: what Postgres' contexts hold, and all that is not shared. Less what its
-/// catalog caches hold: they grow with every CREATE and DROP, ours or anybody's.
+/// Returns a backend's own memory in kB: the size of Postgres' contexts, and all that is not shared. Less the size of
+/// its catalog caches, which grow with every CREATE and DROP, pgcache's or not.
 fn memory(session: &mut Client) -> (i64, i64) {
     let contexts = session.lines(
         "SELECT (sum(total_bytes) FILTER (WHERE name <> 'CacheMemoryContext') / 1024)::bigint, \
@@ -64,7 +64,7 @@ fn does_not_grow(session: &mut Client, statement: &str, rounds: u64) {
     );
 }
 
-/// A statement that makes a round of calls; some fail and are caught, as PL/pgSQL does.
+/// Returns a statement that makes a round of calls; some fail and are caught, as PL/pgSQL does.
 fn round_of(call: &str, cache: &str, fails: bool) -> String {
     let key = if fails { "''" } else { "('k' || i % 50)" };
     let call = call
@@ -98,7 +98,7 @@ fn no_function_leaks_memory_whether_it_succeeds_or_fails() {
     for cache in caches {
         let mut session = database.connect();
         for &(function, needs, call) in &functions {
-            // Definitions are made and dropped in the next test.
+            // The next test makes and drops definitions.
             if matches!(needs, Needs::Elsewhere | Needs::Trigger | Needs::Owner(_))
                 || function == "cache_clear"
             {

@@ -1,5 +1,5 @@
-//! Leases among sessions and transactions: who wins, who waits, what voids, what outlives what. One
-//! session's part is in sql/leases.sql.
+//! Leases among sessions and transactions: winners, waiters, writes that void a lease, and lifetimes. sql/leases.sql
+//! covers one session.
 
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn with_caches() -> Database<'static> {
     database
 }
 
-/// The lease of `k`, which must be free.
+/// Wins the lease of `k`, which must be free.
 fn win(session: &mut Client, cache: &str) -> i64 {
     let answer = session.lines(&format!(
         "SELECT state, lease FROM cache_lease('k', cache => '{cache}')"
@@ -59,7 +59,7 @@ fn a_lease_is_good_in_any_session_and_for_one_store() {
     }
 }
 
-/// Anybody may say of their own function that it is safe there.
+/// Any role may declare its own function parallel safe.
 #[test]
 fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
     for cache in ["tab", "mem"] {
@@ -75,7 +75,7 @@ fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
         ));
         let query = "SELECT count(load(i)) FROM rows";
         assert!(parallel::is_planned(&mut session, query));
-        // Where no process is free the leader does it all, and nothing fails.
+        // If no process is free the leader does all the work, and nothing fails.
         wait_until("a process of its own", || match session.try_value(query) {
             Ok(_) => false,
             failed => {
@@ -109,7 +109,7 @@ fn an_expired_lease_is_refused_and_goes_to_the_next() {
     }
 }
 
-/// What others do to the key of a table cache voids its lease when it commits, and not before.
+/// A change by another session to the key of a table cache voids its lease when it commits, and not before.
 #[test]
 fn a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not() {
     for change in [
@@ -170,7 +170,8 @@ fn what_is_no_change_of_the_key_voids_nothing() {
     }
 }
 
-/// What a trigger of the swept cache changes, there or elsewhere, has not expired; nor has what a foreign key takes along.
+/// A row that a trigger of the swept cache changes, there or in another cache, has not expired; nor has a row that a
+/// foreign key removes with it.
 #[test]
 fn what_changes_in_the_course_of_a_sweep_voids_a_lease() {
     for (change, cache) in [
@@ -203,7 +204,7 @@ fn what_changes_in_the_course_of_a_sweep_voids_a_lease() {
     }
 }
 
-/// Stored by a transaction that rolls back, the value is gone and the lease is good again.
+/// A value stored by a transaction that rolls back is gone and the lease is good again.
 #[test]
 fn a_rolled_back_store_gives_the_lease_back() {
     let database = with_caches();
@@ -237,7 +238,7 @@ fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
     assert!(!store(&mut one, lease, "tab"));
 }
 
-/// The deletion waits for the row that is stored, and the rollback does not bring the lease back.
+/// The deletion waits for the row that is stored, and the rollback does not restore the lease.
 #[test]
 fn a_store_that_is_rolled_back_under_a_deletion_gives_no_lease_back() {
     let database = with_caches();

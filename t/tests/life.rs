@@ -1,4 +1,4 @@
-//! The extension as such: schemas, coming and going, databases side by side, encodings, upgrades.
+//! The extension as such: schemas, creation and removal, databases side by side, encodings, upgrades.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,8 +112,8 @@ fn speaks(encoding: &str, word: &str, other: &str) {
     assert_eq!(session.text(&get(other)), word);
 }
 
-/// Errors and notices that name something of the user's, and the session that has raised them.
-/// Ours keep the user's letters where the server's encoding is UTF-8, and write others than ASCII as Unicode escapes
+/// Checks errors and notices that name an object of the user's, and the session that has raised them. Messages of
+/// pgcache keep the user's letters if the server's encoding is UTF-8, and write others than ASCII as Unicode escapes
 /// elsewhere; Postgres' own keep them everywhere.
 fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     session.run(&format!("CREATE TABLE \"{word} table\" (n int)"));
@@ -132,7 +132,7 @@ fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     ));
 }
 
-/// What a loader says when it fails, under one function of ours and under two.
+/// Checks the message of a loader that fails, under one function of pgcache and under two.
 fn raises_words(session: &mut Client, word: &str) {
     let raises = "RAISE EXCEPTION USING message = 'm' || $1, detail = 'd' || $1, hint = 'h' || $1";
     session.run(&format!(
@@ -171,11 +171,11 @@ fn an_euc_jp_database_speaks_japanese() {
     speaks("EUC_JP", "ねこ", "猫");
 }
 
-/// What the scripts say of themselves.
+/// Facts about the scripts.
 struct Chain {
     newest: String,
     versions: BTreeSet<String>,
-    /// Where an update leads in steps, from each version.
+    /// The versions that an update reaches in steps, from each version.
     leads: BTreeMap<String, BTreeSet<String>>,
 }
 

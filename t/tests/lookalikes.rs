@@ -1,12 +1,12 @@
-//! What others have made under the names by which the extension knows its own functions: it is not ours, and our hooks,
-//! which see every table of every database, are in nobody's way because of it.
+//! Lookalikes: objects of other roles under the names by which the extension knows its own functions. They are not
+//! pgcache's, and the hooks of pgcache, which see every table of every database, restrict no role because of them.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Whatever our hooks have a look at.
+/// Checks everything that the hooks inspect.
 fn tables_can_be_altered(session: &mut Client, schema: &str) {
     session.run(&format!(
         "CREATE TABLE {schema}.t (i int PRIMARY KEY); CREATE TABLE {schema}.u (i int REFERENCES {schema}.t);
@@ -65,7 +65,7 @@ fn who_writes_a_source_needs_no_right_on_our_schema() {
     tables_can_be_altered(&mut writer, "own");
 }
 
-/// The text of a job is ours, and whoever makes one is often a superuser.
+/// pgcache writes the text of a job, and its creator is often a superuser.
 #[test]
 fn a_job_calls_our_function_and_no_other_of_its_name() {
     let database = Cluster::shared().database();

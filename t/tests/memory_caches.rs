@@ -1,4 +1,4 @@
-//! Memory caches act at once, are not rolled back, and may be evicted, never refused.
+//! Memory caches act at once, are not rolled back, and may evict entries but never refuse one.
 
 use std::thread;
 use std::time::Duration;
@@ -113,7 +113,7 @@ fn eviction_never_fails_a_write() {
     assert!(session.holds("SELECT hot_bytes = 0 FROM pgcache.stats WHERE cache = 'm'::regclass"));
 }
 
-/// Sizes from 1 byte to the largest, in phases and mixed; whatever is still there is right.
+/// Sets sizes from 1 byte to the largest, in phases and mixed; every entry that remains is right.
 fn fill(session: &mut Client, writer: u64) {
     for size in [
         "1",
@@ -231,7 +231,7 @@ const BIG: [&str; 2] = [
     "pgcache.hot_max_value = '128MB'",
 ];
 
-/// JSON that takes a while to print, so that somebody else can come in between.
+/// JSON that takes a while to print, so that another session can write in between.
 #[test]
 fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     let cluster = Cluster::with_tier(&BIG);

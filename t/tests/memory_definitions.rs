@@ -1,4 +1,4 @@
-//! Memory caches as relations: made, dropped, dumped, granted, and where there is no hot tier.
+//! Memory caches as relations: made, dropped, dumped, granted, and on servers without a hot tier.
 
 use std::process::Stdio;
 use std::thread;
@@ -38,7 +38,7 @@ fn dropping_it_or_rolling_back_its_creation_frees_all() {
     session.sums_up();
 }
 
-/// A session in the middle of a transaction has not heard of the drop.
+/// A session in the middle of a transaction has not yet processed the drop.
 #[test]
 fn a_writer_that_has_not_heard_of_the_drop_leaves_nothing_behind() {
     let cluster = Cluster::with_tier(&[]);
@@ -120,7 +120,7 @@ fn without_preload_it_says_what_to_set_and_where() {
         "cache_set('k', '1', cache => 'm')",
     ] {
         match session.try_value(&format!("SELECT {call}")) {
-            Ok(_) => continue, // a memory cache may be declared where it cannot be used
+            Ok(_) => continue, // a memory cache may be declared on a server that cannot use it
             Err(error) if error.code().is_some_and(|code| code.code() == "42P01") => continue,
             error => hints.push(
                 refused(error, "55000")

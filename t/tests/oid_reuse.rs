@@ -1,5 +1,5 @@
-//! A cache that is made under the oid of one that was dropped has nothing of that one's, whatever the two
-//! are made of and whoever remembers the first.
+//! A cache that is created with the oid of a dropped one inherits nothing from it, whatever the two are made of and
+//! whichever session remembers the first.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -21,7 +21,7 @@ fn create(kind: &str) -> String {
     format!("SELECT cache_create('c', {kind})")
 }
 
-/// Nothing is there, by any way to ask.
+/// Checks that no entry exists, by every way to read.
 fn is_empty(session: &mut Client, case: &str) {
     for _ in 0..2 {
         assert_eq!(session.value("SELECT cache_get('k', 'c')"), None, "{case}");
@@ -41,7 +41,7 @@ fn is_empty(session: &mut Client, case: &str) {
     }
 }
 
-/// An entry that a reader finds in the tier, as the value that was set.
+/// Creates an entry that a reader finds in the tier, with the value that was set.
 fn fill(session: &mut Client, reader: &mut Client, value: i64) {
     session.run(&format!("SELECT cache_set('k', '{value}', cache => 'c')"));
     assert_eq!(reader.heat("k", "c"), Some(value.to_string()));
@@ -54,8 +54,8 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
     let mut reader = database.connect();
-    // Former minors of Postgres cannot drop a view with the oid of a table whose statistics some session
-    // still holds: this one holds none.
+    // Former minors of Postgres cannot drop a view with the oid of a table whose statistics some session still holds:
+    // this one holds none.
     reader.run("SET track_counts = off");
     session.run(&create(KINDS[0]));
     let oid = session.number(OID);
@@ -110,7 +110,7 @@ fn nor_of_one_in_a_database_that_was_dropped() {
     let mut session = cluster.counting_oids("postgres");
     let mut former = None;
     for kind in KINDS {
-        session.run("CREATE DATABASE reused OID = 70000"); // far from where the counter is
+        session.run("CREATE DATABASE reused OID = 70000"); // far from the counter
         let mut inside = cluster.connect("reused");
         inside.run("CREATE EXTENSION pgcache");
         if let Some(former) = former {

@@ -1,5 +1,5 @@
-//! A database whose extension is older than the server's library: from the package's update on until ALTER
-//! EXTENSION UPDATE, which may be weeks. What it had goes on; what it lacks is refused and says why.
+//! A database whose extension is older than the server's library: from the package's update until ALTER EXTENSION
+//! UPDATE, which may be weeks. Its old functions continue to work; newer ones are refused with the reason.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ fn every_function_that_it_has_works() {
     }
 }
 
-/// Asks until the copy answers, if there is one: 0.1.0 has no figures that would tell.
+/// Reads until the copy answers, if one exists: 0.1.0 has no counters that would show it.
 fn said(session: &mut Client, key: &str) -> Option<String> {
     let get = format!("SELECT cache_get('{key}', 'c')");
     let first = session.value(&get);
@@ -50,7 +50,7 @@ fn said(session: &mut Client, key: &str) -> Option<String> {
     first
 }
 
-/// One session is there before, during and after the update.
+/// One session exists before, during and after the update.
 #[test]
 fn its_copies_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
     let cluster = Cluster::with_tier(&[]);
@@ -116,7 +116,7 @@ fn wait_until_swept(session: &mut Client, version: &str) {
     }
 }
 
-/// The worker looks for a view that 0.1.0 has not.
+/// The worker looks for a view that 0.1.0 lacks.
 #[test]
 fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
@@ -136,7 +136,8 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     assert!(!log.contains("ERROR") && !log.contains("WARNING"), "{log}");
 }
 
-/// The update makes `pgcache.resp`, with preload and without; where somebody has taken the name it stays theirs.
+/// The update makes `pgcache.resp`, with preload and without; a relation that already has the name stays with its
+/// owner.
 #[test]
 fn an_update_makes_the_doors_cache_unless_the_name_is_taken() {
     for preload in [PRELOAD, "shared_preload_libraries = ''"] {

@@ -1,5 +1,5 @@
-//! Triggers that a role with TRIGGER has made on somebody else's cache: they never run with the rights of the cache's
-//! owner, whoever has us remove its rows.
+//! Triggers that a role with TRIGGER has made on another role's cache: they never run with the rights of the cache's
+//! owner, whichever session has pgcache remove its rows.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A superuser's cache `c`, and a role to which everything on it is granted.
+/// Creates a superuser's cache `c`, and a role to which everything on it is granted.
 fn with_generous_owner(database: &Database) -> (Client, Client, String) {
     let role = database.cluster.role();
     let mut admin = database.connect();
@@ -25,7 +25,7 @@ fn with_generous_owner(database: &Database) -> (Client, Client, String) {
     (admin, app, role)
 }
 
-/// A function of the role's that makes it a superuser, if it runs with the rights for it.
+/// Creates a function of the role's that makes it a superuser, if it runs with the rights for it.
 fn with_trap(app: &mut Client, role: &str) {
     app.run(&format!(
         "CREATE FUNCTION climb() RETURNS bool LANGUAGE plpgsql IMMUTABLE AS \
@@ -131,13 +131,13 @@ fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
     admin.run("SELECT cache_expire()");
     assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 1);
     assert!(!is_superuser(&mut admin, &role));
-    // What could be altered between the look and the call does not make it harmless.
+    // A function that could be altered between the check and the call still counts as harmful.
     app.run("ALTER FUNCTION spring() SECURITY DEFINER");
     refused(
         session.try_lines("SELECT cache_delete('old', 'c')"),
         "42501",
     );
-    // One's own call fires triggers as a DELETE of one's own does.
+    // A role's own call fires triggers as its own DELETE does.
     assert!(app.holds("SELECT cache_delete('old', 'c') IS NOT NULL"));
     assert!(!is_superuser(&mut admin, &role));
     admin.run(
@@ -174,7 +174,8 @@ fn a_condition_that_may_run_anything_counts_as_a_function_of_others() {
             true => "pgcache.invalidate",
             false => "quiet",
         };
-        // One of ours only the owner makes, with the library loaded: it may call a function of others, too.
+        // Only the owner makes a trigger of pgcache's, with the library loaded: it may call a user-defined function,
+        // too.
         let maker = match function {
             "quiet" => &mut app,
             _ => &mut admin,
@@ -245,7 +246,7 @@ fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
     assert!(admin.holds("SELECT NOT cache_exists('c:old', 'reader')"));
 }
 
-/// By Postgres' rules whoever holds TRIGGER makes triggers, and replaces those that are there.
+/// By Postgres' rules a role with TRIGGER creates triggers, and replaces existing ones.
 #[test]
 fn only_its_owner_makes_a_table_a_cache_or_says_how() {
     let database = Cluster::hot().database();

@@ -10,10 +10,10 @@ use pgcache_tests::stage::succeed;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// What a backend may take beyond what it has, in kilobytes.
+/// The memory that a backend may take beyond its present size, in kilobytes.
 const LIMITS: &[u64] = &[3_000, 6_000, 10_000, 17_000, 30_000, 50_000];
 
-/// Nothing but the backend itself may need memory: no compiler, no workers.
+/// Only the backend itself may need memory: no compiler, no workers.
 const PLAIN: &[&str] = &["jit = off", "max_parallel_workers_per_gather = 0"];
 
 const EVERYTHING: &str = "max_rows => 2147483647, cache =>";
@@ -55,7 +55,7 @@ fn statements() -> Vec<String> {
     .into()
 }
 
-/// The caches `t` (a table), `m` (24 MB) and `m2` in memory and `j` (jsonb).
+/// Fills the caches `t` (a table), `m` (24 MB) and `m2` in memory and `j` (jsonb).
 fn fill(session: &mut Client) {
     session.run("TRUNCATE t; SELECT cache_clear('m2')");
     session.run("INSERT INTO t SELECT 'k' || i, md5(i::text) FROM generate_series(1, 60000) AS i");
@@ -67,8 +67,8 @@ fn fill(session: &mut Client) {
     session.run("SELECT cache_get('k' || i, 't') FROM generate_series(1, 1000) AS i");
 }
 
-/// A session that has loaded what the statements need, with a stack that need not grow any more: a stack
-/// that cannot grow ends a backend, whoever wrote it.
+/// Opens a session that has loaded what the statements need, with a stack that need not grow any more: a stack that
+/// cannot grow ends a backend, whatever code runs on it.
 fn warm_session(cluster: &Cluster) -> Client {
     let mut session = cluster.connect("postgres");
     session
@@ -82,7 +82,7 @@ fn warm_session(cluster: &Cluster) -> Client {
     session
 }
 
-/// From now on the backend has no more than so many kilobytes beyond what it has. Only its own user may say so.
+/// Limits the backend from now on to this many kilobytes beyond its present size. Only the process' own user may do so.
 fn limit(cluster: &Cluster, session: &mut Client, more: u64) {
     let pid = session.text("SELECT pg_backend_pid()");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a live backend");
@@ -123,13 +123,13 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
                 }
             }
         }
-        // The witness is of the same server, and nothing that the other holds keeps it waiting.
+        // The witness is on the same server, and no lock of the other session keeps it waiting.
         witness.nothing_pending();
         witness.sums_up();
         witness.verified("t");
         witness.run("SET statement_timeout = '150s'; SELECT cache_clear('m2'), cache_clear('t')");
     }
-    // How many of the 120 fail depends on the C library; that some do and some do not is the test.
+    // How many of the 120 fail depends on the C library; the test is that some do and some do not.
     assert!(
         failed > 10 && done > 10,
         "{failed} failed, {done} were done"

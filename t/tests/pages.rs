@@ -1,4 +1,4 @@
-//! Pages of a memory cache that follow each other: what they show while others write, and what they cost.
+//! Consecutive pages of a memory cache: their contents while other sessions write, and their cost.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use postgres::Client;
 
 use crate::memory_caches::{CREATE, with_cache};
 
-/// A tier of this size that nobody else uses, with the cache `m`.
+/// Starts a tier of this size that no other test uses, with the cache `m`.
 fn alone(hot_size: &str) -> (Cluster, Client) {
     let cluster = Cluster::with_tier(&[&format!("pgcache.hot_size = '{hot_size}'")]);
     let mut session = cluster.connect("postgres");
@@ -22,7 +22,7 @@ fn alone(hot_size: &str) -> (Cluster, Client) {
     (cluster, session)
 }
 
-/// One page of keys, or of the keys of a scan.
+/// Returns one page of keys, or of the keys of a scan.
 fn page(session: &mut Client, from: &str, after: Option<&str>, length: usize) -> Vec<String> {
     let after = after.map_or("NULL".into(), |after| format!("'{after}'"));
     session.lines(&format!(
@@ -30,7 +30,7 @@ fn page(session: &mut Client, from: &str, after: Option<&str>, length: usize) ->
     ))
 }
 
-/// All pages of this length, up to the one that is shorter.
+/// Returns all pages of this length, up to the one that is shorter.
 fn all(session: &mut Client, from: &str, length: usize) -> Vec<String> {
     let mut keys = page(session, from, None, length);
     while keys.len().is_multiple_of(length)
@@ -119,7 +119,7 @@ fn pages_meet_once_what_lives_through_them_while_others_write() {
     session.sums_up();
 }
 
-/// Clock ticks that a session's backend has computed.
+/// Returns the clock ticks that a session's backend has computed.
 fn ticks(pid: i64) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the backend lives");
     let after_name = stat.rsplit(')').next().expect("a name in brackets");
@@ -173,7 +173,7 @@ fn a_session_keeps_few_megabytes_of_the_keys_however_many_there_are() {
                  LATERAL (SELECT key FROM cache_keys('', CASE WHEN i > 0 THEN to_char(i * 100 - 1, 'FM00000') || repeat('k', 2000) END, 100, 'm') \
                           OFFSET 0) AS p) AS a (i, key)";
     session.run(pages);
-    // Left in the middle: what is kept stays.
+    // Left in the middle: the kept pages stay.
     session.run("SELECT count(*) FROM cache_keys(max_rows => 15000, cache => 'm')");
     let after = held();
     assert!(after < before + 16_000, "{before} kB, then {after}");
@@ -235,7 +235,7 @@ fn a_cache_that_is_dropped_between_two_pages_shows_nothing_in_the_next_one_of_it
     }
 }
 
-/// What is kept is a superuser's, or another role's: nobody is shown it who may not read the cache.
+/// The kept pages belong to a superuser or another role: a role that may not read the cache does not see them.
 #[test]
 fn a_page_asks_for_privileges_whoever_asked_for_the_last_one() {
     let database = with_cache();
@@ -258,7 +258,7 @@ fn a_page_asks_for_privileges_whoever_asked_for_the_last_one() {
     assert_eq!(page(&mut session, "cache_keys", Some("a"), 9), ["b", "c"]);
 }
 
-/// The shared server may be full of others' entries; here new keys push out older ones all the time.
+/// The shared server may be full of other tests' entries; here new keys evict older ones all the time.
 #[test]
 fn under_eviction_pages_are_in_order_and_end() {
     let (cluster, mut session) = alone("4MB");
@@ -267,7 +267,7 @@ fn under_eviction_pages_are_in_order_and_end() {
         writer.run(&format!("SELECT count(cache_set('k' || (i * 7919 + {round}) % 40000, repeat('v', i % 700), cache => 'm')) FROM generate_series(1, 20000) AS i"));
         let keys = all(&mut session, "cache_keys", 50);
         assert!(keys.is_sorted_by(|one, next| one < next));
-        // Nobody writes meanwhile: it is all there is.
+        // No session writes meanwhile: these are all entries.
         assert_eq!(
             keys.len() as i64,
             session.number("SELECT cache_count('m')"),

@@ -1,5 +1,5 @@
-//! What a statement that writes one partition of a cache locks, whose rights it needs, and what it fires: that of the
-//! partition alone. And caches that are partitions of a table that is none: what becomes of their trigger.
+//! A statement that writes one partition of a cache locks, needs the rights of, and fires triggers of that partition
+//! alone. Also caches that are partitions of a table that is not a cache, and the life of their trigger.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// Two partitions, each with a row that has expired and one that has not.
+/// Two partitions, each with an expired row and a live one.
 const PARTED: &str =
     "CREATE TABLE c (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
      CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a', 'b');
@@ -19,7 +19,7 @@ const PARTED: &str =
      SELECT cache_attach('c', '1 hour');
      INSERT INTO c VALUES ('a', 'dead', '-infinity'), ('b', 'live', NULL), ('y', 'dead', '-infinity'), ('z', 'dead', '-infinity')";
 
-/// Runs a statement in a session of its own, and comes back when that waits for a lock.
+/// Runs a statement in a session of its own, and returns once that waits for a lock.
 fn waiting(
     database: &Database<'static>,
     witness: &mut Client,
@@ -35,8 +35,8 @@ fn waiting(
     done
 }
 
-/// DETACH PARTITION and cache_alter lock the whole and wait for the partition, which a statement by the partition's name
-/// has: that must not come to want the whole, nor its commit.
+/// DETACH PARTITION and cache_alter lock the whole and wait for the partition, which a statement by the partition's
+/// name holds: neither it nor its commit may come to want the whole.
 #[test]
 fn who_writes_a_partition_by_its_name_wants_no_lock_on_the_whole() {
     let database = Cluster::hot().database();
@@ -47,7 +47,8 @@ fn who_writes_a_partition_by_its_name_wants_no_lock_on_the_whole() {
         "SELECT cache_alter('c', ttl => '2 hours')",
         "ALTER TABLE c DETACH PARTITION c_2",
     ] {
-        // Postgres itself locks the whole at the first row that a session writes: it reads the partition's bounds.
+        // Postgres itself locks the whole at the first row that a session writes, because it reads the partition's
+        // bounds.
         session.run("INSERT INTO c_2 VALUES ('x', 'first', NULL)");
         // Locks the partition, and writes no key yet.
         session.run("BEGIN; SET LOCAL statement_timeout = '60s'; DELETE FROM c_2 WHERE key = 'x'");
@@ -89,7 +90,7 @@ fn who_writes_one_key_waits_for_nobody_in_another_partition() {
     );
 }
 
-/// A removal as the partition's owner asks whose code its own triggers run, and no other's.
+/// A removal as the partition's owner checks whose code the partition's own triggers run, and no other's.
 #[test]
 fn a_strangers_trigger_counts_in_its_own_partition_alone() {
     let database = Cluster::shared().database();
@@ -116,19 +117,19 @@ fn a_strangers_trigger_counts_in_its_own_partition_alone() {
     );
 }
 
-/// A table that is no cache, with one of its partitions that is one.
+/// A table that is not a cache, with one partition that is one.
 const ABOVE: &str =
     "CREATE TABLE above (region text, key text COLLATE \"C\", value text, expires_at timestamptz) PARTITION BY LIST (region);
      SELECT cache_create('c'); ALTER TABLE c ADD region text; INSERT INTO c VALUES ('k', 'dead', '-infinity', 'c');
      ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c')";
 
 const PUT: &str = "INSERT INTO above VALUES ('c', 'k', 'new', NULL)";
-/// Where it is not preloaded: a session that has not loaded the library does not see what DDL does to a cache.
+/// Loads the library without preload: a session that has not loaded it does not see what DDL does to a cache.
 const LOAD: &str = "SELECT cache_forever()";
 const TRIGGERS: &str = "SELECT count(*) FROM pg_trigger WHERE tgname = 'pgcache_renew'";
 
 fn above(session: &mut Client) {
-    // The columns of a partition may stand in another order.
+    // The columns of a partition may have another order.
     for statement in ABOVE.split(';') {
         session.run(statement);
     }
@@ -172,8 +173,8 @@ fn a_cache_in_a_plain_table_comes_back_from_a_dump_and_from_an_older_version() {
     assert_eq!(session.lines("SELECT value FROM c"), ["new"]);
 }
 
-/// The trigger is made as the cache's owner, whoever is current at the end of the transaction; it comes and goes with
-/// the transaction and its savepoints, and with DETACH CONCURRENTLY, which has two.
+/// The trigger is made as the cache's owner, whichever role is current at the end of the transaction; it comes and goes
+/// with the transaction and its savepoints, and with DETACH CONCURRENTLY, which has two.
 #[test]
 fn the_trigger_of_a_cache_in_a_plain_table_follows_its_partition() {
     let database = Cluster::shared().database();

@@ -1,4 +1,5 @@
-//! Partitioned tables as caches, as several sessions, the worker and a dump see them; and what COPY keeps open.
+//! Partitioned tables as caches, as several sessions, the worker and a dump see them; and the resources that COPY keeps
+//! open.
 
 use std::io::Write;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// Two partitions, whose columns stand in other orders, as one cache.
+/// Two partitions, whose columns have different orders, as one cache.
 const PARTED: &str =
     "CREATE TABLE c (id text PRIMARY KEY, v text, e timestamptz) PARTITION BY LIST (id);
      CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a', 'b');
@@ -44,7 +45,7 @@ fn a_partitioned_cache_comes_back_from_a_dump() {
     }
 }
 
-/// The original's dump, restored.
+/// Restores the original's dump.
 fn restored(original: &Database, options: &[&str]) -> Database<'static> {
     let file = original
         .cluster
@@ -81,7 +82,7 @@ fn watchers_hear_of_a_partition_by_the_name_of_the_whole() {
     }
 }
 
-/// Who computes a value while somebody writes a partition by its own name does not store it over what was written.
+/// A session that computes a value while another writes a partition by its own name does not overwrite that write.
 #[test]
 fn a_write_to_a_partition_voids_the_lease_of_its_key() {
     let database = Cluster::hot().database();
@@ -137,7 +138,7 @@ fn the_worker_sweeps_partition_by_partition_and_waits_for_none() {
     assert_eq!(session.text(second), "z");
 }
 
-/// What COPY keeps open ends with it, also where an error ends it, in a savepoint too.
+/// Resources that COPY keeps open end with it, also if an error ends it, in a savepoint too.
 #[test]
 fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     let database = Cluster::shared().database();
@@ -179,7 +180,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     let both = "SELECT (SELECT count(*) FROM c WHERE value = 'new'), (SELECT count(*) FROM d WHERE value = 'new')";
     assert_eq!(session.lines(both), ["10|10"]);
     session.run("DROP TRIGGER inner_copies ON c; UPDATE c SET expires_at = '-infinity'");
-    // A look that is waiting ends with an error; what comes after looks anew.
+    // A scan that is waiting ends with an error; later ones start anew.
     other.run("BEGIN; UPDATE c AS pgcache_c SET value = 'theirs' WHERE key = 'k4'");
     session.run("SET lock_timeout = '300ms'");
     for _ in 0..2 {
@@ -218,8 +219,7 @@ fn a_copy_that_waits_for_its_client_is_in_nobodys_way() {
     );
 }
 
-/// What a trigger of COPY writes in another cache it may also empty or drop; an error that it has caught
-/// leaves nothing open.
+/// A cache that a trigger of COPY writes, it may also empty or drop; an error that it has caught leaves nothing open.
 #[test]
 fn what_copy_keeps_open_is_in_the_way_of_none_of_its_triggers() {
     let database = Cluster::shared().database();

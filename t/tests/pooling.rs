@@ -1,5 +1,5 @@
 //! pgcache behind pgbouncer in transaction mode, where two statements of a client may run in two server sessions:
-//! what works as ever, and what does not (docs/tuning.md tells both).
+//! features that work unchanged, and those that do not (docs/tuning.md lists both).
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
@@ -18,7 +18,7 @@ use postgres::types::Type;
 
 const PID: &str = "SELECT pg_backend_pid()";
 
-/// A client that keeps a server session for itself until it commits: the one that was used last.
+/// Makes a client that keeps a server session for itself until it commits: the one that was used last.
 fn occupying(pooler: &Pooler) -> Client {
     let mut other = pooler.connect();
     other.run("BEGIN");
@@ -51,7 +51,7 @@ fn many_clients_share_few_sessions_and_lose_nothing() {
     }
 }
 
-/// Sets, reads and counts; the server sessions that it met.
+/// Sets, reads and counts; returns the server sessions that it met.
 fn work(client: &mut Client, number: i32) -> BTreeSet<String> {
     let mut pids = BTreeSet::new();
     for round in 0..50 {
@@ -144,7 +144,7 @@ fn a_lease_is_good_in_another_session() {
     assert_eq!(client.text("SELECT cache_get('k')"), "v");
 }
 
-/// What two clients get who wait for a winner, with so many sessions of the server for the three.
+/// Returns the results of two clients that wait for a winner, with this many server sessions for the three.
 fn waiters_get(sessions: u32) -> [String; 2] {
     let database = Cluster::hot().database();
     let mut direct = database.connect();
@@ -168,7 +168,7 @@ fn waiters_get(sessions: u32) -> [String; 2] {
     })
 }
 
-/// A pool of an application's own is no other.
+/// An application's own pool behaves the same.
 #[test]
 fn waiters_that_hold_all_sessions_keep_the_winner_from_storing() {
     let starved = waiters_get(2);
@@ -214,7 +214,7 @@ fn a_watcher_needs_a_session_of_its_own() {
     );
 }
 
-/// The first notification, if there is one within this time.
+/// Returns the first notification, if one comes within this time.
 fn heard(watcher: &mut Client, patience: Duration) -> Vec<String> {
     let mut notifications = watcher.notifications();
     let arriving = notifications.timeout_iter(patience).take(1);

@@ -1,5 +1,5 @@
-//! The promises hold beside the news of Postgres 19: REPACK, ON CONFLICT DO SELECT, WAIT FOR LSN, the parallel
-//! workers of autovacuum. On older servers these tests have nothing to do.
+//! The promises hold beside the news of Postgres 19: REPACK, ON CONFLICT DO SELECT, WAIT FOR LSN, the parallel workers
+//! of autovacuum. On older servers these tests have nothing to do.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ fn is_older() -> bool {
     Stage::current().major() < 19
 }
 
-/// A table `t` as DO SELECT meets it: what makes it, and a deadline that has passed.
+/// A table `t` for DO SELECT: the statement that makes it, and a deadline that has passed.
 const TABLES: &[(&str, &str)] = &[
     (
         "SELECT cache_create('t', ttl => NULL)",
@@ -77,7 +77,7 @@ fn on_conflict_do_select_returns_live_rows_and_takes_the_place_of_expired_ones()
     }
 }
 
-/// A condition of DO SELECT is asked of the live row only.
+/// A condition of DO SELECT is evaluated for the live row only.
 #[test]
 fn a_condition_of_do_select_never_sees_an_expired_value() {
     if is_older() {
@@ -107,7 +107,7 @@ fn a_condition_of_do_select_never_sees_an_expired_value() {
     assert_eq!(session.lines(shown), ["old"]);
 }
 
-/// Writes keys of its own, and reads each at once, by turns through functions and plain SQL. Returns how often.
+/// Writes keys of its own, and reads each at once, alternating functions and plain SQL. Returns how often.
 fn write_until(database: &Database, name: &str, ends: &AtomicBool) -> usize {
     let (mut writer, mut reader) = (database.connect(), database.connect());
     let mut turns = 0;
@@ -204,7 +204,8 @@ fn what_is_written_during_repack_concurrently_is_read_at_once() {
     session.nothing_pending();
 }
 
-/// A snapshot from before the rewrite sees no row of the new file. That must not become a copy, nor an answer for others.
+/// A snapshot from before the rewrite sees no row of the new file. That must become neither a copy nor an answer for
+/// other sessions.
 #[test]
 fn a_snapshot_from_before_repack_concurrently_leaves_no_old_answer() {
     if is_older() {

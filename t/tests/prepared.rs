@@ -1,6 +1,6 @@
-//! PREPARE TRANSACTION after a write to a cache: nobody is served a copy that a SELECT would not show,
-//! from the prepare to its COMMIT or ROLLBACK PREPARED, by whichever session; and what is forgotten costs
-//! hits. Over restarts: `prepared_restart.rs`.
+//! PREPARE TRANSACTION after a write to a cache: no session is served a copy that a SELECT would not show, from the
+//! prepare to its COMMIT or ROLLBACK PREPARED, by whichever session; and forgotten marks cost hits. Over restarts:
+//! `prepared_restart.rs`.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -40,12 +40,12 @@ fn end(session: &mut Client, gid: &str, commits: bool) {
     session.run(&format!("{verb} PREPARED '{gid}'"));
 }
 
-/// What the cache holds, as a SELECT shows it.
+/// Returns the rows of the cache, as a SELECT shows them.
 fn rows(session: &mut Client) -> Vec<String> {
     session.lines("SELECT key, value FROM pgcache.main ORDER BY key")
 }
 
-/// Function and SELECT agree on all keys that any of the writes names.
+/// Checks that function and SELECT agree on all keys that any of the writes names.
 fn agrees(session: &mut Client, case: &str) {
     for key in ["k", "a", "n", "new", "there", "m"] {
         let row = session.value(&format!(
@@ -71,7 +71,7 @@ fn a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before() {
             writer.run(&format!("BEGIN; {write}"));
             let after = rows(&mut writer);
             writer.run("PREPARE TRANSACTION 'write'");
-            // Its session may go on with something else, on the same key.
+            // Its session may continue with other work, on the same key.
             let locks_all = write.contains("TRUNCATE") || write.contains("cache_clear");
             if !locks_all {
                 agrees(&mut reader, &case);
@@ -104,7 +104,7 @@ fn only_what_it_has_changed_is_not_copied_while_it_is_forgotten() {
     assert_eq!(reader.hot_hits("c"), before);
     let listed = "SELECT gid, cache, whole_cache, age < '1 hour' FROM pgcache.prepared";
     assert_eq!(reader.lines(listed), ["p|c|f|t"]);
-    // Others write, sweep, define and drop as ever.
+    // Other sessions write, sweep, define and drop as usual.
     reader.run("SET lock_timeout = '10s'; SELECT cache_set('k2', 'mine', cache => 'c')");
     reader.run("SELECT cache_expire('c'), cache_alter('other', '1 hour'), cache_drop('other')");
     reader.run("SELECT cache_delete_prefix('k9', 'c')");
@@ -120,7 +120,7 @@ fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
     for (conf, keys) in [
         ("pgcache.hot_size = '64MB'", 9_000),
         ("pgcache.hot_size = '64MB'", 12_000),
-        // There is no room in the records for so many.
+        // The records have no room for so many.
         ("pgcache.hot_size = '4MB'", 9_000),
     ] {
         for commits in [true, false] {
@@ -276,7 +276,7 @@ fn savepoints_count_as_they_do_for_a_commit() {
     assert_eq!(reader.agrees("l", "c").as_deref(), Some("kept"));
 }
 
-/// A source, and what depends on it: the table cache `c`, and with a tier the memory cache `m`.
+/// Creates a source and the caches that depend on it: the table cache `c`, and with a tier the memory cache `m`.
 pub fn make_sources(session: &mut Client, tier: bool) {
     session.run(
         "CREATE TABLE source (key text PRIMARY KEY, n int); \
@@ -290,14 +290,14 @@ pub fn make_sources(session: &mut Client, tier: bool) {
     }
 }
 
-/// What a fetch of a key gives.
+/// Returns the result of a fetch of a key.
 pub fn fetched(session: &mut Client, cache: &str, key: &str) -> i64 {
     session.number(&format!(
         "SELECT cache_fetch('{key}', 'SELECT n FROM source WHERE key = $1', cache => '{cache}')"
     ))
 }
 
-/// What is stored.
+/// Returns the stored value.
 pub fn stored(session: &mut Client, cache: &str, key: &str) -> Option<String> {
     session.value(&format!("SELECT cache_get('{key}', '{cache}')"))
 }
@@ -374,7 +374,7 @@ fn a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes()
         loader.run("BEGIN");
         assert_eq!(fetched(&mut loader, "c", "k"), 1);
         loader.run("PREPARE TRANSACTION 'p'");
-        // Nobody waits for its lease.
+        // No session waits for its lease.
         writer.run("SET pgcache.fetch_wait = '60s'; SET statement_timeout = '30s'");
         assert_eq!(fetched(&mut writer, "c", "k"), 1);
         std::thread::scope(|scope| {
@@ -450,7 +450,7 @@ fn a_commit_or_a_rollback_ends_the_note_of_a_write() {
     }
 }
 
-/// A row that has expired, in a cache of its own; what another session finds of it is what a sweep removes.
+/// Creates an expired row, in a cache of its own; another session finds of it what a sweep would remove.
 fn expired_row(session: &mut Client, cache: &str) {
     session.run(&format!(
         "SELECT cache_create('{cache}', storage => 'logged')"
@@ -460,7 +460,7 @@ fn expired_row(session: &mut Client, cache: &str) {
     ));
 }
 
-/// How many advisory locks prepared transactions hold in the session's database.
+/// Returns the number of advisory locks that prepared transactions hold in the session's database.
 fn prepared_locks(session: &mut Client) -> i64 {
     session.number(
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid IS NULL \
@@ -495,7 +495,7 @@ fn a_sweep_that_is_prepared_keeps_nobody_from_sweeping_not_even_over_a_restart()
     cluster.restart(Shutdown::Fast);
     let mut session = cluster.connect("postgres");
     assert_eq!(prepared_locks(&mut session), 0);
-    // Only who is the one sweeper trims.
+    // Only the single sweeper trims.
     session.run("INSERT INTO c SELECT 'k' || i, 'v' FROM generate_series(1, 5000) AS i");
     session.run("SELECT cache_expire('c')");
     assert!(session.number("SELECT count(*) FROM c") <= 1010);
@@ -533,7 +533,7 @@ fn a_fetch_that_stores_nothing_leaves_no_lock_in_a_prepared_transaction() {
     other.run("SET pgcache.fetch_wait = '1s'; SELECT cache_fetch('k', 'SELECT 2', cache => 'c')");
     assert_eq!(other.number("SELECT count(*) FROM c"), 1);
     session.run("ROLLBACK PREPARED 'fetched'");
-    // A loader that ends in an error that is caught leaves no lease, and no lock that stands for one.
+    // A loader that ends in an error that is caught leaves no lease, and no lock that represents one.
     session.run(
         "BEGIN; DO $$ BEGIN PERFORM cache_fetch('n', 'SELECT 1 / 0'); \
          EXCEPTION WHEN division_by_zero THEN END $$; PREPARE TRANSACTION 'failed'",
@@ -556,8 +556,8 @@ fn who_asks_for_a_cache_that_is_there_keeps_its_name_from_nobody() {
     session.run("ROLLBACK PREPARED 'asked'");
 }
 
-/// Each cache that is changed as a whole needs a place that nothing else can stand for, where the role has used up its
-/// share of the pool of a small tier: a record has such places for 74 caches.
+/// Each cache that is changed as a whole needs a place of its own, also after the role has used up its share of the
+/// pool of a small tier: a record has such places for 74 caches.
 #[test]
 fn what_finds_no_record_is_refused() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -580,8 +580,8 @@ fn what_finds_no_record_is_refused() {
     assert_eq!(reader.number("SELECT cache_count('c2')"), 0);
 }
 
-/// Where a role has used up its share of the pool, all marks of one cache share a place. What each has counted falls
-/// when the transaction is decided: else nothing of that cache would be copied or leased any more.
+/// After a role has used up its share of the pool, all marks of one cache share a place. Their counts fall when the
+/// transaction is decided; otherwise no entry of that cache would be copied or leased any more.
 #[test]
 fn marks_that_share_a_place_fall_together() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -592,7 +592,7 @@ fn marks_that_share_a_place_fall_together() {
     writer.run("SELECT cache_create('f' || i) FROM generate_series(1, 9) AS i");
     writer.run("CREATE TABLE s (key text)");
     writer.run("SELECT cache_depend('s', 'key', 'd'), cache_depend('s', 'key', 'm')");
-    // They take the places that a record has for anything.
+    // They take the places that a record has for any cache.
     let first =
         "SELECT cache_delete_prefix('a', ('f' || i)::regclass) FROM generate_series(1, 9) AS i";
     writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
@@ -617,7 +617,7 @@ fn marks_that_share_a_place_fall_together() {
     reader.nothing_pending();
 }
 
-/// PREPARE TRANSACTION of a transaction that has failed is a ROLLBACK, and says nothing of the next one.
+/// PREPARE TRANSACTION of a failed transaction is a ROLLBACK, and says nothing of the next one.
 #[test]
 fn a_prepare_that_is_a_rollback_is_forgotten() {
     let mut session = Cluster::shared().database().connect();
@@ -630,7 +630,7 @@ fn a_prepare_that_is_a_rollback_is_forgotten() {
     refused(session.try_value("SELECT 1 / 0"), "22012");
     session.run("PREPARE TRANSACTION 'failed'");
     session.run("BEGIN; INSERT INTO s VALUES ('k')");
-    // Portals are closed in the order of a hash: the cursors come before ours, and after it.
+    // Portals are closed in the order of a hash: some cursors come before pgcache's portal, and some after it.
     for number in 0..32 {
         session.run(&format!("DECLARE c{number} CURSOR WITH HOLD FOR SELECT 1"));
     }

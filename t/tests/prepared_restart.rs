@@ -1,6 +1,6 @@
-//! Prepared transactions that outlive the server: after a restart, clean or not, and after a promotion,
-//! nobody knows what they have marked. Nothing is copied, leased or stored of the caches that they have
-//! changed until they are decided, whether there was a tier before or not.
+//! Prepared transactions that outlive the server: after a restart, clean or not, and after a promotion, their marks are
+//! unknown. Of the caches that they have changed, no entry is copied, leased or stored until they are decided, whether
+//! or not a tier existed before.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -10,7 +10,7 @@ use postgres::Client;
 use crate::prepared::{fetched, make_sources, stored};
 use crate::standby::wait_for_replay;
 
-/// Changes the cache `d` and the source of `c` and `m`, and prepares that.
+/// Changes the cache `d` and the source of `c` and `m`, and prepares the transaction.
 fn prepare(session: &mut Client, tier: bool) {
     session.run("CREATE EXTENSION pgcache");
     make_sources(session, tier);
@@ -24,7 +24,7 @@ fn prepare(session: &mut Client, tier: bool) {
     session.run("PREPARE TRANSACTION 'p'");
 }
 
-/// Nothing of the new is shown, nothing of the old is kept.
+/// Checks that no new value is shown, and that no old value is kept.
 fn old_and_nothing_stored(session: &mut Client, tier: bool, case: &str) {
     for key in ["k", "l"] {
         assert_eq!(session.agrees(key, "d").as_deref(), Some("old"), "{case}");
@@ -37,7 +37,7 @@ fn old_and_nothing_stored(session: &mut Client, tier: bool, case: &str) {
     session.run("SET lock_timeout = '20s'");
     let caches = if tier { &["c", "m"][..] } else { &["c"] };
     for cache in caches {
-        // The row of `c` is being removed: a fetch finds it. That of another key is not there.
+        // The row of `c` is being removed: a fetch finds it. Another key has no row.
         fetched(session, cache, "k");
         fetched(session, cache, "other");
         assert_eq!(stored(session, cache, "other"), None, "{cache}, {case}");
@@ -98,7 +98,7 @@ fn a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier() {
             cluster.configure(&[after]);
             cluster.restart(how);
             let mut session = cluster.connect("postgres");
-            session.run("SELECT cache_get('k')"); // the library is there, and its settings
+            session.run("SELECT cache_get('k')"); // loads the library and its settings
             if after == PRELOAD {
                 old_and_nothing_stored(&mut session, tier, &case);
             } else {
@@ -115,7 +115,7 @@ fn a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier() {
     }
 }
 
-/// Who waits for a lock looks at no flag: a signal to end must end the wait.
+/// A process that waits for a lock checks no flag: a signal to end must end the wait.
 #[test]
 fn a_server_stops_although_a_prepared_transaction_has_what_the_launcher_waits_for() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '100ms'", "autovacuum = off"]);
@@ -136,7 +136,7 @@ fn a_promoted_standby_keeps_what_was_touched_from_its_tier() {
     prepare(&mut session, true);
     let mut replica = standby.connect("postgres");
     wait_for_replay(&mut session, &mut replica);
-    // There its entries are nobody's business: what is replayed removes nothing.
+    // There replay leaves its entries alone and removes nothing.
     replica.run("SELECT cache_set('k', '1', cache => 'm')");
     assert_eq!(stored(&mut replica, "m", "k").as_deref(), Some("1"));
     replica.run("SELECT cache_delete('k', 'm')");

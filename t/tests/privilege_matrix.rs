@@ -1,7 +1,7 @@
-//! Privileges from end to end: what each function needs, tried by roles with every subset of the
+//! Privileges from end to end: the needs of each function, tried by roles with every subset of the
 //! privileges and by owners, on entries in the hot tier, in the table and in a memory cache.
 //!
-//! A function of the extension that the table below does not know fails the test.
+//! A function of the extension that is missing in the table of needs fails the test.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -20,7 +20,7 @@ fn privileges(subset: u32) -> Vec<&'static str> {
         .collect()
 }
 
-/// Whether a caller with these privileges may, as the table says.
+/// Returns whether a caller with these privileges may call, according to the table.
 fn may(needs: Needs, subset: u32, owner: bool) -> bool {
     let has_all = |all: &[&str]| all.iter().all(|one| privileges(subset).contains(one));
     match needs {
@@ -31,7 +31,7 @@ fn may(needs: Needs, subset: u32, owner: bool) -> bool {
     }
 }
 
-/// Everything that a role does is undone; the answer is its SQLSTATE, or 00000.
+/// Undoes everything that a role does, and returns its SQLSTATE, or 00000.
 const TRY: &str = "
     CREATE FUNCTION public.try_as(role name, call text) RETURNS text LANGUAGE plpgsql AS $$
     BEGIN
@@ -43,7 +43,7 @@ const TRY: &str = "
         WHEN OTHERS THEN RETURN SQLSTATE;
     END $$";
 
-/// A cache `name` with entries, and for each subset a role that has it, `prefix_subset`.
+/// Creates a cache `name` with entries, and for each subset a role that has it, `prefix_subset`.
 fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &str) {
     session.run(&format!(
         "SELECT cache_create('{name}', storage => '{storage}')"
@@ -61,8 +61,8 @@ fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &st
     }
 }
 
-/// What each role is told, in the order of the subsets. One query is one transaction, so that reads in
-/// it stay hot: each is before any write.
+/// Returns each role's answer, in the order of the subsets. One query is one transaction, so that reads in it stay hot:
+/// each is before any write.
 fn answers(session: &mut Client, roles: &str, call: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT public.try_as('{roles}_' || s, $call$SELECT {call}$call$) \
@@ -89,7 +89,7 @@ fn check(session: &mut Client, roles: &str, cache: &str, where_: &str) {
     }
 }
 
-/// The owner has no privilege but those granted to the owner's own role; ownership alone is another right.
+/// Checks that the owner has only the privileges granted to the owner's own role; ownership alone is another right.
 fn check_owner(session: &mut Client, cache: &str, where_: &str) {
     session.run("CREATE ROLE the_owner");
     session.run("GRANT CREATE ON SCHEMA public TO the_owner");
@@ -103,8 +103,8 @@ fn check_owner(session: &mut Client, cache: &str, where_: &str) {
             session.run(&format!("GRANT {list} ON {cache} TO the_owner"));
         }
         for (function, needs, call) in present(session) {
-            // A statement that needs more than its caller has runs as the owner, who has it: unless the owner has
-            // taken SELECT or UPDATE from himself, which then holds for everybody.
+            // A statement that needs more than its caller has runs as the owner, who has it, unless the owner has
+            // revoked SELECT or UPDATE from himself, which then holds for every caller.
             let has = privileges(subset);
             let lends = needs == DELETE && !(has.contains(&"SELECT") && has.contains(&"UPDATE"));
             if lends || matches!(needs, Elsewhere | Trigger) {
@@ -207,7 +207,7 @@ fn a_hot_entry_is_read_by_those_who_may_and_by_nobody_else() {
             "{function} was not served from the tier"
         );
     }
-    // A privilege that is taken away counts at once, however hot the entry.
+    // A revoked privilege counts at once, however hot the entry.
     session.run("REVOKE SELECT ON c FROM on_copy_1");
     assert_eq!(
         session.text("SELECT public.try_as('on_copy_1', $$SELECT cache_get('k', 'c')$$)"),
@@ -224,7 +224,7 @@ fn every_function_on_a_memory_cache_needs_what_the_table_of_needs_says() {
     session.run(TRY);
     cache_with_roles(&mut session, "on_memory", "m", "memory");
     for (function, needs, call) in present(&mut session) {
-        // Nothing is rolled back there: what one role has removed the next must find again.
+        // Memory caches roll nothing back: the next role must find again what the last one removed.
         if matches!(needs, Elsewhere | Trigger) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! The promotion of a standby on which memory caches were used: what depends on a source is not served as it was
-//! before what was replayed, and what depends on nothing stays.
+//! The promotion of a standby on which memory caches were used: entries that depend on a source are not served as they
+//! were before the replayed changes, and entries without dependencies stay.
 
 use std::os::unix::net::UnixStream;
 use std::thread;
@@ -15,7 +15,7 @@ use crate::standby::wait_for_replay;
 
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'dep')";
 
-/// A primary with a source, a memory cache that depends on it and one that depends on nothing.
+/// Starts a primary with a source, a memory cache that depends on it and one without dependencies.
 fn primary(conf: &[&str]) -> (&'static Cluster, Client) {
     let primary = Cluster::with_tier(conf);
     let mut session = primary.connect("postgres");
@@ -61,7 +61,7 @@ fn a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old() {
     )));
 }
 
-/// How the first one looks after the promotion.
+/// The first reads after the promotion.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",
@@ -95,7 +95,7 @@ fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
     let mut other = standby.connect("postgres");
     for (number, look) in LOOKS.iter().enumerate() {
         let named = |sql: &str| sql.replace("dep", &format!("dep{number}"));
-        // A session from before, or a new one, is the first.
+        // A session from before, or a new one, reads first.
         let first = if number % 2 == 0 {
             &mut replica
         } else {
@@ -118,7 +118,7 @@ fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
     assert_eq!(replica.text(FETCH), "w3");
 }
 
-/// What began on the standby and ends on the primary.
+/// Transactions that begin on the standby and end on the primary.
 #[test]
 fn a_load_that_began_before_the_promotion_stores_nothing_after_it() {
     let (primary, mut session) = primary(&[]);
@@ -184,7 +184,7 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     standby.up();
     let mut replica = standby.connect("postgres");
     wait_for_replay(&mut session, &mut replica);
-    // The server takes sessions before its front process listens.
+    // The server accepts sessions before its network process listens.
     wait_until("the door is open", || UnixStream::connect(&socket).is_ok());
     let client = |database: &str| {
         let mut client = Resp::at(&socket);
