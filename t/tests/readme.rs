@@ -1,5 +1,5 @@
-//! README.md and the pages beside it say nothing that is not so: their SQL runs and gives what they show, README's
-//! table names the functions that there are. The reference has tests of its own.
+//! README.md and the pages beside it make no false claim: their SQL runs and gives the results that they show, and
+//! README's table names exactly the existing functions. The reference has tests of its own.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -36,7 +36,7 @@ fn the_recipes_run_in_order_and_give_what_they_show() {
     check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
 }
 
-/// What stands in each row of its tables is so, after the blocks that come before.
+/// Each row of its tables is true, after the blocks that come before.
 #[test]
 fn from_redis_and_memcached_each_row_does_what_it_says() {
     let database = Cluster::hot().database();
@@ -73,7 +73,7 @@ fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
     }
 }
 
-/// Whoever swaps a value gets the one that he has put out, as from GETSET.
+/// Each swap returns the value that it replaced, as GETSET does.
 #[test]
 fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     let page = readme::page(MOVING);
@@ -105,7 +105,8 @@ fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     );
 }
 
-/// What one caller gets who swaps a thousand times; the first of all callers finds nothing, which is no value.
+/// Returns the values that one caller gets by a thousand swaps; the first of all callers finds no entry, which is not a
+/// value.
 fn swapped(session: &mut Client, swap: &str, caller: usize) -> Vec<String> {
     session.run("SET search_path = moving, public");
     let mut given = Vec::new();
@@ -134,7 +135,7 @@ const PAGES: [&str; 8] = [
     "examples/README.md",
 ];
 
-/// Who reads on finds what the pages before have made, and their search_path.
+/// A reader of all pages has the objects of the pages before, and their search_path.
 #[test]
 fn the_pages_run_one_after_the_other_in_one_database() {
     let database = Cluster::hot().empty_database("");
@@ -143,7 +144,7 @@ fn the_pages_run_one_after_the_other_in_one_database() {
         check_examples(&mut session, &readme::page(page));
         check(&mut session, readme::rows(&readme::page(page)));
     }
-    // psql -f examples/setup.sql, as its page says, before each of two runs: nothing of the others goes.
+    // psql -f examples/setup.sql, as its page says, before each of two runs: no object of the others goes.
     for _ in 0..2 {
         session.run(&readme::page("examples/setup.sql"));
     }
@@ -151,7 +152,7 @@ fn the_pages_run_one_after_the_other_in_one_database() {
     assert!(session.holds(there));
 }
 
-/// Nobody reads them in our order. A reader of another day has another session.
+/// Readers do not keep our order of pages. A reader of another day has another session.
 #[test]
 fn the_pages_run_in_one_database_from_the_last_to_the_first() {
     let database = Cluster::hot().database();
@@ -171,7 +172,7 @@ fn check(session: &mut Client, examples: Vec<Example>) {
     for example in examples {
         let answer = session.lines(&example.sql);
         if let Some(shows) = example.shows {
-            // Statements that only do something print an empty line.
+            // Statements without a result print an empty line.
             let answer: Vec<String> = answer.into_iter().filter(|line| !line.is_empty()).collect();
             let answer = &answer[answer.len().saturating_sub(shows.len())..];
             assert_eq!(answer, shows, "of:\n{}", example.sql);

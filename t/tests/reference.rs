@@ -1,6 +1,6 @@
-//! docs/reference.md says what there is: each function, argument, default, marking and comment, each column of each
-//! view, each setting are the catalog's, both ways, and a call gives no SQLSTATE that its entry does not name.
-//! The messages and hints of the errors are compared by `t/lint/tests/reference.rs`.
+//! docs/reference.md is complete and true: each function, argument, default, marking and comment, each column of each
+//! view, each setting equals the catalog's, both ways, and a call raises no SQLSTATE that its entry does not name.
+//! `t/lint/tests/reference.rs` compares the messages and hints of the errors.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ fn page() -> String {
     readme::page("docs/reference.md")
 }
 
-/// Fails with what one side has and the other has not.
+/// Fails with the lines that only one side has.
 fn assert_lines(catalog: Vec<String>, page: Vec<String>) {
     assert!(!catalog.is_empty(), "nothing was found in the catalog");
     let catalog: BTreeSet<String> = catalog.into_iter().collect();
@@ -29,8 +29,8 @@ fn assert_lines(catalog: Vec<String>, page: Vec<String>) {
     );
 }
 
-/// Functions of the extension as the page writes them: `name(arg type = default, ...) → result`, then what
-/// the catalog says of them.
+/// Functions of the extension as the page writes them: `name(arg type = default, ...) → result`, then the catalog's
+/// facts about them.
 const SIGNATURES: &str = r"
     SELECT CASE WHEN p.pronamespace = 'pgcache'::regnamespace THEN 'pgcache.' ELSE '' END ||
            p.proname || '(' || a.list || ') → ' ||
@@ -54,7 +54,7 @@ const SIGNATURES: &str = r"
              FROM generate_series(1, cardinality(p.proallargtypes)) AS i
             WHERE p.proargmodes[i] IN ('o', 't')) AS o";
 
-/// One spelling for what the page and the catalog write differently.
+/// Returns one spelling for types and defaults that the page and the catalog write differently.
 fn plain(signature: &str) -> String {
     let mut plain = signature.to_owned();
     for (long, short) in [
@@ -86,7 +86,7 @@ fn its_functions_are_the_catalogs() {
     assert_lines(catalog, page.into_iter().map(written).collect());
 }
 
-/// `cache_get` and `pgcache.verify` of an entry.
+/// Returns `cache_get` and `pgcache.verify` of an entry.
 fn name(function: &Function) -> &str {
     function.signature.split('(').next().unwrap_or("")
 }
@@ -143,7 +143,7 @@ const DESCRIBED: &str = r"
     UNION ALL
     SELECT name, short_desc FROM pg_settings WHERE name LIKE 'pgcache.%'";
 
-/// Tells whether a text is one sentence that begins with a verb in the third person.
+/// Returns whether a text is one sentence that begins with a verb in the third person.
 fn is_sentence(text: &str) -> bool {
     let verb = text.split(' ').next().unwrap_or_default();
     let next = |(at, _)| {
@@ -188,7 +188,7 @@ fn a_description_that_is_no_such_sentence_is_found() {
     }
 }
 
-/// The table behind it is proven call by call in the matrix of privileges.
+/// The matrix of privileges proves the table behind it call by call.
 #[test]
 fn its_privileges_are_those_that_are_tested() {
     for function in reference::functions(&page()) {
@@ -221,7 +221,7 @@ fn its_views_are_the_catalogs() {
     assert_lines(catalog, page.collect());
 }
 
-/// A number in the largest unit that it is a whole number of, as Postgres shows it.
+/// Returns a number in the largest unit of which it is a whole multiple, as Postgres shows it.
 fn in_units(value: &str, unit: &str) -> String {
     let units: &[(&str, i64)] = match unit {
         "kB" => &[("GB", 1 << 20), ("MB", 1 << 10), ("kB", 1)],
@@ -269,22 +269,22 @@ fn its_settings_are_the_servers() {
     );
 }
 
-/// What belongs to the arguments of these calls and not to what a function does with them: intervals and
-/// names that are none, columns that the query does not name, loaders and key expressions that are no SQL,
-/// a constraint and a view of the test's own.
+/// SQLSTATEs that belong to the arguments of these calls and not to a function's work: invalid intervals and names,
+/// columns that the query does not name, loaders and key expressions that are not SQL, a constraint and a view of the
+/// test's own.
 const OF_THE_CALL: &[&str] = &[
     "22007", "22008", "22012", "23514", "2BP01", "3F000", "42601", "42602", "42703", "42803",
     "42804", "42883", "42P01", "42P02", "42P16",
 ];
 
-/// What the rule about attached tables names, for calls that name one.
+/// Returns the SQLSTATEs that the rule about attached tables names, for calls that name one.
 fn of_attached_tables(page: &str) -> &str {
     let from = page.find("- **Attached tables**").expect("the rule");
     let rule = &page[from..];
     &rule[..rule.find("\n\n").expect("an end of the rule")]
 }
 
-/// Calls of each function; always the same ones, some seconds' worth.
+/// Calls of each function; always the same ones, which take some seconds.
 const ROUNDS: usize = 40;
 
 #[test]

@@ -1,4 +1,4 @@
-//! Each request gets a reply, whatever becomes of the caches that the settings name.
+//! Each request gets a reply, whatever happens to the caches that the settings name.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -16,7 +16,7 @@ fn reload(door: &Door, line: &str) {
         .run("SELECT pg_reload_conf()");
 }
 
-/// Commands that need no cache work without one, and a transaction is refused as a whole.
+/// Checks that commands that need no cache work without one, and that a transaction is refused as a whole.
 fn works_without_a_cache(client: &mut Client, why: &str) {
     for words in [
         &["GET", "k"][..],
@@ -134,7 +134,7 @@ fn an_empty_list_of_caches_is_named_in_the_error() {
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(client.ask(&["SELECT", "0"]), ok());
-    // A name that cannot be read: the log tells, as the error says.
+    // A name that cannot be read is logged, as the error says.
     works(
         &mut client,
         "pgcache.resp_caches = '\"public.door'",

@@ -1,4 +1,4 @@
-//! Clients of the Redis protocol who mean ill: what they send must stall nobody, and give them nothing.
+//! Malicious clients of the Redis protocol: their requests must stall no other client, and give them no access.
 
 use std::time::{Duration, Instant};
 
@@ -62,11 +62,11 @@ fn a_locked_cache_keeps_nobody_out() {
         assert_eq!(client.ask(&["AUTH", "other", "x"]), Reply::status("OK"));
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    // Who waits for the cache goes on when it is free.
+    // A client that waits for the cache continues when it is free.
     session.run("ROLLBACK PREPARED 'p'");
     assert_eq!(waiting.reply(), Some(Reply::Null));
     assert!(!door.cluster.log_text().contains("you don't own a lock"));
-    // And the server stops although a prepared transaction has it locked.
+    // And the server stops although a prepared transaction has the cache locked.
     session.run("GRANT INSERT ON public.door TO one");
     lock();
     assert!(waiting.send(&Client::request(&[b"GET", b"k"])));
@@ -77,7 +77,7 @@ fn a_locked_cache_keeps_nobody_out() {
     assert!(began.elapsed() < Duration::from_secs(30));
 }
 
-/// A command in a process that may wait, whose trigger waits until the session gives the lock back.
+/// Runs a command in an executor, whose trigger waits until the session releases the lock.
 fn wait_in_a_trigger(door: &Door, session: &mut Session) -> Client {
     session.run(&format!(
         "CREATE FUNCTION waits() RETURNS trigger LANGUAGE plpgsql AS
@@ -108,7 +108,7 @@ fn a_slow_trigger_keeps_nobody_out() {
     });
     let mut waiting = wait_in_a_trigger(&door, &mut session);
     for _ in 0..5 {
-        // One who says nothing, and one who says a password.
+        // One client that does not authenticate, and one that sends a password.
         assert_eq!(door.client().ask(&["GET", "k"]), Reply::Null);
         let mut client = door.client();
         assert!(matches!(
@@ -132,7 +132,7 @@ fn who_comes_in_behind_a_locked_catalog_keeps_nobody_from_a_table() {
     let mut waiting = wait_in_a_trigger(&door, &mut session);
     let mut locks = door.cluster.connect("postgres");
     locks.run("BEGIN; LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE");
-    // No process may wait for it, so the question is left until one may.
+    // No process may wait for it, so the question waits until one may.
     let mut stranger = door.client();
     send(&mut stranger, &["AUTH", "one", "x"]);
     for number in 0..20 {
@@ -146,7 +146,7 @@ fn who_comes_in_behind_a_locked_catalog_keeps_nobody_from_a_table() {
     assert_eq!(reply(&mut stranger), OK());
 }
 
-/// The longest of some replies to others, while a client is busy with what it has sent.
+/// Returns the longest time of some replies to other clients, while a client is busy with its requests.
 #[track_caller]
 fn stalls(door: &Door, sent: &[u8], longest: Duration) {
     let mut busy = door.client();
@@ -203,7 +203,7 @@ fn names_of_channels_are_bounded() {
     }
     let refused = client.ask_bytes(&[b"SUBSCRIBE", b"one"]).error();
     assert!(refused.contains("1 MB"), "{refused}");
-    // What is given back can be used again.
+    // Freed room can be used again.
     for (gone, new) in names.iter().zip(&names[512..]).take(20) {
         let reply = client.ask_bytes(&[b"UNSUBSCRIBE", gone]);
         assert!(matches!(reply, Reply::Array(_)));
@@ -248,7 +248,7 @@ fn each_prefix_of_a_key_is_found() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // Prefixes of one client exclude each other, those of several need not.
+    // Prefixes of one client exclude each other; those of several clients need not.
     let all = ["", "a", "ab", "abb", "abc", "abcd", "abd", "b", "abc\0"];
     let mut readers: Vec<(&str, Client)> = all
         .into_iter()
@@ -286,7 +286,7 @@ fn who_reads_many_keys_at_once_stalls_nobody_and_hears_of_all() {
     words.extend(keys.iter().map(String::as_str));
     assert_eq!(client.ask(&words), Reply::Integer(0));
     let told = Reply::Push(vec![Reply::bulk("invalidate"), Reply::Null]);
-    // What was noted is told in any order with it.
+    // Noted keys are sent in any order with it.
     let mut pushes = vec![client.reply().expect("a message comes")];
     assert!(client.send(&Client::request(&[b"INFO", b"clients"])));
     let info = loop {
@@ -297,7 +297,7 @@ fn who_reads_many_keys_at_once_stalls_nobody_and_hears_of_all() {
     };
     assert!(pushes.contains(&told), "{pushes:?}");
     assert!(info.contains("total_tracking_keys:4096\r\n"), "{info}");
-    // Few are noted one by one again.
+    // Few keys are noted one by one again.
     assert_eq!(client.ask(&["GET", "few"]), Reply::Null);
     assert_eq!(door.client().ask(&["SET", "few", "v"]), Reply::status("OK"));
     let few = Reply::Array(vec![Reply::bulk("few")]);
@@ -320,7 +320,7 @@ fn readers_of_keys_are_bounded() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // 128 may read two keys: what comes then makes one go.
+    // 128 may read two keys: the next ones displace one.
     for client in readers.iter_mut().take(64) {
         for key in ["a", "b"] {
             assert_eq!(client.ask(&["GET", key]), Reply::Null);
@@ -362,7 +362,7 @@ fn nobody_is_told_instead_of_another_role() {
     let words = ["CLIENT", "TRACKING", "ON", "REDIRECT", &number];
     let refused = client.ask(&words).error();
     assert!(refused.contains("does not exist"), "{refused}");
-    // Who becomes another is told of no more.
+    // A client that becomes another role gets no further messages.
     assert_eq!(other.ask(&["AUTH", "app", "x"]), Reply::status("OK"));
     assert_eq!(client.ask(&words), Reply::status("OK"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
@@ -373,7 +373,7 @@ fn nobody_is_told_instead_of_another_role() {
     assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
 }
 
-/// A long MGET of a cache, `act` while it lasts, and a PING behind it: the reply has an element for each key.
+/// Runs a long MGET of a cache, `act` while it lasts, and a PING behind it: the reply has an element for each key.
 #[track_caller]
 fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
     const KEYS: usize = 1_000_000;

@@ -1,5 +1,5 @@
-//! Who comes in by the Redis protocol is who comes in by Postgres' own: over files of pg_hba.conf, each client
-//! is tried by both, and the answers are compared.
+//! The Redis protocol admits exactly the clients that Postgres' own protocol admits: over files of pg_hba.conf, each
+//! client tries both, and the answers are compared.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply, free_port};
 use pgcache_tests::wait::wait_until;
 use postgres::{Config, NoTls};
 
-/// From where a client comes.
+/// The origin of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Socket,
@@ -17,14 +17,14 @@ enum Way {
     V6,
 }
 
-/// A server to which one can come by both protocols, from everywhere.
+/// A server that accepts both protocols, from everywhere.
 struct Gates {
     door: Door,
     port: u16,
     ways: Vec<Way>,
 }
 
-/// Whether a client got in, or with which words it was refused.
+/// Whether a client got in, or the message of the refusal.
 type Outcome = Result<(), String>;
 
 impl Gates {
@@ -66,7 +66,7 @@ impl Gates {
         config
     }
 
-    /// Whether Postgres' own protocol lets the role in.
+    /// Returns whether Postgres' own protocol lets the role in.
     fn by_sql(&self, way: Way, role: &str, password: &str) -> Outcome {
         let mut config = self.config(way);
         let session = config.user(role).password(password).connect(NoTls);
@@ -81,7 +81,7 @@ impl Gates {
         }
     }
 
-    /// Whether the Redis protocol lets the role in.
+    /// Returns whether the Redis protocol lets the role in.
     fn by_resp(&self, way: Way, role: &str, password: &str) -> Outcome {
         match self.client(way).ask(&["AUTH", role, password]) {
             Reply::Status(_) => Ok(()),
@@ -89,8 +89,8 @@ impl Gates {
         }
     }
 
-    /// Writes both files, and waits until both kinds of processes go by them: the first line lets a new role in,
-    /// by the socket.
+    /// Writes both files, and waits until both kinds of processes use them: the first line lets a new role in, by the
+    /// socket.
     fn judge_by(&self, number: usize, hba: &str, ident: &str) {
         let marker = format!("marker_{number}");
         self.superuser().run(&format!("CREATE ROLE {marker} LOGIN"));
@@ -177,7 +177,7 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // Members, direct and not; a superuser is none.
+    // Members, direct and not; a superuser is not one.
     (
         "local all +r_group trust\nhost all +r_group 127.0.0.0/8 scram-sha-256\nhost all +nogroup all trust",
         "",
@@ -189,7 +189,7 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // A name that is cut off from its case, or from its end, is another one.
+    // A name in another case, or cut off at its end, is another one.
     (
         "local all R_SCRAM,r_scra,r_scram2 trust\nhost all \"R Odd\" all trust\nhost POSTGRES all all trust",
         "",
@@ -220,7 +220,7 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // What the door cannot ask for is not passed over.
+    // A method that the Redis protocol cannot use is not skipped.
     ("host all all all ident\nhost all all all trust", "", 15),
     ("local all all peer", "", 15),
     ("local all all ident map=m", "m {me} r_scram", 15),
@@ -229,7 +229,7 @@ const FILES: &[(&str, &str, u32)] = &[
         "other {me} r_md5\nm nobody r_md5\nm /^{me}$ r_scram\nm /^(.)(.*)$ \"r_none\"",
         15,
     ),
-    // What the expression has found takes the place of \1, once.
+    // The match of the expression replaces \1, once.
     (
         "local all all peer map=m",
         "m /^{head}(.*)$ {head}\\1\nm /^(.*)$ r_\\1",
@@ -262,7 +262,7 @@ const FILES: &[(&str, &str, u32)] = &[
     ),
 ];
 
-/// The same where the server can do TLS at all.
+/// The same on a server that supports TLS.
 const FILES_OF_TLS: &[(&str, &str, u32)] = &[
     ("hostssl all all all cert\nlocal all all trust", "", 15),
     (
@@ -376,7 +376,7 @@ fn a_file_with_a_fault_changes_nothing() {
     }
 }
 
-/// A door whose clients of the network need their password.
+/// Starts a server whose clients of the network need their password.
 fn with_passwords() -> Gates {
     let gates = Gates::open();
     gates.superuser().run(ROLES);
@@ -392,7 +392,7 @@ fn what_a_role_was_counts_no_more() {
     let mut session = gates.superuser();
     let as_role = |password| gates.by_resp(Way::V4, "r_scram", password);
     let wrong = Err(WRONG.to_owned());
-    // Each twice: the second time the pair is remembered.
+    // Each twice: the second time the pair is cached.
     for _ in 0..2 {
         assert_eq!(as_role("right"), Ok(()));
     }
@@ -430,7 +430,7 @@ fn a_verified_pair_is_known_without_the_work() {
     let gates = with_passwords();
     let mut session = gates.superuser();
     if gates.door.cluster.stage.major() < 16 {
-        return; // the work cannot be made so large that a clock tells
+        return; // the work cannot be made so large that a clock shows it
     }
     session.run("SET scram_iterations = 500000; CREATE ROLE slow LOGIN PASSWORD 'right'");
     let time = |password| {
@@ -442,7 +442,7 @@ fn a_verified_pair_is_known_without_the_work() {
     let (in_again, again) = time("right");
     assert!(in_first && in_again);
     assert!(again < first / 4, "{first:?}, then {again:?}");
-    // A wrong one is no shortcut, and takes the right one's place with nobody.
+    // A wrong password is no shortcut, and does not replace the right one in the cache.
     assert!(!time("wrong").0);
     assert!(time("right").1 < first / 4);
 }
@@ -468,7 +468,7 @@ fn no_message_has_a_password_or_the_name_of_nobody() {
     }
 }
 
-/// A client that has come in.
+/// Returns a client that was let in.
 fn came_in(gates: &Gates, role: &str) -> Client {
     let mut client = gates.client(Way::V4);
     assert_eq!(client.ask(&["AUTH", role, "right"]), Reply::status("OK"));
@@ -562,7 +562,7 @@ fn a_role_may_what_it_may_by_sql() {
     assert!(refused(&mut client, &["GET", "k"]).is_some_and(|words| words.starts_with("NOPERM ")));
     session.run("GRANT USAGE ON SCHEMA public TO r_scram");
     assert_eq!(refused(&mut client, &["GET", "k"]), None);
-    // By membership, which goes.
+    // By membership, which is revoked.
     session.run(
         "REVOKE ALL ON public.door FROM r_scram; GRANT SELECT ON public.door TO r_group; GRANT r_group TO r_scram",
     );
@@ -615,14 +615,14 @@ fn connection_limits_count_clients_and_sessions() {
     let first = came_in(&gates, "r_scram");
     let full = |gates: &Gates| gates.by_resp(Way::V4, "r_scram", "right").err();
     assert!(full(&gates).is_some_and(|words| words.starts_with("ERR too many connections")));
-    // The same client again is no other one; another role has a limit of its own, a superuser none.
+    // The same client again does not count twice; another role has a limit of its own, a superuser none.
     let mut again = first;
     assert_eq!(
         again.ask(&["AUTH", "r_scram", "right"]),
         Reply::status("OK")
     );
     assert_eq!(gates.by_resp(Way::V4, "r_member", "right"), Ok(()));
-    // Who would be one too many stays who it is.
+    // A client that would exceed the limit keeps its role.
     session.run("GRANT SELECT ON public.door TO r_member");
     let mut member = came_in(&gates, "r_member");
     let told = member.ask(&["AUTH", "r_scram", "right"]).error();
@@ -630,7 +630,7 @@ fn connection_limits_count_clients_and_sessions() {
     assert_eq!(member.ask(&["GET", "k"]), Reply::Null);
     drop(by_sql);
     wait_until("the session is gone", || full(&gates).is_none());
-    // Of the database: only superusers come in, whoever has come before.
+    // Of the database: only superusers get in, whichever clients came before.
     session
         .run("ALTER ROLE r_scram CONNECTION LIMIT -1; ALTER DATABASE postgres CONNECTION LIMIT 0");
     assert!(full(&gates).is_some());
@@ -645,7 +645,7 @@ fn refusals_come_late_and_stall_nobody() {
     let mut session = gates.superuser();
     session.run("GRANT SELECT ON public.door TO r_member");
     if gates.door.cluster.stage.major() >= 16 {
-        // A verification of about a second: who waited for it would be seen.
+        // A verification of about a second: a client that waits for it would be noticed.
         session.run("SET scram_iterations = 400000; ALTER ROLE r_scram PASSWORD 'right'");
     }
     let mut client = came_in(&gates, "r_member");
@@ -672,10 +672,10 @@ fn refusals_come_late_and_stall_nobody() {
     assert_eq!(gates.by_resp(Way::V4, "r_scram", "right"), Ok(()));
 }
 
-/// An address of this machine that is not its loopback's; None without a network.
+/// Returns an address of this machine outside its loopback network; None without a network.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // Sends nothing: only the way there is looked up.
+    // Sends nothing; connect only looks up the route.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
@@ -684,7 +684,7 @@ fn outer_address() -> Option<IpAddr> {
 #[test]
 fn a_password_does_not_pass_the_network_as_it_is() {
     let Some(address) = outer_address() else {
-        return; // there is no network
+        return; // no network
     };
     let gates = with_passwords();
     let listen = format!("pgcache.resp_listen_addresses = '127.0.0.1, {address}'");
@@ -699,7 +699,7 @@ fn a_password_does_not_pass_the_network_as_it_is() {
             .tcp_at(address)
             .ask(&["AUTH", "r_scram", "right"])
     };
-    // Before it is looked at: a wrong one hears the same.
+    // Refused before the check: a wrong password gets the same answer.
     let wrong = gates
         .door
         .tcp_at(address)
@@ -732,7 +732,7 @@ fn who_says_nothing_is_the_default_role_where_nothing_is_asked() {
         let mut client = gates.client(Way::V4);
         assert_eq!(client.ask(words), Reply::status("OK"));
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
-        // Who fails stays who it is.
+        // A client that fails keeps its role.
         assert_eq!(client.ask(&["AUTH", "default", "wrong"]).error(), WRONG);
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     }

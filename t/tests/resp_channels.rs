@@ -1,4 +1,4 @@
-//! Channels of the door.
+//! Channels of the Redis protocol.
 
 use pgcache_tests::resp::{Client, Door, Reply};
 
@@ -72,7 +72,7 @@ fn messages_reach_who_has_subscribed() {
         Reply::Array(told("unsubscribe", "sport", 0))
     );
     assert_eq!(reader.ask(&["PING"]), Reply::status("PONG"));
-    // Who is gone reads nothing.
+    // A client that is gone reads nothing.
     drop(other);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while writer.ask(&["PUBSUB", "NUMPAT"]) != Reply::Integer(0) {
@@ -119,8 +119,8 @@ type Sent = (&'static [&'static str], &'static str);
 
 const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
 
-/// Subscriptions of a transaction count for the commands after it, their confirmations are elements of the reply, and
-/// a message to itself follows the whole of it. CLIENT REPLY acts from command to command, and keeps no message back.
+/// Subscriptions of a transaction count for the commands after it, their confirmations are elements of the reply, and a
+/// message to itself follows the whole of it. CLIENT REPLY acts from command to command, and keeps no message back.
 #[test]
 fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
     let door = Door::start(&[]);
@@ -205,7 +205,7 @@ fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
             (&["CLIENT", "REPLY", "OFF"], refused[1]),
         ],
     );
-    // CLIENT REPLY inside of a transaction.
+    // CLIENT REPLY inside a transaction.
     let reply = |word: &'static str| -> Sent {
         match word {
             "OFF" => queued(&["CLIENT", "REPLY", "OFF"]),

@@ -1,5 +1,5 @@
-//! Commands through the door on memory caches: what the comparison with a Redis cannot see, because SQL is on the
-//! other side, or a right is missing, or Redis has it later.
+//! Commands of the Redis protocol on memory caches that the comparison with Redis cannot cover, because SQL is on the
+//! other side, or a privilege is missing, or only later versions of Redis have them.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -26,7 +26,7 @@ fn an_entry_is_the_same_by_sql_and_by_the_door() {
     sql.run(&format!("SELECT cache_set('k', 'w', '1 hour', '{CACHE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("w"));
     assert_eq!(client.ask(&["TTL", "k"]), integer(3600));
-    // A negative entry is nil, and is there.
+    // A negative entry is nil, and exists.
     sql.run(&format!("SELECT cache_set('none', NULL, NULL, '{CACHE}')"));
     assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
     assert_eq!(client.ask(&["EXISTS", "none"]), integer(1));
@@ -39,7 +39,7 @@ fn an_entry_is_the_same_by_sql_and_by_the_door() {
         sql.text(&format!("SELECT cache_get('some', '{CACHE}')")),
         "x"
     );
-    // What one removes the other does not find.
+    // Removals by one protocol are visible to the other.
     assert_eq!(client.ask(&["DEL", "k", "some", "never"]), integer(2));
     assert_eq!(sql.text(&format!("SELECT cache_count('{CACHE}')")), "0");
     sql.run(&format!(
@@ -47,7 +47,7 @@ fn an_entry_is_the_same_by_sql_and_by_the_door() {
     ));
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     assert_eq!(client.ask(&["SETNX", "k", "x"]), integer(1));
-    // A lease is void when the door writes its key.
+    // A lease is void when a Redis command writes its key.
     let lease = sql.text(&format!(
         "SELECT lease FROM cache_lease('l', '0', '{CACHE}')"
     ));
@@ -124,10 +124,10 @@ fn a_cache_of_its_own_settings_keeps_them() {
             .contains("bytea")
     );
     assert_eq!(client.ask(&["EXISTS", "m", "n"]), integer(0));
-    // One of jsonb is not served, and says so.
+    // One of jsonb is not served, with an error that says so.
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert!(client.ask(&["GET", "k"]).error().contains("jsonb"));
-    // One with watchers is read only: nobody would tell them.
+    // One with watchers is read only, because no message would reach them.
     assert_eq!(client.ask(&["SELECT", "2"]), ok());
     sql.run("SELECT cache_set('k', 'v', NULL, 'w')");
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -201,7 +201,7 @@ fn rights_are_those_of_the_functions() {
     let mut sql = door.cluster.connect("postgres");
     sql.run("CREATE ROLE reader LOGIN");
     sql.run(&format!("SELECT cache_set('k', 'v', NULL, '{CACHE}')"));
-    // What a right lets through, and whether the first command of each is let through without it.
+    // The commands that each privilege permits, and whether the first of them works without it.
     let commands: [(&str, &[&str]); 9] = [
         ("SELECT", &["GET", "k"]),
         ("SELECT", &["SCAN", "0"]),
@@ -239,7 +239,7 @@ fn rights_are_those_of_the_functions() {
     }
 }
 
-/// Every key that SCAN gives from 0 to 0.
+/// Returns every key that SCAN gives from 0 to 0.
 fn scanned(client: &mut Client, options: &[&str]) -> Vec<String> {
     let (mut cursor, mut keys) = (String::from("0"), Vec::new());
     loop {
@@ -308,11 +308,11 @@ fn a_scan_meets_every_key_that_stays_once() {
     assert_eq!(scanned(&mut client, &["COUNT", "1000"]).len(), 1000);
     assert_eq!(scanned(&mut client, &["MATCH", "k1?"]).len(), 5);
     assert_eq!(scanned(&mut client, &["TYPE", "list"]).len(), 0);
-    // Cursors that nobody has given.
+    // Cursors that the server never returned.
     for cursor in ["18446744073709551615", "123456789", "1"] {
         assert!(matches!(client.ask(&["SCAN", cursor]), Reply::Array(_)));
     }
-    // Another cache's keys are not met.
+    // Keys of other caches do not appear.
     let Reply::Array(keys) = client.ask(&["KEYS", "k*9"]) else {
         panic!("KEYS gives an array");
     };
@@ -355,7 +355,7 @@ fn long_commands_are_answered_whole() {
     assert_eq!(client.ask(&["DEL", "key1", "key1", "key2"]), integer(2));
     assert_eq!(client.ask(&with("UNLINK")), integer(19_998));
     assert_eq!(client.ask(&["DBSIZE"]), integer(0));
-    // A key that is asked for twice; more keys than a piece has, and one more.
+    // A key that is named twice; as many keys as a piece has, and one more.
     for count in [127, 128, 129, 256, 257] {
         let keys: Vec<&str> = keys.iter().take(count).map(String::as_str).collect();
         let words = [&["MGET"][..], &keys].concat();
@@ -367,7 +367,7 @@ fn long_commands_are_answered_whole() {
 fn commands_of_later_versions_do_what_their_pages_say() {
     let door = Door::start(&[]);
     let mut client = door.client();
-    // XXH3 of "hello", as every implementation of it has it.
+    // XXH3 of "hello", as every implementation computes it.
     client.ask(&["SET", "k", "hello"]);
     assert_eq!(
         client.ask(&["DIGEST", "k"]),
@@ -502,7 +502,7 @@ fn a_watched_key_that_changes_aborts_whoever_changes_it() {
         let reply = client.ask(&["EXEC"]);
         assert_eq!(reply == Reply::Null, aborts, "{what}: {reply:?}");
     }
-    // One that is not there and comes; one that expires; one that the same client changes; another client.
+    // A missing key that is set; one that expires; one that the same client changes; another client.
     let run = |client: &mut Client| {
         client.ask(&["MULTI"]);
         client.ask(&["PING"]);

@@ -1,4 +1,4 @@
-//! COPY through the door between a table and a memory cache.
+//! COPY by the Redis protocol between a table and a memory cache.
 
 use std::time::Instant;
 
@@ -73,7 +73,8 @@ fn it_needs_the_privileges_on_both_and_leaves_no_half() {
     }
 }
 
-/// A session that has locked a row, a client whose COPY from a memory cache waits for it, and one of the table.
+/// Makes a session that has locked a row, a client whose COPY from a memory cache waits for it, and a client of the
+/// table.
 fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
     let mut session = door.cluster.connect("postgres");
     let (mut memory, mut table) = (client_in(door, 0, None), client_in(door, 1, None));
@@ -94,7 +95,7 @@ fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
 fn it_waits_for_a_row_that_is_locked() {
     let door = start(&["pgcache.resp_executors = 3"]);
     let (mut session, mut memory, mut table) = waiting(&door);
-    // The other way it reads what is committed.
+    // In the other direction it reads the committed row.
     assert_eq!(
         table.ask(&["COPY", "k", "copied", "DB", "0"]),
         Reply::Integer(1)

@@ -1,19 +1,19 @@
-//! Random commands to a Redis and to the door: replies are compared byte for byte.
+//! Random commands to Redis and to pgcache's server: replies are compared byte for byte.
 //!
-//! What is not sent, or is compared in another way, and why, beyond what the protocol's own comparison says
+//! Commands that are not sent, or are compared in another way, and why, beyond those of the protocol's own comparison
 //! (`crates/resp/tests/differential/main.rs`):
 //!
-//! - Keys that are empty or have a NUL: SQL could not read them, so the door takes none.
-//! - Deadlines beyond the year 294276: to Postgres they are none.
-//! - SELECT, COPY to another database and FLUSHALL inside of a transaction: the door may not know yet what the role may
-//!   do there, and does not wait inside of EXEC.
-//! - EXEC that is aborted by the door and not by Redis: keys that are watched share counts with others. Seldom, and
+//! - Keys that are empty or have a NUL: SQL could not read them, so the server takes none.
+//! - Deadlines beyond the year 294276, which Postgres does not have.
+//! - SELECT, COPY to another database and FLUSHALL inside a transaction: the server may not know yet what the role may
+//!   do there, and does not wait inside EXEC.
+//! - EXEC that pgcache aborts and Redis does not, because watched keys share counts with other keys. This is rare, and
 //!   both begin anew after it.
-//! - RANDOMKEY: any key that is there; another test asks.
+//! - RANDOMKEY: any existing key; another test covers it.
 //! - On tables: transactions, which have tests of their own, and FLUSHALL.
 //! - On caches of text: values with a NUL, and SETRANGE, which makes such.
 //!
-//! RESP_COMMANDS says how many (20,000 unless told), RESP_SEED which; RESP_TRACE shows them.
+//! RESP_COMMANDS sets the number of commands (20,000 by default), RESP_SEED the seed; RESP_TRACE shows them.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -57,7 +57,7 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Whether both are to answer alike.
+/// Returns whether both must answer alike.
 fn is_comparable(words: &[String]) -> bool {
     let bytes = request(words);
     let mut parser = Parser::new(Limits::default());
@@ -96,13 +96,13 @@ fn is_comparable(words: &[String]) -> bool {
     }
 }
 
-/// What the door may have to ask for first, which it does not inside of EXEC.
+/// Returns whether the server may have to check permissions first, which it does not do inside EXEC.
 fn names_another_database(words: &[String]) -> bool {
     let name = words[0].to_ascii_lowercase();
     ["select", "flushall"].contains(&&*name) || name == "copy" && words.len() > 3
 }
 
-/// A connection to the door that gives replies as bytes.
+/// A connection to the server that returns replies as bytes.
 struct Bytes {
     stream: UnixStream,
     unread: Vec<u8>,
@@ -122,7 +122,7 @@ impl Bytes {
     }
 }
 
-/// What the caches are, and settings of their server.
+/// The caches' kind, and settings of their server.
 #[derive(Clone, Copy)]
 struct Kind {
     storage: &'static str,
@@ -137,7 +137,7 @@ const MEMORY: Kind = Kind {
 };
 
 impl Kind {
-    /// Whether both are to answer alike.
+    /// Returns whether both must answer alike.
     fn compares(self, words: &[String]) -> bool {
         let name = &*words[0].to_ascii_lowercase();
         if self.value_type == "text"
@@ -151,7 +151,7 @@ impl Kind {
     }
 }
 
-/// A door with 16 databases, as a Redis has.
+/// Starts a server with 16 databases, as Redis has.
 fn door(kind: Kind) -> Door {
     let caches: Vec<String> = (0..16).map(|number| format!("public.d{number}")).collect();
     let named = format!("pgcache.resp_caches = '{}'", caches.join(", "));
@@ -189,7 +189,7 @@ fn compare(protocol: &str, kind: Kind, count: u64, seed: u64) {
         ours.reply();
     }
     let mut random = Random(seed.max(1));
-    // What a transaction may have in it is asked of the one that was collected as it was sent.
+    // The client looks at the reply of EXEC for commands that a transaction has collected.
     let mut in_transaction = false;
     let trace = std::env::var_os("RESP_TRACE").is_some();
     let (mut done, mut aborted) = (0, 0);
@@ -264,7 +264,7 @@ fn the_door_answers_as_redis_in_resp2() {
     );
 }
 
-/// Commands on a table, each of which is a transaction at worst.
+/// Runs commands on a table, each of which is a transaction at worst.
 fn on_a_table(
     protocol: &str,
     storage: &'static str,

@@ -1,17 +1,17 @@
-//! Bounds of the work of one EXEC, because no other client is served while it runs.
+//! Bounds of the work of one EXEC, because the event loop serves no other client while it runs.
 
 use std::time::{Duration, Instant};
 
 use pgcache_tests::resp::{Client, Door, Reply};
 
-/// A quarter of a second on a machine that does nothing else; seconds before there were bounds.
+/// A quarter of a second on an idle machine; seconds before the bounds existed.
 const LONGEST: Duration = Duration::from_millis(800);
 
 fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// MULTI, a request so many times, and EXEC.
+/// Encodes MULTI, a request so many times, and EXEC.
 fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
     let mut sent = Client::request(&[b"MULTI"]);
     sent.extend(Client::request(request).repeat(times));
@@ -19,8 +19,8 @@ fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
     sent
 }
 
-/// Sends this, asks for other replies until its last one has come, and gives that. None of the others
-/// takes long.
+/// Sends the request, has other clients ask until its last reply has come, and returns that. No other client waits
+/// long.
 #[track_caller]
 fn others_are_served(door: &Door, client: Client, sent: Vec<u8>, queued: usize) -> Option<Reply> {
     let mut other = door.client();
@@ -73,7 +73,7 @@ fn an_exec_that_would_copy_too_much_does_nothing() {
     let mut client = door.client();
     assert_eq!(client.ask(&["EXISTS", "grows", "other"]), Reply::Integer(0));
     assert_eq!(client.ask(&["GET", "big"]), Reply::bulk(big));
-    // Much that is small, and little that is large, is done.
+    // Many small commands, and few large ones, run.
     let sent = transaction(&[b"INCR", b"n"], 20_000);
     let done = others_are_served(&door, door.client(), sent, 20_000);
     assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 20_000));
@@ -97,7 +97,7 @@ fn commands_about_the_server_are_bounded_inside_exec() {
     ];
     for words in words {
         let sent = transaction(words, 8_000);
-        // The client is cut off where its reply is too long, or gets an error for each command that was not run.
+        // The client is cut off if its reply is too long, or gets an error for each command that did not run.
         let mut client = door.client();
         assert_eq!(client.ask(&["CLIENT", "SETNAME", "busy"]), ok());
         others_are_served(&door, client, sent, 8_000);

@@ -11,7 +11,7 @@ use pgcache_tests::wait::wait_until;
 
 const OK: fn() -> Reply = || Reply::status("OK");
 
-/// The reply to an EXEC of these.
+/// Returns the reply to an EXEC of these commands.
 fn exec(client: &mut Client, commands: &[&[&str]]) -> Reply {
     assert_eq!(client.ask(&["MULTI"]), OK());
     for words in commands {
@@ -20,7 +20,7 @@ fn exec(client: &mut Client, commands: &[&[&str]]) -> Reply {
     client.ask(&["EXEC"])
 }
 
-/// A lock that the trigger of a table waits for, so that an EXEC that writes it stays open.
+/// Takes a lock that the trigger of a table waits for, so that an EXEC that writes it stays open.
 fn wait_in_a_trigger(door: &Door, table: &str) -> postgres::Client {
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -35,7 +35,7 @@ fn wait_in_a_trigger(door: &Door, table: &str) -> postgres::Client {
     session
 }
 
-/// The number of a transaction that writes now: one more than the last that wrote.
+/// Returns the number of a transaction that writes now: one more than the last that wrote.
 fn next_transaction(session: &mut postgres::Client) -> i64 {
     session.number("SELECT pg_current_xact_id()")
 }
@@ -100,7 +100,7 @@ fn ping_and_echo_reply_in_their_places_of_an_exec() {
     assert_eq!(exec(&mut client, &commands), Reply::Array(replies));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
 
-    // One that is wrong replies so in its place, and EXEC compares watched keys for a PING alone, too.
+    // A wrong command gets its error in its place, and EXEC compares watched keys for a PING alone, too.
     let Reply::Array(replies) = exec(&mut client, &[&["PING", "a", "b"], &["GET", "k"]]) else {
         panic!("EXEC has replies");
     };
@@ -231,7 +231,7 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     let mut session = door.cluster.connect("postgres");
     let mut client = client_in(&door, 1, None);
     assert_eq!(client.ask(&["WATCH", "absent"]), OK());
-    // A prepared one has passed the point where it could wait.
+    // A prepared transaction has passed the point where it could wait.
     session.run(&format!(
         "BEGIN;
          INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'theirs');
@@ -242,7 +242,7 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     send(&mut client, &["EXEC"]);
     std::thread::sleep(Duration::from_millis(200));
     assert!(client.is_silent());
-    // Others are served meanwhile.
+    // Other clients are served meanwhile.
     let mut other = client_in(&door, 1, None);
     assert_eq!(other.ask(&["SET", "k", "v"]), OK());
     assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -357,7 +357,7 @@ fn an_exec_writes_a_key_that_it_sets_again_and_again_once() {
     let size = format!("SELECT pg_relation_size('{UNLOGGED}')");
     assert_eq!(session.number(&size), 8192);
 
-    // What cannot be put together is bounded.
+    // Commands that cannot be combined are bounded.
     let mut sent = Client::request(&[b"MULTI"]);
     sent.extend(Client::request(&[b"INCR", b"n"]).repeat(5_000));
     sent.extend(Client::request(&[b"EXEC"]));

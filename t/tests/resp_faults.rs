@@ -1,5 +1,5 @@
-//! The Redis protocol where something is missing, or somebody wants too much: descriptors, worker slots, a server
-//! that ends, clients that are gone or say a byte at a time, many that say nothing.
+//! The Redis protocol under shortages and excess: descriptors, worker slots, a server that ends, clients that are gone
+//! or send a byte at a time, many that send nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn front_of(door: &Door) -> i32 {
     door.processes(FRONT)[0]
 }
 
-/// Processor time that a process has used, in hundredths of a second.
+/// Returns the processor time that a process has used, in hundredths of a second.
 fn ticks(pid: i32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -28,7 +28,7 @@ fn ticks(pid: i32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Its own memory, in bytes.
+/// Returns its own memory, in bytes.
 fn memory(pid: i32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
@@ -45,7 +45,7 @@ fn without_descriptors_those_who_are_there_are_served() {
     let open = std::fs::read_dir(format!("/proc/{front}/fd"))
         .unwrap()
         .count();
-    // As the server's user, who alone may.
+    // Run as the server's user, the only one that may.
     let mut limit = door.cluster.stage.command("/usr/bin/env");
     limit.args(["prlimit", "--pid", &front.to_string()]);
     succeed(limit.arg(format!("--nofile={}:", open + 3)));
@@ -66,7 +66,7 @@ fn without_descriptors_those_who_are_there_are_served() {
     let used = ticks(front) - before;
     assert!(used < 60, "{used} hundredths of a second in two");
     assert_eq!(says(), 1, "once");
-    // Who waits is taken when others go.
+    // A waiting connection is accepted when others go.
     for mut client in more.drain(..) {
         assert_eq!(client.ask(&["PING"]), PONG());
     }
@@ -124,14 +124,14 @@ fn a_front_that_sleeps_obeys_each_signal() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
     let front = front_of(&door);
-    // Each DROP DATABASE waits until every process has answered its signal, and nothing else wakes a
-    // front that has no clients.
+    // Each DROP DATABASE waits until every process has answered its signal, and no other event wakes a network process
+    // without clients.
     session.run("SET statement_timeout = '30s'");
     for _ in 0..5 {
         session.run("CREATE DATABASE short_lived");
         session.run("DROP DATABASE short_lived");
     }
-    // With a client it works and sleeps in turn, and the signal may come wherever it is.
+    // With a client it works and sleeps in turn, and the signal may arrive at any point.
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -182,7 +182,7 @@ fn the_system_asks_whether_a_client_is_there() {
     let door = Door::start(&["pgcache.resp_keepalive = 30"]);
     let mut client = door.tcp();
     assert_eq!(client.ask(&["PING"]), PONG());
-    // Of the server's end of the connection: which timer runs, and in how many hundredths it ends.
+    // The server's end of the connection: the timer that runs, and the hundredths in which it ends.
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
     let timer = table.lines().find_map(|line| {
@@ -240,7 +240,7 @@ fn a_client_at_rest_costs_little_memory() {
     let config = keys.client(None);
     let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let encrypted = || door.try_tls(home, &config).unwrap();
-    // What is there once is there from here on.
+    // Resources that are allocated once exist from here on.
     let mut first = [door.client(), encrypted()];
     first.iter_mut().for_each(use_it);
     let front = front_of(&door);

@@ -1,4 +1,4 @@
-//! FLUSHALL through the door, where some of the caches are tables: of all of them, or of none.
+//! FLUSHALL by the Redis protocol, if some of the caches are tables: it clears all of them, or none.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -14,7 +14,7 @@ fn fill(clients: &mut [Client]) {
     }
 }
 
-/// A client of each database of a role that may clear them all.
+/// Connects a client of each database, of a role that may clear them all.
 fn clients(door: &Door) -> Vec<Client> {
     door.cluster.connect("postgres").run(&format!(
         "CREATE ROLE app LOGIN; GRANT ALL ON {CACHE}, {UNLOGGED}, {LOGGED} TO app"
@@ -72,7 +72,7 @@ fn it_empties_none_where_one_may_not_be() {
         all_have(&mut clients, 2);
         session.run(&format!("GRANT TRUNCATE ON {cache} TO app"));
     }
-    // One that a trigger keeps as it is.
+    // A cache whose rows a trigger keeps.
     session.run(&format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
          CREATE TRIGGER refuse BEFORE TRUNCATE ON {LOGGED} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
@@ -141,7 +141,7 @@ fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
     all_have(&mut clients, 0);
 }
 
-/// Serves these caches from now on; true of a new client's SELECT of the database tells that it has.
+/// Configures the served caches; a new client's SELECT of the database shows when the server uses them.
 fn serve(door: &Door, caches: &[&str], database: u32, is_served: bool) {
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -155,7 +155,7 @@ fn serve(door: &Door, caches: &[&str], database: u32, is_served: bool) {
     });
 }
 
-/// Sends a FLUSHALL that waits for the logged table; what this does comes in between.
+/// Sends a FLUSHALL that waits for the logged table, and runs `meanwhile` during the wait.
 fn while_it_waits(door: &Door, clears: &mut Client, meanwhile: impl FnOnce()) -> Reply {
     let mut session = door.cluster.connect("postgres");
     session.run(&format!("BEGIN; SELECT count(*) FROM {LOGGED}"));

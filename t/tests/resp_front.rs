@@ -1,4 +1,4 @@
-//! The Redis protocol: processes, connections, and what a client may do to them.
+//! The Redis protocol: processes, connections, and the effects that a client may have on them.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -188,7 +188,7 @@ fn a_gigabyte_that_is_announced_costs_nothing() {
     let words = client.reply().unwrap().error();
     assert_eq!(words, "ERR Protocol error: invalid bulk length");
     assert_eq!(client.reply(), None);
-    // Nobody is let in without a word: a stranger may send little.
+    // No client is let in without a password: a stranger may send little.
     let door = Door::start(&["pgcache.resp_default_role = ''"]);
     let mut stranger = door.client();
     assert!(stranger.send(b"*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n$10000\r\n"));
@@ -391,11 +391,12 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Two addresses that somebody has: when the door has got the second of them it has tried the first again, in vain.
+/// Another process uses two addresses: once the network process gets the second of them it has tried the first
+/// again, in vain.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
     let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
-    // Taken before the door is told of it: a port that was let go for a moment may be somebody else's.
+    // Taken before the server is configured with it: another process could take a port that was released for a moment.
     let first = std::net::TcpListener::bind((addresses[0], 0)).unwrap();
     let port = first.local_addr().unwrap().port();
     let second = std::net::TcpListener::bind((addresses[1], port)).unwrap();
@@ -417,8 +418,8 @@ fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
         let line = format!("could not listen on {address}:{port} for the Redis protocol\n");
         door.cluster.log_text().matches(&line).count()
     };
-    // A process that another test has forked just now keeps a listener open until it is the program that it is to be:
-    // who connects meanwhile is cut off.
+    // A process that another test has forked just now keeps a listener open until its exec: a client that connects
+    // meanwhile is cut off.
     let answers = |address: IpAddr| {
         let client = door.try_tcp_at(address);
         client.and_then(|mut client| client.ask_if_open(&["PING"])) == Some(Reply::status("PONG"))
@@ -621,11 +622,11 @@ fn a_locked_catalog_stalls_nobody_who_is_known() {
     let (mut known, mut stranger) = (door.client(), door.client());
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));
     let mut session = door.cluster.connect("postgres");
-    // Whoever looks for a role that is not in the back's memory waits for this.
+    // A look-up of a role that is not in the executor's memory waits for this.
     session
         .batch_execute("CREATE ROLE new LOGIN PASSWORD 'p'")
         .unwrap();
-    // A role that is made voids what was decided: it is decided anew before the lock.
+    // Creating a role invalidates the permissions: they are checked anew before the lock.
     assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     session
         .batch_execute("BEGIN; LOCK TABLE pg_authid, pg_auth_members IN ACCESS EXCLUSIVE MODE")
@@ -680,7 +681,7 @@ fn an_exec_that_looks_at_all_keys_again_and_again_ends() {
     let refused =
         |reply: &&Reply| matches!(reply, Reply::Error(words) if words.contains("run too long"));
     assert!(replies.iter().filter(refused).count() > 100);
-    // What looks at one key only is done.
+    // Commands on one key run.
     assert_eq!(replies.last(), Some(&Reply::status("OK")));
 }
 

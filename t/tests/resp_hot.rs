@@ -1,4 +1,4 @@
-//! Hot hits of table caches: the door shows what a session would find in the tier, and no more.
+//! Hot hits of table caches: a Redis client gets what a session would find in the tier, and no more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn set(session: &mut Session, key: &str, value: &str) {
     ));
 }
 
-/// Reads it by SQL, so that the tier has a copy.
+/// Reads the key by SQL, so that the tier has a copy.
 fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
@@ -43,7 +43,7 @@ fn hot_hits(session: &mut Session) -> i64 {
     session.number("SELECT hot_hits FROM pgcache.stats WHERE cache = 'tab'::regclass")
 }
 
-/// What a client hears, and how many copies of the tier answered.
+/// Returns a client's reply, and how many copies of the tier answered.
 #[track_caller]
 fn hears(session: &mut Session, client: &mut Client, words: &[&str], reply: Reply, hits: i64) {
     let before = hot_hits(session);
@@ -147,7 +147,7 @@ fn what_has_changed_is_not_shown() {
     session.run(&format!("REVOKE SELECT ON {TABLE} FROM app"));
     let refused = app.ask(&["GET", "k"]).error();
     assert!(refused.starts_with("NOPERM"), "{refused}");
-    // A setting turns the tier off for the door, too.
+    // A setting turns the tier off for the Redis protocol, too.
     warm(&mut session, "k");
     session.run("ALTER SYSTEM SET pgcache.hot_tier = off");
     session.run("SELECT pg_reload_conf()");
@@ -158,8 +158,9 @@ fn what_has_changed_is_not_shown() {
     });
 }
 
-/// Sessions write numbers that grow and warm the tier, clients of the door read: nobody shows one that is older than
-/// what was committed before it asked. A tracking client's own cache is not looked at here, but it is told of each.
+/// Sessions write growing numbers and warm the tier, Redis clients read: no reply is older than a number that was
+/// committed before its request. The test does not check a tracking client's own cache, although the client is notified
+/// of each change.
 #[test]
 fn hot_hits_are_never_older_than_a_commit() {
     const KEYS: u64 = 8;

@@ -1,5 +1,5 @@
-//! What the library takes the structures of libpq/hba.h for is what the headers of this Postgres say. pgrx has
-//! no bindings of them, so src/pg/version/hba_layout.rs describes them; that file is compiled here, too.
+//! The library's view of the structures of libpq/hba.h equals the headers of this Postgres. pgrx has no bindings of
+//! them, so src/pg/version/hba_layout.rs describes them; this test compiles that file, too.
 
 use std::mem::{offset_of, size_of};
 

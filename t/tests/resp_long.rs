@@ -1,4 +1,4 @@
-//! Long values are read in pieces: a reply is one value, whole, whatever others do in between.
+//! Long values are read in pieces: a reply is one value, whole, whatever other clients do in between.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn value(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// Of one byte only, and of this length; whether it is there.
+/// Checks that the value has one byte only, and this length; returns whether it exists.
 #[track_caller]
 fn is_whole(reply: Reply, length: usize) -> bool {
     match reply {
@@ -179,7 +179,7 @@ fn who_does_not_read_keeps_nobody_waiting_and_gets_all_later() {
     }
 }
 
-/// Whoever tracks a long value is told of each change, after the reply that it may have missed.
+/// A client that tracks a long value is notified of each change, after the reply that it may have missed.
 #[test]
 fn a_change_amid_a_long_read_is_told_after_it() {
     let door = start(&["pgcache.resp_workers = 2"]);
@@ -193,7 +193,7 @@ fn a_change_amid_a_long_read_is_told_after_it() {
         assert!(client.send(&Client::request(&[b"GET", key.as_bytes()])));
         std::thread::sleep(Duration::from_millis(u64::from(byte) % 8));
         ok(&mut writer, &[b"SET", key.as_bytes(), &value(byte, length)]);
-        // What the client keeps: what it was replied, unless it was told of a change after that.
+        // The value that the client keeps: the reply, unless a message about a change came after it.
         let mut kept = None;
         assert!(client.send(&Client::request(&[b"PING"])));
         loop {

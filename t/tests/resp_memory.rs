@@ -20,7 +20,7 @@ fn start(conf: &[&str]) -> Door {
     door
 }
 
-/// Queues requests of some megabytes between MULTI and EXEC.
+/// Connects a client that queues requests of some megabytes between MULTI and EXEC.
 fn collects(door: &Door, megabytes: usize) -> Client {
     let mut client = door.client();
     assert_eq!(client.ask(&["MULTI"]), ok());
@@ -31,12 +31,12 @@ fn collects(door: &Door, megabytes: usize) -> Client {
     client
 }
 
-/// Asks for values of some megabytes, and does not read them.
+/// Requests values of some megabytes, and does not read them.
 fn asks(client: &mut Client, megabytes: usize) {
     assert!(client.send(&Client::request(&[b"GET", b"long"]).repeat(megabytes)));
 }
 
-/// Waits until so many bytes of replies wait for a client.
+/// Waits until this many bytes of replies wait for a client.
 fn waits(door: &Door, number: i64, bytes: i64) {
     let sql =
         format!("SELECT unsent_bytes > {bytes} FROM pgcache.resp_clients WHERE id = {number}");
@@ -91,7 +91,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     wait_until("nothing waits", || figure(&door, "client_memory") < 1 << 20);
     let info = small[0].ask(&["INFO"]).text();
     assert!(info.contains("evicted_clients:1\r\n"), "{info}");
-    // A superuser's client can be exempt, and others go for it.
+    // A superuser's client can be exempt, and others are ended in its place.
     let mut exempt = door.client();
     assert_eq!(exempt.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
     let number = id(&mut exempt);
@@ -108,7 +108,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     assert!(is_there(&door, number));
     drop(exempt);
     wait_until("nothing waits", || figure(&door, "client_memory") < 1 << 20);
-    // 0 is no bound.
+    // 0 means no bound.
     door.cluster
         .configure(&["pgcache.resp_max_clients_memory = 0"]);
     door.cluster
@@ -126,7 +126,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     assert_eq!(figure(&door, "evicted_clients"), 2);
 }
 
-/// A role that is no superuser cannot lift the bound.
+/// Only a superuser can lift the bound.
 #[test]
 fn no_evict_of_an_ordinary_role_does_not_count() {
     let door = start(&["pgcache.resp_default_role = 'app'"]);
@@ -142,7 +142,7 @@ fn no_evict_of_an_ordinary_role_does_not_count() {
     client.wait_for_end();
 }
 
-/// Messages to clients that do not read count while they are handed out, not only at the next turn.
+/// Messages to clients that do not read count while they are distributed, not only at the next turn of the event loop.
 #[test]
 fn messages_to_clients_that_do_not_read_are_bounded() {
     let door = start(&[]);
@@ -160,7 +160,7 @@ fn messages_to_clients_that_do_not_read_are_bounded() {
     assert!((10..40).contains(&evicted), "{evicted} were disconnected");
 }
 
-/// The largest client may be another process'.
+/// The largest client may belong to another process.
 #[test]
 fn the_largest_client_of_all_processes_is_disconnected() {
     let door = start(&["pgcache.resp_workers = 2"]);

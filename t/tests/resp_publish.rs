@@ -1,4 +1,4 @@
-//! Messages that SQL sends to the door's channels.
+//! Messages that SQL sends to channels of the Redis protocol.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ fn reader(door: &Door, channel: &str) -> Client {
     reader
 }
 
-/// The next message: its channel and text.
+/// Returns the next message: its channel and text.
 fn next(reader: &mut Client) -> (String, String) {
     match reader.reply() {
         Some(Reply::Array(parts)) => {
@@ -99,7 +99,7 @@ fn a_message_wakes_a_door_that_sleeps() {
         })
         .collect();
     times.sort_unstable();
-    // A front that sleeps looks by itself once a second only.
+    // A sleeping network process looks by itself once a second only.
     assert!(times[10] < Duration::from_millis(300), "{times:?}");
 }
 
@@ -132,7 +132,7 @@ fn what_cannot_be_sent_is_refused() {
     assert_eq!(code(session.batch_execute(much)), "54000");
     let many = "SELECT pgcache.publish('c', repeat('x', 1000)) FROM generate_series(1, 1100)";
     assert_eq!(code(session.batch_execute(many)), "54000");
-    // Another database's messages are nobody's here.
+    // Another database's messages reach no client here.
     session
         .batch_execute("CREATE DATABASE elsewhere")
         .expect("a database");
@@ -145,7 +145,7 @@ fn what_cannot_be_sent_is_refused() {
     assert_eq!(next(&mut reader).1, "x");
 }
 
-/// Whether a process has stopped, as its system shows it: the letter behind its name in parentheses.
+/// Returns whether a process has stopped, as its system shows it: the letter behind its name in parentheses.
 fn is_stopped(process: i32) -> bool {
     let shown = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives");
     let (_, behind_name) = shown.rsplit_once(") ").expect("its name is in parentheses");
@@ -165,8 +165,8 @@ fn readers_are_cut_off_where_messages_were_lost() {
             .status();
         assert!(done.expect("kill can be run").success());
     };
-    // It sleeps when it is stopped: in the middle of a turn it may have a lock that the sessions wait for, and it does
-    // not stop before it gets a processor.
+    // It sleeps when it is stopped: in the middle of its event loop it may have a lock that the sessions wait for, and
+    // it does not stop before it gets a processor.
     wait_until("the front is stopped in its sleep", || {
         signal("-STOP");
         wait_until("the front is stopped", || is_stopped(front));
@@ -192,7 +192,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
         Some(row.expect("a row").get::<_, i64>(0)).filter(|&overflows| overflows > 0)
     });
     assert_eq!(overflows, 1);
-    // From then on nothing is missing.
+    // From then on no message is missing.
     let mut reader = self::reader(&door, "news");
     session
         .batch_execute("SELECT pgcache.publish('news', 'after')")

@@ -14,7 +14,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// A memory cache as database 0, a table as database 1.
+/// Starts a server with a memory cache as database 0 and a table as database 1.
 fn with_table(conf: &[&str]) -> Door {
     let caches = "pgcache.resp_caches = 'public.door, public.tab'";
     let door = Door::start(&[&[caches], conf].concat());
@@ -26,7 +26,7 @@ fn with_table(conf: &[&str]) -> Door {
 /// Requests before WATCH, requests between WATCH and EXEC, and whether EXEC runs on a memory cache and on a table.
 type Case<'w> = (&'w [&'w str], &'w [&'w [&'w str]], [bool; 2]);
 
-/// A client of each of the two.
+/// Runs the test with a client of each of the two.
 fn each(door: &Door, test: impl Fn(&mut Client, &str)) {
     for database in ["0", "1"] {
         let mut client = door.client();
@@ -97,10 +97,10 @@ fn a_pause_of_writes_holds_writes_only() {
             "database {database}"
         );
         assert_eq!(client.ask(&["TOUCH", "k"]), integer(1));
-        // A request that is wrong is not held.
+        // A wrong request is not held.
         let error = "ERR wrong number of arguments for 'set' command";
         assert_eq!(client.ask(&["SET", "k"]).error(), error);
-        // One that writes is held where it is queued, and so is EXEC of one that was queued before.
+        // A command that writes is held where it is queued, and so is EXEC of one that was queued before.
         let mut early = door.client();
         assert_eq!(client.ask(&["MULTI"]), ok());
         client.send(&Client::request(&[b"SET", b"k", b"w"]));
@@ -467,7 +467,7 @@ fn info_has_what_dashboards_draw() {
     assert_eq!(number(&info(&mut first, "clients"), "blocked_clients"), 0.0);
 }
 
-/// The keys, those that expire, and their mean time left in seconds, of each database in INFO.
+/// Returns the keys, those that expire, and their mean time left in seconds, of each database in INFO.
 fn keyspace(client: &mut Client) -> Vec<(String, [u64; 3])> {
     let text = client.ask(&["INFO", "keyspace"]).text();
     let line = |line: &str| {
@@ -525,7 +525,7 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
     assert_eq!(attached[..2], [2, 1], "{found:?}");
     assert_eq!(parts[..2], [9, 2], "{found:?}");
     assert!(!names.contains(&"db5"), "{found:?}");
-    // Of rows that policies hide there is Postgres' public count, and no more.
+    // For rows that policies hide INFO shows Postgres' public count, and no more.
     pgcache_tests::wait::wait_for("it is counted", || {
         let found = keyspace(&mut watcher);
         let hidden = found.iter().find(|(name, _)| name == "db4");
@@ -611,7 +611,7 @@ fn increx_counts_within_bounds() {
             increx(&["EXAT", "99999999999", "PERSIST"], -1).error(),
             "ERR syntax error"
         );
-        // One that is over removes the entry.
+        // A deadline in the past removes the entry.
         assert_eq!(increx(&["PXAT", "1"], -2), both(6, 1));
         // A sum that is refused stores nothing.
         assert_eq!(increx(&["UBOUND", "0"], -2), both(0, 0));

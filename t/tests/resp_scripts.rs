@@ -1,5 +1,5 @@
-//! The scripts that the door knows by their digests, beside a Redis that runs the same in Lua. The Lua here is ours and
-//! says what a script does; the packages' own texts are theirs, and are known by their SHA-1.
+//! The scripts that the server knows by their digests, compared with Redis running the same in Lua. The Lua here is
+//! ours and describes a script's effect; the packages' own texts are theirs, and are known by their SHA-1.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
@@ -40,7 +40,7 @@ const COUNT_FIXED: &str = "local w = tonumber(ARGV[1]) local left = redis.call('
     return {redis.call('INCR', KEYS[1]), left}";
 const READ: &str = "return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}";
 
-/// A digest, what it does, how many keys it takes at most, its arguments.
+/// A digest, the script's effect, the largest number of its keys, its arguments.
 type Script = (
     &'static str,
     &'static str,
@@ -218,7 +218,7 @@ impl Random {
     }
 }
 
-/// The same request to both; a time that is left may differ by ten seconds.
+/// Sends the same request to both; a remaining time may differ by ten seconds.
 fn ask_both(client: &mut Client, redis: &mut Redis, ours: &[&str], theirs: &[&str]) {
     let words: Vec<&[u8]> = theirs.iter().map(|word| word.as_bytes()).collect();
     redis.send(&Client::request(&words));
@@ -273,7 +273,7 @@ fn scripts_do_what_they_do_in_redis() {
     compare(&door, "1");
 }
 
-/// On the cache of this database.
+/// Compares on the cache of this database.
 fn compare(door: &Door, database: &str) {
     let (mut client, mut redis) = (door.client(), Redis::start("scripts"));
     client.ask(&["SELECT", database]);

@@ -1,4 +1,4 @@
-//! SLOWLOG and LATENCY of the Redis protocol; and a FLUSHALL of many databases, which others do not wait for.
+//! SLOWLOG and LATENCY of the Redis protocol; and a FLUSHALL of many databases, for which other clients do not wait.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::fronts::{CONF, one_of_each, wait_until_all_serve};
@@ -25,7 +25,7 @@ fn integer(reply: &Reply) -> i64 {
     }
 }
 
-/// The names in the log, the last one first, with their microseconds.
+/// Returns the names in the log, the last one first, with their microseconds.
 fn logged(client: &mut Client, count: &str) -> Vec<(String, i64)> {
     let entries = array(client.ask(&["SLOWLOG", "GET", count]));
     let entry = |entry: Reply| {
@@ -52,7 +52,7 @@ fn what_takes_long_is_logged_by_name_with_its_client() {
     let door = Door::start(&["pgcache.resp_slowlog_slower_than = 3000"]);
     let mut client = door.client();
     assert_eq!(client.ask(&["CLIENT", "SETNAME", "tester"]), ok());
-    // The first one waits for what the role may do.
+    // The first one waits for the role's permissions.
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
     assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
@@ -202,8 +202,8 @@ fn what_is_not_monitored_is_answered_as_by_a_redis() {
     }
 }
 
-/// While the memory of many databases is given back others are served; and nobody finds an entry of any
-/// from the first reply on.
+/// While the memory of many databases is freed other clients are served; and no client finds an entry of any from the
+/// first reply on.
 #[test]
 fn others_do_not_wait_for_flushall_of_many_databases() {
     const DATABASES: usize = 40;
@@ -244,13 +244,13 @@ fn others_do_not_wait_for_flushall_of_many_databases() {
         assert_eq!(reply.join().unwrap(), Some(ok()));
         (asked, gone)
     });
-    // Each piece is followed by a turn of others; without pieces two or three would be answered.
+    // Each piece is followed by a turn of other clients; without pieces two or three would be answered.
     assert!(done.1 >= 20, "asked, and of these gone: {done:?}");
     for number in 0..DATABASES {
         assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());
         assert_eq!(busy.ask(&["DBSIZE"]), Reply::Integer(0));
     }
-    // Of none, where one may not be cleared.
+    // Clears none if one may not be cleared.
     session.run("CREATE ROLE app LOGIN");
     for name in &names {
         session.run(&format!(

@@ -52,7 +52,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// A table attached by a key of this type, and a client of it.
+/// Attaches a table by a key of this type, and connects a client of it.
 fn start(spelled: &Spelled) -> (Door, Session, Client) {
     let door = Door::start(&["pgcache.resp_caches = 'public.t'"]);
     let mut session = door.cluster.connect("postgres");
@@ -157,7 +157,7 @@ fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
                   WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'",
             )
         });
-        // So it has 10, but for moments in which it gives others a turn.
+        // So it holds 10, except for moments in which it gives other transactions a turn.
         let mut other = door.cluster.connect("postgres");
         let lock = "SELECT value FROM t WHERE id = 10 FOR UPDATE NOWAIT";
         let began = Instant::now();

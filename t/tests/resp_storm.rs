@@ -1,8 +1,8 @@
-//! Both protocols at once over the same caches: whatever clients of either were told, there is one order of all
-//! they did that explains it.
+//! Both protocols at once over the same caches: one order of all operations explains the answers that clients of
+//! either protocol received.
 //!
-//! Nobody is kept in order here, so writers meet at rows, in batches of backs and in the tier.
-//! PGCACHE_STORM_SECONDS says how long; scripts/storm.sh runs this, too, on a library that waits at random in the
+//! No lock orders the clients here, so writers meet at rows, in batches of executors and in the tier.
+//! PGCACHE_STORM_SECONDS sets the length; scripts/storm.sh runs this, too, on a library that waits at random in the
 //! windows of the protocol.
 
 use std::sync::Mutex;
@@ -46,7 +46,7 @@ fn as_it_is(way: Box<dyn Way>) -> Box<dyn Way> {
     way
 }
 
-/// Clients of both protocols, and what happens beside them.
+/// Runs clients of both protocols, and `beside` meanwhile.
 fn with_clients(storm: &Storm, beside: impl FnOnce() + Send) {
     thread::scope(|scope| {
         for (number, protocols) in CLIENTS.into_iter().enumerate() {
@@ -113,7 +113,7 @@ fn one_order_explains_what_was_told_while_backs_were_ended() {
     is_sound(&door);
 }
 
-/// What a client was told of a logged cache outlives the server; the others are empty then.
+/// The answers to clients of a logged cache outlive the server; the others are empty then.
 #[test]
 fn one_order_explains_what_was_told_when_the_server_was_killed() {
     let door = server(&CACHES);
@@ -171,7 +171,7 @@ fn kill(storm: &Storm, door: &Door, kind: &str) {
     storm.is_down.store(false, SeqCst);
 }
 
-/// A client with a memory of its own, or one that believes in what it has never sent.
+/// A client with a memory of its own, or one that believes in commands it has never sent.
 struct Lying {
     way: Box<dyn Way>,
     swallows: bool,
@@ -223,7 +223,7 @@ impl Way for Lying {
                 .iter()
                 .position(|(cache, key, _)| (*cache, *key) == (request.cache, call.key));
             match known {
-                // Each is told twice.
+                // Each reply is given twice.
                 Some(at) => told.answer = self.known.swap_remove(at).2,
                 None => self.known.push((request.cache, call.key, told.answer)),
             }
@@ -232,8 +232,8 @@ impl Way for Lying {
     }
 }
 
-/// The negative control: the same storm with one client of the door that is not what it seems. Where all is slow one
-/// order may explain a lie as well, so it is told until it is caught.
+/// The negative control: the same storm with one client of the Redis protocol that is not what it seems. On a slow
+/// machine one order may explain a lie as well, so the client lies until it is caught.
 #[test]
 fn a_stale_read_and_a_lost_write_through_the_door_are_caught() {
     let door = server(&CACHES);
@@ -243,10 +243,10 @@ fn a_stale_read_and_a_lost_write_through_the_door_are_caught() {
     }
 }
 
-/// What a storm with a liar is refused for.
+/// Returns the refusal of a storm with a liar.
 fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     let storm = Storm::over(door, &CACHES, Duration::from_secs(1));
-    // The storm before has left something.
+    // The storm before has left entries.
     for cache in CACHES {
         let clear = format!("SELECT cache_clear('{}')", cache.name);
         door.cluster.connect("postgres").run(&clear);
@@ -271,7 +271,7 @@ fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     storm.verdict().err()
 }
 
-/// What is kept beside a source: `made` a table, `swift` in memory.
+/// The caches beside a source: `made` a table, `swift` in memory.
 static SOURCE: Cache = cache(0, "public.src", "logged");
 const MADE: Cache = Cache {
     source: Some(&SOURCE),
@@ -282,7 +282,7 @@ const SWIFT: Cache = Cache {
     ..cache(2, "public.swift", "memory")
 };
 
-/// A client that computes outside: what it reads, it reads after it has the lease.
+/// Acts as a client that computes outside: it reads the source only after it has the lease.
 fn lease(storm: &Storm, door: &Door) {
     let (mut session, mut rng) = (door.cluster.connect("postgres"), Rng::seeded(11));
     while storm.goes_on() {
@@ -305,8 +305,8 @@ fn lease(storm: &Storm, door: &Door) {
     }
 }
 
-/// The source is a cache itself, so that both protocols write it; an entry that is made of a row is never older than
-/// what was acknowledged, and when all is quiet it is made of the last row.
+/// The source is a cache itself, so that both protocols write it; an entry that is made of a row is never older than an
+/// acknowledged write, and when all is quiet it is made of the last row.
 #[test]
 fn what_is_made_of_a_source_is_never_older_than_what_either_protocol_has_written() {
     let caches = [SOURCE, MADE, SWIFT];
@@ -325,7 +325,7 @@ fn what_is_made_of_a_source_is_never_older_than_what_either_protocol_has_written
         assert_eq!(client.ask(&["SET", key, &value]), Reply::status("OK"));
         for made in [MADE, SWIFT] {
             let mut client = client_in(&door, made.number as u32, None);
-            // Nothing old is there, and what comes is what was written.
+            // No old entry exists, and new ones have the written value.
             assert_eq!(client.ask(&["GET", key]), Reply::Null);
             let fetch = format!(
                 "SELECT cache_fetch('{key}', 'SELECT value FROM {} WHERE key = $1', cache => '{}')",
@@ -343,7 +343,7 @@ fn what_is_made_of_a_source_is_never_older_than_what_either_protocol_has_written
 
 const TOGETHER: usize = 32;
 
-/// One who counts, until this is dropped.
+/// Counts one running counter, until this is dropped.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -367,7 +367,7 @@ fn counts_by_pipelines(door: &Door, cache: Cache) -> Vec<i64> {
     told
 }
 
-/// As long as others count.
+/// Counts as long as other counters run.
 fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<i64> {
     let mut session = door.cluster.connect("postgres");
     let one = format!("SELECT cache_incr('k', cache => '{}')", cache.name);
@@ -378,7 +378,7 @@ fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<
     told
 }
 
-/// Both protocols count as fast as they can: each count is told once, and none is lost.
+/// Both protocols count as fast as they can: each count is returned once, and none is lost.
 #[test]
 fn no_count_of_either_protocol_is_lost() {
     const CLIENTS: usize = 4;

@@ -1,5 +1,5 @@
-//! Commands on table caches go through backs in batches: many in one transaction, in their client's order,
-//! and what one has to wait for, or gets wrong, is its own.
+//! Commands on table caches go through executors in batches: many in one transaction, in their client's order, and a
+//! command's wait or error affects no other.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
@@ -11,7 +11,7 @@ use postgres::Client as Session;
 
 const OK: fn() -> Reply = || Reply::status("OK");
 
-/// Transactions that have changed something, up to now.
+/// Returns the number of transactions that have changed something, up to now.
 fn changes(session: &mut Session) -> i64 {
     session.number("SELECT pg_current_xact_id()::text::bigint")
 }
@@ -33,7 +33,7 @@ fn what_many_clients_send_is_one_transaction() {
         clients
             .iter_mut()
             .for_each(|client| assert_eq!(reply(client), OK()));
-        // This question's own is one of them.
+        // This query's own is one of them.
         assert_eq!(changes(&mut session) - before, 2, "{table}");
         assert_eq!(session.number(&format!("SELECT count(*) FROM {table}")), 51);
     }
@@ -58,7 +58,7 @@ fn a_pipeline_is_handed_over_together_and_keeps_its_order() {
     let replies: Vec<_> = expected.iter().map(|_| reply(&mut client)).collect();
     assert_eq!(replies, expected);
     assert!(changes(&mut session) - before < 20);
-    // Another cache, a hot entry, one past the tier, and what is no command on entries.
+    // Another cache, a hot entry, one past the tier, and a command that does not work on entries.
     let mut expected = Vec::new();
     for number in 0..50 {
         let number = &number.to_string();
@@ -94,7 +94,7 @@ fn a_locked_row_stalls_its_own_client_alone() {
     ));
     send(&mut waits, &["SET", "locked", "2"]);
     send(&mut waits, &["GET", "locked"]);
-    // They go on while it waits: a decision, a password, a read and writes.
+    // They continue while it waits: a permission, a password, a read and writes.
     let mut watcher = door.cluster.connect("postgres");
     wait_until("the slow back waits for the row", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
@@ -111,8 +111,8 @@ fn a_locked_row_stalls_its_own_client_alone() {
     assert_eq!(reply(&mut waits), Reply::bulk("2"));
 }
 
-/// What was asked inside of an EXEC is answered when its client waits for a back: that goes on waiting, and its
-/// replies keep their order.
+/// Permissions requested inside an EXEC arrive while its client waits for an executor: the client continues to wait,
+/// and its replies keep their order.
 #[test]
 fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
     let door = start(&[]);
@@ -130,7 +130,7 @@ fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
         &["ECHO", "after"],
         &["GET", "locked"],
     ];
-    // Its rights, which are asked for again and again while the other table is locked.
+    // Its rights, which are requested again and again while the other table is locked.
     let asked: [(&str, &[&[&str]]); 2] = [
         ("late", &[&["SELECT", "2"], &["GET", "k"]]),
         (
@@ -159,7 +159,7 @@ fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
             let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
             watcher.holds(waits)
         });
-        // Answered later than what was asked before.
+        // Answered later than the requests before.
         client_in(&door, 1, Some("app"));
         watcher.run("SELECT pg_sleep(0.1)");
         session.run("ROLLBACK");
@@ -204,7 +204,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
         "ALTER TABLE {UNLOGGED} ADD CONSTRAINT small CHECK (length(value) < 10)"
     ));
     let (mut client, mut other) = (client_in(&door, 1, None), client_in(&door, 1, None));
-    // What the role may do is asked for before.
+    // The role's permissions are requested before.
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     let stopped = Stopped::all_of(&door);
     send(&mut client, &["SET", "k", "far too long"]);
@@ -238,7 +238,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
         }
         client.ask(&["EXEC"])
     };
-    // A command that is wrong is refused when it is collected.
+    // A wrong command is refused when it is collected.
     assert!(exec(&mut client, "1").error().starts_with("EXECABORT"));
     assert_eq!(client.ask(&["MULTI"]), OK());
     client.ask(&["SET", "a", "1"]);
@@ -255,7 +255,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
         "{words}"
     );
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
-    // What is none on entries is not for a table's EXEC.
+    // A command that does not work on entries is not for a table's EXEC.
     assert_eq!(client.ask(&["MULTI"]), OK());
     client.ask(&["SET", "a", "3"]);
     client.ask(&["SELECT", "0"]);
@@ -290,7 +290,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
     let done = Reply::Array(vec![OK()]);
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(exec(&mut client), done);
-    // By a command, by SQL, of a key that was not there, by expiry.
+    // By a command, by SQL, of a missing key, by expiry.
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(other.ask(&["SET", "k", "2"]), OK());
     assert_eq!(exec(&mut client), Reply::Null);
@@ -344,7 +344,7 @@ fn a_copy_to_a_database_that_is_not_there_is_an_error_inside_exec() {
         assert_eq!(replies, [out_of_range, Reply::Integer(1)], "{options:?}");
         assert_eq!(client.ask(&["EXISTS", "b"]), Reply::Integer(0));
     }
-    // Of what else is on databases nothing is done in part.
+    // Other commands on databases do nothing in part.
     for words in [&["SELECT", "2"][..], &["COPY", "a", "b", "DB", "2"]] {
         assert_eq!(client.ask(&["MULTI"]), OK());
         client.ask(&["SET", "d", "v"]);
@@ -372,7 +372,7 @@ fn a_long_value_goes_through() {
     assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
 }
 
-/// Those that find no room beside the others fail; nobody else notices, and the back can be ended.
+/// Requests that find no room beside the others fail; no other client notices, and the executor can be ended.
 #[test]
 fn a_pipeline_of_long_replies_stops_nobody() {
     let door = start(&[]);
@@ -427,7 +427,7 @@ fn more_clients_than_places_are_all_served() {
     gone_clients_leave_nothing(&door, clients);
 }
 
-/// Clients that end while a back has something of theirs.
+/// Ends clients while an executor has requests of theirs.
 fn gone_clients_leave_nothing(door: &Door, mut clients: Vec<Client>) {
     let stopped = Stopped::all_of(door);
     for client in clients.iter_mut().take(100) {

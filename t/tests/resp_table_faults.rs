@@ -1,4 +1,4 @@
-//! Table caches through the Redis protocol where something ends or is missing: a back, the primary.
+//! Table caches through the Redis protocol when an executor or the primary ends or is missing.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
@@ -30,7 +30,7 @@ fn who_is_connected_stays_when_the_backs_end() {
             .connect("postgres")
             .run(&format!("SELECT pg_terminate_backend({back})"));
     }
-    // Nothing of it was done: the successor does it.
+    // None of it was done: the successor does it.
     assert_eq!(other.ask(&["SET", "free", "1"]), OK());
     waits_for_row();
     session.run("COMMIT");
@@ -48,7 +48,7 @@ fn a_cancel_is_no_bodys_error() {
             send(client, &["SET", &format!("k{number}"), &round.to_string()]);
         }
         session.run("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgcache resp executor'");
-        // A cancel may meet one that runs alone: then it is told, as a session's statement is.
+        // A cancel may meet one that runs alone: then it gets the error, as a session's statement does.
         for client in &mut clients {
             match reply(client) {
                 Reply::Error(words) => assert!(words.contains("cancel"), "{words}"),

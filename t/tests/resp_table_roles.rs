@@ -1,4 +1,4 @@
-//! A back works as its client's role, and as nobody else: rights, settings, and what triggers try.
+//! An executor works only as its client's role: rights, settings, and the tricks that triggers try.
 
 use std::time::{Duration, Instant};
 
@@ -60,7 +60,7 @@ fn policies_are_about_the_clients_role() {
     }
 }
 
-/// What a trigger tries, and what the client sees of it. Each is tried at once and at the commit.
+/// Tricks of a trigger, and the client's reply to each. Each is tried at once and at the commit.
 const TRICKS: &[&str] = &[
     "SET ROLE postgres",
     "SET LOCAL ROLE postgres",
@@ -194,8 +194,8 @@ fn the_roles_own_timeouts_count() {
     assert_eq!(timed.ask(&["SET", "k", "3"]), OK());
 }
 
-/// A table that comes to run others' code while a command waits for it: what that code leaves in the session
-/// is nobody else's.
+/// A table gets user-defined code while a command waits for it: changes that the code makes to the session affect no
+/// other client.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&[]);
@@ -233,8 +233,8 @@ fn wait_until_it_waits(door: &Door) {
     });
 }
 
-/// The same where that code ends with an error: an abort gives back no lock of the session. It runs with its
-/// role's settings, and once.
+/// The same if that code ends with an error: an abort releases no lock of the session. It runs with its role's
+/// settings, and once.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -273,7 +273,7 @@ fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
     assert_eq!(session.number(&held(4711)), 0);
 }
 
-/// The same of a policy, which a read finds.
+/// The same for a policy, which a read finds.
 #[test]
 fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -298,8 +298,8 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     assert_eq!(other.ask(&["FLUSHDB"]), OK());
 }
 
-/// Where nobody can look at what roles have set, what is known of them counts; a role of which nothing is
-/// known waits, and stalls nobody.
+/// If no process can look up the settings of roles, the cached permissions count; a role without them waits, and stalls
+/// no other client.
 #[test]
 fn roles_settings_that_are_locked_stall_nobody() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -309,11 +309,11 @@ fn roles_settings_that_are_locked_stall_nobody() {
     ));
     let (mut known, mut app) = (client_in(&door, 1, None), client_in(&door, 1, Some("app")));
     assert_eq!(known.ask(&["SET", "k", "1"]), OK());
-    // It learns what it may, and asks no back for more.
+    // It learns its permissions, and needs no executor again.
     assert!(app.ask(&["SET", "k"]).error().contains("arguments"));
     session.run("BEGIN; LOCK TABLE pg_db_role_setting");
     send(&mut app, &["SET", "app", "1"]);
-    // Longer than what is known of a role counts.
+    // Longer than the cached permissions of a role count.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1500) {
         assert_eq!(known.ask(&["SET", "k", "2"]), OK());
@@ -322,7 +322,7 @@ fn roles_settings_that_are_locked_stall_nobody() {
     assert_eq!(reply(&mut app), OK());
 }
 
-/// A back works for many roles: no trigger of one of them ends it.
+/// An executor works for many roles: no trigger of one of them ends it.
 #[test]
 fn a_trigger_does_not_end_a_back() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -348,7 +348,7 @@ fn a_trigger_does_not_end_a_back() {
     assert_eq!(backs(&door), before);
 }
 
-/// Commands that decide by the entry that is there, each with what SQL does in its place.
+/// Commands that decide by the existing entry, each with the SQL that does the same.
 const DECIDED: &[(&[&str], &str, &str)] = &[
     (
         &["SET", "counter", "9"],
@@ -425,7 +425,7 @@ fn what_a_trigger_prevents_is_never_the_answer() {
     }
 }
 
-/// A policy that shows a row to be read and not to be changed: SQL and the protocol end alike.
+/// A policy that lets a row be read and not be changed: SQL and the protocol end alike.
 #[test]
 fn what_a_policy_prevents_is_an_error_or_nothing() {
     let door = start(&[]);

@@ -1,5 +1,4 @@
-//! A commit that waits for a synchronous standby keeps its own kind waiting, and nobody else of the Redis
-//! protocol's clients.
+//! A commit that waits for a synchronous standby keeps its own kind waiting, and no other client of the Redis protocol.
 
 use std::time::{Duration, Instant};
 
@@ -11,13 +10,13 @@ use pgcache_tests::tables::{
 use pgcache_tests::wait::wait_until;
 
 const OK: fn() -> Reply = || Reply::status("OK");
-/// A standby that never answers; who does not ask for it does not wait for it.
+/// A standby that never answers; only a session that asks for it waits for it.
 const CONF: [&str; 2] = [
     "synchronous_standby_names = 'nobody'",
     "synchronous_commit = local",
 ];
 
-/// A door with two roles, of which `patient` waits for the standby.
+/// Starts a server with two roles, of which `patient` waits for the standby.
 fn hanging(conf: &[&str]) -> Door {
     let mut lines = CONF.to_vec();
     lines.extend(conf);
@@ -45,7 +44,7 @@ fn waiting(door: &Door) -> i64 {
     )
 }
 
-/// A client of `patient` whose SET waits for the standby.
+/// Connects a client of `patient` whose SET waits for the standby.
 fn stuck(door: &Door, key: &str) -> Client {
     let mut client = client_in(door, 2, Some("patient"));
     send(&mut client, &["SET", key, "patient"]);
@@ -53,7 +52,7 @@ fn stuck(door: &Door, key: &str) -> Client {
     client
 }
 
-/// Asks within a second.
+/// Checks that the reply comes within a second.
 fn ask(client: &mut Client, words: &[&str], expected: &Reply) {
     let since = Instant::now();
     assert_eq!(client.ask(words), *expected, "{words:?}");
@@ -61,7 +60,7 @@ fn ask(client: &mut Client, words: &[&str], expected: &Reply) {
     assert!(took < Duration::from_secs(1), "{words:?} took {took:?}");
 }
 
-/// What others do while commits wait: writes and reads past the tier, of either cache.
+/// Checks that other clients continue while commits wait: writes and reads past the tier, of either cache.
 fn others_go_on(door: &Door, row: &str) {
     for role in ["other", "patient"] {
         for database in [1, 2] {
@@ -120,7 +119,7 @@ fn what_came_with_it_is_answered_before_it_waits() {
         .zip([2, 2, 1, 1, 2])
         .map(|(role, database)| {
             let mut client = client_in(&door, database, Some(role));
-            // Who may what is known from then on.
+            // The permissions are cached from then on.
             assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
             client
         })
@@ -152,7 +151,7 @@ fn one_that_waits_in_the_slow_lane_stalls_nobody_else() {
     send(&mut clears, &["FLUSHDB"]);
     wait_until("a commit waits for the standby", || waiting(&door) == 1);
     let mut writes = client_in(&door, 2, Some("patient"));
-    // The table is locked as long, so nobody reads it; the other cache goes on.
+    // The table is locked as long, so no client reads it; the other cache continues.
     send(&mut writes, &["SET", "k", "patient"]);
     for (row, role) in [("row1", "other"), ("row2", "patient")] {
         let mut client = client_in(&door, 1, Some(role));

@@ -1,5 +1,5 @@
-//! Commands on table caches through the door: they mean what the functions of SQL mean, for the role
-//! that asks. What Redis answers is compared in `resp_differential.rs`.
+//! Commands of the Redis protocol on table caches: they have the meaning of the SQL functions, for the client's role.
+//! `resp_differential.rs` compares the answers with Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -9,7 +9,7 @@ use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 use postgres::Client as Session;
 
-/// Databases 0 to 4 of a door.
+/// Databases 0 to 4 of a server.
 const CACHES: &str = "public.bytes, public.logged, public.words, public.json, public.numbered";
 
 fn start() -> (Door, Session) {
@@ -35,7 +35,7 @@ fn client(door: &Door, database: &str) -> Client {
     client
 }
 
-/// A client that is this role.
+/// Connects a client as this role.
 fn client_as(door: &Door, role: &str, database: &str) -> Client {
     let mut client = door.client();
     assert_eq!(client.ask(&["AUTH", role, "x"]), ok());
@@ -55,7 +55,7 @@ fn list(replies: &[&str]) -> Reply {
     Reply::Array(replies.iter().map(Reply::bulk).collect())
 }
 
-/// The cursor and the keys of a SCAN.
+/// Returns the cursor and the keys of a SCAN.
 #[track_caller]
 fn scanned(reply: Reply) -> (String, Vec<String>) {
     let Reply::Array(both) = reply else {
@@ -162,7 +162,7 @@ fn an_expired_row_is_not_there() {
     session.run(expire);
     assert_eq!(client.ask(&["RENAME", "k", "l"]).error(), "ERR no such key");
     assert_eq!(scanned(client.ask(&["SCAN", "0"])), ("0".into(), vec![]));
-    // One that is stored with a deadline that is over.
+    // One that is stored with a deadline in the past.
     assert_eq!(client.ask(&["SET", "k", "v", "PXAT", "1"]), ok());
     assert_eq!(client.ask(&["EXISTS", "k"]), number(0));
 }
@@ -354,7 +354,7 @@ fn text_and_json_caches_refuse_what_is_none() {
         json.ask(&["APPEND", "k", "x"]).error(),
         "ERR value is not valid JSON"
     );
-    // Who is refused costs others nothing: what came in the same pipeline is done.
+    // A refused command costs the others nothing: the rest of the same pipeline runs.
     json.send(
         &[
             Client::request(&[b"SET", b"a", b"1"]),
@@ -435,7 +435,7 @@ fn a_table_of_somebody_elses_is_served_by_its_own_keys() {
     );
 }
 
-/// Ends the other threads of a test, also where its own fails.
+/// Stops the other threads of a test, also if its own fails.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -654,7 +654,7 @@ fn a_random_key_is_any_that_is_there() {
 fn random_keys_are_about_equally_likely() {
     let (door, mut session) = start();
     let mut client = client(&door, "2");
-    // The last one fills more blocks than are looked at, half of whose rows are gone.
+    // The last one fills more blocks than are read, half of whose rows are gone.
     for (keys, length, per_key) in [
         (2, 1, 50),
         (7, 1, 40),

@@ -1,5 +1,5 @@
-//! The Redis protocol over TLS: both kinds on one port, certificates against what psql may with the same ones,
-//! files that change, and what a stranger may send instead of a handshake.
+//! The Redis protocol over TLS: both kinds on one port, certificates compared with psql's access, files that change,
+//! and bytes that a stranger may send instead of a handshake.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A door with a certificate, an authority for its clients', and its cache.
+/// Starts a server with a certificate, an authority for its clients' certificates, and its cache.
 fn door(conf: &[&str]) -> (Door, Keys) {
     let door = Door::fresh(&[]);
     let keys = Keys::beside(door.cluster);
@@ -29,7 +29,7 @@ fn door(conf: &[&str]) -> (Door, Keys) {
         "CREATE EXTENSION pgcache;
          SELECT cache_create('{CACHE}', storage => 'memory', value_type => 'bytea')"
     ));
-    // Who is let in this way has seen that the front listens.
+    // A client that is let in this way shows that the network process listens.
     let mut first = door.tcp();
     while first.ask_if_open(&["PING"]).is_none() && !conf.contains(&"pgcache.resp_tls = required") {
         first = door.tcp();
@@ -79,7 +79,7 @@ fn one_port_takes_both_kinds() {
     std::thread::sleep(Duration::from_millis(50));
     assert!(inline.send(b"ING\r\n"));
     assert_eq!(inline.reply(), Some(Reply::status("PONG")));
-    // What was sent before the end of one direction is answered.
+    // Requests sent before the end of one direction are answered.
     assert!(encrypted.send(&Client::request(&[b"GET", b"k"])));
     encrypted.half_close();
     assert_eq!(encrypted.reply(), Some(Reply::bulk("v")));
@@ -165,7 +165,7 @@ const FILES: &[(&str, &str)] = &[
 
 const ROLES: &[&str] = &["r_plain", "r_other", "r_third", "r_scram"];
 
-/// What a client shows: the name of its certificate, and its subject.
+/// A client's certificate: its name, and its subject.
 const SHOWN: &[(&str, &str)] = &[
     ("plain", "/CN=r_plain"),
     ("mail", "/CN=r_other@example.org"),
@@ -239,7 +239,7 @@ fn a_certificate_opens_what_it_opens_to_psql() {
             let_in
         };
         let compare = &compare;
-        // A refusal comes late: so all of them at a time.
+        // A refusal comes late, so all of them run at a time.
         let before = let_in;
         std::thread::scope(|scope| {
             let tries: Vec<_> = shown
@@ -259,7 +259,7 @@ fn a_certificate_opens_what_it_opens_to_psql() {
     assert!(let_in > tried / 6, "{let_in} of {tried} were let in");
 }
 
-/// Whether psql comes in, over TLS.
+/// Returns whether psql gets in, over TLS.
 fn psql(
     door: &Door,
     keys: &Keys,
@@ -288,7 +288,7 @@ fn psql(
     }
 }
 
-/// The same by the Redis protocol.
+/// Does the same by the Redis protocol.
 fn by_resp(door: &Door, keys: &Keys, certificate: Option<&str>, role: &str) -> Result<(), String> {
     let client = door.try_tls(HOME, &keys.client(certificate));
     let mut client = client.map_err(|error| error.to_string())?;
@@ -431,7 +431,7 @@ fn what_cannot_be_done_is_refused_by_name() {
         );
         session.run(&format!("ALTER SYSTEM RESET {name}"));
     }
-    // What it can do is done: only the older of the two versions, and one group.
+    // It applies the settings that it supports: only the older of the two versions, and one group.
     session.run("ALTER SYSTEM SET ssl_max_protocol_version = 'TLSv1.2'");
     session.run("ALTER SYSTEM SET ssl_ecdh_curve = 'secp384r1'");
     session.run(&format!("ALTER SYSTEM SET ssl_key_file = {own_key}"));
@@ -450,7 +450,7 @@ fn what_cannot_be_done_is_refused_by_name() {
         connect(&door, &config).ask(&["PING"]),
         Reply::status("PONG")
     );
-    // From the start on: the port answers plain words, and ends what begins TLS.
+    // From the start on: the port answers plain requests, and ends connections that begin TLS.
     session.run("ALTER SYSTEM SET ssl_ciphers = 'HIGH'");
     drop(session);
     door.cluster.restart(Shutdown::Fast);

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING: who hears of which change, and that no change is missed.
+//! CLIENT TRACKING: the clients that are notified of each change, and that none is missed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -12,14 +12,14 @@ use pgcache_tests::windows::{DRAIN_TO_READ, LetGo, paused, until_inside};
 
 use super::resp_differential::redis::Redis;
 
-/// A client of version 3.
+/// Connects a client of version 3.
 fn three(door: &Door) -> Client {
     let mut client = door.client();
     client.ask(&["HELLO", "3"]);
     client
 }
 
-/// One of version 3 that tracks.
+/// Connects a client of version 3 that tracks.
 pub fn tracking(door: &Door, options: &[&str]) -> Client {
     let mut client = three(door);
     let words = [&["CLIENT", "TRACKING", "ON"], options].concat();
@@ -27,7 +27,7 @@ pub fn tracking(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// What is told of a key; None: of everything.
+/// Returns the message about a key; None: about everything.
 pub fn told(key: Option<&str>) -> Reply {
     let what = match key {
         Some(key) => Reply::Array(vec![Reply::bulk(key)]),
@@ -36,7 +36,7 @@ pub fn told(key: Option<&str>) -> Reply {
     Reply::Push(vec![Reply::bulk("invalidate"), what])
 }
 
-/// What has come up to the reply to a mark: messages without repetitions, and replies.
+/// Returns everything up to the reply to a mark: messages without repetitions, and replies.
 pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let (mut messages, mut replies) = (Vec::new(), Vec::new());
@@ -50,7 +50,7 @@ pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     }
 }
 
-/// The messages that have come.
+/// Returns the messages that have come.
 pub fn messages(client: &mut Client) -> Vec<Reply> {
     let (messages, replies) = take(client);
     assert_eq!(replies, [], "nobody has asked");
@@ -71,14 +71,14 @@ fn who_has_read_a_key_is_told_once_whoever_changes_it() {
     let read = |reader: &mut Client, key: &str| {
         reader.ask(&["GET", key]);
     };
-    // By a command; only once until it is read again; not what it has not read.
+    // By a command; only once until it is read again; not for keys that it has not read.
     writer.ask(&["SET", "k", "1"]);
     read(&mut reader, "k");
     writer.ask(&["SET", "k", "2"]);
     writer.ask(&["SET", "k", "3"]);
     writer.ask(&["SET", "other", "3"]);
     assert_eq!(messages(&mut reader), [told(Some("k"))]);
-    // That nothing is there is read, too.
+    // A miss counts as a read, too.
     for words in [
         &["MGET", "m", "n"][..],
         &["EXISTS", "m", "n"],
@@ -104,7 +104,7 @@ fn who_has_read_a_key_is_told_once_whoever_changes_it() {
         sql(&text);
         assert_eq!(next(&mut reader), told(Some("k")), "{text}");
     }
-    // A rollback does not take back what memory caches did, and they are told at once.
+    // A rollback does not undo changes of memory caches, whose messages are sent at once.
     read(&mut reader, "k");
     sql(&format!(
         "BEGIN; SELECT cache_set_bytes('k', 'x', {cache}); ROLLBACK"
@@ -133,7 +133,7 @@ fn an_entry_that_ends_is_told_when_it_ends() {
     let after = began.elapsed();
     assert!(after > Duration::from_millis(250), "too early: {after:?}");
     assert!(after < Duration::from_secs(20), "too late: {after:?}");
-    // A deadline that was changed is told then, and does not count later.
+    // A deadline that was changed is sent then, and does not count later.
     writer.ask(&["SET", "k", "v", "PX", "300"]);
     reader.ask(&["GET", "k"]);
     writer.ask(&["PERSIST", "k"]);
@@ -150,7 +150,7 @@ fn what_is_evicted_is_told() {
     reader.ask(&["SET", "old", &"v".repeat(1000)]);
     assert_eq!(messages(&mut reader), []);
     reader.ask(&["GET", "old"]);
-    // An eviction is nobody's own change, although this client's writes make it.
+    // An eviction is not the client's own change, although this client's writes cause it.
     let value = "v".repeat(1000);
     for number in 0..5000 {
         let key = number.to_string();
@@ -163,7 +163,7 @@ fn what_is_evicted_is_told() {
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
 }
 
-/// The front has looked for changes and not read its client's command yet when two keys change.
+/// The network process has looked for changes and not read its client's command yet when two keys change.
 #[test]
 fn no_reply_is_newer_than_a_change_that_was_not_told() {
     let window = format!("pgcache.pause_window = {DRAIN_TO_READ}");
@@ -242,7 +242,7 @@ fn who_may_not_read_hears_nothing() {
     assert!(reader.ask(&["GET", "k"]).error().starts_with("NOPERM"));
     session.batch_execute(&set).expect("it can be set");
     assert_eq!(messages(&mut reader), []);
-    // What is granted and revoked counts at each message.
+    // Grants and revokes count at each message.
     let grant = format!("GRANT SELECT ON {CACHE} TO app");
     session.batch_execute(&grant).expect("it can be granted");
     let mut all = tracking(&door, &["BCAST"]);
@@ -259,8 +259,7 @@ fn who_may_not_read_hears_nothing() {
     assert_eq!(next(&mut all), told(Some("k")));
 }
 
-/// A step of a comparison: the client's number, and what it sends. `ID0` is the number that the server gave
-/// to client 0.
+/// A step of a comparison: the client's number, and its request. `ID0` is the number that the server gave to client 0.
 type Step = (usize, &'static [&'static str]);
 
 const STEPS: &[Step] = &[
@@ -287,7 +286,7 @@ const STEPS: &[Step] = &[
         ],
     ),
     (0, &["CLIENT", "CACHING", "YES"]),
-    // What it reads.
+    // Keys that it reads.
     (0, &["CLIENT", "TRACKING", "ON"]),
     (0, &["CLIENT", "TRACKINGINFO"]),
     (0, &["CLIENT", "GETREDIR"]),
@@ -332,7 +331,7 @@ const STEPS: &[Step] = &[
     (0, &["GET", "l"]),
     (1, &["SET", "l", "other"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Only what it says.
+    // Only keys that it names.
     (0, &["CLIENT", "TRACKING", "ON", "OPTIN"]),
     (0, &["CLIENT", "TRACKING", "ON", "OPTOUT"]),
     (0, &["CLIENT", "CACHING", "NO"]),
@@ -389,7 +388,7 @@ const STEPS: &[Step] = &[
     (1, &["SET", "any", "1"]),
     (0, &["SET", "own", "1"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Another one is told: of version 2, when it has subscribed.
+    // Another client gets the messages: of version 2, when it has subscribed.
     (2, &["CLIENT", "TRACKING", "ON", "REDIRECT", "ID1"]),
     (2, &["CLIENT", "GETREDIR"]),
     (2, &["GET", "k"]),
@@ -407,10 +406,10 @@ const STEPS: &[Step] = &[
     (2, &["CLIENT", "GETREDIR"]),
 ];
 
-/// What is heard at one step: replies of who has asked, and messages, by client.
+/// The output of one step: replies to the asking client, and messages, by client.
 type Heard = (Vec<Reply>, BTreeMap<usize, Vec<Reply>>);
 
-/// What a server's clients hear at each step.
+/// Returns the output of a server's clients at each step.
 fn play(mut clients: Vec<Client>) -> Vec<Heard> {
     let ids: Vec<String> = clients
         .iter_mut()
@@ -448,7 +447,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
         let others = (0..clients.len()).filter(|other| other != who);
         for number in std::iter::once(*who).chain(others) {
             let client = &mut clients[number];
-            // Redis tells of prefixes when it has run all that has come: the mark comes later.
+            // Redis sends messages about prefixes after all received commands have run: the mark comes later.
             let mut marks = number != *who;
             if marks {
                 assert!(client.send(&Client::request(&[b"PING", b"the mark"])));
@@ -463,7 +462,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
                     Reply::Array(parts) if parts.last() == Some(&Reply::bulk("the mark")) => break,
                     push @ Reply::Push(_) => {
                         let all: &mut Vec<Reply> = messages.entry(number).or_default();
-                        // Redis tells several keys at once, and we may tell one twice.
+                        // Redis sends several keys in one message, and pgcache may send one twice.
                         for push in one_by_one(push) {
                             if !all.contains(&push) {
                                 all.push(push);
@@ -534,8 +533,8 @@ fn clients_hear_what_redis_tells_them() {
 }
 
 /// Many clients with a cache of their own, as redis-py and rueidis have one, and writers of both kinds. Each value
-/// tells its number; numbers of a key only grow. A client that has seen a number, from wherever, must not later
-/// show an older one of that key from its own cache once it has drained what came before the mark.
+/// contains its number; numbers of a key only grow. A client that has seen a number, from wherever, must not later show
+/// an older one of that key from its own cache once it has drained what came before the mark.
 #[test]
 fn no_client_keeps_an_old_value() {
     const KEYS: u64 = 20;
@@ -545,7 +544,7 @@ fn no_client_keeps_an_old_value() {
     let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let (door, done, stop, hits, misses) = (&door, &done, &stop, &hits, &misses);
-        // One writer for each share of the keys: its last number is done when it has been told so.
+        // One writer for each share of the keys: its last number is done when its reply has come.
         for share in 0..4 {
             scope.spawn(move || {
                 let mut rng = Rng::seeded(share + 1);
@@ -580,7 +579,7 @@ fn no_client_keeps_an_old_value() {
                     let at = rng.below(KEYS);
                     let key = format!("k{at}");
                     let least = done[at as usize].load(SeqCst);
-                    // A mark is answered after what was done before it was sent has been told.
+                    // A mark is answered after the messages about all changes before it.
                     for push in messages(&mut client) {
                         match push {
                             Reply::Push(parts) => match &parts[1] {

@@ -34,8 +34,8 @@ fn read_until_quiet(client: &mut Client, value: &str) {
     });
 }
 
-/// The change comes after the read and before the reply: the message before the reply alone would leave the client
-/// with the old value.
+/// The change comes after the read and before the reply: the message before the reply alone would leave the client with
+/// the old value.
 #[test]
 fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     let door = start("unlogged", &[]);
@@ -189,8 +189,8 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     }
 }
 
-/// The connection that has read the keys is gone, and with it what the server knows of them: the client that keeps
-/// them is notified.
+/// The connection that has read the keys is gone, and with it the server's record of them: the client that keeps them
+/// is notified.
 #[test]
 fn the_target_of_a_lost_connection_is_notified() {
     let door = Door::start(&[]);
@@ -237,7 +237,7 @@ fn the_target_of_a_lost_connection_is_notified() {
             }
         }
     }
-    // Nothing is owed for a client that has ended its tracking by itself, as with Redis.
+    // The server owes no message to a client that has ended its tracking by itself, as with Redis.
     let mut reader = tracking(&door, &["REDIRECT", &ids[0]]);
     reader.ask(&["GET", "k"]);
     reader.ask(&["CLIENT", "TRACKING", "OFF"]);

@@ -1,4 +1,5 @@
-//! CLIENT TRACKING of table caches: who hears of which change when, and of what nothing is told.
+//! CLIENT TRACKING of table caches: the clients that are notified, of which changes and when, and the changes without a
+//! message.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ use super::resp_tracking::{messages, next, take, told, tracking};
 
 pub const TABLE: &str = "public.tab";
 
-/// A server whose database 1 is a table cache, on whose rows nothing happens by itself.
+/// Starts a server whose database 1 is a table cache, on whose rows nothing happens by itself.
 pub fn start(storage: &str, conf: &[&str]) -> Door {
     let own = [
         "pgcache.resp_caches = 'public.door, public.tab'",
@@ -29,14 +30,14 @@ pub fn start(storage: &str, conf: &[&str]) -> Door {
     door
 }
 
-/// A client of the table cache that tracks.
+/// Connects a client of the table cache that tracks.
 pub fn reader(door: &Door, options: &[&str]) -> Client {
     let mut client = tracking(door, options);
     assert_eq!(client.ask(&["SELECT", "1"]), Reply::status("OK"));
     client
 }
 
-/// A session that changes, and another one that looks: a transaction that has written makes no copies.
+/// A session that changes, and another one that reads: a transaction that has written makes no copies.
 struct Sessions {
     writer: Session,
     warmer: Session,
@@ -81,7 +82,7 @@ pub fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
 
-/// Each change of one row, by whatever way.
+/// Returns each change of one row, by every way.
 fn changes() -> Vec<String> {
     let cache = format!("cache => '{TABLE}'");
     [
@@ -124,7 +125,7 @@ fn a_change_is_told_by_its_commit_and_not_before() {
             sessions.run(&format!("BEGIN; {change}"));
             assert_eq!(messages(&mut client), [], "{change} is not committed");
             sessions.run("COMMIT");
-            // What was asked after the COMMIT had returned is answered after the change was told.
+            // A request sent after the COMMIT had returned is answered after the message about the change.
             assert_eq!(messages(&mut client), [told(Some("k"))], "{change}");
             sessions.run("DELETE FROM tab");
             sessions.read(&mut client, &["k"]);
@@ -134,7 +135,7 @@ fn a_change_is_told_by_its_commit_and_not_before() {
     }
 }
 
-/// Reads past the tier: of what is there, of what is not, in pipelines, and while a change waits for its commit.
+/// Reads past the tier: of existing keys, of missing ones, in pipelines, and while a change waits for its commit.
 #[test]
 fn what_a_back_has_read_is_told() {
     let door = start("unlogged", &["pgcache.hot_tier = off"]);
@@ -143,7 +144,7 @@ fn what_a_back_has_read_is_told() {
     sessions.run("SET pgcache.hot_tier = on");
     sessions.warmer.run("SET pgcache.hot_tier = on");
     let set = |key: &str| format!("SELECT cache_set('{key}', 'x', cache => '{TABLE}')");
-    // The first look at triggers makes sure that all changes are heard of.
+    // The first check of triggers makes sure that all changes are noted.
     sessions.run(&set("k"));
     sessions.warm(&["k"]);
     for words in [
@@ -169,7 +170,7 @@ fn what_a_back_has_read_is_told() {
             assert_eq!(messages(&mut client), [told(Some("k"))], "{words:?}");
         }
     }
-    // Handed over together.
+    // Offloaded together.
     for key in ["p", "q", "r"] {
         assert!(client.send(&Client::request(&[b"GET", key.as_bytes()])));
     }
@@ -190,7 +191,7 @@ fn what_a_back_has_read_is_told() {
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
 }
 
-/// A read waits for a lock, and what it reads changes meanwhile: its client is told before the reply and after it.
+/// A read waits for a lock, and the row changes meanwhile: its client is notified before the reply and after it.
 #[test]
 fn what_is_told_while_a_read_is_under_way_is_told_again() {
     let door = start("unlogged", &[]);
@@ -223,7 +224,7 @@ fn what_is_told_while_a_read_is_under_way_is_told_again() {
     assert_eq!(next(&mut target), told(None));
 }
 
-/// The same where the message was sent long before: a read waits with a write of the same pipeline.
+/// The same if the message was sent long before: a read waits with a write of the same pipeline.
 #[test]
 fn what_was_told_before_a_reply_came_is_told_again() {
     let door = start("unlogged", &[]);
@@ -233,7 +234,7 @@ fn what_was_told_before_a_reply_came_is_told_again() {
     sessions.read(&mut client, &["k", "locked"]);
     let hold = "UPDATE tab SET value = 'held' WHERE key = 'locked'";
     sessions.run(&format!("BEGIN; {hold}"));
-    // Not hot, so it is handed over, and with it what came together with it.
+    // Not hot, so it is offloaded, and with it the requests that came together with it.
     send_together(
         &mut client,
         &[&["MGET", "k", "cold"], &["SET", "locked", "x"]],
@@ -253,7 +254,7 @@ fn what_was_told_before_a_reply_came_is_told_again() {
     );
 }
 
-/// The reply is followed by everything, whatever came before it.
+/// Checks that the reply is followed by a message about everything, whatever came before it.
 fn is_not_kept(client: &mut Client, value: &str) {
     assert!(client.send(&Client::request(&[b"GET", b"k"])));
     let reply = loop {
@@ -266,7 +267,7 @@ fn is_not_kept(client: &mut Client, value: &str) {
     assert_eq!(next(client), told(None), "it is not to be kept");
 }
 
-/// Of what changes while triggers are off nobody hears: nothing that is read then is to be kept.
+/// Changes while triggers are off send no message: the client must keep no value that it reads then.
 #[test]
 fn while_changes_go_unheard_each_read_is_told_at_once() {
     let door = start("logged", &[]);
@@ -301,8 +302,8 @@ fn while_changes_go_unheard_each_read_is_told_at_once() {
     assert_eq!(messages(&mut client), [], "it is heard of again");
 }
 
-/// Who may see which row is said by policies, and one uuid is written in several ways: nothing is to be kept, and
-/// keys that were not read are told to nobody.
+/// Policies decide which rows a role may see, and one uuid is written in several ways: no value is to be kept, and no
+/// client gets messages about keys that were not read.
 #[test]
 fn of_hidden_rows_and_keys_that_are_no_text_nothing_is_kept() {
     let door = start(
@@ -335,7 +336,7 @@ fn of_hidden_rows_and_keys_that_are_no_text_nothing_is_kept() {
     }
 }
 
-/// What a client changes itself through a back it is not told with NOLOOP, and others are.
+/// With NOLOOP a client gets no message about its own changes through an executor, and other clients do.
 #[test]
 fn who_changes_a_row_through_a_back_is_its_author() {
     let door = start("unlogged", &[]);
@@ -377,7 +378,7 @@ fn a_copy_that_comes_or_goes_is_no_change() {
     assert!(gone > 1000, "{gone} copies have made room");
     assert_eq!(messages(&mut client), []);
     assert_eq!(messages(&mut all), []);
-    // It is told of nevertheless.
+    // The change is sent nevertheless.
     sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
     assert_eq!(messages(&mut client), [told(Some("k"))]);
     assert_eq!(messages(&mut all), [told(Some("k"))]);
@@ -410,7 +411,7 @@ fn what_changes_as_a_whole_is_told_as_everything() {
         sessions.run("ROLLBACK");
         assert_eq!(messages(&mut client), [], "{change} is rolled back");
         assert_eq!(messages(&mut all), [], "{change} is rolled back");
-        // What is rolled back takes the copies along.
+        // A rollback removes the copies, too.
         sessions.read(&mut client, &["k"]);
         sessions.run(&format!("BEGIN; {change}; COMMIT"));
         assert_eq!(next(&mut client), told(None), "{change}");
@@ -477,7 +478,7 @@ fn what_a_savepoint_takes_back_is_not_told() {
     }
 }
 
-/// Who begins to track while a transaction is under way hears of it by its commit.
+/// A client that begins to track while a transaction is under way is notified by its commit.
 #[test]
 fn who_begins_to_track_before_the_commit_is_told() {
     let door = start("unlogged", &[]);
@@ -540,7 +541,7 @@ fn an_entry_of_a_table_that_ends_is_told_when_it_ends() {
         assert!(after > Duration::from_millis(400), "too early: {after:?}");
         assert!(after < Duration::from_secs(20), "too late: {after:?}");
     }
-    // The sweep removes what is told already, and tells who is told of all.
+    // The sweep removes rows whose messages were sent already, and notifies the client that gets all.
     let mut all = reader(&door, &["BCAST", "PREFIX", "k"]);
     take(&mut all);
     sessions.run(&format!("SELECT cache_expire('{TABLE}')"));
@@ -628,7 +629,7 @@ fn a_standby_refuses_to_track_a_table() {
     let second = Door::over(standby, 0, socket);
     let mut client = second.client();
     client.ask(&["HELLO", "3"]);
-    // Of its own memory caches it hears all.
+    // It gets messages about all changes of its own memory caches.
     assert_eq!(
         client.ask(&["CLIENT", "TRACKING", "ON"]),
         Reply::status("OK")
@@ -640,7 +641,7 @@ fn a_standby_refuses_to_track_a_table() {
         let refused = client.ask(&words).error();
         assert!(refused.contains("standby"), "{refused}");
     }
-    // Who has begun before hears with each reply that it must keep nothing.
+    // A client that has begun before gets with each reply the message that it must keep nothing.
     client.ask(&["SELECT", "0"]);
     client.ask(&["CLIENT", "TRACKING", "ON"]);
     client.ask(&["SELECT", "1"]);
@@ -648,7 +649,7 @@ fn a_standby_refuses_to_track_a_table() {
     assert_eq!(next(&mut client), told(None));
 }
 
-/// Replication applies rows in a process that nobody asks, and decides prepared transactions without a statement.
+/// Replication applies rows in a process without a client, and decides prepared transactions without a statement.
 #[test]
 fn what_is_replicated_is_told() {
     let publisher = start("logged", &["wal_level = logical"]);
@@ -703,7 +704,7 @@ fn a_commit_is_told_within_five_milliseconds() {
     for round in 0..500 {
         sessions.read(&mut client, &["k"]);
         if round % 10 == 0 {
-            std::thread::sleep(Duration::from_millis(3)); // the door sleeps
+            std::thread::sleep(Duration::from_millis(3)); // the process sleeps
         }
         sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING of a table cache under many writers: no client keeps what a SELECT would not show.
+//! CLIENT TRACKING of a table cache under many writers: no client keeps a value that a SELECT would not show.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -19,7 +19,7 @@ use super::resp_tracking_tables::{TABLE, reader, start, warm};
 const KEYS: u64 = 12;
 const WRITERS: u64 = 3;
 
-/// What a client keeps.
+/// The values that a client keeps.
 type Kept = BTreeMap<String, u64>;
 
 fn forget(kept: &mut Kept, push: &Reply) {
@@ -34,7 +34,7 @@ fn forget(kept: &mut Kept, push: &Reply) {
     }
 }
 
-/// Two keys that each transaction changes together.
+/// Returns two keys that each transaction changes together.
 fn pair(at: u64) -> [String; 2] {
     [format!("a{at}"), format!("b{at}")]
 }
@@ -46,7 +46,7 @@ fn twin(key: &str) -> String {
     }
 }
 
-/// Changes a pair of keys so that both say the number, by one of many ways; or changes it, and takes that back.
+/// Changes a pair of keys so that both have the number, by one of many ways; or changes it, and rolls that back.
 fn write(
     session: &mut Session,
     client: &mut Client,
@@ -92,7 +92,7 @@ fn write(
     }
 }
 
-/// Numbers of a key only grow. What was done before a client's mark was sent has been told when that is answered.
+/// Numbers of a key only grow. The messages about changes before a client's mark have come when the mark is answered.
 #[test]
 fn no_client_keeps_an_old_row() {
     let door = start("unlogged", &[]);
@@ -144,7 +144,7 @@ fn no_client_keeps_an_old_row() {
                     let [key, other] = pair(at);
                     let key = if rng.below(2) == 0 { key } else { other };
                     let least = match rng.below(8) {
-                        // What SQL shows now is what was committed, or newer than that.
+                        // SQL now shows the committed value, or a newer one.
                         0 => {
                             let select = format!("SELECT value FROM tab WHERE key = '{key}'");
                             let before = done[at as usize].load(SeqCst);
@@ -198,8 +198,9 @@ fn no_client_keeps_an_old_row() {
     assert!(hits > 100 && misses > 100, "{hits} hits, {misses} misses");
 }
 
-/// In each window of a commit: a client that has read before it hears nothing as long as the commit is not told; what
-/// it reads meanwhile is what was before, or comes after what it is told; and when COMMIT has returned it has been told.
+/// In each window of a commit: a client that has read before it gets no message until the commit is published; a value
+/// that it reads meanwhile is the old one, or comes after its message; and when COMMIT has returned the message has
+/// come.
 #[test]
 fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
     let door = start("unlogged", &[]);
@@ -230,7 +231,7 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
                 assert_eq!(messages(&mut client), [], "window {window}");
             } else {
                 assert!(client.send(&Client::request(&[b"GET", b"l"])));
-                // A back that does not wait has replied by then.
+                // An executor that does not wait has replied by then.
                 thread::sleep(Duration::from_millis(100));
             }
             door.cluster.hold_windows(false);
@@ -245,7 +246,7 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
     }
 }
 
-/// Nobody tracked when the writer marked what it had changed.
+/// No client tracked when the writer marked its changes.
 #[test]
 fn who_begins_to_track_right_before_a_commit_is_visible_is_told() {
     let door = start("unlogged", &[]);

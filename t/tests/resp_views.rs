@@ -1,11 +1,11 @@
-//! What SQL sees of the door's clients and figures, and who may see and end whom.
+//! The views of the protocol's clients and counters, and the roles that may see clients and end them.
 
 use std::time::Duration;
 
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_for;
 
-/// A door with roles: one, another, a monitor, one who may end sessions, a superuser.
+/// Starts a server with roles: one, another, a monitor, one that may end sessions, a superuser.
 fn with_roles(conf: &[&str]) -> Door {
     let door = Door::start(conf);
     door.cluster
@@ -35,7 +35,7 @@ fn id(client: &mut Client) -> i64 {
     }
 }
 
-/// The clients that a role sees: their numbers.
+/// Returns the numbers of the clients that a role sees.
 fn seen_by(door: &Door, role: &str) -> Vec<i64> {
     let mut session = door.cluster.connect_as(role, "postgres");
     let rows = session
@@ -44,7 +44,7 @@ fn seen_by(door: &Door, role: &str) -> Vec<i64> {
     rows.iter().map(|row| row.get(0)).collect()
 }
 
-/// The numbers in CLIENT LIST.
+/// Returns the numbers in CLIENT LIST.
 fn listed(client: &mut Client, words: &[&str]) -> Vec<i64> {
     let text = client.ask(&[&["CLIENT", "LIST"], words].concat()).text();
     let number = |line: &str| {
@@ -66,7 +66,7 @@ fn field(line: &str, name: &str) -> String {
         .to_owned()
 }
 
-/// One of the figures.
+/// Returns one of the counters.
 fn figure(door: &Door, name: &str) -> i64 {
     let mut session = door.cluster.connect("postgres");
     session
@@ -80,7 +80,7 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
     let door = with_roles(&[]);
     let (mut one, mut two, mut root) = (as_role(&door, "one"), as_role(&door, "two"), door.tcp());
     let mut stranger = door.client();
-    // It says nothing, so that it has not said who it is.
+    // It sends no whole request, so that it has not authenticated.
     stranger.send(b"*1\r\n");
     let (a, b, c) = (id(&mut one), id(&mut two), id(&mut root));
     assert_eq!(seen_by(&door, "one"), [a]);
@@ -96,13 +96,13 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
         );
         assert!([a, b, c].iter().all(|id| seen.contains(id)));
     }
-    // CLIENT LIST as the view, of the role itself.
+    // CLIENT LIST shows the same as the view, of the role itself.
     assert_eq!(listed(&mut one, &[]), [a]);
     assert_eq!(listed(&mut two, &["ID", &a.to_string()]), Vec::<i64>::new());
     let mut seer = as_role(&door, "seer");
     assert_eq!(listed(&mut seer, &[]).len(), 5);
     assert_eq!(listed(&mut seer, &["ID", &a.to_string()]), [a]);
-    // Rights that are taken away count at once.
+    // Revoked rights count at once.
     door.cluster
         .connect("postgres")
         .batch_execute("REVOKE pg_monitor FROM seer")
@@ -110,7 +110,7 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
     let own = id(&mut seer);
     assert_eq!(listed(&mut seer, &[]), [own]);
     assert_eq!(seen_by(&door, "seer"), [own]);
-    // Whoever is gone is seen no more.
+    // A client that is gone is no longer listed.
     drop(two);
     wait_for("the client is gone", || {
         (!seen_by(&door, "postgres").contains(&b)).then_some(())
@@ -163,7 +163,7 @@ fn a_client_is_shown_as_it_is() {
         door.processes("pgcache resp network")
     );
     assert!(row.get::<_, bool>(12), "its times are those of the server");
-    // What was sent in place of a command is shown nowhere.
+    // Bytes sent in place of a command are shown nowhere.
     let mut other = as_role(&door, "one");
     other.ask(&["secret-word"]).error();
     let own = id(&mut other).to_string();
@@ -277,7 +277,7 @@ fn figures_count_and_are_set_back_by_who_may() {
         .connect_as("seer", "postgres")
         .query_one("SELECT * FROM pgcache.resp_stats", &[])
         .expect("a monitor reads them");
-    // Setting them back.
+    // Resetting them.
     let words = one.ask(&["CONFIG", "RESETSTAT"]).error();
     assert_eq!(
         words,
@@ -440,7 +440,7 @@ fn commands_are_held_back_by_who_may() {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         assert!(client.send(&Client::request(&words)));
     };
-    // Those that write wait, and others behind them; what reads goes on.
+    // Clients that write wait, and others behind them; clients that read continue.
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok);
     assert_eq!(one.ask(&["GET", "k"]), Reply::Null);
     ask(&mut one, &["SET", "k", "v"]);

@@ -1,5 +1,5 @@
-//! The Redis protocol with several front processes: who gets which client, and what clients of different
-//! processes have to do with each other.
+//! The Redis protocol with several network processes: the distribution of clients, and interactions between clients of
+//! different processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,7 +15,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// Who owns the listeners: the process with a socket in the state LISTEN of this port.
+/// Returns the owner of the listeners: the process with a socket in the state LISTEN of this port.
 fn listening_front(door: &Door) -> i32 {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
@@ -31,7 +31,7 @@ fn listening_front(door: &Door) -> i32 {
         .expect("a front listens")
 }
 
-/// The sockets that a process has, as its system names them.
+/// Returns the sockets that a process has, as its system names them.
 fn sockets(pid: i32) -> BTreeSet<String> {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return BTreeSet::new();
@@ -82,12 +82,12 @@ fn clients_are_spread_evenly_and_each_descriptor_is_in_one_process() {
     let of_fronts = seen
         .values()
         .filter(|pids| pids.iter().any(|pid| fronts.contains(pid)));
-    // A listener of the port, one of the path, two inboxes, an outbox, the clients; what the server's own
-    // processes inherit of each other is not looked at.
+    // A listener of the port, one of the path, two inboxes, an outbox, the clients; sockets that the server's own
+    // processes inherit of each other are ignored.
     let alone = of_fronts.filter(|pids| pids.len() == 1).count();
     const EXPECTED: usize = 30 + 2 + 2 + 1;
     assert!(alone >= EXPECTED, "{alone}");
-    // Whose front has many gets no more until the others have as many.
+    // A network process with many clients gets no more until the others have as many.
     let first = *spread.keys().next().unwrap();
     clients.retain_mut(|client| pid(&door, client) != first);
     wait_until("ten have gone", || {
@@ -176,7 +176,7 @@ fn messages_reach_readers_of_all_fronts_and_are_counted() {
         );
         assert_eq!(publisher.ask(&["PUBSUB", "NUMPAT"]), Reply::Integer(0));
     }
-    // Inside of a transaction, too; what SQL publishes comes to all.
+    // Inside a transaction, too; messages that SQL publishes reach all.
     direct.ask(&["SUBSCRIBE", "news"]);
     publisher.ask(&["MULTI"]);
     publisher.ask(&["PUBLISH", "news", "of exec"]);
@@ -224,7 +224,8 @@ fn readers_of_a_front_that_ended_are_counted_no_more() {
     assert_eq!(numbers(numsub), [0]);
 }
 
-/// More names than the table of a front has room for: nothing is lost, only counted where it is known.
+/// More names than the table of a network process has room for: no message is lost, only counted where its name is
+/// known.
 #[test]
 fn channels_without_room_in_the_table_are_read_all_the_same() {
     let door = three(&[]);

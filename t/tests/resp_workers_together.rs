@@ -1,5 +1,4 @@
-//! The Redis protocol with several front processes: what acts on all of them, and what must not come
-//! between the commands of one.
+//! The Redis protocol with several network processes: commands that act on all of them, and atomicity across them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -27,7 +26,7 @@ fn number(reply: &Reply) -> i64 {
 /// Commands in a transaction between those that count: some 100 µs in which others could come.
 const BETWEEN: usize = 300;
 
-/// Runs a transaction of these commands, sent at once; its reply.
+/// Runs a transaction of these commands, sent at once; returns its reply.
 fn transaction(client: &mut Client, commands: &[Vec<&str>]) -> Reply {
     let mut bytes = Client::request(&[b"MULTI"]);
     for words in commands {
@@ -40,8 +39,8 @@ fn transaction(client: &mut Client, commands: &[Vec<&str>]) -> Reply {
     replies.last().unwrap()
 }
 
-/// Adds one by a transaction that fails where somebody else has changed the key, at the same moment as the
-/// others; whether it did.
+/// Adds one by a transaction that fails if another client has changed the key, at the same moment as the others;
+/// returns whether it did.
 fn add_one(client: &mut Client, starts: &Barrier) -> bool {
     client.ask(&["WATCH", "n"]);
     let next = (number(&client.ask(&["GET", "n"])) + 1).to_string();
@@ -74,14 +73,14 @@ fn a_watched_key_is_changed_by_one_transaction_of_all_fronts() {
     assert_eq!(now, done as i64);
 }
 
-/// Takes all of these by MSETNX; whether it did.
+/// Takes all of these by MSETNX; returns whether it did.
 fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), own]);
     let words: Vec<&str> = std::iter::once("MSETNX").chain(pairs).collect();
     client.ask(&words) == Reply::Integer(1)
 }
 
-/// Keys that are taken together go to one client of all fronts.
+/// Keys that are taken together go to one client of all network processes.
 #[test]
 fn keys_are_taken_together_by_one_client_of_all_fronts() {
     const ROUNDS: usize = 300;
@@ -124,7 +123,7 @@ fn keys_are_taken_together_by_one_client_of_all_fronts() {
     }
 }
 
-/// Two keys that change together are never seen apart by a transaction.
+/// A transaction never sees two keys that change together apart.
 #[test]
 fn transactions_of_different_fronts_come_one_after_the_other() {
     let door = three(&[]);
@@ -162,7 +161,7 @@ fn clients_of_all_fronts_are_listed_ended_and_held_back() {
     assert_eq!(listed(&mut first), ids.iter().copied().collect());
     let info = first.ask(&["INFO", "clients"]).text();
     assert!(info.contains("connected_clients:3\r\n"), "{info}");
-    // What is sent after the reply to a pause is held back, wherever.
+    // Commands sent after the reply to a pause are held back, on every process.
     for round in 0..20 {
         assert_eq!(first.ask(&["CLIENT", "PAUSE", "100000", "WRITE"]), ok());
         for (_, client) in &mut clients {
@@ -247,7 +246,7 @@ fn a_client_hears_of_changes_by_clients_of_other_fronts() {
     }
     let info = writer.ask(&["INFO", "clients"]).text();
     assert!(info.contains("tracking_clients:2\r\n"), "{info}");
-    // Instead of another client only one of the same front can be told.
+    // Only another client of the same network process can get the messages in a client's place.
     let other = id(&mut clients[0].1).to_string();
     let refused = writer.ask(&["CLIENT", "TRACKING", "ON", "REDIRECT", &other]);
     assert!(refused.error().contains("served by another process"));
@@ -293,7 +292,7 @@ fn certificates_and_settings_count_in_each_front() {
         });
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     }
-    // A right that was taken away counts in each front at once.
+    // A revoked right counts in each network process at once.
     session.run("CREATE ROLE app LOGIN; GRANT SELECT ON public.other TO app");
     for client in &mut clients {
         assert_eq!(client.ask(&["AUTH", "app", "x"]), ok());

@@ -1,4 +1,4 @@
-//! What is left after a crash and after a clean restart.
+//! The entries that remain after a crash and after a clean restart.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::thread;
@@ -10,7 +10,7 @@ use postgres::Client;
 
 const WRITERS: usize = 4;
 
-/// What a writer was told before the server went away.
+/// A writer's acknowledged values before the server went away.
 #[derive(Clone, Copy, Default)]
 struct Told {
     acknowledged: u64,
@@ -32,7 +32,7 @@ fn cluster_with_caches() -> &'static Cluster {
 /// Commits of each writer before the crash, so that it comes in the middle of writing.
 const WARM_UP: u64 = 50;
 
-/// What the writers and the one who takes the server away know of each other.
+/// The state that the writers and the test share.
 #[derive(Default)]
 struct Scene {
     /// The backend of one writer.
@@ -65,7 +65,7 @@ fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Tol
     }
 }
 
-/// What each writer was told until `crash` took the server from under it.
+/// Returns each writer's acknowledged values before `crash` took the server from under it.
 fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Told> {
     let scene = Scene::default();
     thread::scope(|scope| {
