@@ -1,5 +1,5 @@
-//! Privileges are checked on every call. A session remembers what was granted; it must forget
-//! with the first call after anything that takes the right away has been acknowledged.
+//! Privileges are checked on every call. A session remembers grants; it must forget them with the first call after a
+//! revocation of any kind has been acknowledged.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use pgcache_tests::refusal::refused;
 
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// What gives a role the right to read `c`, and what takes it away; `r` is the role, `g` a group, `d` the
+/// Statements that give a role the right to read `c`, and those that revoke it; `r` is the role, `g` a group, `d` the
 /// database.
 const WAYS: &[(&str, &str)] = &[
     ("GRANT SELECT ON c TO r", "REVOKE SELECT ON c FROM r"),
@@ -53,7 +53,7 @@ const WAYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Before 16 whether a role inherits was its own, then it became its membership's.
+/// Before 16 inheritance was the role's own property, then it became its membership's.
 const INHERITED_BEFORE_16: (&str, &str) = (
     "GRANT SELECT ON c TO g; GRANT g TO r; ALTER ROLE r INHERIT",
     "ALTER ROLE r NOINHERIT",
@@ -63,7 +63,7 @@ const INHERITED: (&str, &str) = (
     "GRANT g TO r WITH INHERIT FALSE",
 );
 
-/// `sql` with the names of this database's role and group.
+/// Returns `sql` with the names of this database's role and group.
 fn named(sql: &str, database: &Database, role: &str, group: &str) -> String {
     let words = sql.split(' ').map(|word| {
         let bare = word.trim_end_matches(';');
@@ -119,7 +119,7 @@ fn a_right_is_gone_with_the_first_call_after_it_was_taken_away() {
     }
 }
 
-/// A memory cache is a view.
+/// Returns the kind of relation; a memory cache is a view.
 fn kind(storage: &str) -> &'static str {
     match storage {
         "memory" => "VIEW c OWNER",
@@ -127,7 +127,8 @@ fn kind(storage: &str) -> &'static str {
     }
 }
 
-/// What lets a role see the rows of `c` and `source`, which are under row-level security, and what hides them.
+/// Statements that let a role see the rows of `c` and `source`, which are under row-level security, and those that hide
+/// them.
 const POLICIES: &[(&str, &str)] = &[
     (
         "CREATE POLICY p ON $t TO g USING (true); GRANT g TO r",
@@ -211,7 +212,7 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
         (0..2).for_each(|_| see(&mut guest, true, "given"));
         owner.run(&on_both(take));
         see(&mut guest, false, "taken");
-        // In the middle of a transaction, and in that of whoever takes it, until it is rolled back.
+        // In the middle of a transaction, and in that of the session that revokes it, until it is rolled back.
         let give = on_both(give);
         let give = match give.contains("CREATE POLICY") && !take.contains("DROP POLICY") {
             true => give
@@ -244,8 +245,8 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     }
 }
 
-/// A call that waits for the cache's lock has asked for its rights before; what is committed meanwhile
-/// takes them away all the same.
+/// A call that waits for the cache's lock has checked its rights before; a revocation that commits meanwhile still
+/// counts.
 #[test]
 fn a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile() {
     let cluster = Cluster::shared();

@@ -1,5 +1,5 @@
-//! Room in what all share, by what a role may do: who may make nothing takes nothing, who may make temporary
-//! relations takes nothing either, and only CREATE on a schema gives a cache a place. SECURITY.md says so.
+//! Room in shared structures, by a role's privileges: a role that may create nothing takes none, a role that may create
+//! temporary relations takes none either, and only CREATE on a schema gives a cache a place. SECURITY.md says so.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -8,12 +8,12 @@ use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// A cluster in which the tier carries few caches.
+/// Returns a cluster in which the tier carries few caches.
 fn small() -> &'static Cluster {
     Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
 }
 
-/// How many caches have a slot, in this database; more fits nowhere.
+/// Returns how many caches have a slot, in this database; no more fit.
 fn slots(admin: &mut Client) -> i64 {
     admin.number("SELECT count(*) FROM pgcache.figures()")
 }
@@ -22,7 +22,7 @@ fn records(admin: &mut Client) -> i64 {
     admin.number("SELECT count(*) FROM pgcache.sweep_figures()")
 }
 
-/// A view like that of a memory cache, with an id of its own.
+/// Returns a view like that of a memory cache, with an id of its own.
 fn view(kind: &str, name: &str, id: &str) -> String {
     format!(
         "CREATE {kind} VIEW {name} AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries('id={id}') \
@@ -30,7 +30,7 @@ fn view(kind: &str, name: &str, id: &str) -> String {
     )
 }
 
-/// A table cache made by hand, with both triggers.
+/// Returns a table cache made by hand, with both triggers.
 fn table(kind: &str, name: &str) -> String {
     format!(
         "CREATE {kind} TABLE {name} (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
@@ -40,7 +40,7 @@ fn table(kind: &str, name: &str) -> String {
     )
 }
 
-/// A session of a role that may log in and make temporary relations: what PUBLIC may.
+/// Opens a session of a role that may log in and make temporary relations, the privileges of PUBLIC.
 fn stranger(database: &Database<'static>) -> Client {
     database.connect_as(&database.cluster.role())
 }
@@ -81,7 +81,7 @@ fn a_temporary_view_is_no_memory_cache() {
             "42P01",
         );
     }
-    // So is one that is temporary because of what else it names.
+    // So is one that is temporary because of another relation that it names.
     mallory.run("CREATE TEMP TABLE other (i int)");
     mallory.run(&view("TEMP", "mixed", "99").replace(" FROM ", " FROM other, "));
     refused(
@@ -147,7 +147,7 @@ fn a_temporary_table_cache_works_and_takes_nothing_that_others_share() {
     }
     assert_eq!(slots(&mut admin), before);
     assert_eq!(records(&mut admin), swept);
-    // All leases are for others, too.
+    // All leases remain for other roles, too.
     mallory.run(
         "SELECT l.* FROM generate_series(1, 5000) AS i, cache_lease('k' || i, cache => 't1') AS l",
     );
@@ -159,13 +159,13 @@ fn a_temporary_table_cache_works_and_takes_nothing_that_others_share() {
     let won = admin.number(
         "SELECT count(l.lease) FROM generate_series(1, 50) AS i, cache_lease('k' || i, cache => 'c') AS l",
     );
-    // Not all of them where the keys' hashes, which go by the cache's oid, crowd into one partition.
+    // Not all of them, because the keys' hashes, which depend on the cache's oid, may crowd into one partition.
     assert!(won >= 30, "leases are left: {won}");
     admin.run("SELECT cache_create('m', storage => 'memory'), cache_set('k', 'v'); SELECT cache_set('k', 'v', cache => 'm')");
     admin.heat("k", "pgcache.main");
 }
 
-/// Who may make nothing at all, not even temporary relations.
+/// A role that may create nothing at all, not even temporary relations.
 #[test]
 fn a_role_without_temp_and_create_makes_no_cache() {
     let database = small().database();
@@ -208,7 +208,7 @@ fn with_create_on_a_schema_caches_take_slots_until_they_are_dropped() {
         assert!(made < 1000, "there is no end of slots");
     };
     refused::<()>(Err(refusal), "53400");
-    // Tables go on without copies, and with the next drop there is room.
+    // Tables continue without copies, and with the next drop a slot is free.
     admin.run("SELECT cache_create('mine'); SELECT cache_set('k', 'v', cache => 'mine')");
     assert_eq!(admin.text("SELECT cache_get('k', 'mine')"), "v");
     maker.run("SELECT cache_drop('c0')");

@@ -1,5 +1,5 @@
-//! What one role must not learn or do through another, through a copy in the tier, through a log, or
-//! through a setting. SECURITY.md names these tests.
+//! Secrets and powers that one role must not get from another, through a copy in the tier, through a log, or through a
+//! setting. SECURITY.md names these tests.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -82,7 +82,7 @@ fn set_role_and_security_definer_read_a_hot_entry_as_whom_they_name() {
         assert_eq!(session.text("SELECT as_reader()"), "v", "as {role}");
         session.run("RESET ROLE");
     }
-    // A function in a view runs as whoever reads the view, hot or not.
+    // A function in a view runs as the role that reads the view, hot or not.
     session.run("SET ROLE stranger");
     refused(session.try_value("SELECT v FROM looking"), "42501");
     session.run("RESET ROLE");
@@ -130,7 +130,7 @@ fn row_level_security_hides_what_was_hot_before_it_was_enabled() {
     owner.heat("b", "c");
 }
 
-/// Settings that any session may change for itself, because they change nothing for others.
+/// Settings that any session may change for itself, because they affect no other session.
 const OF_THE_SESSION: &[&str] = &[
     "pgcache.hot_tier",
     "pgcache.fetch_wait",
@@ -145,7 +145,7 @@ fn an_ordinary_role_changes_no_setting_but_those_of_its_own_session() {
     let database = cluster.database();
     let (mut admin, role) = (database.connect(), cluster.role());
     let mut session = database.connect_as(&role);
-    // A library for tests lets anybody pause in a window.
+    // A library for tests lets any role pause in a window.
     let settings =
         admin.lines("SELECT name, setting, context FROM pg_settings WHERE name LIKE 'pgcache.%'");
     assert!(settings.len() >= 3, "{settings:?}");
@@ -190,7 +190,7 @@ fn neither_keys_nor_values_come_into_logs_and_figures() {
     if memory {
         session.run("SELECT cache_create('m', storage => 'memory')");
     }
-    // A debug level shows the tree of what is run; what is asked for is sent apart from it.
+    // A debug level shows the tree of a statement; the arguments are sent apart from it.
     for cache in ["c", "j", "b", "m", "pgcache.stats"]
         .iter()
         .filter(|&&cache| memory || cache != "m")
@@ -338,7 +338,7 @@ fn what_is_taken_away_counts_in_the_middle_of_a_transaction() {
     assert_eq!(error.code().map(|code| code.code()), Some("42501"));
 }
 
-/// Somebody's function that says whether a session of an application is still there.
+/// A user-defined function that checks whether a session of an application still exists.
 #[test]
 fn the_caller_of_a_security_definer_function_does_not_show_it_expired_rows() {
     let database = Cluster::shared().database();

@@ -1,4 +1,4 @@
-//! A set keeps the copy of what it overwrites: the commit publishes what the row holds. And never anything else.
+//! A set keeps the copy of the entry that it overwrites: the commit publishes the new row's value, and never any other.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -21,7 +21,7 @@ fn scene(storage: &str) -> (Database<'static>, Client) {
 
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Whether the next get is served from the tier; what it says.
+/// Returns whether the next get is served from the tier.
 fn is_hot(session: &mut Client) -> bool {
     let before = session.hot_hits("c");
     let said = session.value(GET);
@@ -45,7 +45,7 @@ const KEPT: &[&str] = &[
     "BEGIN; SAVEPOINT s; SELECT cache_set('k', '1', cache => 'c'); RELEASE s; COMMIT",
 ];
 
-/// Sets that leave none, because something came after the set, or instead of it.
+/// Sets that leave none, because another write came after the set, or instead of it.
 const DROPPED: &[&str] = &[
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); UPDATE c SET value = '2' WHERE key = 'k'; COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); DELETE FROM c; COMMIT",

@@ -1,5 +1,5 @@
-//! Keys spread over several servers by the client: everybody agrees where a key is, a server that is away costs
-//! its own keys, and one that comes costs its share. The client's arithmetic is the Python of docs/scaling.md.
+//! Keys that the client spreads over several servers: all sides agree where a key is, a server that is away costs its
+//! own keys, and one that is added costs its share. The client's arithmetic is the Python of docs/scaling.md.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,7 +13,7 @@ use postgres::{Client, Error};
 
 const PARTS: usize = 1024;
 
-/// What the page's programs, one after the other, and these lines after them print.
+/// Returns the output of the page's programs, one after the other, and of these lines after them.
 fn python(lines: &str) -> Vec<usize> {
     let page = page("docs/scaling.md");
     let programs = page.split("```python\n").skip(1);
@@ -42,7 +42,7 @@ fn python(lines: &str) -> Vec<usize> {
         .collect()
 }
 
-/// The parts of these keys, each as a Python expression for its bytes, as a client computes them.
+/// Returns the parts of these keys, each as a Python expression for its bytes, as a client computes them.
 fn computed(bytes: &[String], parts: usize) -> Vec<usize> {
     let keys = bytes.join(", ");
     let found = python(&format!(
@@ -139,11 +139,11 @@ fn where_a_key_is_can_be_asked_of_a_cache_only_and_for_some_servers() {
     ] {
         refused(session.try_lines(&format!("SELECT {call}")), state);
     }
-    // What it says of a key is no secret of the entry's: none is looked at, and none is counted.
+    // Its answer reveals no secret of the entry: none is read, and none is counted.
     assert!(session.holds("SELECT pgcache.node_of('c', 'k', 2147483647) BETWEEN 0 AND 2147483646"));
 }
 
-/// Servers with the caches of the recipe, and which of them has each part.
+/// Servers with the caches of the recipe, and the server of each part.
 struct Spread {
     servers: Vec<&'static Cluster>,
     parts: Vec<usize>,
@@ -172,7 +172,7 @@ impl Spread {
         self.servers[server].try_connect("postgres", "postgres")
     }
 
-    /// The keys by server.
+    /// Returns the keys by server.
     fn by_server<'k>(&self, keys: &'k BTreeMap<String, usize>) -> Vec<Vec<&'k str>> {
         let mut all = vec![Vec::new(); self.servers.len()];
         for (key, &part) in keys {
@@ -195,7 +195,7 @@ impl Spread {
         }
     }
 
-    /// How many of the keys are found on their servers; a server that is away has none.
+    /// Returns how many of the keys are found on their servers; a server that is away has none.
     fn found(&self, keys: &BTreeMap<String, usize>, cache: &str) -> i64 {
         let count = |(server, keys): (usize, &Vec<&str>)| -> i64 {
             let Ok(mut session) = self.session(server) else {
@@ -213,7 +213,7 @@ impl Spread {
     }
 }
 
-/// Keys and their parts, as the client of the page computes them.
+/// Returns keys and their parts, as the client of the page computes them.
 fn keys() -> BTreeMap<String, usize> {
     let keys: Vec<String> = (0..3000).map(|i| format!("user:{i}")).collect();
     let bytes: Vec<String> = keys.iter().map(|key| as_text(key)).collect();
@@ -227,7 +227,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
     let all = keys.len() as i64;
     spread.fill(&keys);
 
-    // Every server agrees that what it has is its own, and none has more than its share by much.
+    // Every server agrees that its keys are its own, and none exceeds its share by much.
     for (server, own) in spread.by_server(&keys).iter().enumerate() {
         let parts: Vec<i32> = (0..PARTS)
             .filter(|&part| spread.parts[part] == server)
@@ -290,7 +290,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
         );
     }
 
-    // What has moved is removed, so that it does not come to light when the part moves back.
+    // Moved keys are removed, so that they do not reappear when the part moves back.
     for server in 0..3 {
         let gone: Vec<i32> = (0..PARTS)
             .filter(|&part| spread.parts[part] == 3)

@@ -1,5 +1,5 @@
-//! Small promises that hold in every session: statements that can be cancelled, none of pgcache's own that is compiled,
-//! counts that agree with scans.
+//! Small promises that hold in every session: statements that can be cancelled, no JIT compilation of pgcache's own
+//! statements, counts that agree with scans.
 
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,7 @@ fn no_statement_of_ours_is_compiled() {
         assert_eq!(session.number(loaded), 0, "{call}");
         session.run("SET jit = on");
     }
-    // The look at the library's file sees it where it is used; 15 has it, other majors may be built without.
+    // The check of the library's file sees it when it is in use; 15 has it, other majors may be built without.
     session.run("SET jit_above_cost = 0; SELECT sum(length(key)) FROM t WHERE value LIKE 'v%'; SET jit = off");
     let compiles = session.number(loaded) > 0;
     assert!(

@@ -1,6 +1,6 @@
-//! A mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are
-//! killed, statements cancelled, sessions terminated and the server restarted. Short in CI; `make soak` runs
-//! it for as long as you like and prints what it saw: availability, errors by SQLSTATE, memory.
+//! A mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are killed,
+//! statements cancelled, sessions terminated and the server restarted. Short in CI; `make soak` runs it for any length
+//! and prints its results: availability, errors by SQLSTATE, memory.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -16,7 +16,7 @@ use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 const SESSIONS: u64 = 6;
-/// What one process may hold for itself, in kB: a session here needs some 5 MB.
+/// The memory that one process may hold for itself, in kB: a session here needs some 5 MB.
 const PROCESS_KB: u64 = 50_000;
 const TABLES: [&str; 4] = ["unlogged", "logged", "json", "bytes"];
 const CACHES: [&str; 6] = [
@@ -38,7 +38,7 @@ fn seed() -> u64 {
     asked.map_or(5, |n| n.parse().expect("PGCACHE_SOAK_SEED is a number"))
 }
 
-/// What all sessions together have seen.
+/// The results of all sessions together.
 #[derive(Default)]
 struct Seen {
     done: AtomicU64,
@@ -73,7 +73,7 @@ impl Seen {
         }
     }
 
-    /// Memory that is not shared. A process may end while it is looked at.
+    /// Measures memory that is not shared. A process may end meanwhile.
     fn weigh(&self, cluster: &Cluster) {
         for pid in cluster.processes() {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Seen {
     }
 }
 
-/// What a session may be told in the middle of all this; anything else is a defect.
+/// Errors that a session may get in the middle of all this; any other is a defect.
 const EXPECTED: &[&str] = &[
     "lost",  // the session itself
     "57014", // cancelled
@@ -102,7 +102,8 @@ const EXPECTED: &[&str] = &[
     "25P01", // the same outside of a transaction
 ];
 
-/// Two sessions that make an index without a name on one table may choose the same one.
+/// Returns whether an error is expected. Two sessions that make an index without a name on one table may choose the
+/// same one.
 fn is_expected(state: &str, statement: &str) -> bool {
     EXPECTED.contains(&state) || (state == "23505" && statement.starts_with("CREATE INDEX"))
 }
@@ -176,7 +177,7 @@ impl Drop for EndsAtDrop<'_> {
     }
 }
 
-/// Whether the server takes a session along. A process that had just ended by itself takes nobody.
+/// Returns whether the crash takes a session along. A process that had just ended by itself takes none.
 fn is_told(session: &mut Client) -> bool {
     let patience = Instant::now() + Duration::from_secs(5);
     while session.batch_execute("SELECT 1").is_ok() {
@@ -188,7 +189,7 @@ fn is_told(session: &mut Client) -> bool {
     true
 }
 
-/// Kills a process that the query finds within a second; workers come and go. It takes all sessions along.
+/// Kills a process that the query finds within a second, because workers come and go. It takes all sessions along.
 fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str) -> &'static str {
     for _ in 0..200 {
         let Ok(found) = session.try_value(&format!("SELECT pid {whom}")) else {
@@ -204,7 +205,7 @@ fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str)
     "none"
 }
 
-/// One blow, from the mild to the hard.
+/// Strikes once, from the mild to the hard.
 fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     const OTHERS: &str = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
     const OURS: &str = "FROM pg_stat_activity WHERE backend_type =";
@@ -254,7 +255,7 @@ fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     }
 }
 
-/// A last sweep has ended by then, whatever the worker went through.
+/// Stops the sweeps; a last one has ended by then, whatever happened to the worker.
 fn stop_sweeps(session: &mut Client) {
     session.run("INSERT INTO unlogged VALUES ('last', '1', '2020-01-01')");
     let patience = Instant::now() + Duration::from_secs(90);
@@ -272,7 +273,7 @@ fn stop_sweeps(session: &mut Client) {
     }
 }
 
-/// Nobody is at work: what must hold of the tier and of every table.
+/// Checks an idle server: the invariants of the tier and of every table.
 fn is_sound(session: &mut Client) {
     session.nothing_pending();
     session.sums_up();
@@ -292,7 +293,7 @@ fn is_sound(session: &mut Client) {
     );
     assert_eq!(sums, ["t"], "the caches' entries are not the tier's");
     session.run("SELECT cache_clear(c) FROM unnest('{unlogged,logged,json,bytes,memory,memory_json}'::regclass[]) AS c");
-    // Copies of what was truncated may stay until their room is needed: they are of another version.
+    // Copies of a truncated cache may stay until their room is needed: they are of another version.
     let left = session.lines("SELECT cache, hot_entries FROM pgcache.stats WHERE cache::text LIKE 'memory%' AND hot_entries <> 0");
     assert_eq!(left, [""; 0]);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! A standby is not told of what is dropped on its primary: it only replays that. Its memory caches get their
-//! places in the tier again all the same, and never see what was in a place before.
+//! A standby is not notified of drops on its primary: it only replays them. Its memory caches still get their places in
+//! the tier again, and never see entries of a place's former cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -14,7 +14,7 @@ use crate::standby::wait_for_replay;
 const SIZE: &str = "pgcache.hot_size = '2MB'";
 const SLOTS: usize = 32;
 
-/// A primary and its standby, each with a session in the database `postgres`.
+/// Starts a primary and its standby, each with a session in the database `postgres`.
 fn pair(conf: &[&str]) -> (&'static Cluster, Cluster, Client, Client) {
     let primary = Cluster::with_tier(&[&[SIZE], conf].concat());
     let mut session = primary.counting_oids("postgres");
@@ -69,7 +69,7 @@ fn databases_that_come_and_go_do_not_use_up_its_slots() {
     replica.sums_up();
 }
 
-/// What is full has 53400 for a memory cache more, and every answer of the others is right.
+/// A full tier refuses one memory cache more with 53400, and every answer of the others is right.
 #[test]
 fn slots_that_are_all_in_use_are_nobody_elses() {
     // The primary has room for all, as it gives each cache its place when it makes it.
@@ -136,7 +136,7 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_pr
     assert_eq!(replica.agrees("k", "t").as_deref(), Some("new"));
 }
 
-/// Where the worker visits, what is gone gives its memory back before anybody needs the place.
+/// If the worker visits, dropped caches free their memory before another cache needs the place.
 #[test]
 fn the_worker_frees_what_is_gone() {
     let (_primary, _standby, mut session, mut replica) =

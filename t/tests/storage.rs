@@ -1,5 +1,5 @@
-//! A cache that changes its storage, as docs/behaviour.md says: what stays with it, what a crash then leaves, and that
-//! nothing stale comes along.
+//! A cache that changes its storage, as docs/behaviour.md says: the properties that stay with it, the state that a
+//! crash then leaves, and that no stale entry comes along.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SETTINGS: &str =
     "SELECT ttl, max_entries, grace, negative_ttl FROM pgcache.caches WHERE cache = 'c'::regclass";
 const GRANTED: &str = "SELECT array_to_string(relacl, ' ') FROM pg_class WHERE oid = 'c'::regclass";
 
-/// A cache `c` with settings, a privilege, a source, and an entry for ever and one for an hour.
+/// Creates a cache `c` with settings, a privilege, a source, and an entry for ever and one for an hour.
 fn cache(session: &mut Client, storage: &str) {
     session.run("CREATE TABLE source (id int PRIMARY KEY, name text)");
     session.run(&format!(
@@ -31,7 +31,8 @@ fn cache(session: &mut Client, storage: &str) {
     );
 }
 
-/// The moves of the page, from one storage to the other: `relation` is what is left behind, TABLE or VIEW.
+/// Returns the moves of the page, from one storage to the other: `relation` is the kind of the old relation, TABLE or
+/// VIEW.
 fn moved(relation: &str, storage: &str) -> [String; 4] {
     [
         "LOCK TABLE source IN SHARE ROW EXCLUSIVE MODE".to_owned(),
@@ -116,7 +117,7 @@ fn what_a_crash_leaves_follows_the_storage() {
     assert_eq!(session.value(&get("to_unlogged")), None);
 }
 
-/// Somebody has changed a source and not yet committed when the move begins.
+/// Checks the case of a session that has changed a source and not yet committed when the move begins.
 fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
     let database = Cluster::hot().database();
     let (mut writer, mut mover) = (database.connect(), database.connect());
@@ -124,7 +125,7 @@ fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
     writer.run("BEGIN; INSERT INTO source VALUES (1, 'x')");
     let pid = mover.text("SELECT pg_backend_pid()");
     let mut writer = thread::scope(|scope| {
-        let mut writer = writer; // gone with a failure in here, so that nobody waits for it
+        let mut writer = writer; // dropped by a failure in here, so that no session waits for it
         let moving = scope.spawn(move || {
             mover.run("BEGIN");
             for step in moved(relation, to) {
@@ -165,7 +166,7 @@ fn a_move_from_memory_waits_for_who_has_changed_a_source() {
     no_old_entry_comes_along("memory", "VIEW", "unlogged");
 }
 
-/// Of an hour more or less, where summer time begins or ends before them.
+/// Of an hour more or less, if summer time begins or ends before them.
 #[test]
 fn deadlines_come_along_in_every_time_zone() {
     let database = Cluster::hot().database();
@@ -184,7 +185,7 @@ fn deadlines_come_along_in_every_time_zone() {
     assert_eq!(session.lines(deadlines), before);
 }
 
-/// The function's caller is told what to do; a caller who comes later finds the new cache.
+/// The error tells the function's caller what to do; a later caller finds the new cache.
 #[test]
 fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
     let database = Cluster::hot().database();
@@ -198,7 +199,7 @@ fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
     }
     let get = "SELECT cache_get('1', 'c')";
     let waited = thread::scope(|scope| {
-        let mut mover = mover; // gone with a failure in here, so that nobody waits for it
+        let mut mover = mover; // dropped by a failure in here, so that no session waits for it
         let reading = scope.spawn(|| reader.try_value(get));
         wait_until("the reader waits for the move", || {
             database.connect().holds(&format!(

@@ -1,4 +1,4 @@
-//! The direct path to the table under what the executor would have to stand: writers of one key on both
+//! The direct path to the table under the stress that the executor would have to stand: writers of one key on both
 //! paths at once, statements that are cancelled anywhere, indexes that are rebuilt, vacuum, a crash.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +17,14 @@ use postgres::Client;
 const SESSIONS: u64 = 8;
 const PATHS: [&str; 2] = ["auto", "plan"];
 
-/// A session that takes this path.
+/// Opens a session that takes this path.
 fn on_path(database: &Database, path: &str) -> Client {
     let mut session = database.connect();
     session.run(&format!("SET pgcache.table_path = {path}"));
     session
 }
 
-/// The session's calls have all taken the path that they were told to take.
+/// Checks that the session's calls have all taken the path that they were set to take.
 fn took(session: &mut Client, path: &str) {
     let other = if path == "auto" { "plan" } else { "direct" };
     let wrong = session.number(&format!("SELECT {other} FROM pgcache.table_path_taken()"));
@@ -39,7 +39,7 @@ fn database_with_cache(options: &str) -> Database<'static> {
     database
 }
 
-/// Rows and index fit, and no key is there twice.
+/// Checks that rows and index fit, and that no key exists twice.
 fn is_sound(session: &mut Client) {
     session.pages_are_sound("c", "");
     session.run(
@@ -70,7 +70,7 @@ fn increments_of_one_counter_over_both_paths_at_once_are_all_there() {
     is_sound(&mut session);
 }
 
-/// A call on one of a few keys; a value always begins with its key.
+/// Returns a call on one of a few keys; a value always begins with its key.
 fn call_on(rng: &mut Rng) -> (u64, String) {
     let (key, other, n) = (rng.below(6), rng.below(6), rng.below(1000));
     let filler = ["", "long ", "x"][rng.below(3) as usize].repeat(rng.below(40) as usize);
@@ -89,7 +89,7 @@ fn call_on(rng: &mut Rng) -> (u64, String) {
     (key, call)
 }
 
-/// What a call says of a key that it has found is of this key's row.
+/// Checks that the answer to a call that has found a key is of this key's row.
 fn is_of(key: u64, call: &str, said: Option<&str>) {
     let of_the_key = |value: &str| value.starts_with(&format!("k{key}:"));
     let tells_values = ["cache_get", "cache_take"]
@@ -101,9 +101,9 @@ fn is_of(key: u64, call: &str, said: Option<&str>) {
     );
 }
 
-/// ON CONFLICT in Postgres knows the old index of the key, while REINDEX CONCURRENTLY has the new one (or the
-/// one that goes) checked for duplicates as well: a writer who meets another there gets 23505. The two change
-/// names in between, so any name of the key's index may be told.
+/// Returns whether an error comes from the rebuilt index. ON CONFLICT in Postgres knows the old index of the key, while
+/// REINDEX CONCURRENTLY has the new one (or the one that goes) checked for duplicates as well: a writer that meets
+/// another there gets 23505. The two change names in between, so the error may name any of them.
 fn is_of_a_new_index(error: &postgres::Error) -> bool {
     let constraint = error.as_db_error().map_or("", |error| error.message());
     sqlstate(error) == "23505" && constraint.contains("\"c_pkey")
@@ -153,7 +153,7 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
     is_sound(&mut database.connect());
 }
 
-/// Large values, so that a statement can be cancelled in the middle of writing one out of its row.
+/// Returns a call with large values, so that a statement can be cancelled in the middle of writing one out of its row.
 fn large_call(rng: &mut Rng) -> String {
     let key = rng.below(10);
     let large = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 300))";
@@ -228,8 +228,8 @@ fn a_write_that_meets_a_newer_one_under_repeatable_read_is_refused() {
     assert_eq!(one.text("SELECT cache_get('k', 'c')"), "new");
 }
 
-/// A waiting writer pins no page of the index: vacuum takes the leaf that it has looked at. Rows are
-/// wide, so that the removed ones are not on the page of the row that is waited for.
+/// A waiting writer pins no page of the index: vacuum takes the leaf that the writer has read. Rows are wide, so that
+/// the removed ones are not on the page of the row that is waited for.
 #[test]
 fn vacuum_does_not_wait_for_a_writer_that_waits() {
     let database = database_with_cache("");
@@ -265,7 +265,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
     is_sound(&mut vacuum);
 }
 
-/// Sets growing numbers until the server is gone; the last one that was acknowledged.
+/// Sets growing numbers until the server is gone; returns the last one that was acknowledged.
 fn set_until_the_end(cluster: &Cluster, writer: u64, ready: &AtomicBool) -> u64 {
     let mut session = cluster.connect("postgres");
     for n in 1.. {
@@ -320,8 +320,8 @@ fn what_was_written_directly_to_a_logged_cache_survives_a_crash_with_sound_index
     is_sound(&mut session);
 }
 
-/// Rows may change their keys while a table has no primary key. The index that is made then has the newer
-/// key alone, and leads to the row that an older snapshot sees under the former one.
+/// Rows may change their keys while a table has no primary key. The index that is made then has the newer key alone,
+/// and leads to the row that an older snapshot sees under the former one.
 #[test]
 fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
     let database = database_with_cache("");
@@ -365,7 +365,7 @@ fn a_table_can_be_made_of_what_a_parallel_query_reads() {
     }
 }
 
-/// From 18 on. Such a column stands in no row.
+/// From 18 on. No row stores such a column.
 #[test]
 fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     let database = Cluster::shared().database();
@@ -389,7 +389,7 @@ fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     assert_eq!(session.lines(both), ["live|V", "expired|"]);
 }
 
-/// An upsert cannot wait for the end of a transaction to learn whether a key is there.
+/// An upsert cannot wait for the end of a transaction to learn whether a key exists.
 #[test]
 fn a_table_with_a_deferrable_key_is_no_cache() {
     let database = database_with_cache("");

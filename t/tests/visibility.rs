@@ -1,4 +1,4 @@
-//! Visibility by histories: what readers see is what has committed, and nothing older.
+//! Visibility by histories: readers see committed values, and nothing older.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +20,7 @@ const READERS: u64 = 4;
 pub(crate) const ENOUGH: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One history while it is made: a clock, versions, and what everybody did.
+/// One history in the making: a clock, versions, and every session's operations.
 pub(crate) struct Recorder {
     origin: Instant,
     until: Instant,
@@ -48,7 +48,8 @@ impl Recorder {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Until the time is up, and as long as a slow machine needs for a history that says something.
+    /// Returns whether the history continues: until the time is up, and as long as a slow machine needs for one that
+    /// proves something.
     pub(crate) fn goes_on(&self) -> bool {
         let now = Instant::now();
         let has = |count: &AtomicU64| count.load(Ordering::SeqCst) > ENOUGH as u64;
@@ -56,12 +57,12 @@ impl Recorder {
             || now < self.until + PATIENCE && !(has(&self.versions) && has(&self.asked))
     }
 
-    /// Somebody has asked for a value.
+    /// Counts a read.
     pub(crate) fn has_asked(&self) {
         self.asked.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A write with a new version; what becomes of it is not known yet.
+    /// Begins a write with a new version; its outcome is not known yet.
     pub(crate) fn write_begins(&self, key: u64, removes: bool) -> Write {
         Write {
             key,
@@ -77,7 +78,7 @@ impl Recorder {
         writes.push(Write { fate, ..write });
     }
 
-    /// What is there when all have ended, against what they have written.
+    /// Checks the final entries against the writes of all sessions.
     pub(crate) fn quiet(&self, left: &[(u64, u64)]) -> Result<(), Violation> {
         check_quiet(&self.writes.lock().expect("no writer failed"), left)
     }
@@ -90,8 +91,8 @@ impl Recorder {
     }
 }
 
-/// A transaction with one write of one key, begun under a lock that puts a key's versions in the
-/// order of its commits: the lock is given back after others can see the commit.
+/// Runs a transaction with one write of one key, begun under a lock that puts a key's versions in the order of its
+/// commits: the lock is released after other sessions can see the commit.
 pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng) {
     let key = rng.below(KEYS);
     session.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})"));
@@ -115,7 +116,7 @@ pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rn
     recorder.write_ends(write, fate);
 }
 
-/// Ends a transaction at once or in two phases, as chance has it.
+/// Ends a transaction at once or in two phases, at random.
 pub(crate) fn end(session: &mut Client, commits: bool, rng: &mut Rng) {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let verb = if commits { "COMMIT" } else { "ROLLBACK" };
@@ -128,7 +129,7 @@ pub(crate) fn end(session: &mut Client, commits: bool, rng: &mut Rng) {
     session.run(&format!("{verb} PREPARED 'history {number}'"));
 }
 
-/// Every way to write, by function and by plain SQL.
+/// Returns a statement of any kind that writes, by function or by plain SQL.
 fn overwrite(rng: &mut Rng, key: u64, version: u64) -> String {
     match rng.below(7) {
         0 => format!("SELECT cache_set('k{key}', '{version}', cache => 'seen')"),
@@ -160,7 +161,7 @@ fn remove(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// Every way to read one value.
+/// Returns a statement of any kind that reads one value.
 fn question(rng: &mut Rng, key: u64) -> String {
     match rng.below(6) {
         0..=1 => format!("SELECT cache_get('k{key}', 'seen')"),
@@ -187,7 +188,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
     }
 }
 
-/// How a reader turns what it was told into what it believes.
+/// Turns a reader's answer into what it believes.
 type Belief = fn(&mut Option<Read>, Read) -> Read;
 
 fn as_told(_: &mut Option<Read>, read: Read) -> Read {
@@ -258,7 +259,7 @@ fn a_read_never_returns_less_than_what_was_acknowledged() {
     }
 }
 
-/// The negative control: the same histories through a reader that keeps what it has read.
+/// The negative control: the same histories through a reader that keeps the values it has read.
 #[test]
 fn a_reader_with_a_memory_of_its_own_is_caught() {
     let recorder = record(&cache_of("unlogged"), Duration::from_secs(1), with_memory);
@@ -268,7 +269,7 @@ fn a_reader_with_a_memory_of_its_own_is_caught() {
     ));
 }
 
-/// In one transaction function and SELECT agree, whatever others commit meanwhile.
+/// Checks that in one transaction function and SELECT agree, whatever other sessions commit meanwhile.
 fn agrees_with_select(isolation: &str) {
     let database = cache_of("unlogged");
     let recorder = Recorder::lasting(Duration::from_secs(2));

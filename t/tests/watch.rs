@@ -10,7 +10,7 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// The next `count` payloads, in the order in which they came.
+/// Returns the next `count` payloads, in the order in which they came.
 fn heard(watcher: &mut Client, count: usize) -> Vec<String> {
     let mut payloads = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -27,7 +27,7 @@ fn heard(watcher: &mut Client, count: usize) -> Vec<String> {
     payloads
 }
 
-/// A session that listens.
+/// Opens a session that listens.
 fn watcher(database: &Database, cache: &str) -> Client {
     let mut owner = database.connect();
     let channel = owner.text(&format!("SELECT cache_watch('{cache}')"));
@@ -112,7 +112,7 @@ fn plain_sql_and_dependencies_are_told() {
     assert_eq!(heard(&mut watcher, expected.len()), expected);
 }
 
-/// A cache has one channel: each watcher hears of all events, and finds its own among them.
+/// A cache has one channel: each watcher receives all events, and finds its own among them.
 #[test]
 fn of_a_hundred_watchers_and_a_thousand_events_each_gets_its_ten_and_none_is_lost() {
     const WATCHERS: usize = 100;
@@ -178,7 +178,7 @@ fn many_sessions_together_get_exactly_the_limit_of_a_memory_cache() {
     check_limit(&Cluster::hot().database(), "memory");
 }
 
-/// COMMIT PREPARED may run in another session, which knows nothing of them.
+/// COMMIT PREPARED may run in another session, which does not know the events.
 #[test]
 fn a_transaction_with_something_to_tell_is_not_prepared() {
     let cluster = Cluster::with_tier(&["max_prepared_transactions = 5"]);
@@ -192,7 +192,7 @@ fn a_transaction_with_something_to_tell_is_not_prepared() {
     session.run("COMMIT PREPARED 'untold'");
 }
 
-/// What a process has in memory of its own, in kB.
+/// Returns a process' private memory, in kB.
 fn resident(process: i64) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("RssAnon"));
@@ -200,7 +200,7 @@ fn resident(process: i64) -> u64 {
     number.expect("a number").parse().expect("kB")
 }
 
-/// An index takes a key that compresses well, of any length; no entry of a cache can be under it.
+/// An index takes a key that compresses well, of any length; no cache can have an entry with it.
 #[test]
 fn keys_longer_than_any_entrys_are_not_remembered() {
     let database = Cluster::hot().database();

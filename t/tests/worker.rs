@@ -1,4 +1,4 @@
-//! The built-in worker: every database is swept without being set up, and it is in nobody's way.
+//! The built-in worker sweeps every database without any setup, and delays no session.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
 
-/// The cluster of the tests that stop nothing.
+/// Returns the cluster of the tests that stop nothing.
 fn shared() -> &'static Cluster {
     Cluster::hot_with(&[OFTEN])
 }
@@ -90,7 +90,7 @@ fn databases_are_dropped_and_renamed_while_the_worker_comes_and_goes() {
     }
 }
 
-/// A visit that takes a minute: each expired row that goes costs a second.
+/// Creates rows for a visit that takes a minute: each expired row that goes costs a second.
 fn put_slow_rows(session: &mut Client) {
     session.run("SELECT cache_create('c')");
     session.run(
@@ -126,7 +126,7 @@ fn who_waits_for_a_lock_of_the_worker_cancels_it() {
     let mut session = database.connect();
     put_slow_rows(&mut session);
     wait_for_visit(&mut session, &database.name);
-    // What the visit had done is undone; in the way, it would have taken all of them.
+    // The visit's work is rolled back; in the way, it would have taken all of them.
     session.run("BEGIN; LOCK TABLE c");
     assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 60);
     session.run("ROLLBACK");
@@ -175,7 +175,7 @@ fn a_locked_cache_is_skipped_and_swept_later() {
     let (mut locker, mut session) = (database.connect(), database.connect());
     session.run("SELECT cache_create('a'), cache_create('b')");
     locker.run("BEGIN; LOCK TABLE a IN SHARE ROW EXCLUSIVE MODE");
-    // Only who holds that lock can write now.
+    // Only the session that holds that lock can write now.
     put(&mut locker, "a");
     put(&mut session, "b");
     locker.run("SAVEPOINT s");
@@ -214,7 +214,7 @@ fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '5s'"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
-    // Deaf to cancellation, too.
+    // Ignores cancellation, too.
     session.run(
         "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN LOOP BEGIN PERFORM pg_sleep(600); \
          EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END$$; \
@@ -231,7 +231,7 @@ fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
         log.contains("one step of its sweep takes too long"),
         "{log}"
     );
-    // What its code was is told by what Postgres says of the worker's end.
+    // Postgres' report of the worker's end names the code that ran.
     assert!(log.contains("PL/pgSQL function public.stay()"), "{log}");
 }
 
@@ -336,7 +336,7 @@ fn a_role_that_a_database_sets_does_not_stop_it_either() {
     });
 }
 
-/// The removal of a row in `a` takes one in `b` along, and so waits for who has that one locked.
+/// The removal of a row in `a` takes one in `b` along, and so waits for the session that has that one locked.
 #[test]
 fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     let cluster = Cluster::with_tier(&[OFTEN, "deadlock_timeout = '4s'"]);
@@ -346,8 +346,8 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     session.run("SELECT cache_set('k', '1', '2 s', 'a')");
     session.run("SELECT cache_set('k', '1', cache => 'b')");
     session.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // Longer than the deadline and deadlock_timeout together: a sweep still waiting would not find the
-    // deadlock itself any more.
+    // Longer than the deadline and deadlock_timeout together: a sweep still waiting would not find the deadlock itself
+    // any more.
     std::thread::sleep(Duration::from_secs(8));
     session.run("SELECT cache_set('k', '2', cache => 'a'); COMMIT");
     assert!(

@@ -12,12 +12,12 @@ const SETTINGS: [&str; 2] = [
     "pgcache.expire_interval = '500ms'",
     "pgcache.expire_batch = 100",
 ];
-/// A step of the slow cache, and how many rows of slow ones go at most while others wait: one step each, and some more.
+/// A step of the slow cache, and the most rows of slow ones that go while others wait: one step each, and some more.
 const STEP: Duration = Duration::from_secs(3);
 const MEANWHILE: i64 = 700;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A cache with thirty batches of expired rows whose removal takes three seconds each.
+/// Creates a cache with thirty batches of expired rows whose removal takes three seconds each.
 fn put_slow(session: &mut Client, cache: &str, level: &str) {
     session.run(&format!(
         "SELECT cache_create('{cache}'); \
@@ -44,7 +44,7 @@ fn put_others(session: &mut Client) {
     }
 }
 
-/// How many rows of these caches went while the others waited for their sweep.
+/// Returns how many rows of these caches went while the others waited for their sweep.
 fn expire_others(session: &mut Client, slow: &[&str]) -> i64 {
     let there = |session: &mut Client| slow.iter().map(|cache| rows(session, cache)).sum::<i64>();
     let before = there(session);
@@ -114,7 +114,7 @@ fn several_slow_caches_share_what_is_left() {
     expire_others(&mut session, &slow);
 }
 
-/// Each of somebody's caches is slow for the first time once; all together wait for the others all the same.
+/// Each cache of one role is slow for the first time once; yet the other role's caches are swept in time.
 #[test]
 fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let cluster = Cluster::with_tier(&SETTINGS);
@@ -148,7 +148,7 @@ fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     }
 }
 
-/// Where each row costs time, a step takes fewer.
+/// If each row costs time, a step takes fewer.
 #[test]
 fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     let cluster = Cluster::with_tier(&[
@@ -171,7 +171,7 @@ fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     assert!(last <= 250, "a step of {last} rows: {seen:?}");
 }
 
-/// What fails for want of a lock costs its cache time, too.
+/// A sweep that fails for want of a lock costs its cache time, too.
 #[test]
 fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
     let cluster = Cluster::with_tier(&[
@@ -211,7 +211,7 @@ fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
     });
 }
 
-/// One call is one transaction, in which no cache can have a turn of its own; the call's rows are shared.
+/// One call is one transaction, in which no cache can have a turn of its own; the caches share the call's rows.
 #[test]
 fn a_sweep_over_all_caches_gives_each_its_share_of_the_rows() {
     let mut session = Cluster::shared().database().connect();

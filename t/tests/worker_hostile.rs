@@ -1,4 +1,4 @@
-//! The built-in worker among people who want it gone, or for themselves: nobody keeps it from the caches of others.
+//! The built-in worker beside roles that want to stop it or monopolize it: no role keeps it from other roles' caches.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
-/// The only question is whether something comes to pass at all, on a machine however busy.
+/// The only question is whether the event happens at all, on a machine however busy.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn put(session: &mut Client, cache: &str) {
@@ -25,7 +25,8 @@ fn wait_until_swept(session: &mut Client, cache: &str) {
     });
 }
 
-/// An ordinary role with a cache `a` of its own, and one of somebody else's that comes after it in the worker's list.
+/// Creates an ordinary role with a cache `a` of its own, and another role's cache that comes after it in the worker's
+/// list.
 fn with_neighbours<'c>(cluster: &'c Cluster) -> (Database<'c>, Client, Client) {
     let database = cluster.database();
     let mallory = cluster.role();
@@ -37,7 +38,7 @@ fn with_neighbours<'c>(cluster: &'c Cluster) -> (Database<'c>, Client, Client) {
     (database, session, owner)
 }
 
-/// An error that is made to end the process leaves no word of what failed.
+/// An error that is made to end the process leaves no record of its cause.
 #[test]
 fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -53,7 +54,7 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
              CREATE TRIGGER away BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION away()"
         ));
         put(&mut owner, "a");
-        // What a session has changed is counted a second later.
+        // A session's changes are counted a second later.
         wait_until_within(PATIENCE, "a worker's end", || {
             cluster.log_text().matches("FATAL").count() > before
         });
@@ -78,7 +79,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     let (database, mut session, mut owner) = with_neighbours(cluster);
     owner.run("INSERT INTO a SELECT i, '1' FROM generate_series(1, 5000) AS i; GRANT SELECT ON a TO PUBLIC");
     owner.run("CREATE INDEX ON a (key, expires_at)");
-    // No VACUUM before the cursor is there, which must not hold back what is dead.
+    // No VACUUM before the cursor exists, which must not hold back dead rows.
     let mut guard = database.connect();
     guard.run("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     owner.run("DELETE FROM a WHERE key > '2'");
@@ -103,7 +104,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     assert!(!log.contains("could not"), "{log}");
 }
 
-/// Nobody's VACUUM takes hours because a database asks for it: there are three places for all databases.
+/// No role's VACUUM takes hours because a database asks for it: there are three places for all databases.
 #[test]
 fn a_database_cannot_make_its_vacuum_last() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -121,7 +122,8 @@ fn a_database_cannot_make_its_vacuum_last() {
     });
 }
 
-/// Every setting about plans that Postgres has, each with another value than the server's; a trigger tells what counts.
+/// Every setting about plans that Postgres has, each with another value than the server's; a trigger reports those that
+/// count.
 #[test]
 fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -158,12 +160,12 @@ fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
     let taken = "SELECT coalesce(string_agg(s.name, ' '), '') FROM seen AS s \
          JOIN of_server AS o ON o.name = s.name AND o.setting <> s.setting WHERE s.name <> 'jit'";
     assert_eq!(session.text(taken), "");
-    // Off whatever the server says: no statement of pgcache's own is compiled.
+    // Off whatever the server's setting: no statement of pgcache's own is compiled.
     assert!(session.holds("SELECT bool_and(setting = 'off') FROM seen WHERE name = 'jit'"));
     assert!(session.holds("SELECT count(DISTINCT name) > 40 FROM seen"));
 }
 
-/// The worker reads the list of caches from a view; who asks for that to be refused does so for sessions.
+/// The worker reads the list of caches from a view; a role that has that refused does so for sessions only.
 #[test]
 fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -187,7 +189,7 @@ fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     assert!(!log.contains("could not list"), "{log}");
 }
 
-/// One cache of which the catalogs hold nonsense.
+/// One cache whose rows in the catalogs are nonsense.
 #[test]
 fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '1s'"]);
@@ -208,7 +210,8 @@ fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     assert!(!cluster.log_text().contains("could not list"));
 }
 
-/// The extension goes while a worker stays for a table that dies quickly, and somebody puts a view of that name there.
+/// The extension goes while a worker stays for a table whose rows die quickly, and a role puts a view of that name
+/// there.
 #[test]
 fn a_worker_that_stays_reads_no_view_that_is_not_the_extensions() {
     let cluster = Cluster::with_tier(&[OFTEN]);

@@ -1,5 +1,4 @@
-//! The number of entries and the room on disk stay bounded, and a sweep reads by
-//! row addresses, no more than it needs.
+//! The number of entries and the room on disk stay bounded, and a sweep reads by row addresses, no more than it needs.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +34,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
         .and_then(|rest| rest.split(' ').next())
         .and_then(|number| number.parse().ok())
         .unwrap_or_else(|| panic!("no buffer count in {plan:?}"));
-    // Two reads of a chunk of 512 blocks, and what a deleted row costs.
+    // Two reads of a chunk of 512 blocks, and the cost of a deleted row.
     assert!(hit < 512 * 2 + 600, "{hit} of {blocks} blocks for 100 rows");
     assert_eq!(
         session.number("SELECT cache_expire('c', 30000)"),
@@ -51,7 +50,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
     );
 }
 
-/// The updates of the cache so far, and how many of them were HOT.
+/// Returns the updates of the cache so far, and how many of them were HOT.
 fn updates(session: &mut Client) -> (i64, i64) {
     session.run("SELECT pg_stat_force_next_flush()");
     let all = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'c'";
@@ -65,9 +64,9 @@ fn overwriting_rows_stays_hot_while_they_are_swept() {
     session.run("SELECT cache_create('c')");
     fill(&mut session, "c", "k", 5000);
     session.run("VACUUM c");
-    // Room of a dead row is free again as soon as nobody may see it. Autovacuum's ANALYZE, of any table
-    // of the database, holds a snapshot for some time, and no update is HOT on the pages that fill up
-    // meanwhile: the best of some rounds counts.
+    // Room of a dead row is free again as soon as no snapshot may see it. Autovacuum's ANALYZE, of any table of the
+    // database, holds a snapshot for some time, and no update is HOT on the pages that fill up meanwhile: the best of
+    // some rounds counts.
     let mut shares = Vec::new();
     while shares.iter().all(|share| *share < 95) {
         assert!(shares.len() < 15, "of the updates were HOT: {shares:?} %");
@@ -110,7 +109,7 @@ fn entries_that_the_tier_knows_to_be_used_are_trimmed_last() {
         fill(&mut session, "c", prefix, 2000);
     }
     let read = "SELECT count(cache_get('a' || i, 'c')) FROM generate_series(1, 500) AS i";
-    // No copy is made while autovacuum looks at the table.
+    // No copy is made while autovacuum works on the table.
     wait_until("all that is read comes from the tier", || {
         let before = session.hot_hits("c");
         assert_eq!(session.number(read), 500);
@@ -165,8 +164,8 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
     });
 }
 
-/// Churns for some seconds; the most that the cache's tables took in the second half, over the size of a
-/// fresh table with `fresh` rows like these.
+/// Churns for some seconds; returns the most that the cache's tables took in the second half, over the size of a fresh
+/// table with `fresh` rows like these.
 fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
     let cluster =
         Cluster::with_tier(&["pgcache.expire_interval = '1s'", "shared_buffers = '128MB'"]);
@@ -218,15 +217,15 @@ fn long_values_overwritten_take_bounded_room() {
     assert!(share < 2.0, "{share} times the fresh size");
 }
 
-/// Times that a cache's own table, or its TOAST table, was vacuumed.
+/// Returns how often a cache's own table, or its TOAST table, was vacuumed.
 fn vacuums(session: &mut Client, cache: &str, table: &str) -> i64 {
     session.number(&format!(
         "SELECT pg_stat_get_vacuum_count({table}) FROM pg_class WHERE oid = '{cache}'::regclass"
     ))
 }
 
-/// A server on which nothing is swept for an hour and nothing vacuumed unless a writer requests it, and a cache of 60
-/// values of 100 kB.
+/// Creates, on a server that sweeps nothing for an hour and vacuums only on a writer's request, a cache of 60 values of
+/// 100 kB.
 fn unswept(cluster: &Cluster) -> Client {
     let mut session = cluster.database().connect();
     session.run("SELECT cache_create('c')");
@@ -234,7 +233,7 @@ fn unswept(cluster: &Cluster) -> Client {
     session
 }
 
-/// One statement a value, so that what dies is dead when the next one is written.
+/// Runs one statement for each value, so that each old row is dead when the next one is written.
 fn put_long(session: &mut Client, round: u32) {
     for i in 0..60 {
         session.run(&format!(
@@ -381,7 +380,7 @@ fn what_an_old_snapshot_holds_back_is_not_vacuumed_again_and_again() {
 
 #[test]
 fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
-    // The launchers of ours and of logical replication have the other two.
+    // The launchers of pgcache and of logical replication have the other two.
     let cluster = Cluster::with_tier(&[
         "max_worker_processes = 3",
         "max_parallel_workers = 0",
@@ -400,7 +399,7 @@ fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
     }
 }
 
-/// Bytes of the tier: holes, and those that no page uses.
+/// Returns bytes of the tier: holes, and those that no page uses.
 fn holes_and_free(session: &mut Client) -> (i64, i64) {
     (
         session.number("SELECT holes FROM pgcache.hot_tier"),
