@@ -277,7 +277,7 @@ const OF_THE_CALL: &[&str] = &[
     "42804", "42883", "42P01", "42P02", "42P16",
 ];
 
-/// Returns the SQLSTATEs that the rule about attached tables names, for calls that name one.
+/// Returns the text of the rule about attached tables, which names further SQLSTATEs for calls that name one.
 fn of_attached_tables(page: &str) -> &str {
     let from = page.find("- **Attached tables**").expect("the rule");
     let rule = &page[from..];

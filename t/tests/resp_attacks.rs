@@ -146,7 +146,7 @@ fn who_comes_in_behind_a_locked_catalog_keeps_nobody_from_a_table() {
     assert_eq!(reply(&mut stranger), OK());
 }
 
-/// Returns the longest time of some replies to other clients, while a client is busy with its requests.
+/// Checks that another client gets its replies within `longest` while a client is busy with its requests.
 #[track_caller]
 fn stalls(door: &Door, sent: &[u8], longest: Duration) {
     let mut busy = door.client();

@@ -189,7 +189,7 @@ fn compare(protocol: &str, kind: Kind, count: u64, seed: u64) {
         ours.reply();
     }
     let mut random = Random(seed.max(1));
-    // The client looks at the reply of EXEC for commands that a transaction has collected.
+    // Tracks MULTI and EXEC as they are sent, because a transaction may contain fewer commands.
     let mut in_transaction = false;
     let trace = std::env::var_os("RESP_TRACE").is_some();
     let (mut done, mut aborted) = (0, 0);

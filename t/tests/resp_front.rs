@@ -391,8 +391,7 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Another process uses two addresses: once the network process gets the second of them it has tried the first
-/// again, in vain.
+/// Both addresses are in use: by the time the server gets the second one, it has tried the first again, in vain.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
     let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);

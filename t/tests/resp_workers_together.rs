@@ -246,7 +246,7 @@ fn a_client_hears_of_changes_by_clients_of_other_fronts() {
     }
     let info = writer.ask(&["INFO", "clients"]).text();
     assert!(info.contains("tracking_clients:2\r\n"), "{info}");
-    // Only another client of the same network process can get the messages in a client's place.
+    // REDIRECT works only to a client of the same network process.
     let other = id(&mut clients[0].1).to_string();
     let refused = writer.ask(&["CLIENT", "TRACKING", "ON", "REDIRECT", &other]);
     assert!(refused.error().contains("served by another process"));
