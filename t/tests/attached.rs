@@ -365,7 +365,7 @@ fn a_key_of_another_type_is_refused_and_not_shown() {
 }
 
 #[test]
-fn what_a_source_gives_that_is_no_key_holds_up_nobody_who_writes_it() {
+fn source_values_that_are_not_valid_keys_do_not_block_writers() {
     const UUID: &str = "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11";
     let database = Cluster::shared().database();
     let mut session = database.connect();

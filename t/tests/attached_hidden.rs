@@ -127,7 +127,7 @@ fn plain_sql_sees_no_expired_row_of_any_shape_of_table() {
 }
 
 #[test]
-fn what_is_written_takes_the_place_of_an_expired_row_of_any_shape_of_table() {
+fn writes_replace_an_expired_row_in_any_shape_of_table() {
     let database = Cluster::shared().database();
     for path in ["auto", "plan"] {
         let mut session = database.connect();

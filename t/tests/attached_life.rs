@@ -125,7 +125,7 @@ fn another_session_serves_no_copy_of_a_detached_table() {
 }
 
 #[test]
-fn a_former_default_that_its_owner_made_up_is_nobody_elses_code() {
+fn a_former_default_forged_by_the_owner_runs_as_no_other_role() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     let owner = Cluster::shared().role();
@@ -156,7 +156,7 @@ fn a_former_default_that_its_owner_made_up_is_nobody_elses_code() {
 
 /// A role with TRIGGER on the table claims another former default, in a session without the library.
 #[test]
-fn a_former_default_that_somebody_else_made_up_is_not_the_owners_code() {
+fn a_former_default_forged_by_another_role_does_not_run_as_the_owner() {
     let cluster = Cluster::shared();
     let database = cluster.database();
     let mut session = database.connect();
@@ -192,7 +192,7 @@ fn a_former_default_that_somebody_else_made_up_is_not_the_owners_code() {
 
 /// A removal may be refused; a writer that meets no expired row does not notice.
 #[test]
-fn a_write_where_nothing_has_expired_is_not_refused_for_a_trigger_of_somebody_elses() {
+fn a_write_without_expired_rows_is_not_refused_for_another_roles_trigger() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     let other = Cluster::shared().role();

@@ -94,7 +94,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_cannot_be_a_cache_is_refused_and_left_as_it_is() {
+fn tables_that_cannot_be_caches_are_refused_unchanged() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run("CREATE DOMAIN dom AS text");

@@ -138,7 +138,7 @@ fn rate_limits_go_on() {
 
 /// A lease is good until its deadline by the wall clock; a call waits by a monotonic clock.
 #[test]
-fn nobody_waits_longer_for_a_value() {
+fn setting_the_clock_back_prolongs_no_wait_for_a_value() {
     let (cluster, mut session) =
         cluster(&["pgcache.lease_time = '1h'", "pgcache.fetch_wait = '2s'"]);
     for cache in CACHES {

@@ -30,7 +30,7 @@ fn arrives(session: &mut Client, expected: Option<&str>) {
 }
 
 #[test]
-fn what_logical_replication_applies_is_seen() {
+fn rows_applied_by_logical_replication_are_seen() {
     let publisher = Cluster::with_tier(&["wal_level = logical"]);
     let subscriber = Cluster::with_tier(&[]);
     let (mut source, mut target) = (

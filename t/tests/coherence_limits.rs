@@ -258,7 +258,7 @@ fn a_deferred_trigger_that_writes_is_seen() {
 }
 
 #[test]
-fn what_cache_set_stores_is_what_the_users_trigger_made_of_it() {
+fn cache_set_stores_the_value_changed_by_the_users_trigger() {
     let (_database, mut writer, mut reader) = hot_cache(Cluster::hot());
     writer.run(
         "CREATE FUNCTION shouts() RETURNS trigger LANGUAGE plpgsql AS \

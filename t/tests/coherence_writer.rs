@@ -54,7 +54,7 @@ fn begin(session: &mut Client, moment: &str, sql: &str, before: &str) {
 }
 
 #[test]
-fn what_it_writes_before_the_commit_is_seen() {
+fn writes_before_the_commit_are_seen() {
     for order in BESIDE_A_WRITER {
         let cluster = Cluster::with_tier(&[order]);
         let database = cluster.database();
@@ -74,7 +74,7 @@ fn what_it_writes_before_the_commit_is_seen() {
 }
 
 #[test]
-fn what_it_writes_before_a_commit_that_fails_was_never_seen() {
+fn writes_before_a_failed_commit_are_never_seen() {
     for order in BESIDE_A_WRITER {
         let cluster = Cluster::with_tier(&[order]);
         let database = cluster.database();
@@ -129,7 +129,7 @@ fn an_entry_of_a_memory_cache_goes_with_what_it_changes() {
 }
 
 #[test]
-fn what_it_writes_is_told_to_those_who_watch() {
+fn writes_notify_watchers() {
     for order in BESIDE_A_WRITER {
         let cluster = Cluster::with_tier(&[order]);
         let database = cluster.database();
@@ -161,7 +161,7 @@ fn what_it_writes_is_told_to_those_who_watch() {
 }
 
 #[test]
-fn what_it_writes_before_prepare_transaction_counts() {
+fn writes_before_prepare_transaction_count() {
     let without_tier = "shared_preload_libraries = 'pgcache_writer'";
     for order in BESIDE_A_WRITER.into_iter().chain([without_tier]) {
         let cluster = Cluster::start(&[order]);

@@ -158,7 +158,7 @@ fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
 
 /// A value that the transaction itself sets after its deletion stays, whatever other sessions store.
 #[test]
-fn what_is_set_after_the_deletion_stays() {
+fn a_value_set_after_the_deletion_stays() {
     let database = scene(Cluster::hot(), "unlogged");
     let (mut other, mut session) = (database.connect(), database.connect());
     for deletion in [

@@ -25,7 +25,7 @@ fn source_and_cache(session: &mut Client, storage: &str) {
 
 /// The entry's value was computed from the old row, so it must go when the new one comes.
 #[test]
-fn what_others_store_between_the_change_and_the_commit_is_gone() {
+fn values_stored_between_the_change_and_the_commit_are_removed() {
     let database = Cluster::shared().database();
     let (mut writer, mut other) = (database.connect(), database.connect());
     source_and_cache(&mut writer, "unlogged");
@@ -43,7 +43,7 @@ fn what_others_store_between_the_change_and_the_commit_is_gone() {
 
 /// The other session cannot see the new row yet.
 #[test]
-fn who_changes_a_row_finds_nothing_that_others_make_of_the_old_one_meanwhile() {
+fn a_writer_of_a_row_reads_no_value_made_of_the_old_one() {
     let database = Cluster::shared().database();
     let (mut writer, mut other) = (database.connect(), database.connect());
     source_and_cache(&mut writer, "unlogged");
@@ -89,7 +89,7 @@ fn who_changes_a_row_finds_nothing_that_others_make_of_the_old_one_meanwhile() {
 /// A value that other sessions have stored from the old row is no entry for the functions that change one, either: they
 /// find none, as the reading functions do. A value that the session itself stores counts.
 #[test]
-fn who_changes_a_row_builds_on_nothing_that_others_make_of_the_old_one_meanwhile() {
+fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
     let database = Cluster::shared().database();
     let (mut writer, mut other) = (database.connect(), database.connect());
     source_and_cache(&mut writer, "unlogged");
@@ -243,7 +243,7 @@ fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
 
 /// Each such key is an error that is caught. Postgres has room for five errors at a time.
 #[test]
-fn a_statement_may_change_many_rows_whose_keys_are_none_of_the_caches_type() {
+fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     let mut session = Cluster::shared().database().connect();
     session.run(
         "CREATE TABLE src (id int, name text); CREATE TABLE c (key uuid PRIMARY KEY, value text, expires_at timestamptz); \
@@ -326,7 +326,7 @@ fn children_are_followed_after_a_dump_too() {
 
 /// Another session may store the old value until the commit; the commit removes it.
 #[test]
-fn what_others_store_while_a_source_is_altered_or_dropped_is_gone() {
+fn values_stored_while_a_source_is_altered_or_dropped_are_removed() {
     let database = Cluster::shared().database();
     let (mut writer, mut other) = (database.connect(), database.connect());
     source_and_cache(&mut writer, "unlogged");
@@ -560,7 +560,7 @@ fn a_source_that_is_changed_in_two_phases_counts() {
 }
 
 #[test]
-fn what_logical_replication_applies_counts() {
+fn rows_applied_by_logical_replication_remove_entries() {
     let publisher = Cluster::start(&["wal_level = logical"]);
     let subscriber = Cluster::start(&[]);
     let mut source = publisher.connect("postgres");
@@ -814,7 +814,7 @@ fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
 
 /// The triggers that would report the change are new, to come, off or gone, and the rollback restores the old ones.
 #[test]
-fn what_a_fetch_reads_of_changes_that_no_trigger_tells_is_not_stored_in_memory() {
+fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
     let database = Cluster::hot().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     source_and_cache(&mut session, "memory");
@@ -874,7 +874,7 @@ fn a_chain_of_dependencies_is_followed_at_once() {
 /// One session removes from the second cache and then, by its dependency, from the first; the other in reverse order.
 /// One of them must give way: the deadlock detector decides which.
 #[test]
-fn who_keep_loaders_out_in_different_orders_do_not_wait_for_each_other_forever() {
+fn writers_that_keep_loaders_out_in_different_orders_do_not_wait_forever() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
         let cluster = Cluster::start(conf);
         let database = cluster.database();

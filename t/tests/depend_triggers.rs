@@ -136,7 +136,7 @@ fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
 
 /// Removals under one savepoint may have been noted under others: each savepoint's rollback restores its own.
 #[test]
-fn what_nested_savepoints_bring_back_is_what_was_removed_under_them() {
+fn nested_savepoints_restore_the_entries_removed_under_them() {
     let mut session = with_source("unlogged");
     session.run("INSERT INTO src VALUES ('a', 'old'), ('b', 'old'), ('d', 'old')");
     session.run("SELECT cache_set(k, 'old', cache => 'c') FROM unnest(ARRAY['a', 'b', 'd']) AS k");
@@ -169,7 +169,7 @@ fn what_nested_savepoints_bring_back_is_what_was_removed_under_them() {
 
 /// A savepoint that is rolled back restores the entries removed under it, also for changes from before it.
 #[test]
-fn what_a_savepoint_brings_back_is_not_found_by_who_has_changed_its_source() {
+fn a_writer_of_the_source_does_not_find_entries_restored_by_a_savepoint() {
     let mut session = with_source("unlogged");
     session.run("INSERT INTO src VALUES ('l', 'old')");
     session.run("SELECT cache_set('k', 'old', cache => 'c'), cache_set('l', 'old', cache => 'c')");
@@ -189,7 +189,7 @@ fn what_a_savepoint_brings_back_is_not_found_by_who_has_changed_its_source() {
 
 /// The process ends while it walks over the tier, which takes most of that commit.
 #[test]
-fn who_is_terminated_while_a_commit_clears_a_memory_cache_leaves_neither_locks_nor_marks() {
+fn termination_while_a_commit_clears_a_memory_cache_leaves_no_locks_or_marks() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '256MB'"]);
     let database = cluster.database();
     let mut watch = database.connect();

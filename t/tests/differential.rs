@@ -154,7 +154,7 @@ fn asked(name: &str, otherwise: u64) -> u64 {
 }
 
 #[test]
-fn whatever_is_told_to_both_paths_they_answer_and_leave_the_same() {
+fn both_paths_answer_and_store_the_same() {
     let cluster = Cluster::with_tier(&["wal_level = logical", "autovacuum = off"]);
     cluster.connect("postgres").run("CREATE ROLE twin_user");
     let mut pair = Pair {

@@ -123,7 +123,7 @@ fn watch(
 }
 
 #[test]
-fn every_function_tells_the_deadline_to_the_microsecond_of_the_servers_clock() {
+fn every_function_respects_deadlines_to_the_microsecond() {
     let database = brief_cache();
     let (mut gone, mut there) = (0, 0);
     // A slow machine gets more time.

@@ -142,7 +142,7 @@ const PREPARED: &[&str] = &[
 ];
 
 #[test]
-fn what_is_prepared_is_felt_by_no_other_cache() {
+fn prepared_transactions_affect_no_other_cache() {
     let cluster = Cluster::with_tier(&[]);
     for write in PREPARED {
         let scene = scene(cluster);
@@ -157,7 +157,7 @@ fn what_is_prepared_is_felt_by_no_other_cache() {
 /// One role uses its whole share of the room for keys of prepared transactions. A transaction of another role still
 /// finds room, so each of its keys is marked by itself, in a cache that the victim uses, too.
 #[test]
-fn what_one_role_prepares_leaves_room_for_the_keys_of_another() {
+fn prepared_transactions_of_one_role_leave_room_for_keys_of_another() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
     let scene = scene(cluster);
     let mut attacker = scene.attack();
@@ -179,7 +179,7 @@ fn what_one_role_prepares_leaves_room_for_the_keys_of_another() {
 
 /// Four roles use all the room that they may, and the marks that go with it.
 #[test]
-fn what_four_roles_prepare_leaves_room_for_the_keys_of_another() {
+fn prepared_transactions_of_four_roles_leave_room_for_keys_of_another() {
     for size in ["8MB", "64MB"] {
         four_roles_prepare(size);
     }
@@ -274,7 +274,7 @@ fn a_transaction_that_changes_many_caches_can_be_prepared() {
 }
 
 #[test]
-fn what_stays_open_is_felt_by_no_other_cache() {
+fn open_transactions_affect_no_other_cache() {
     let cluster = Cluster::with_tier(&[]);
     for write in PREPARED {
         let scene = scene(cluster);
@@ -334,7 +334,7 @@ const LOOPS: &[&str] = &[
 ];
 
 #[test]
-fn what_is_done_again_and_again_is_felt_by_no_other_cache() {
+fn repeated_writes_affect_no_other_cache() {
     let cluster = Cluster::with_tier(&[]);
     for write in LOOPS {
         let scene = scene(cluster);
@@ -388,7 +388,7 @@ fn take_all_slots(database: &Database) {
 
 /// The victim's cache has a slot, the attacker's has none.
 #[test]
-fn caches_without_a_slot_are_felt_by_no_other_cache() {
+fn caches_without_a_slot_affect_no_other_cache() {
     let cluster = crowded();
     for write in [
         "SELECT cache_set('k', 'v', cache => 'own.late')",

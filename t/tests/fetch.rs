@@ -192,7 +192,7 @@ fn a_holder_slower_than_its_lease_is_overtaken_and_does_not_store() {
 }
 
 #[test]
-fn whose_wait_is_over_loads_for_itself() {
+fn a_session_whose_wait_times_out_loads_for_itself() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
     thread::scope(|scope| {
         let holder = scope.spawn(|| patient(&database).text(&fetch("pass('a')")));
@@ -309,7 +309,7 @@ fn a_circle_of_a_lease_and_a_lock_is_broken() {
 
 /// A value that was loaded before a change is returned to its caller and not kept.
 #[test]
-fn what_is_invalidated_while_it_is_loaded_is_not_stored() {
+fn a_value_invalidated_during_its_load_is_not_stored() {
     for create in [
         "SELECT cache_create('c')",
         "SELECT cache_create('c', storage => 'memory')",

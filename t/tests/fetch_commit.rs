@@ -103,7 +103,7 @@ fn converged(database: &Database, what: &str) {
 }
 
 #[test]
-fn what_is_loaded_while_the_source_commits_is_given_and_not_stored() {
+fn a_value_loaded_during_the_sources_commit_is_returned_and_not_stored() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
             let database = with_gate(cluster, storage);
@@ -192,7 +192,7 @@ fn loaded_before(
 }
 
 #[test]
-fn what_was_loaded_before_the_source_changed_is_not_stored_after_it() {
+fn a_value_loaded_before_the_source_changed_is_not_stored_after_it() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
             let database = with_gate(cluster, storage);
@@ -203,7 +203,7 @@ fn what_was_loaded_before_the_source_changed_is_not_stored_after_it() {
 }
 
 #[test]
-fn what_was_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_it() {
+fn a_value_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_it() {
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {
             let database = with_gate(cluster, storage);
@@ -435,7 +435,7 @@ fn take_slots(session: &mut Client) {
 
 /// TRUNCATE of the source clears the cache.
 #[test]
-fn what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it() {
+fn a_value_loaded_before_the_source_was_truncated_is_not_stored_after_it() {
     let other = "SELECT pass((SELECT v FROM second WHERE k = $1))";
     for cluster in [hanging(), unloaded()] {
         for storage in STORAGES {

@@ -246,7 +246,7 @@ const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory
 
 /// The writer waits for the session that loads the key now; later loaders store nothing, so it does not wait for them.
 #[test]
-fn without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else() {
+fn without_preload_a_commit_waits_only_for_current_loaders_of_the_key() {
     for storage in ["unlogged", "logged"] {
         let database = with_source(unloaded(), storage);
         let (mut next, mut watch) = (session(&database), session(&database));
@@ -272,7 +272,7 @@ fn without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else() {
 
 /// No other timeout counts in a commit.
 #[test]
-fn without_preload_lock_timeout_ends_the_wait_for_who_loads_the_key() {
+fn without_preload_lock_timeout_ends_the_wait_for_a_loader() {
     let database = with_source(unloaded(), "unlogged");
     let (mut loader, mut writer) = (session(&database), session(&database));
     loader.run("SET idle_in_transaction_session_timeout = '90s'; BEGIN");
@@ -287,7 +287,7 @@ fn without_preload_lock_timeout_ends_the_wait_for_who_loads_the_key() {
 
 /// Sessions that load the key again and again, and roll back each time, do not keep the writer waiting.
 #[test]
-fn without_preload_a_commit_gets_past_those_who_load_again_and_again() {
+fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
     let database = with_source(unloaded(), "unlogged");
     let mut watch = session(&database);
     watch.run(

@@ -61,7 +61,7 @@ fn a_session_hides_them_from_the_moment_on_at_which_it_loads_the_library() {
 }
 
 #[test]
-fn default_privileges_that_were_revoked_keep_nobody_from_reading_and_writing() {
+fn revoked_default_privileges_do_not_prevent_reads_and_writes() {
     let cluster = Cluster::shared();
     let database = cluster.empty_database("");
     let role = cluster.role();
@@ -297,7 +297,7 @@ fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_an
 }
 
 #[test]
-fn kept_plans_hear_of_what_becomes_of_the_cache() {
+fn kept_plans_follow_changes_of_the_cache() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run(ROWS);

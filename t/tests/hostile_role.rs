@@ -216,7 +216,7 @@ fn advisory_locks(session: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn nobody_holds_up_sweeps_or_the_making_of_caches_by_advisory_locks_of_his_own() {
+fn advisory_locks_of_a_role_block_neither_sweeps_nor_cache_creation() {
     let cluster = Cluster::start(&["pgcache.expire_interval = 0"]);
     let database = cluster.database();
     let (mut owner, mallory) = (database.connect(), cluster.role());

@@ -158,7 +158,7 @@ fn connect_to_itself(database: &Database, session: &mut Client) -> bool {
 }
 
 #[test]
-fn who_closes_all_cursors_keeps_entries_only_where_triggers_would_come_too_late() {
+fn closing_all_cursors_keeps_entries_only_where_triggers_would_run_too_late() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     cache_with_trigger(&mut session, "");

@@ -152,7 +152,7 @@ fn clearing_and_truncating_void_all_leases_of_a_cache_and_no_others() {
 
 /// Other keys, reads, and the removal of an expired row leave a lease alone.
 #[test]
-fn what_is_no_change_of_the_key_voids_nothing() {
+fn a_lease_survives_everything_but_changes_of_its_key() {
     for cache in ["tab", "mem"] {
         let database = with_caches();
         let (mut one, mut other) = (database.connect(), database.connect());
@@ -173,7 +173,7 @@ fn what_is_no_change_of_the_key_voids_nothing() {
 /// A row that a trigger of the swept cache changes, there or in another cache, has not expired; nor has a row that a
 /// foreign key removes with it.
 #[test]
-fn what_changes_in_the_course_of_a_sweep_voids_a_lease() {
+fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
     for (change, cache) in [
         ("PERFORM cache_set('k', 'new', cache => 'tab')", "tab"),
         ("PERFORM cache_delete('k', 'tab')", "tab"),
@@ -279,7 +279,7 @@ fn a_store_that_waited_for_a_newer_value_is_undone() {
 }
 
 #[test]
-fn who_waits_gets_the_value_or_the_lease_as_soon_as_there_is_one() {
+fn a_waiter_gets_the_value_or_the_lease_as_soon_as_one_exists() {
     for cache in ["tab", "mem"] {
         for (end, expected) in [("store", "hit"), ("release", "win"), ("delete", "win")] {
             let database = with_caches();

@@ -16,7 +16,7 @@ fn tables_can_be_altered(session: &mut Client, schema: &str) {
 }
 
 #[test]
-fn a_schema_of_our_name_is_in_nobodys_way() {
+fn a_schema_with_the_name_of_pgcache_disturbs_no_role() {
     let database = Cluster::shared().empty_database("");
     let (mallory, bob) = (database.cluster.role(), database.cluster.role());
     let mut admin = database.connect();
@@ -47,7 +47,7 @@ fn a_schema_of_our_name_is_in_nobodys_way() {
 }
 
 #[test]
-fn who_writes_a_source_needs_no_right_on_our_schema() {
+fn a_writer_of_a_source_needs_no_right_on_the_schema_of_pgcache() {
     let database = Cluster::shared().database();
     let (writer, mut admin) = (database.cluster.role(), database.connect());
     admin.run(&format!(
@@ -67,7 +67,7 @@ fn who_writes_a_source_needs_no_right_on_our_schema() {
 
 /// pgcache writes the text of a job, and its creator is often a superuser.
 #[test]
-fn a_job_calls_our_function_and_no_other_of_its_name() {
+fn a_job_calls_the_function_of_pgcache_and_no_other_of_its_name() {
     let database = Cluster::shared().database();
     let mallory = database.cluster.role();
     let mut admin = database.connect();

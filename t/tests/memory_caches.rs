@@ -135,7 +135,7 @@ fn fill(session: &mut Client, writer: u64) {
 }
 
 #[test]
-fn what_cannot_fit_is_refused_and_nothing_changes() {
+fn a_value_that_cannot_fit_is_refused_without_a_change() {
     let cluster =
         Cluster::with_tier(&["pgcache.hot_size = '4MB'", "pgcache.hot_max_value = '16kB'"]);
     let mut session = cluster.database().connect();

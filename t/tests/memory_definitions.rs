@@ -40,7 +40,7 @@ fn dropping_it_or_rolling_back_its_creation_frees_all() {
 
 /// A session in the middle of a transaction has not yet processed the drop.
 #[test]
-fn a_writer_that_has_not_heard_of_the_drop_leaves_nothing_behind() {
+fn a_writer_that_has_not_seen_the_drop_leaves_nothing_behind() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let (mut writer, mut other) = (database.connect(), database.connect());

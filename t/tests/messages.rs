@@ -266,27 +266,27 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "cache \"…\" cannot be distributed",
         "t/tests/citus/spread.rs",
-        "what_cannot_be_distributed_stays_as_it_is",
+        "caches_that_cannot_be_distributed_stay_unchanged",
     ),
     (
         "permission denied to distribute the first cache of this database",
         "t/tests/citus/spread.rs",
-        "what_cannot_be_distributed_stays_as_it_is",
+        "caches_that_cannot_be_distributed_stay_unchanged",
     ),
     (
         "shard_count must be …, as for the other distributed caches of this database",
         "t/tests/citus/spread.rs",
-        "what_cannot_be_distributed_stays_as_it_is",
+        "caches_that_cannot_be_distributed_stay_unchanged",
     ),
     (
         "function is not supported on distributed cache \"…\"",
         "t/tests/citus/spread.rs",
-        "what_does_not_work_over_shards_says_so",
+        "unsupported_calls_over_shards_raise_a_clear_error",
     ),
     (
         "cannot call the node that holds the entries of cache \"…\" from here",
         "t/tests/citus/spread.rs",
-        "what_citus_computes_on_shards_asks_no_other_node",
+        "calls_computed_on_shards_contact_no_other_node",
     ),
     (
         "call does not have the form that Citus nodes send to each other",
@@ -311,37 +311,37 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "cannot PREPARE a transaction that has published messages",
         "t/tests/resp_publish.rs",
-        "what_cannot_be_sent_is_refused",
+        "messages_that_cannot_be_sent_are_refused",
     ),
     (
         "permission denied to terminate a client of the Redis protocol",
         "t/tests/resp_views.rs",
-        "a_client_is_ended_by_who_may",
+        "a_client_is_ended_only_by_privileged_roles",
     ),
     (
         "name of the channel is too long",
         "t/tests/resp_patterns.rs",
-        "a_message_of_sql_that_many_patterns_compare_stalls_nobody",
+        "a_message_of_sql_that_many_patterns_compare_stalls_no_client",
     ),
     (
         "too many messages in one transaction",
         "t/tests/resp_publish.rs",
-        "what_cannot_be_sent_is_refused",
+        "messages_that_cannot_be_sent_are_refused",
     ),
     (
         "rows on which entries depend were changed while the transaction was being prepared",
         "t/tests/coherence_writer.rs",
-        "what_it_writes_before_prepare_transaction_counts",
+        "writes_before_prepare_transaction_count",
     ),
     (
         "too many prepared transactions have written to caches",
         "t/tests/prepared.rs",
-        "what_finds_no_record_is_refused",
+        "transactions_that_find_no_record_are_refused",
     ),
     (
         "entries of cache \"…\" depend on changed rows and can no longer be removed",
         "t/tests/last_moment.rs",
-        "who_closes_all_cursors_keeps_entries_only_where_triggers_would_come_too_late",
+        "closing_all_cursors_keeps_entries_only_where_triggers_would_run_too_late",
     ),
     (
         "pg_cron is installed only in database \"…\"",
@@ -365,13 +365,13 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
     (
         "trigger \"…\" would run code of role \"…\" as the owner of cache \"…\"",
-        "t/tests/others_triggers.rs",
-        "who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is",
+        "t/tests/user_triggers.rs",
+        "a_refused_removal_names_the_role_of_the_trigger",
     ),
     (
         "condition of trigger \"…\" may run code of any role as the owner of cache \"…\"",
-        "t/tests/others_triggers.rs",
-        "a_condition_that_may_run_anything_counts_as_a_function_of_others",
+        "t/tests/user_triggers.rs",
+        "a_condition_that_may_run_anything_counts_as_user_defined_code",
     ),
     (
         "out of memory",
@@ -396,7 +396,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "extension \"pgcache\" in this database is older than the server's library",
         "t/tests/older_extension.rs",
-        "what_came_later_is_refused_with_the_command_that_brings_it",
+        "newer_functions_are_refused_with_the_update_command",
     ),
     (
         "canceling statement due to lock timeout",

@@ -82,7 +82,7 @@ fn asks_for_an_update<T>(result: Result<T, postgres::Error>) {
 }
 
 #[test]
-fn what_came_later_is_refused_with_the_command_that_brings_it() {
+fn newer_functions_are_refused_with_the_update_command() {
     let cluster = Cluster::with_tier(&[]);
     let database = database(cluster, "0.1.0");
     let mut session = database.connect();
@@ -99,7 +99,7 @@ fn what_came_later_is_refused_with_the_command_that_brings_it() {
 }
 
 #[test]
-fn a_function_that_came_later_is_there_after_the_update() {
+fn a_newer_function_exists_after_the_update() {
     let cluster = Cluster::with_tier(&[]);
     let mut session = database(cluster, "0.2.0").connect();
     let fetch = "SELECT cache_fetch('new', 'SELECT 1::text')";

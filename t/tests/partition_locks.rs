@@ -38,7 +38,7 @@ fn waiting(
 /// DETACH PARTITION and cache_alter lock the whole and wait for the partition, which a statement by the partition's
 /// name holds: neither it nor its commit may come to want the whole.
 #[test]
-fn who_writes_a_partition_by_its_name_wants_no_lock_on_the_whole() {
+fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
     let database = Cluster::hot().database();
     let (mut session, mut witness) = (database.connect(), database.connect());
     session.run(PARTED);
@@ -71,7 +71,7 @@ fn who_writes_a_partition_by_its_name_wants_no_lock_on_the_whole() {
 
 /// Nor does a statement on the whole lock other partitions than it writes.
 #[test]
-fn who_writes_one_key_waits_for_nobody_in_another_partition() {
+fn a_write_of_one_key_does_not_wait_for_other_partitions() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run(PARTED);

@@ -61,7 +61,7 @@ fn restored(original: &Database, options: &[&str]) -> Database<'static> {
 }
 
 #[test]
-fn watchers_hear_of_a_partition_by_the_name_of_the_whole() {
+fn watchers_get_changes_of_a_partition_under_the_name_of_the_whole() {
     let database = Cluster::shared().database();
     let (mut session, mut watcher) = (database.connect(), database.connect());
     session.run(PARTED);
@@ -196,7 +196,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
 
 /// Between two rows no page is pinned: VACUUM need not wait for a COPY that waits for its client.
 #[test]
-fn a_copy_that_waits_for_its_client_is_in_nobodys_way() {
+fn a_copy_that_waits_for_its_client_blocks_no_session() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run(
@@ -221,7 +221,7 @@ fn a_copy_that_waits_for_its_client_is_in_nobodys_way() {
 
 /// A cache that a trigger of COPY writes, it may also empty or drop; an error that it has caught leaves nothing open.
 #[test]
-fn what_copy_keeps_open_is_in_the_way_of_none_of_its_triggers() {
+fn resources_that_copy_keeps_open_block_none_of_its_triggers() {
     let database = Cluster::shared().database();
     let (mut session, notices) = database.cluster.connect_hearing(&database.name);
     let mut other = database.connect();

@@ -72,7 +72,7 @@ fn work(client: &mut Client, number: i32) -> BTreeSet<String> {
 }
 
 #[test]
-fn set_local_holds_for_its_transaction_and_for_nobody_else() {
+fn set_local_holds_for_its_transaction_only() {
     let database = Cluster::hot().database();
     let pooler = Pooler::before(&database, 1);
     let mut client = pooler.connect();
@@ -88,7 +88,7 @@ fn set_local_holds_for_its_transaction_and_for_nobody_else() {
 }
 
 #[test]
-fn a_plain_set_meets_whoever_uses_the_session_next() {
+fn a_plain_set_affects_the_next_client_of_the_session() {
     let database = Cluster::hot().database();
     let pooler = Pooler::before(&database, 1);
     pooler.connect().run("SET pgcache.fetch_wait = '1s'");

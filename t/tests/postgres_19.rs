@@ -157,7 +157,7 @@ fn repack(session: &mut Client, table: &str) {
 }
 
 #[test]
-fn what_is_written_during_repack_concurrently_is_read_at_once() {
+fn writes_during_repack_concurrently_are_read_at_once() {
     if is_older() {
         return;
     }

@@ -1,5 +1,5 @@
 //! PREPARE TRANSACTION after a write to a cache: no session is served a copy that a SELECT would not show, from the
-//! prepare to its COMMIT or ROLLBACK PREPARED, by whichever session; and forgotten marks cost hits. Over restarts:
+//! prepare to its COMMIT or ROLLBACK PREPARED, by whichever session; and a forgotten transaction costs hits. Over restarts:
 //! `prepared_restart.rs`.
 
 use pgcache_tests::ask::Ask;
@@ -87,7 +87,7 @@ fn a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before() {
 }
 
 #[test]
-fn only_what_it_has_changed_is_not_copied_while_it_is_forgotten() {
+fn a_forgotten_transaction_keeps_only_its_own_keys_from_being_copied() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let (mut writer, mut reader) = (database.connect(), database.connect());
@@ -303,7 +303,7 @@ pub fn stored(session: &mut Client, cache: &str, key: &str) -> Option<String> {
 }
 
 #[test]
-fn what_is_loaded_from_the_old_row_is_not_stored_until_it_is_decided() {
+fn a_value_loaded_from_the_old_row_is_not_stored_until_it_is_decided() {
     for tier in [true, false] {
         let cluster = match tier {
             true => Cluster::with_tier(&[]),
@@ -397,7 +397,7 @@ fn a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes()
 }
 
 #[test]
-fn what_cannot_be_prepared_is_refused_as_postgres_refuses_it() {
+fn transactions_that_cannot_be_prepared_are_refused_as_by_postgres() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run("SELECT cache_create('w'); CREATE TABLE s (key text)");
@@ -469,7 +469,7 @@ fn prepared_locks(session: &mut Client) -> i64 {
 }
 
 #[test]
-fn a_sweep_that_is_prepared_keeps_nobody_from_sweeping_not_even_over_a_restart() {
+fn a_prepared_sweep_blocks_no_other_sweep_even_after_a_restart() {
     let cluster = Cluster::start(&["max_prepared_transactions = 10"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('c', storage => 'logged', max_entries => 10)");
@@ -545,7 +545,7 @@ fn a_fetch_that_stores_nothing_leaves_no_lock_in_a_prepared_transaction() {
 }
 
 #[test]
-fn who_asks_for_a_cache_that_is_there_keeps_its_name_from_nobody() {
+fn creating_an_existing_cache_keeps_no_lock_on_its_name() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run("SELECT cache_create('c')");
@@ -559,7 +559,7 @@ fn who_asks_for_a_cache_that_is_there_keeps_its_name_from_nobody() {
 /// Each cache that is changed as a whole needs a place of its own, also after the role has used up its share of the
 /// pool of a small tier: a record has such places for 74 caches.
 #[test]
-fn what_finds_no_record_is_refused() {
+fn transactions_that_find_no_record_are_refused() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
     let database = cluster.database();
     let (mut writer, mut reader) = (database.connect(), database.connect());

@@ -80,7 +80,7 @@ fn all_new(session: &mut Client, commits: bool, tier: bool, case: &str) {
 }
 
 #[test]
-fn a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier() {
+fn a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier() {
     let none = "shared_preload_libraries = ''";
     for (before, after, how) in [
         (PRELOAD, PRELOAD, Shutdown::Immediate),
@@ -117,7 +117,7 @@ fn a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier() {
 
 /// A process that waits for a lock checks no flag: a signal to end must end the wait.
 #[test]
-fn a_server_stops_although_a_prepared_transaction_has_what_the_launcher_waits_for() {
+fn a_server_stops_although_the_launcher_waits_for_a_prepared_transaction() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '100ms'", "autovacuum = off"]);
     let mut session = cluster.connect("postgres");
     session.run("BEGIN; LOCK TABLE pg_database IN ACCESS EXCLUSIVE MODE; PREPARE TRANSACTION 'p'");
@@ -129,7 +129,7 @@ fn a_server_stops_although_a_prepared_transaction_has_what_the_launcher_waits_fo
 }
 
 #[test]
-fn a_promoted_standby_keeps_what_was_touched_from_its_tier() {
+fn a_promoted_standby_keeps_prepared_caches_out_of_its_tier() {
     let primary = Cluster::with_tier(&[]);
     let standby = primary.standby();
     let mut session = primary.connect("postgres");

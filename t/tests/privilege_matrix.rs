@@ -150,7 +150,7 @@ fn the_table_of_needs_knows_every_function_of_the_extension() {
 }
 
 #[test]
-fn every_function_on_a_table_cache_needs_what_the_table_of_needs_says() {
+fn every_function_on_a_table_cache_needs_the_listed_privileges() {
     let cluster = Cluster::start(&[]);
     let database = cluster.database();
     let mut session = database.connect();
@@ -164,7 +164,7 @@ fn every_function_on_a_table_cache_needs_what_the_table_of_needs_says() {
 }
 
 #[test]
-fn a_hot_entry_is_read_by_those_who_may_and_by_nobody_else() {
+fn a_hot_entry_is_read_only_by_roles_with_the_privilege() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let mut session = database.connect();
@@ -217,7 +217,7 @@ fn a_hot_entry_is_read_by_those_who_may_and_by_nobody_else() {
 }
 
 #[test]
-fn every_function_on_a_memory_cache_needs_what_the_table_of_needs_says() {
+fn every_function_on_a_memory_cache_needs_the_listed_privileges() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let mut session = database.connect();

@@ -10,13 +10,13 @@ use pgcache_tests::readme::{self, Example};
 use postgres::Client;
 
 #[test]
-fn its_sql_runs_in_order_and_gives_what_it_shows() {
+fn its_sql_runs_in_order_and_gives_the_shown_results() {
     let database = Cluster::shared().empty_database("");
     check_examples(&mut database.connect(), &readme::text());
 }
 
 #[test]
-fn what_the_pages_show_is_what_runs() {
+fn examples_of_the_pages_give_the_shown_results() {
     for page in [
         "docs/behaviour.md",
         "docs/faq.md",
@@ -31,14 +31,14 @@ fn what_the_pages_show_is_what_runs() {
 
 /// Memory caches are among them.
 #[test]
-fn the_recipes_run_in_order_and_give_what_they_show() {
+fn the_recipes_run_in_order_and_give_the_shown_results() {
     let database = Cluster::hot().database();
     check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
 }
 
 /// Each row of its tables is true, after the blocks that come before.
 #[test]
-fn from_redis_and_memcached_each_row_does_what_it_says() {
+fn from_redis_and_memcached_each_row_is_true() {
     let database = Cluster::hot().database();
     let page = readme::page(MOVING);
     let session = &mut database.connect();

@@ -42,7 +42,7 @@ fn an_answer_is_that_to_the_last_question() {
 }
 
 #[test]
-fn a_locked_cache_keeps_nobody_out() {
+fn a_locked_cache_does_not_block_new_clients() {
     let door = Door::start(&["max_prepared_transactions = 2"]);
     let mut session = door.cluster.connect("postgres");
     session
@@ -95,7 +95,7 @@ fn wait_in_a_trigger(door: &Door, session: &mut Session) -> Client {
 }
 
 #[test]
-fn a_slow_trigger_keeps_nobody_out() {
+fn a_slow_trigger_does_not_block_new_clients() {
     let door = tables::start(&["password_encryption = 'scram-sha-256'"]);
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE one LOGIN PASSWORD 'right'; GRANT SELECT ON public.door TO one");
@@ -123,7 +123,7 @@ fn a_slow_trigger_keeps_nobody_out() {
 }
 
 #[test]
-fn who_comes_in_behind_a_locked_catalog_keeps_nobody_from_a_table() {
+fn authentication_behind_a_locked_catalog_blocks_no_table_command() {
     let door = tables::start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE one LOGIN");
@@ -168,7 +168,7 @@ fn stalls(door: &Door, sent: &[u8], longest: Duration) {
 }
 
 #[test]
-fn a_long_request_stalls_nobody() {
+fn a_long_request_stalls_no_client() {
     let door = Door::start(&[]);
     assert_eq!(door.client().ask(&["SET", "a", "1"]), Reply::status("OK"));
     let mut words: Vec<&[u8]> = vec![b"EXISTS"];
@@ -177,7 +177,7 @@ fn a_long_request_stalls_nobody() {
 }
 
 #[test]
-fn a_pattern_stalls_nobody() {
+fn a_pattern_stalls_no_client() {
     let door = Door::start(&[]);
     let key = "a".repeat(2048);
     assert_eq!(door.client().ask(&["SET", &key, "1"]), Reply::status("OK"));
@@ -273,7 +273,7 @@ fn each_prefix_of_a_key_is_found() {
 }
 
 #[test]
-fn who_reads_many_keys_at_once_stalls_nobody_and_hears_of_all() {
+fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
     let door = Door::start(&[]);
     let mut client = door.client();
     client.ask(&["HELLO", "3"]);
@@ -346,7 +346,7 @@ fn readers_of_keys_are_bounded() {
 }
 
 #[test]
-fn nobody_is_told_instead_of_another_role() {
+fn a_client_that_changes_its_role_gets_no_messages_of_the_old_one() {
     let door = Door::start(&[]);
     door.cluster
         .connect("postgres")

@@ -281,7 +281,7 @@ fn me() -> String {
 }
 
 #[test]
-fn files_let_in_whom_they_let_in_by_sql() {
+fn files_admit_the_same_clients_as_by_sql() {
     let gates = Gates::open();
     let me = me();
     let head: String = me.chars().take(1).collect();
@@ -387,7 +387,7 @@ fn with_passwords() -> Gates {
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 
 #[test]
-fn what_a_role_was_counts_no_more() {
+fn changes_of_a_role_or_its_password_count_at_once() {
     let gates = with_passwords();
     let mut session = gates.superuser();
     let as_role = |password| gates.by_resp(Way::V4, "r_scram", password);
@@ -448,7 +448,7 @@ fn a_verified_pair_is_known_without_the_work() {
 }
 
 #[test]
-fn no_message_has_a_password_or_the_name_of_nobody() {
+fn no_message_has_a_password_or_the_name_of_an_unknown_role() {
     let gates = with_passwords();
     for (role, password) in [
         ("r_scram", "a-wrong-secret"),
@@ -501,7 +501,7 @@ const SAME: &[(&[&str], &str)] = &[
 ];
 
 #[test]
-fn a_role_may_what_it_may_by_sql() {
+fn a_role_has_the_same_privileges_as_by_sql() {
     let gates = with_passwords();
     let mut session = gates.superuser();
     session.run(
@@ -572,7 +572,7 @@ fn a_role_may_what_it_may_by_sql() {
 }
 
 #[test]
-fn a_role_that_is_no_role_any_more_is_told_so() {
+fn a_client_whose_role_may_no_longer_log_in_gets_an_error() {
     let gates = with_passwords();
     let mut session = gates.superuser();
     for (taken, given) in [
@@ -640,7 +640,7 @@ fn connection_limits_count_clients_and_sessions() {
 }
 
 #[test]
-fn refusals_come_late_and_stall_nobody() {
+fn refusals_come_late_and_stall_no_client() {
     let gates = with_passwords();
     let mut session = gates.superuser();
     session.run("GRANT SELECT ON public.door TO r_member");
@@ -716,7 +716,7 @@ fn a_password_does_not_pass_the_network_as_it_is() {
 }
 
 #[test]
-fn who_says_nothing_is_the_default_role_where_nothing_is_asked() {
+fn unauthenticated_clients_are_the_default_role_where_trusted() {
     let gates = with_passwords();
     // By the socket postgres may, by the network it would need its password.
     assert_eq!(gates.client(Way::Socket).ask(&["GET", "k"]), Reply::Null);

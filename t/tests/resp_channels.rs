@@ -18,7 +18,7 @@ fn next(client: &mut Client) -> Vec<Reply> {
 }
 
 #[test]
-fn messages_reach_who_has_subscribed() {
+fn messages_reach_subscribers() {
     let door = Door::start(&[]);
     let (mut reader, mut other, mut writer) = (door.client(), door.tcp(), door.client());
     assert_eq!(
@@ -85,7 +85,7 @@ fn messages_reach_who_has_subscribed() {
 }
 
 #[test]
-fn in_version_3_messages_are_pushes_and_commands_go_on() {
+fn in_version_3_messages_are_pushes_and_commands_continue() {
     let door = Door::start(&[]);
     let (mut reader, mut writer) = (door.client(), door.client());
     reader.ask(&["HELLO", "3"]);

@@ -13,7 +13,7 @@ fn ok() -> Reply {
 }
 
 #[test]
-fn an_entry_is_the_same_by_sql_and_by_the_door() {
+fn an_entry_is_the_same_by_sql_and_redis() {
     let door = Door::start(&[]);
     let (mut sql, mut client) = (door.cluster.connect("postgres"), door.client());
     assert_eq!(client.ask(&["SET", "k", "v", "EX", "100"]), ok());
@@ -364,7 +364,7 @@ fn long_commands_are_answered_whole() {
 }
 
 #[test]
-fn commands_of_later_versions_do_what_their_pages_say() {
+fn commands_of_later_versions_match_their_pages() {
     let door = Door::start(&[]);
     let mut client = door.client();
     // XXH3 of "hello", as every implementation computes it.
@@ -446,7 +446,7 @@ fn client_digest(client: &mut Client, key: &str) -> String {
 }
 
 #[test]
-fn a_watched_key_that_changes_aborts_whoever_changes_it() {
+fn any_change_of_a_watched_key_aborts_exec() {
     let door = Door::start(&[]);
     let (mut sql, mut client, mut other) = (
         door.cluster.connect("postgres"),
@@ -531,7 +531,7 @@ fn a_watched_key_that_changes_aborts_whoever_changes_it() {
 }
 
 #[test]
-fn counters_lose_nothing_between_sql_and_the_door() {
+fn counters_lose_nothing_between_sql_and_redis() {
     const TIMES: usize = 2_000;
     let door = Door::start(&[]);
     std::thread::scope(|threads| {

@@ -10,7 +10,7 @@ use pgcache_tests::wait::wait_until;
 const OK: fn() -> Reply = || Reply::status("OK");
 
 #[test]
-fn it_copies_value_and_time_and_replaces_only_if_told_to() {
+fn copy_keeps_value_and_ttl_and_replaces_only_on_request() {
     let door = start(&[]);
     for (from, to) in [(0, 1), (1, 0), (0, 2), (2, 0)] {
         let (mut source, mut target) = (client_in(&door, from, None), client_in(&door, to, None));
@@ -107,7 +107,7 @@ fn it_waits_for_a_row_that_is_locked() {
 }
 
 #[test]
-fn what_is_long_goes_on_while_it_waits() {
+fn slow_commands_continue_while_copy_waits() {
     let door = start(&["pgcache.resp_executors = 2"]);
     let (mut session, mut memory, mut table) = waiting(&door);
     let begun = Instant::now();

@@ -255,7 +255,7 @@ fn is_null(reply: &[u8]) -> bool {
 }
 
 #[test]
-fn the_door_answers_as_redis_in_resp2() {
+fn replies_equal_those_of_redis_in_resp2() {
     compare(
         "2",
         MEMORY,
@@ -310,7 +310,7 @@ fn a_table_answers_as_redis_by_statements_and_without_copies() {
 }
 
 #[test]
-fn the_door_answers_as_redis_in_resp3() {
+fn replies_equal_those_of_redis_in_resp3() {
     compare(
         "3",
         MEMORY,

@@ -105,7 +105,7 @@ fn commands_about_the_server_are_bounded_inside_exec() {
 }
 
 #[test]
-fn what_follows_a_reply_that_is_too_long_is_written_and_not_read() {
+fn after_a_reply_that_is_too_long_writes_run_and_reads_do_not() {
     let door = Door::start(&["pgcache.resp_max_output = '1MB'"]);
     let value = vec![b'v'; 100_000];
     let mut client = door.client();

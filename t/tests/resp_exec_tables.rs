@@ -45,7 +45,7 @@ fn waiting(session: &mut postgres::Client) -> i64 {
 }
 
 #[test]
-fn a_watched_key_without_an_entry_is_neither_written_nor_told_of() {
+fn a_watched_key_without_an_entry_causes_no_write_and_no_message() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     for (database, table) in [(1, UNLOGGED), (2, LOGGED)] {
@@ -278,7 +278,7 @@ fn a_session_that_stored_a_watched_key_first_commits() {
 }
 
 #[test]
-fn one_of_two_execs_that_each_set_what_the_other_watches_is_given_up() {
+fn of_two_execs_that_set_each_others_watched_keys_one_aborts() {
     let door = start(&["pgcache.resp_executors = 3"]);
     let ends = Instant::now() + Duration::from_secs(1);
     let (one, other) = (client_in(&door, 1, None), client_in(&door, 1, None));

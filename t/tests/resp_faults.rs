@@ -37,7 +37,7 @@ fn memory(pid: i32) -> usize {
 }
 
 #[test]
-fn without_descriptors_those_who_are_there_are_served() {
+fn without_descriptors_connected_clients_are_served() {
     let door = Door::start(&[]);
     let mut known = door.client();
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));
@@ -120,7 +120,7 @@ fn a_smart_shutdown_waits_for_sessions_and_not_for_clients() {
 }
 
 #[test]
-fn a_front_that_sleeps_obeys_each_signal() {
+fn a_sleeping_network_process_obeys_each_signal() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
     let front = front_of(&door);
@@ -157,7 +157,7 @@ fn a_front_that_sleeps_obeys_each_signal() {
 }
 
 #[test]
-fn who_holds_the_served_database_can_be_seen() {
+fn sessions_that_hold_the_served_database_can_be_seen() {
     let door = Door::start(&["pgcache.resp_database = 'served'"]);
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE DATABASE served");
@@ -178,7 +178,7 @@ fn who_holds_the_served_database_can_be_seen() {
 }
 
 #[test]
-fn the_system_asks_whether_a_client_is_there() {
+fn tcp_keepalive_follows_the_setting() {
     let door = Door::start(&["pgcache.resp_keepalive = 30"]);
     let mut client = door.tcp();
     assert_eq!(client.ask(&["PING"]), PONG());

@@ -97,7 +97,7 @@ fn reads_of_hot_entries_are_served_from_the_tier() {
 }
 
 #[test]
-fn what_has_changed_is_not_shown() {
+fn changed_rows_are_not_served_from_copies() {
     let door = start();
     let mut session = door.cluster.connect("postgres");
     let mut client = client(&door);

@@ -154,7 +154,7 @@ fn replies_of_a_pipeline_keep_their_order() {
 }
 
 #[test]
-fn who_does_not_read_keeps_nobody_waiting_and_gets_all_later() {
+fn a_client_that_does_not_read_delays_no_other_and_gets_all_later() {
     let door = start(&[]);
     let mut client = door.client();
     let long = value(7, 16_000_000);
@@ -181,7 +181,7 @@ fn who_does_not_read_keeps_nobody_waiting_and_gets_all_later() {
 
 /// A client that tracks a long value is notified of each change, after the reply that it may have missed.
 #[test]
-fn a_change_amid_a_long_read_is_told_after_it() {
+fn a_change_during_a_long_read_is_sent_after_it() {
     let door = start(&["pgcache.resp_workers = 2"]);
     let mut writer = door.client();
     let (key, length) = LENGTHS[0];

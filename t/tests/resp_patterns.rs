@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgcache_tests::fronts;
+use pgcache_tests::network_processes;
 use pgcache_tests::resp::{Client, Door, Reply};
 
 /// A quarter of a second on an idle machine; seconds before the bounds existed.
@@ -53,8 +53,8 @@ fn others_than(door: &Door, mut client: Client, sent: Vec<u8>) -> Reply {
 }
 
 #[test]
-fn a_message_that_many_patterns_compare_stalls_nobody() {
-    for door in [Door::start(&[]), fronts::three(&[])] {
+fn a_message_that_many_patterns_compare_stalls_no_client() {
+    for door in [Door::start(&[]), network_processes::three(&[])] {
         let stars = "*a".repeat(30);
         let readers = readers(&door, |number| format!("{stars}*b{number}"), 2);
         let mut plain = door.client();
@@ -83,7 +83,7 @@ fn a_message_that_many_patterns_compare_stalls_nobody() {
 }
 
 #[test]
-fn a_message_of_sql_that_many_patterns_compare_stalls_nobody() {
+fn a_message_of_sql_that_many_patterns_compare_stalls_no_client() {
     let door = Door::start(&[]);
     let stars = "*a".repeat(30);
     let _nasty = readers(&door, |number| format!("{stars}*b{number}"), 2);
@@ -133,7 +133,7 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_nobody() {
 }
 
 #[test]
-fn a_client_that_publishes_again_and_again_inside_exec_stalls_nobody() {
+fn repeated_publishes_inside_exec_stall_no_client() {
     let door = Door::start(&[]);
     let stars = "*a".repeat(30);
     let _readers = readers(&door, |number| format!("{stars}*b{number}"), 2);
@@ -164,7 +164,7 @@ fn a_client_that_publishes_again_and_again_inside_exec_stalls_nobody() {
 }
 
 #[test]
-fn long_patterns_of_other_commands_stall_nobody() {
+fn long_patterns_of_other_commands_stall_no_client() {
     let door = Door::start(&[]);
     let mut reader = door.client();
     let mut words = vec![b"SUBSCRIBE".to_vec()];
@@ -203,7 +203,7 @@ fn long_patterns_of_other_commands_stall_nobody() {
 }
 
 #[test]
-fn a_command_that_describes_one_again_and_again_stalls_nobody() {
+fn a_command_that_describes_one_again_and_again_stalls_no_client() {
     let door = Door::start(&[]);
     for word in [&b"INFO"[..], b"DOCS"] {
         let words = [&[&b"COMMAND"[..], word][..], &vec![&b"client"[..]; 600_000]].concat();

@@ -82,7 +82,7 @@ fn messages_are_sent_by_the_commit_in_order() {
 }
 
 #[test]
-fn a_message_wakes_a_door_that_sleeps() {
+fn a_message_wakes_a_sleeping_network_process() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
     let mut reader = reader(&door, "news");
@@ -104,7 +104,7 @@ fn a_message_wakes_a_door_that_sleeps() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_refused() {
+fn messages_that_cannot_be_sent_are_refused() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
     session

@@ -271,7 +271,7 @@ fn a_user_whose_clients_are_to_end_must_exist() {
 }
 
 #[test]
-fn a_client_is_listed_with_what_it_has_done() {
+fn a_client_is_listed_with_its_activity() {
     let door = with_table(&[]);
     each(&door, |client, _| {
         client.ask(&["GET", "k"]);
@@ -403,7 +403,7 @@ fn messages_of_an_exec_are_sent_at_its_commit() {
 }
 
 #[test]
-fn info_has_what_dashboards_draw() {
+fn info_has_the_fields_of_dashboards() {
     let door = Door::start(&["pgcache.resp_caches = 'public.door, public.more, public.secret'"]);
     let mut session = door.cluster.connect("postgres");
     session.run(

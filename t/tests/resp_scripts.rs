@@ -257,7 +257,7 @@ fn same(ours: &Reply, theirs: &Value) -> bool {
 }
 
 #[test]
-fn scripts_do_what_they_do_in_redis() {
+fn scripts_have_the_same_effects_as_in_redis() {
     if std::process::Command::new("redis-server")
         .arg("--version")
         .output()

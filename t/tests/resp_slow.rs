@@ -1,7 +1,7 @@
 //! SLOWLOG and LATENCY of the Redis protocol; and a FLUSHALL of many databases, for which other clients do not wait.
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::fronts::{CONF, one_of_each, wait_until_all_serve};
+use pgcache_tests::network_processes::{CONF, one_of_each, wait_until_all_serve};
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
@@ -48,7 +48,7 @@ fn many(word: &str, count: usize, values: bool) -> Vec<u8> {
 }
 
 #[test]
-fn what_takes_long_is_logged_by_name_with_its_client() {
+fn slow_commands_are_logged_by_name_with_their_client() {
     let door = Door::start(&["pgcache.resp_slowlog_slower_than = 3000"]);
     let mut client = door.client();
     assert_eq!(client.ask(&["CLIENT", "SETNAME", "tester"]), ok());
@@ -85,7 +85,7 @@ fn what_takes_long_is_logged_by_name_with_its_client() {
 }
 
 #[test]
-fn the_log_keeps_the_last_of_all_fronts_without_keys_and_values() {
+fn the_log_keeps_the_last_of_all_network_processes_without_keys_and_values() {
     let conf = [&CONF[..], &["pgcache.resp_slowlog_slower_than = 0"]].concat();
     let door = Door::start(&conf);
     wait_until_all_serve(&door);
@@ -166,7 +166,7 @@ fn a_role_sees_its_own_commands() {
 }
 
 #[test]
-fn what_is_not_monitored_is_answered_as_by_a_redis() {
+fn replies_without_monitoring_equal_those_of_redis() {
     let redis = Redis::start("slow");
     let door = Door::start(&[]);
     let (mut ours, mut theirs) = (door.client(), Client::at(&redis.socket()));

@@ -75,7 +75,7 @@ fn assert_explained(verdict: Result<(), Box<Refusal>>) {
 }
 
 #[test]
-fn one_order_explains_what_clients_of_both_protocols_were_told() {
+fn one_order_explains_the_answers_of_both_protocols() {
     let door = server(&CACHES);
     let storm = Storm::over(&door, &CACHES, duration() / 3);
     with_clients(&storm, || {});
@@ -88,7 +88,7 @@ fn one_order_explains_what_clients_of_both_protocols_were_told() {
 }
 
 #[test]
-fn one_order_explains_what_was_told_while_backs_were_ended() {
+fn one_order_explains_the_answers_while_executors_are_ended() {
     let door = server(&CACHES);
     let storm = Storm::over(&door, &CACHES, duration() / 3).with_faults();
     with_clients(&storm, || {
@@ -115,7 +115,7 @@ fn one_order_explains_what_was_told_while_backs_were_ended() {
 
 /// The answers to clients of a logged cache outlive the server; the others are empty then.
 #[test]
-fn one_order_explains_what_was_told_when_the_server_was_killed() {
+fn one_order_explains_the_answers_around_a_kill_of_the_server() {
     let door = server(&CACHES);
     let storm = Storm::over(&door, &CACHES, PATIENCE).with_faults();
     with_clients(&storm, || {
@@ -235,7 +235,7 @@ impl Way for Lying {
 /// The negative control: the same storm with one client of the Redis protocol that is not what it seems. On a slow
 /// machine one order may explain a lie as well, so the client lies until it is caught.
 #[test]
-fn a_stale_read_and_a_lost_write_through_the_door_are_caught() {
+fn a_stale_read_and_a_lost_write_by_redis_are_caught() {
     let door = server(&CACHES);
     for swallows in [false, true] {
         let refusal = wait_for("a lie is caught", || lie(&door, swallows));
@@ -308,7 +308,7 @@ fn lease(storm: &Storm, door: &Door) {
 /// The source is a cache itself, so that both protocols write it; an entry that is made of a row is never older than an
 /// acknowledged write, and when all is quiet it is made of the last row.
 #[test]
-fn what_is_made_of_a_source_is_never_older_than_what_either_protocol_has_written() {
+fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
     let caches = [SOURCE, MADE, SWIFT];
     let door = server(&caches);
     let mut session = door.cluster.connect("postgres");

@@ -17,7 +17,7 @@ fn changes(session: &mut Session) -> i64 {
 }
 
 #[test]
-fn what_many_clients_send_is_one_transaction() {
+fn commands_of_many_clients_run_in_one_transaction() {
     let door = start(&["max_connections = 60"]);
     let mut session = door.cluster.connect("postgres");
     for (database, table) in [(1, UNLOGGED), (2, LOGGED)] {
@@ -40,7 +40,7 @@ fn what_many_clients_send_is_one_transaction() {
 }
 
 #[test]
-fn a_pipeline_is_handed_over_together_and_keeps_its_order() {
+fn a_pipeline_is_offloaded_together_and_keeps_its_order() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     let mut client = client_in(&door, 1, None);
@@ -114,7 +114,7 @@ fn a_locked_row_stalls_its_own_client_alone() {
 /// Permissions requested inside an EXEC arrive while its client waits for an executor: the client continues to wait,
 /// and its replies keep their order.
 #[test]
-fn an_answer_that_nobody_waits_for_ends_no_wait_for_a_back() {
+fn an_unrelated_answer_ends_no_wait_for_an_executor() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -374,7 +374,7 @@ fn a_long_value_goes_through() {
 
 /// Requests that find no room beside the others fail; no other client notices, and the executor can be ended.
 #[test]
-fn a_pipeline_of_long_replies_stops_nobody() {
+fn a_pipeline_of_long_replies_stops_no_client() {
     let door = start(&[]);
     let mut client = client_in(&door, 2, None);
     let value = vec![b'x'; 3 << 20];
@@ -397,7 +397,7 @@ fn a_pipeline_of_long_replies_stops_nobody() {
 }
 
 #[test]
-fn replies_that_nobody_wants_are_not_sent() {
+fn suppressed_replies_are_not_sent() {
     let door = start(&[]);
     let mut client = client_in(&door, 1, None);
     send(&mut client, &["CLIENT", "REPLY", "SKIP"]);
@@ -441,7 +441,7 @@ fn gone_clients_leave_nothing(door: &Door, mut clients: Vec<Client>) {
 }
 
 #[test]
-fn each_front_gets_its_own_replies() {
+fn each_network_process_gets_its_own_replies() {
     let door = start(&["pgcache.resp_workers = 3", "pgcache.resp_executors = 3"]);
     let mut clients: Vec<Client> = (0..30).map(|_| client_in(&door, 1, None)).collect();
     for round in 0..20 {

@@ -8,7 +8,7 @@ use pgcache_tests::wait::{wait_for, wait_until};
 const OK: fn() -> Reply = || Reply::status("OK");
 
 #[test]
-fn who_is_connected_stays_when_the_backs_end() {
+fn clients_stay_connected_when_the_executors_end() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     let (mut waits, mut other) = (client_in(&door, 1, None), client_in(&door, 1, None));
@@ -63,7 +63,7 @@ fn a_cancel_is_no_bodys_error() {
 }
 
 #[test]
-fn a_server_whose_back_was_killed_comes_back() {
+fn a_server_whose_executor_was_killed_comes_back() {
     let door = start(&[]);
     let mut client = client_in(&door, 2, None);
     assert_eq!(client.ask(&["SET", "k", "v"]), OK());

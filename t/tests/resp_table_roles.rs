@@ -72,7 +72,7 @@ const TRICKS: &[&str] = &[
 ];
 
 #[test]
-fn a_trigger_does_not_become_anybody_else() {
+fn a_trigger_does_not_become_another_role() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -301,7 +301,7 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
 /// If no process can look up the settings of roles, the cached permissions count; a role without them waits, and stalls
 /// no other client.
 #[test]
-fn roles_settings_that_are_locked_stall_nobody() {
+fn locked_settings_of_roles_stall_no_client() {
     let door = start(&["pgcache.resp_executors = 2"]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -324,7 +324,7 @@ fn roles_settings_that_are_locked_stall_nobody() {
 
 /// An executor works for many roles: no trigger of one of them ends it.
 #[test]
-fn a_trigger_does_not_end_a_back() {
+fn a_trigger_does_not_end_an_executor() {
     let door = start(&["pgcache.resp_executors = 2"]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -379,7 +379,7 @@ const DECIDED: &[(&[&str], &str, &str)] = &[
 ];
 
 #[test]
-fn what_a_trigger_prevents_is_never_the_answer() {
+fn writes_prevented_by_a_trigger_are_never_the_answer() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(
@@ -427,7 +427,7 @@ fn what_a_trigger_prevents_is_never_the_answer() {
 
 /// A policy that lets a row be read and not be changed: SQL and the protocol end alike.
 #[test]
-fn what_a_policy_prevents_is_an_error_or_nothing() {
+fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(

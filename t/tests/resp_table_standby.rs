@@ -76,7 +76,7 @@ fn others_go_on(door: &Door, row: &str) {
 }
 
 #[test]
-fn a_commit_that_waits_for_a_standby_stalls_nobody_else() {
+fn a_commit_that_waits_for_a_standby_stalls_no_other_client() {
     let door = hanging(&[]);
     let mut first = stuck(&door, "k1");
     others_go_on(&door, "row1");
@@ -112,7 +112,7 @@ fn a_commit_that_waits_for_a_standby_stalls_nobody_else() {
 }
 
 #[test]
-fn what_came_with_it_is_answered_before_it_waits() {
+fn commands_of_the_same_batch_are_answered_before_it_waits() {
     let door = hanging(&[]);
     let mut clients: Vec<Client> = ["patient", "other", "patient", "other", "patient"]
         .into_iter()
@@ -145,7 +145,7 @@ fn what_came_with_it_is_answered_before_it_waits() {
 }
 
 #[test]
-fn one_that_waits_in_the_slow_lane_stalls_nobody_else() {
+fn a_commit_that_waits_in_the_slow_lane_stalls_no_other_client() {
     let door = hanging(&[]);
     let mut clears = client_in(&door, 2, Some("patient"));
     send(&mut clears, &["FLUSHDB"]);
@@ -171,7 +171,7 @@ fn one_that_waits_in_the_slow_lane_stalls_nobody_else() {
 }
 
 #[test]
-fn a_process_that_waits_may_be_ended_and_what_waited_behind_it_is_done() {
+fn a_waiting_process_may_be_ended_and_commands_behind_it_run() {
     let door = hanging(&[]);
     let mut first = stuck(&door, "k1");
     let mut second = client_in(&door, 2, Some("patient"));

@@ -69,7 +69,7 @@ fn scanned(reply: Reply) -> (String, Vec<String>) {
 }
 
 #[test]
-fn what_is_written_is_what_sql_reads_and_the_other_way_round() {
+fn entries_are_shared_with_sql_both_ways() {
     let (door, mut session) = start();
     for (database, cache) in [("0", "bytes"), ("1", "logged")] {
         let mut client = client(&door, database);
@@ -95,7 +95,7 @@ fn what_is_written_is_what_sql_reads_and_the_other_way_round() {
 }
 
 #[test]
-fn a_copy_in_the_tier_is_the_last_value_whoever_wrote_it() {
+fn a_copy_in_the_tier_is_the_last_value_of_any_writer() {
     let (door, mut session) = start();
     let mut client = client(&door, "2");
     let figures = "SELECT hot_hits, table_hits FROM pgcache.stats WHERE cache = 'words'::regclass";
@@ -303,7 +303,7 @@ fn policies_apply_to_the_role_that_asks() {
 }
 
 #[test]
-fn text_and_json_caches_refuse_what_is_none() {
+fn text_and_json_caches_refuse_invalid_values() {
     let (door, mut session) = start();
     let mut words = client(&door, "2");
     let no_text = "ERR value is not valid text in the server encoding, which this cache needs; \
@@ -411,7 +411,7 @@ fn a_key_that_sql_could_not_read_is_refused_and_never_found() {
 }
 
 #[test]
-fn a_table_of_somebody_elses_is_served_by_its_own_keys() {
+fn an_attached_table_is_served_by_its_own_keys() {
     let (door, mut session) = start();
     let mut client = client(&door, "4");
     assert_eq!(client.ask(&["SET", "10", "ten"]), ok());
@@ -571,7 +571,7 @@ fn commands_on_several_keys_are_all_or_nothing_and_never_wait_in_a_circle() {
 }
 
 #[test]
-fn watchers_and_dependencies_hear_of_what_a_client_changes() {
+fn watchers_and_dependencies_see_changes_of_a_client() {
     let (door, mut session) = start();
     let channel = session.text("SELECT cache_watch('words')");
     session.run(&format!("LISTEN {channel}"));

@@ -102,7 +102,7 @@ fn a_client_that_does_not_read_is_cut_off_when_encrypted_too() {
 }
 
 #[test]
-fn where_it_is_required_who_sends_plain_words_is_told_so() {
+fn where_tls_is_required_plain_requests_get_an_error() {
     let (door, keys) = door(&["pgcache.resp_tls = required"]);
     for words in [
         b"PING\r\n".as_slice(),
@@ -178,7 +178,7 @@ const SHOWN: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_certificate_opens_what_it_opens_to_psql() {
+fn a_certificate_gives_the_same_access_as_to_psql() {
     let port = free_port();
     let (door, keys) = door(&[]);
     let mut session = door.cluster.connect("postgres");
@@ -363,7 +363,7 @@ fn a_new_certificate_is_shown_after_a_reload_and_a_bad_one_is_not() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_by_name() {
+fn unsupported_settings_are_refused_by_name() {
     let (door, keys) = door(&[]);
     keys.lock("server", "locked");
     let locked = format!("'{}'", keys.path("locked.key").display());
@@ -464,7 +464,7 @@ fn what_cannot_be_done_is_refused_by_name() {
 }
 
 #[test]
-fn half_a_handshake_and_nonsense_hold_nobody_up() {
+fn half_a_handshake_and_nonsense_delay_no_client() {
     let (door, keys) = door(&["pgcache.resp_authentication_timeout = 2"]);
     let mut known = door.tcp();
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));

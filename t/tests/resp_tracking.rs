@@ -63,7 +63,7 @@ pub fn next(client: &mut Client) -> Reply {
 }
 
 #[test]
-fn who_has_read_a_key_is_told_once_whoever_changes_it() {
+fn a_reader_of_a_key_is_notified_once_of_any_change() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
     let mut sql = |text: &str| session.batch_execute(text).expect("it can be run");
@@ -123,7 +123,7 @@ fn who_has_read_a_key_is_told_once_whoever_changes_it() {
 }
 
 #[test]
-fn an_entry_that_ends_is_told_when_it_ends() {
+fn an_expiry_is_sent_at_the_deadline() {
     let door = Door::start(&["pgcache.expire_interval = 0"]);
     let (mut reader, mut writer) = (tracking(&door, &[]), door.client());
     writer.ask(&["SET", "k", "v", "PX", "300"]);
@@ -144,7 +144,7 @@ fn an_entry_that_ends_is_told_when_it_ends() {
 }
 
 #[test]
-fn what_is_evicted_is_told() {
+fn evictions_are_sent() {
     let door = Door::start(&["pgcache.hot_size = '2MB'"]);
     let mut reader = tracking(&door, &["NOLOOP"]);
     reader.ask(&["SET", "old", &"v".repeat(1000)]);
@@ -165,7 +165,7 @@ fn what_is_evicted_is_told() {
 
 /// The network process has looked for changes and not read its client's command yet when two keys change.
 #[test]
-fn no_reply_is_newer_than_a_change_that_was_not_told() {
+fn no_reply_is_newer_than_an_unsent_change() {
     let window = format!("pgcache.pause_window = {DRAIN_TO_READ}");
     let door = Door::start(&["pgcache.pause = '60s'", &window]);
     if !paused(door.cluster) {
@@ -192,7 +192,7 @@ fn no_reply_is_newer_than_a_change_that_was_not_told() {
 
 /// The ring has room for a megabyte of changes.
 #[test]
-fn a_front_that_was_overtaken_tells_everything() {
+fn a_network_process_that_was_overtaken_invalidates_everything() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
     let mut reader = tracking(&door, &[]);
@@ -210,7 +210,7 @@ fn a_front_that_was_overtaken_tells_everything() {
 }
 
 #[test]
-fn too_many_keys_go_and_are_told() {
+fn too_many_tracked_keys_are_dropped_and_sent() {
     let door = Door::start(&["pgcache.resp_tracking_keys = 10"]);
     let mut reader = tracking(&door, &[]);
     for key in 0..30 {
@@ -226,7 +226,7 @@ fn too_many_keys_go_and_are_told() {
 }
 
 #[test]
-fn who_may_not_read_hears_nothing() {
+fn a_role_that_may_not_read_gets_no_messages() {
     let door = Door::start(&["pgcache.resp_default_role = 'app'"]);
     let mut session = door.cluster.connect("postgres");
     session
@@ -505,7 +505,7 @@ fn one_by_one(push: Reply) -> Vec<Reply> {
 }
 
 #[test]
-fn clients_hear_what_redis_tells_them() {
+fn clients_get_the_same_messages_as_from_redis() {
     if std::process::Command::new("redis-server")
         .arg("--version")
         .output()
@@ -629,7 +629,7 @@ fn no_client_keeps_an_old_value() {
 }
 
 #[test]
-fn a_change_is_told_within_five_milliseconds() {
+fn a_change_is_sent_within_five_milliseconds() {
     let door = Door::start(&[]);
     let mut reader = tracking(&door, &[]);
     let mut session = door.cluster.connect("postgres");
@@ -696,7 +696,7 @@ fn a_message_comes_between_replies() {
 }
 
 #[test]
-fn the_list_of_clients_says_who_is_told_and_by_whom() {
+fn the_list_of_clients_shows_tracking_and_redirection() {
     let door = Door::start(&[]);
     let (mut reads, mut told, mut all) = (door.client(), door.client(), door.client());
     for client in [&mut reads, &mut told, &mut all] {

@@ -110,7 +110,7 @@ fn changes() -> Vec<String> {
 }
 
 #[test]
-fn a_change_is_told_by_its_commit_and_not_before() {
+fn a_change_is_sent_by_its_commit_and_not_before() {
     for storage in ["unlogged", "logged"] {
         let door = start(storage, &[]);
         let mut sessions = Sessions::of(&door);
@@ -137,7 +137,7 @@ fn a_change_is_told_by_its_commit_and_not_before() {
 
 /// Reads past the tier: of existing keys, of missing ones, in pipelines, and while a change waits for its commit.
 #[test]
-fn what_a_back_has_read_is_told() {
+fn reads_of_an_executor_are_tracked() {
     let door = start("unlogged", &["pgcache.hot_tier = off"]);
     let mut sessions = Sessions::of(&door);
     let mut client = reader(&door, &[]);
@@ -193,7 +193,7 @@ fn what_a_back_has_read_is_told() {
 
 /// A read waits for a lock, and the row changes meanwhile: its client is notified before the reply and after it.
 #[test]
-fn what_is_told_while_a_read_is_under_way_is_told_again() {
+fn a_key_sent_during_a_read_is_sent_again() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let mut target = door.client();
@@ -226,7 +226,7 @@ fn what_is_told_while_a_read_is_under_way_is_told_again() {
 
 /// The same if the message was sent long before: a read waits with a write of the same pipeline.
 #[test]
-fn what_was_told_before_a_reply_came_is_told_again() {
+fn a_key_sent_before_a_reply_is_sent_again() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let mut other = door.cluster.connect("postgres");
@@ -269,7 +269,7 @@ fn is_not_kept(client: &mut Client, value: &str) {
 
 /// Changes while triggers are off send no message: the client must keep no value that it reads then.
 #[test]
-fn while_changes_go_unheard_each_read_is_told_at_once() {
+fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     let door = start("logged", &[]);
     let mut sessions = Sessions::of(&door);
     let (mut client, mut all) = (reader(&door, &[]), reader(&door, &["BCAST"]));
@@ -305,7 +305,7 @@ fn while_changes_go_unheard_each_read_is_told_at_once() {
 /// Policies decide which rows a role may see, and one uuid is written in several ways: no value is to be kept, and no
 /// client gets messages about keys that were not read.
 #[test]
-fn of_hidden_rows_and_keys_that_are_no_text_nothing_is_kept() {
+fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     let door = start(
         "unlogged",
         &["pgcache.resp_caches = 'public.door, public.tab, public.ids'"],
@@ -338,7 +338,7 @@ fn of_hidden_rows_and_keys_that_are_no_text_nothing_is_kept() {
 
 /// With NOLOOP a client gets no message about its own changes through an executor, and other clients do.
 #[test]
-fn who_changes_a_row_through_a_back_is_its_author() {
+fn a_client_is_the_author_of_its_changes_through_an_executor() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let (mut own, mut other) = (reader(&door, &["NOLOOP"]), reader(&door, &["NOLOOP"]));
@@ -385,7 +385,7 @@ fn a_copy_that_comes_or_goes_is_no_change() {
 }
 
 #[test]
-fn what_changes_as_a_whole_is_told_as_everything() {
+fn changes_of_a_whole_cache_invalidate_everything() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     sessions.run(&format!(
@@ -423,7 +423,7 @@ fn what_changes_as_a_whole_is_told_as_everything() {
 }
 
 #[test]
-fn what_a_savepoint_takes_back_is_not_told() {
+fn changes_undone_by_a_savepoint_are_not_sent() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let mut client = reader(&door, &[]);
@@ -480,7 +480,7 @@ fn what_a_savepoint_takes_back_is_not_told() {
 
 /// A client that begins to track while a transaction is under way is notified by its commit.
 #[test]
-fn who_begins_to_track_before_the_commit_is_told() {
+fn a_client_that_starts_tracking_before_the_commit_is_notified() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let change = "UPDATE tab SET value = 'x' WHERE key = 'k'";
@@ -499,7 +499,7 @@ fn who_begins_to_track_before_the_commit_is_told() {
 }
 
 #[test]
-fn a_prepared_transaction_is_told_as_everything_when_it_is_committed() {
+fn a_prepared_transaction_invalidates_everything_at_its_commit() {
     let door = start("logged", &[]);
     let mut sessions = Sessions::of(&door);
     let (mut client, mut all) = (reader(&door, &[]), reader(&door, &["BCAST"]));
@@ -522,7 +522,7 @@ fn a_prepared_transaction_is_told_as_everything_when_it_is_committed() {
 }
 
 #[test]
-fn an_entry_of_a_table_that_ends_is_told_when_it_ends() {
+fn an_expiry_in_a_table_is_sent_at_the_deadline() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let mut client = reader(&door, &[]);
@@ -550,7 +550,7 @@ fn an_entry_of_a_table_that_ends_is_told_when_it_ends() {
 }
 
 #[test]
-fn each_mode_hears_of_a_table_what_it_asks_for() {
+fn each_tracking_mode_gets_its_messages_of_a_table() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let change = |key: &str| format!("UPDATE tab SET value = value || 'x' WHERE key = '{key}'");
@@ -591,7 +591,7 @@ fn each_mode_hears_of_a_table_what_it_asks_for() {
 }
 
 #[test]
-fn who_may_not_read_a_table_hears_nothing_of_it() {
+fn a_role_that_may_not_read_a_table_gets_no_messages_of_it() {
     let door = start("unlogged", &["pgcache.resp_default_role = 'app'"]);
     let mut sessions = Sessions::of(&door);
     sessions.run(&format!(
@@ -651,7 +651,7 @@ fn a_standby_refuses_to_track_a_table() {
 
 /// Replication applies rows in a process without a client, and decides prepared transactions without a statement.
 #[test]
-fn what_is_replicated_is_told() {
+fn replicated_changes_are_sent() {
     let publisher = start("logged", &["wal_level = logical"]);
     let subscriber = start("logged", &[]);
     let mut source = publisher.cluster.connect("postgres");
@@ -696,7 +696,7 @@ fn what_is_replicated_is_told() {
 }
 
 #[test]
-fn a_commit_is_told_within_five_milliseconds() {
+fn a_commit_is_sent_within_five_milliseconds() {
     let door = start("unlogged", &[]);
     let mut sessions = Sessions::of(&door);
     let mut client = reader(&door, &[]);

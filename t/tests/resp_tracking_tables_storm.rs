@@ -202,7 +202,7 @@ fn no_client_keeps_an_old_row() {
 /// that it reads meanwhile is the old one, or comes after its message; and when COMMIT has returned the message has
 /// come.
 #[test]
-fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
+fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
     let door = start("unlogged", &[]);
     if !paused(door.cluster) {
         return;
@@ -248,7 +248,7 @@ fn in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told() {
 
 /// No client tracked when the writer marked its changes.
 #[test]
-fn who_begins_to_track_right_before_a_commit_is_visible_is_told() {
+fn a_client_that_starts_tracking_before_a_commit_is_visible_is_notified() {
     let door = start("unlogged", &[]);
     if !paused(door.cluster) {
         return;

@@ -180,7 +180,7 @@ fn a_client_is_shown_as_it_is() {
 }
 
 #[test]
-fn a_client_is_ended_by_who_may() {
+fn a_client_is_ended_only_by_privileged_roles() {
     let door = with_roles(&[]);
     let kill = |role: &str, id: i64| {
         let mut session = door.cluster.connect_as(role, "postgres");
@@ -231,7 +231,7 @@ fn a_client_is_ended_by_who_may() {
 }
 
 #[test]
-fn figures_count_and_are_set_back_by_who_may() {
+fn counters_count_and_are_reset_only_by_privileged_roles() {
     let door = with_roles(&[]);
     let mut one = as_role(&door, "one");
     one.ask(&["SET", "k", "v"]);
@@ -298,7 +298,7 @@ fn figures_count_and_are_set_back_by_who_may() {
 }
 
 #[test]
-fn figures_outlive_a_front_and_its_clients_do_not() {
+fn counters_outlive_a_network_process_and_its_clients_do_not() {
     let door = with_roles(&[]);
     let mut one = as_role(&door, "one");
     one.ask(&["SET", "k", "v"]);
@@ -325,7 +325,7 @@ fn figures_outlive_a_front_and_its_clients_do_not() {
 }
 
 #[test]
-fn the_board_has_a_place_for_each_client_that_may_be() {
+fn the_registry_has_a_place_for_each_possible_client() {
     let door = with_roles(&["pgcache.resp_max_clients = 3"]);
     for _ in 0..5 {
         let mut clients: Vec<Client> = (0..3).map(|_| door.client()).collect();
@@ -379,7 +379,7 @@ fn nothing_is_shown_where_nothing_listens() {
 }
 
 #[test]
-fn the_extension_brings_a_cache_for_the_door() {
+fn the_extension_creates_a_cache_for_the_redis_protocol() {
     let door = Door::without_cache(&["pgcache.resp_caches = 'pgcache.resp'"]);
     let mut session = door.cluster.connect("postgres");
     session
@@ -417,7 +417,7 @@ fn the_extension_brings_a_cache_for_the_door() {
 }
 
 #[test]
-fn commands_are_held_back_by_who_may() {
+fn commands_are_paused_only_by_privileged_roles() {
     let door = with_roles(&[]);
     let (mut one, mut ender) = (as_role(&door, "one"), as_role(&door, "ender"));
     let denied = "NOPERM User one has no permissions to run the 'client|pause' command";

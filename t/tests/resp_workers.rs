@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::fronts::{one_of_each, pid, spread, three, wait_until_all_serve};
+use pgcache_tests::network_processes::{one_of_each, pid, spread, three, wait_until_all_serve};
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
@@ -91,18 +91,18 @@ fn clients_are_spread_evenly_and_each_descriptor_is_in_one_process() {
     let first = *spread.keys().next().unwrap();
     clients.retain_mut(|client| pid(&door, client) != first);
     wait_until("ten have gone", || {
-        pgcache_tests::fronts::spread(&door).len() == 2
+        pgcache_tests::network_processes::spread(&door).len() == 2
     });
     clients.extend((0..10).map(|_| door.client()));
     wait_until("ten have come", || {
-        pgcache_tests::fronts::spread(&door)
+        pgcache_tests::network_processes::spread(&door)
             .values()
             .all(|&count| count == 10)
     });
 }
 
 #[test]
-fn a_front_that_ends_takes_its_clients_along_and_no_others() {
+fn a_network_process_that_ends_drops_only_its_own_clients() {
     let door = three(&[]);
     let listening = listening_front(&door);
     let mut clients = one_of_each(&door);
@@ -133,7 +133,7 @@ fn a_front_that_ends_takes_its_clients_along_and_no_others() {
 }
 
 #[test]
-fn messages_reach_readers_of_all_fronts_and_are_counted() {
+fn messages_reach_and_count_readers_of_all_network_processes() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
     let (_, mut publisher) = clients.pop().unwrap();
@@ -203,7 +203,7 @@ fn messages_reach_readers_of_all_fronts_and_are_counted() {
 }
 
 #[test]
-fn readers_of_a_front_that_ended_are_counted_no_more() {
+fn readers_of_an_ended_network_process_are_not_counted() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
     let listening = listening_front(&door);

@@ -6,8 +6,10 @@ use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
-use pgcache_tests::fronts::{CONF, id, one_of_each, spread, three, wait_until_all_serve};
 use pgcache_tests::keys::Keys;
+use pgcache_tests::network_processes::{
+    CONF, id, one_of_each, spread, three, wait_until_all_serve,
+};
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
@@ -51,7 +53,7 @@ fn add_one(client: &mut Client, starts: &Barrier) -> bool {
 }
 
 #[test]
-fn a_watched_key_is_changed_by_one_transaction_of_all_fronts() {
+fn a_watched_key_is_changed_by_one_transaction_of_all_network_processes() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
     assert_eq!(clients[0].1.ask(&["SET", "n", "0"]), ok());
@@ -82,7 +84,7 @@ fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
 
 /// Keys that are taken together go to one client of all network processes.
 #[test]
-fn keys_are_taken_together_by_one_client_of_all_fronts() {
+fn keys_are_taken_together_by_one_client_of_all_network_processes() {
     const ROUNDS: usize = 300;
     let door = three(&[]);
     let mut clients = one_of_each(&door);
@@ -125,7 +127,7 @@ fn keys_are_taken_together_by_one_client_of_all_fronts() {
 
 /// A transaction never sees two keys that change together apart.
 #[test]
-fn transactions_of_different_fronts_come_one_after_the_other() {
+fn transactions_of_different_network_processes_are_serialized() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
     std::thread::scope(|scope| {
@@ -147,7 +149,7 @@ fn transactions_of_different_fronts_come_one_after_the_other() {
 }
 
 #[test]
-fn clients_of_all_fronts_are_listed_ended_and_held_back() {
+fn clients_of_all_network_processes_are_listed_ended_and_paused() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
     let ids: Vec<i64> = clients.iter_mut().map(|(_, client)| id(client)).collect();
@@ -188,7 +190,7 @@ fn clients_of_all_fronts_are_listed_ended_and_held_back() {
 }
 
 #[test]
-fn limits_hold_for_all_fronts_together() {
+fn limits_hold_for_all_network_processes_together() {
     let door = three(&["pgcache.resp_max_clients = 7"]);
     let mut clients: Vec<Client> = (0..7).map(|_| door.client()).collect();
     for client in &mut clients {
@@ -222,7 +224,7 @@ fn limits_hold_for_all_fronts_together() {
 }
 
 #[test]
-fn a_client_hears_of_changes_by_clients_of_other_fronts() {
+fn a_client_is_notified_of_changes_through_other_network_processes() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
     let (_, mut writer) = clients.pop().unwrap();
@@ -255,7 +257,7 @@ fn a_client_hears_of_changes_by_clients_of_other_fronts() {
 }
 
 #[test]
-fn certificates_and_settings_count_in_each_front() {
+fn certificates_and_settings_count_in_each_network_process() {
     let door = Door::fresh(&CONF);
     let keys = Keys::beside(door.cluster);
     let settings = keys.settings();
@@ -310,7 +312,7 @@ fn certificates_and_settings_count_in_each_front() {
 }
 
 #[test]
-fn a_database_that_is_dropped_by_force_ends_all_fronts_and_they_come_back() {
+fn a_forced_drop_of_the_database_restarts_all_network_processes() {
     let conf = [&CONF[..], &["pgcache.resp_database = 'served'"]].concat();
     let door = Door::without_cache(&conf);
     let mut session = door.cluster.connect("postgres");

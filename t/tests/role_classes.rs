@@ -99,7 +99,7 @@ fn a_temporary_view_is_no_memory_cache() {
 }
 
 #[test]
-fn a_temporary_table_cache_works_and_takes_nothing_that_others_share() {
+fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
     let database = small().database();
     let (mut admin, mut mallory) = (database.connect(), stranger(&database));
     let (before, swept) = (slots(&mut admin), records(&mut admin));

@@ -58,7 +58,7 @@ fn two_databases_with_equal_oids_never_share_an_entry() {
 }
 
 #[test]
-fn set_role_and_security_definer_read_a_hot_entry_as_whom_they_name() {
+fn set_role_and_security_definer_read_a_hot_entry_as_the_named_role() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let mut session = database.connect();
@@ -175,7 +175,7 @@ fn an_ordinary_role_changes_no_setting_but_those_of_its_own_session() {
 }
 
 #[test]
-fn neither_keys_nor_values_come_into_logs_and_figures() {
+fn neither_keys_nor_values_come_into_logs_and_counters() {
     let cluster = Cluster::start(&[
         "log_min_messages = debug5",
         "log_min_error_statement = panic",
@@ -238,7 +238,7 @@ fn neither_keys_nor_values_come_into_logs_and_figures() {
 }
 
 #[test]
-fn figures_and_resets_are_for_monitors_and_superusers() {
+fn counters_and_resets_are_for_monitors_and_superusers() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let (mut admin, role) = (database.connect(), cluster.role());
@@ -310,7 +310,7 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
 }
 
 #[test]
-fn what_is_taken_away_counts_in_the_middle_of_a_transaction() {
+fn a_revoke_counts_in_the_middle_of_a_transaction() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let (mut owner, role) = (database.connect(), cluster.role());

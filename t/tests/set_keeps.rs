@@ -63,7 +63,7 @@ const DROPPED: &[&str] = &[
 ];
 
 #[test]
-fn a_set_keeps_the_copy_of_what_it_overwrites() {
+fn a_set_keeps_the_copy_of_the_entry_it_overwrites() {
     for storage in ["unlogged", "logged"] {
         let (_database, mut session) = scene(storage);
         for set in KEPT {
@@ -87,7 +87,7 @@ fn a_set_keeps_the_copy_of_what_it_overwrites() {
 }
 
 #[test]
-fn a_set_of_what_nobody_reads_makes_no_copy() {
+fn a_set_of_an_unread_entry_makes_no_copy() {
     let (_database, mut session) = scene("unlogged");
     session.run("SELECT cache_get('x', 'c')");
     let entries = "SELECT hot_entries FROM pgcache.stats WHERE cache = 'c'::regclass";

@@ -32,7 +32,7 @@ fn a_call_with_a_million_keys_can_be_cancelled() {
 }
 
 #[test]
-fn no_statement_of_ours_is_compiled() {
+fn no_statement_of_pgcache_is_compiled() {
     let database = Cluster::hot().database();
     let mut session = database.connect();
     session.run(

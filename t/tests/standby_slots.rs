@@ -71,7 +71,7 @@ fn databases_that_come_and_go_do_not_use_up_its_slots() {
 
 /// A full tier refuses one memory cache more with 53400, and every answer of the others is right.
 #[test]
-fn slots_that_are_all_in_use_are_nobody_elses() {
+fn slots_in_use_are_not_given_to_other_caches() {
     // The primary has room for all, as it gives each cache its place when it makes it.
     let (_primary, standby, mut session, replica) = pair(&["pgcache.hot_size = '64MB'"]);
     drop(replica);
@@ -138,7 +138,7 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_pr
 
 /// If the worker visits, dropped caches free their memory before another cache needs the place.
 #[test]
-fn the_worker_frees_what_is_gone() {
+fn the_worker_frees_the_memory_of_dropped_caches() {
     let (_primary, _standby, mut session, mut replica) =
         pair(&["pgcache.expire_interval = '200ms'"]);
     session.run("SELECT cache_create('m', storage => 'memory')");

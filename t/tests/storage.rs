@@ -99,7 +99,7 @@ fn set_logged_and_back_keeps_all_that_hangs_on_a_cache() {
 }
 
 #[test]
-fn what_a_crash_leaves_follows_the_storage() {
+fn the_state_after_a_crash_follows_the_storage() {
     let cluster = Cluster::start(&[]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");
@@ -157,12 +157,12 @@ fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
 }
 
 #[test]
-fn a_move_to_memory_waits_for_who_has_changed_a_source() {
+fn a_move_to_memory_waits_for_writers_of_a_source() {
     no_old_entry_comes_along("unlogged", "TABLE", "memory");
 }
 
 #[test]
-fn a_move_from_memory_waits_for_who_has_changed_a_source() {
+fn a_move_from_memory_waits_for_writers_of_a_source() {
     no_old_entry_comes_along("memory", "VIEW", "unlogged");
 }
 

@@ -281,7 +281,7 @@ fn set_until_the_end(cluster: &Cluster, writer: u64, ready: &AtomicBool) -> u64 
 }
 
 #[test]
-fn what_was_written_directly_to_a_logged_cache_survives_a_crash_with_sound_indexes() {
+fn direct_writes_to_a_logged_cache_survive_a_crash_with_sound_indexes() {
     let cluster = Cluster::start(&["pgcache.table_path = auto"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");

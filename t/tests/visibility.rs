@@ -248,7 +248,7 @@ fn cache_of(storage: &str) -> Database<'static> {
 }
 
 #[test]
-fn a_read_never_returns_less_than_what_was_acknowledged() {
+fn a_read_never_returns_less_than_acknowledged_writes() {
     for storage in ["unlogged", "logged"] {
         let recorder = record(&cache_of(storage), Duration::from_secs(4), as_told);
         let (writes, reads) = recorder.verdict().expect(storage);

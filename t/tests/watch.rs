@@ -82,17 +82,17 @@ fn heard_within_a_second(watcher: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback() {
+fn each_change_is_sent_once_in_commit_order_and_none_of_a_rollback() {
     check_notifications(&Cluster::shared().database(), "unlogged");
 }
 
 #[test]
-fn memory_caches_tell_when_the_caller_commits() {
+fn memory_caches_notify_when_the_caller_commits() {
     check_notifications(&Cluster::hot().database(), "memory");
 }
 
 #[test]
-fn plain_sql_and_dependencies_are_told() {
+fn changes_by_plain_sql_and_dependencies_are_sent() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run("SELECT cache_create('c')");
@@ -180,7 +180,7 @@ fn many_sessions_together_get_exactly_the_limit_of_a_memory_cache() {
 
 /// COMMIT PREPARED may run in another session, which does not know the events.
 #[test]
-fn a_transaction_with_something_to_tell_is_not_prepared() {
+fn a_transaction_with_pending_notifications_is_not_prepared() {
     let cluster = Cluster::with_tier(&["max_prepared_transactions = 5"]);
     let mut session = cluster.database().connect();
     session.run("SELECT cache_create('m', storage => 'memory')");

@@ -120,7 +120,7 @@ fn a_database_is_dropped_in_the_middle_of_a_long_visit() {
 }
 
 #[test]
-fn who_waits_for_a_lock_of_the_worker_cancels_it() {
+fn a_session_that_waits_for_a_lock_of_the_worker_cancels_it() {
     let cluster = Cluster::with_tier(&[OFTEN]);
     let database = cluster.database();
     let mut session = database.connect();
@@ -236,7 +236,7 @@ fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
 }
 
 #[test]
-fn a_sweep_over_all_caches_warns_of_a_failing_trigger_and_goes_on() {
+fn a_sweep_over_all_caches_warns_of_a_failing_trigger_and_continues() {
     let mut session = Cluster::shared().database().connect();
     session.run("SELECT cache_create('a'), cache_create('b')");
     session.run(RAISE);
@@ -358,7 +358,7 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
 }
 
 #[test]
-fn it_is_told_from_others_in_pg_stat_activity() {
+fn it_is_recognizable_in_pg_stat_activity() {
     let mut session = shared().connect("postgres");
     // It sleeps most of the time.
     wait_until("the launcher shows its name and that it waits", || {
@@ -423,7 +423,7 @@ fn memory_caches_are_swept_on_a_standby_and_tables_after_its_promotion() {
 }
 
 #[test]
-fn what_a_sweep_found_is_told_by_the_stats() {
+fn the_stats_report_the_results_of_a_sweep() {
     let database = shared().database();
     let mut session = database.connect();
     session.run("SELECT cache_create('c')");

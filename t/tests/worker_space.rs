@@ -246,7 +246,7 @@ fn put_long(session: &mut Client, round: u32) {
 const UNSWEPT: [&str; 2] = ["pgcache.expire_interval = '1h'", "autovacuum = off"];
 
 #[test]
-fn what_dies_before_the_next_sweep_is_vacuumed_on_request() {
+fn rows_that_die_before_the_next_sweep_are_vacuumed_on_request() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(cluster);
     // The first request makes the launcher find the database, which it then sweeps once.
@@ -295,7 +295,7 @@ fn short_rows_that_die_request_a_vacuum_too() {
 }
 
 #[test]
-fn what_leaves_nothing_to_vacuum_requests_none() {
+fn writes_that_leave_no_dead_rows_request_no_vacuum() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(cluster);
     for _ in 0..5 {
@@ -354,7 +354,7 @@ fn requests_are_answered_after_a_worker_was_terminated() {
 }
 
 #[test]
-fn what_an_old_snapshot_holds_back_is_not_vacuumed_again_and_again() {
+fn rows_held_back_by_an_old_snapshot_are_not_vacuumed_again_and_again() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let database = cluster.database();
     let (mut session, mut old) = (database.connect(), database.connect());

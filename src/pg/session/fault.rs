@@ -26,7 +26,7 @@ faults! {
     /// A write past the executor does not note its key.
     DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
     /// A batch does not read again what other commits kept it from copying.
-    BatchNotRefilled => "fair_caches::what_is_done_again_and_again_is_felt_by_no_other_cache",
+    BatchNotRefilled => "fair_caches::repeated_writes_affect_no_other_cache",
     /// A dependency's key is evaluated under the settings of the session that changes the row.
     KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
     /// The former DEFAULT of an attached table is kept as the session's settings print it.
@@ -34,15 +34,15 @@ faults! {
     /// cache_fetch stores what a parallel worker loads.
     ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
     /// Statements of pgcache may be compiled.
-    OwnStatementsCompiled => "small_things::no_statement_of_ours_is_compiled",
+    OwnStatementsCompiled => "small_things::no_statement_of_pgcache_is_compiled",
     /// A process that is asked to end acknowledges a commit that waited for a standby.
-    EndedWaitAcknowledged => "resp_table_standby::a_process_that_waits_may_be_ended_and_what_waited_behind_it_is_done",
+    EndedWaitAcknowledged => "resp_table_standby::a_waiting_process_may_be_ended_and_commands_behind_it_run",
     /// TRUNCATE does not note the cache.
-    TruncateNotNoted => "coherence_apply::what_logical_replication_applies_is_seen",
+    TruncateNotNoted => "coherence_apply::rows_applied_by_logical_replication_are_seen",
     /// A changed definition or trigger does not note the cache.
     DefinitionNotNoted => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A write after the marks of its transaction gets none.
-    LateWriteNotMarked => "coherence_writer::what_it_writes_before_the_commit_is_seen",
+    LateWriteNotMarked => "coherence_writer::writes_before_the_commit_are_seen",
     /// The rollback of a savepoint drops all noted keys.
     SavepointForgetsNotes => "coherence_statements::after_any_statement_function_and_select_agree",
 
@@ -94,9 +94,9 @@ faults! {
     /// The record of an abort that removes files is not written to disk at once.
     AbortNotFlushed => "faults::a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_down",
     /// A later note of a key leaves the value that an earlier set offers.
-    NoteKeepsOffer => "set_keeps::a_set_keeps_the_copy_of_what_it_overwrites",
+    NoteKeepsOffer => "set_keeps::a_set_keeps_the_copy_of_the_entry_it_overwrites",
     /// The rollback of a savepoint leaves the values that its sets offer.
-    SavepointKeepsOffers => "set_keeps::a_set_keeps_the_copy_of_what_it_overwrites",
+    SavepointKeepsOffers => "set_keeps::a_set_keeps_the_copy_of_the_entry_it_overwrites",
     /// A commit publishes a value although its key was marked by another one since.
     PublishMarkNotAlone => "set_keeps::a_set_publishes_nothing_over_a_later_one",
 
@@ -170,7 +170,7 @@ faults! {
     /// The mark of a key leaves the watches of those that load it without a lease.
     KeyVoidsNoWatch => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// The mark of a whole cache leaves its watches.
-    CacheVoidsNoWatches => "fetch_commit::what_was_loaded_before_the_source_was_truncated_is_not_stored_after_it",
+    CacheVoidsNoWatches => "fetch_commit::a_value_loaded_before_the_source_was_truncated_is_not_stored_after_it",
     /// A fetch under an old snapshot stores what it has loaded.
     OldSnapshotStores => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
     /// A snapshot of a standby counts as the latest after the promotion.
@@ -188,7 +188,7 @@ faults! {
     /// A transaction that fails keeps its leases.
     LeaseOutlivesError => "fetch::after_a_failed_cancelled_or_terminated_holder_the_next_one_loads",
     /// Without preload a writer does not wait for who loads its keys.
-    LoadersNotKeptOut => "fetch_truth::without_preload_a_commit_waits_for_who_loads_the_key_and_for_nobody_else",
+    LoadersNotKeptOut => "fetch_truth::without_preload_a_commit_waits_only_for_current_loaders_of_the_key",
 
     // Memory caches
     /// An entry is stored although a fence stands.
@@ -204,7 +204,7 @@ faults! {
     /// Marks that find no room in the record are dropped.
     OverflowDoesNotStand => "prepared::a_key_that_finds_no_room_is_not_copied_either",
     /// A role may take all the room for keys of prepared transactions.
-    RoleTakesAllRoom => "fair_caches::what_one_role_prepares_leaves_room_for_the_keys_of_another",
+    RoleTakesAllRoom => "fair_caches::prepared_transactions_of_one_role_leave_room_for_keys_of_another",
     /// Marks of one cache that find no room in the record take a place each.
     WholeMarksNotJoined => "fair_caches::a_transaction_that_changes_many_caches_can_be_prepared",
     /// A DROP that was prepared keeps the slot.
@@ -212,9 +212,9 @@ faults! {
     /// A prepared transaction that has stored loaded values is counted no more.
     PreparedStoresNotCounted => "prepared::a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes",
     /// PREPARE TRANSACTION takes no lock that says what it has changed.
-    NotTouched => "prepared_restart::a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier",
+    NotTouched => "prepared_restart::a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier",
     /// After a restart nobody asks what prepared transactions have changed.
-    RestartProves => "prepared_restart::a_restart_forgets_marks_and_keeps_what_was_touched_from_the_tier",
+    RestartProves => "prepared_restart::a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier",
     /// Nobody undoes the marks of a decided transaction.
     RecordNotLowered => "prepared::marks_that_share_a_place_fall_together",
     /// A transaction counts as decided as soon as the log of commits says so.
@@ -222,39 +222,39 @@ faults! {
 
     // Client-side caching
     /// A front does not note what a client that tracks has read.
-    ReadNotNoted => "resp_tracking_tables::what_a_back_has_read_is_told",
+    ReadNotNoted => "resp_tracking_tables::reads_of_an_executor_are_tracked",
     /// A read of a client with BCAST is not noted, so that a change during it is sent only before its reply.
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
     /// A connection with REDIRECT ends, and its target is not notified.
     LostRedirectNotTold => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
     /// Whether anybody tracks is asked before the commit is visible.
-    AsksTooEarly => "resp_tracking_tables_storm::who_begins_to_track_right_before_a_commit_is_visible_is_told",
+    AsksTooEarly => "resp_tracking_tables_storm::a_client_that_starts_tracking_before_a_commit_is_visible_is_notified",
     /// Clients receive invalidations for changes that were rolled back.
-    RollbackTold => "resp_tracking_tables::a_change_is_told_by_its_commit_and_not_before",
+    RollbackTold => "resp_tracking_tables::a_change_is_sent_by_its_commit_and_not_before",
     /// Clients receive invalidations only after new copies can be made.
-    ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// Clients receive invalidations before the commit is visible.
-    ToldBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    ToldBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// A back replies with rows whose writer has not told of them.
-    BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_nothing_new_is_shown_before_it_is_told",
+    BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// Replies are sent before the changes that came before them.
-    NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_a_change_that_was_not_told",
+    NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_an_unsent_change",
     /// A key invalidated during a read is not invalidated again after its reply.
-    NotToldAgain => "resp_tracking_tables::what_is_told_while_a_read_is_under_way_is_told_again",
+    NotToldAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
     /// A front that was overtaken in the ring tells nothing.
-    LostTellsNothing => "resp_tracking::a_front_that_was_overtaken_tells_everything",
+    LostTellsNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
     /// Clients receive invalidations for changes rolled back to a savepoint.
-    SavepointTold => "resp_tracking_tables::what_a_savepoint_takes_back_is_not_told",
+    SavepointTold => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",
     /// The record of a prepared transaction tells nothing.
-    RecordTellsNothing => "resp_tracking_tables::a_prepared_transaction_is_told_as_everything_when_it_is_committed",
+    RecordTellsNothing => "resp_tracking_tables::a_prepared_transaction_invalidates_everything_at_its_commit",
     /// Reads of a cache whose changes cannot be followed are not invalidated at once.
-    UnheardNotOwed => "resp_tracking_tables::while_changes_go_unheard_each_read_is_told_at_once",
+    UnheardNotOwed => "resp_tracking_tables::while_changes_are_not_noted_each_read_is_invalidated_at_once",
 
     // The Redis protocol
     /// A back replies before it commits.
-    RepliedBeforeCommit => "resp_table_standby::a_commit_that_waits_for_a_standby_stalls_nobody_else",
+    RepliedBeforeCommit => "resp_table_standby::a_commit_that_waits_for_a_standby_stalls_no_other_client",
     /// What a role may do counts after a REVOKE.
-    DecisionNeverVoid => "resp_front::a_revoke_acts_on_the_next_command",
+    DecisionNeverVoid => "resp_connections::a_revoke_acts_on_the_next_command",
     /// All clients together take as much memory as they like.
     ClientsMemoryUnbounded => "resp_memory::the_client_that_uses_most_is_disconnected_first",
     /// A client whose role may no longer log in stays connected.
@@ -270,11 +270,11 @@ faults! {
 
     // Privileges, locks, deadlines
     /// A call does not ask for its privileges.
-    PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_what_the_table_of_needs_says",
+    PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_the_listed_privileges",
     /// Privileges are not asked for again under the lock.
     PrivilegeNotAskedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
     /// Who has TRIGGER on a table makes it a cache, or says how.
-    TriggerOfAnybody => "others_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
+    TriggerOfAnybody => "user_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
     /// REPEATABLE READ gives the lock on the cache back.
     ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
     /// Caches of one name are made by several transactions at once.
@@ -288,7 +288,7 @@ faults! {
     /// The worker leaves holes in the tier.
     HolesStay => "worker_space::large_values_fit_where_a_trim_has_left_holes",
     /// Watchers are notified of changes rolled back to a savepoint.
-    RollbackNotified => "watch::each_change_is_told_once_in_commit_order_and_nothing_of_a_rollback",
+    RollbackNotified => "watch::each_change_is_sent_once_in_commit_order_and_none_of_a_rollback",
 }
 
 /// Whether this fault is on: never, because this library was built without the feature.

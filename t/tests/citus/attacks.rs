@@ -45,7 +45,7 @@ fn a_transaction_sees_its_writes_whatever_connections_citus_has() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn a_function_of_somebody_elses_is_never_called() {
+fn a_function_of_another_role_is_never_called() {
     let (_nodes, mut sessions) = cluster();
     let session = &mut sessions[0];
     session.run("SELECT cache_create('c'); SELECT cache_distribute('c')");
@@ -168,7 +168,7 @@ fn a_shard_of_one_key_counts_as_any() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn tables_of_others_are_distributed_as_ever() {
+fn tables_of_other_roles_are_distributed_as_usual() {
     let (_nodes, mut sessions) = cluster();
     let session = &mut sessions[0];
     session.run("SELECT cache_create('c'); SELECT cache_distribute('c')");

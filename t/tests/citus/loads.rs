@@ -225,7 +225,7 @@ fn an_old_snapshot_gets_no_lease_of_another_nodes_key() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn who_has_written_waits_for_nobodys_lease() {
+fn a_transaction_that_has_written_waits_for_no_lease() {
     let (_nodes, mut sessions) = spread();
     let keys = a_key_of_each(&mut sessions);
     let ask = format!("SELECT state FROM cache_lease('{}', '20 s', 'c')", keys[2]);

@@ -132,7 +132,7 @@ fn tables(session: &mut Client) {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn who_writes_here_and_elsewhere_commits_in_two_phases_whoever_writes() {
+fn writes_on_this_node_and_another_commit_in_two_phases() {
     let (nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
     tables(&mut sessions[0]);
@@ -201,7 +201,7 @@ fn a_node_without_shards_commits_in_two_phases_too() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn what_a_failing_statement_has_evaluated_is_undone_on_every_node() {
+fn effects_of_a_failing_statement_are_rolled_back_on_every_node() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
     tables(&mut sessions[0]);

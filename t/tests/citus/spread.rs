@@ -167,7 +167,7 @@ fn every_function_does_from_each_node_what_it_does_on_a_local_cache() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn what_does_not_work_over_shards_says_so() {
+fn unsupported_calls_over_shards_raise_a_clear_error() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
     let shown = [
@@ -209,7 +209,7 @@ fn what_does_not_work_over_shards_says_so() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn what_cannot_be_distributed_stays_as_it_is() {
+fn caches_that_cannot_be_distributed_stay_unchanged() {
     let (_nodes, mut sessions) = cluster();
     let session = &mut sessions[0];
     session.run(
@@ -505,7 +505,7 @@ fn privileges_count_on_every_node() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn what_nodes_send_each_other_gives_nobody_more_than_sql_does() {
+fn internal_calls_between_nodes_grant_no_more_than_sql() {
     let (nodes, mut sessions) = cluster();
     sessions[0].run("CREATE ROLE app LOGIN");
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
@@ -572,7 +572,7 @@ fn what_nodes_send_each_other_gives_nobody_more_than_sql_does() {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn what_citus_computes_on_shards_asks_no_other_node() {
+fn calls_computed_on_shards_contact_no_other_node() {
     let (_nodes, mut sessions) = cluster();
     let session = &mut sessions[0];
     session.run("SELECT cache_create('c'); SELECT cache_distribute('c')");

@@ -24,7 +24,7 @@ fn nothing_runs_without_a_port_and_a_socket() {
 }
 
 #[test]
-fn who_gets_a_reply_finds_the_entry_by_sql_and_the_other_way_round() {
+fn entries_are_shared_with_sql_both_ways() {
     let door = Door::start(&[]);
     let mut client = door.client();
     assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
@@ -44,7 +44,7 @@ fn who_gets_a_reply_finds_the_entry_by_sql_and_the_other_way_round() {
 }
 
 #[test]
-fn hello_says_what_clients_look_for() {
+fn hello_has_the_fields_that_clients_read() {
     let door = Door::start(&[]);
     let mut client = door.client();
     let Reply::Map(three) = client.ask(&["HELLO", "3", "SETNAME", "tester"]) else {
@@ -164,7 +164,7 @@ fn a_pipeline_of_a_million_is_answered() {
 }
 
 #[test]
-fn who_does_not_read_is_cut_off_and_nobody_else() {
+fn a_client_that_does_not_read_is_cut_off_alone() {
     let door = Door::start(&["pgcache.resp_max_output = '1MB'"]);
     let mut other = door.client();
     assert_eq!(
@@ -213,7 +213,7 @@ fn a_long_value_goes_in_and_out_while_others_are_served() {
 }
 
 #[test]
-fn more_clients_than_allowed_are_told_so() {
+fn clients_beyond_the_limit_get_an_error() {
     let door = Door::start(&["pgcache.resp_max_clients = 3"]);
     let mut clients: Vec<Client> = (0..3).map(|_| door.client()).collect();
     for client in &mut clients {
@@ -232,7 +232,7 @@ fn more_clients_than_allowed_are_told_so() {
 }
 
 #[test]
-fn who_says_nothing_is_ended_where_that_is_asked_for() {
+fn silent_clients_are_ended_after_the_timeouts() {
     let door = Door::start(&[
         "pgcache.resp_idle_timeout = 2",
         "pgcache.resp_authentication_timeout = 1",
@@ -364,7 +364,7 @@ fn a_process_that_is_terminated_comes_back_alone() {
 }
 
 #[test]
-fn a_cancel_does_nothing_to_a_front() {
+fn a_cancel_has_no_effect_on_a_network_process() {
     let door = Door::start(&[]);
     let mut client = door.client();
     let mut session = door.cluster.connect("postgres");
@@ -472,7 +472,7 @@ fn the_served_database_may_be_dropped_and_made_again() {
 }
 
 #[test]
-fn an_idle_door_is_in_nobodys_way() {
+fn an_idle_server_blocks_no_session() {
     let door = Door::start(&[]);
     let mut client = door.client();
     assert_eq!(client.ask(&["SET", "k", "v"]), Reply::status("OK"));
@@ -578,7 +578,7 @@ fn clients_are_listed_and_killed() {
 }
 
 #[test]
-fn what_is_not_there_is_told_in_words() {
+fn unsupported_commands_get_the_errors_of_redis() {
     let door = Door::start(&[]);
     let mut client = door.client();
     for (words, start) in [
@@ -616,7 +616,7 @@ fn commands_sent_before_a_half_close_are_answered() {
 }
 
 #[test]
-fn a_locked_catalog_stalls_nobody_who_is_known() {
+fn a_locked_catalog_stalls_no_authenticated_client() {
     let door = Door::start(&[]);
     let (mut known, mut stranger) = (door.client(), door.client());
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));

@@ -49,7 +49,7 @@ fn is_superuser(admin: &mut Client, role: &str) -> bool {
 }
 
 #[test]
-fn the_worker_leaves_out_a_cache_with_a_trigger_of_somebody_elses_and_says_so() {
+fn the_worker_skips_and_reports_a_cache_with_another_roles_trigger() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
     let database = cluster.database();
     let (mut admin, mut app, role) = with_generous_owner(&database);
@@ -83,7 +83,7 @@ fn the_worker_leaves_out_a_cache_with_a_trigger_of_somebody_elses_and_says_so() 
 }
 
 #[test]
-fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
+fn a_refused_removal_names_the_role_of_the_trigger() {
     let database = Cluster::shared().database();
     let (mut admin, mut app, role) = with_generous_owner(&database);
     with_trap(&mut app, &role);
@@ -151,7 +151,7 @@ fn who_makes_us_remove_as_the_owner_is_told_whose_trigger_it_is() {
 
 /// The function may be harmless: the condition, and the key of a dependency, are evaluated as the same role.
 #[test]
-fn a_condition_that_may_run_anything_counts_as_a_function_of_others() {
+fn a_condition_that_may_run_anything_counts_as_user_defined_code() {
     let database = Cluster::shared().database();
     let (mut admin, mut app, role) = with_generous_owner(&database);
     with_trap(&mut app, &role);
