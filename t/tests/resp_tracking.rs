@@ -642,7 +642,7 @@ fn a_change_is_sent_within_five_milliseconds() {
     for round in 0..1000 {
         reader.ask(&["GET", "k"]);
         if round % 10 == 0 {
-            std::thread::sleep(Duration::from_millis(3)); // the door sleeps
+            std::thread::sleep(Duration::from_millis(3)); // the process sleeps
         }
         session.execute(&set, &[]).expect("it can be set");
         let began = Instant::now();
