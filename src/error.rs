@@ -378,6 +378,12 @@ errors! {
         hint "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier.";
     }
 
+    /// With `huge_pages = on`, the system lacks the huge pages that the hot tier requests, in bytes.
+    NoHugePages(bytes: usize) => ERRCODE_OUT_OF_MEMORY {
+        message "pgcache.hot_size requests {} MB of huge pages, which the system cannot provide", bytes >> 20;
+        hint "Reserve more huge pages (vm.nr_hugepages), set huge_pages = try, or lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier.";
+    }
+
     /// An entry of a memory cache that the hot tier cannot hold.
     EntryTooLarge(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED {
         message "entry does not fit in the hot tier";

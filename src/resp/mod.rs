@@ -41,7 +41,7 @@ use crate::pg::resp::{
     client_registry, cursors, messages, multi_process, slow_log, standby_waits, work_queue,
 };
 use crate::pg::session::failure;
-use crate::pg::shmem::ring;
+use crate::pg::shmem::{ring, zeroed};
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 pub use crate::resp::supervisor::keep;
 
@@ -67,6 +67,10 @@ pub fn register() {
         network: network::event_loop::run,
         executor: executor::run,
     });
+    failure::log(format!(
+        "the Redis protocol requests {} MB of shared memory beside pgcache.hot_size, most of it for requests and replies of executors, of twice pgcache.resp_max_request",
+        zeroed::total() >> 20
+    ));
     // One more for the launcher. Postgres itself would only report that a process was not started.
     let needed = guc::resp::workers() + guc::resp::executors() + 1;
     let most = process::max_worker_processes();
@@ -77,7 +81,9 @@ pub fn register() {
             format!(
                 "The Redis protocol needs {needed} processes, including the launcher, and max_worker_processes is {most}."
             ),
-            "Raise max_worker_processes.",
+            &format!(
+                "Raise max_worker_processes to at least {needed}, and by one for each other background worker, such as pg_cron or parallel workers."
+            ),
         );
     }
 }

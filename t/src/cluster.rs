@@ -250,7 +250,8 @@ impl Cluster {
         drop(reaper);
     }
 
-    pub(crate) fn data(&self) -> PathBuf {
+    /// The folder of the data.
+    pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 

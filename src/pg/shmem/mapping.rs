@@ -1,11 +1,28 @@
-//! Requests memory from the system only to learn whether it is available.
+//! Requests memory from the system only to learn whether it is available, and reads how much it has.
 //!
 //! The tier's own memory does not come from here: Postgres maps it together with the rest of its shared memory. When
 //! the system refuses that, Postgres cannot say which library needed it; so this check runs first.
 
-/// Returns whether the system can map this many bytes now. The mapping is released at once, untouched.
+/// Bytes of a huge page of x86_64, and a multiple of the smaller ones.
+const HUGE: usize = 2 << 20;
+
+/// Bytes of memory of this machine. A container may have less.
+pub fn of_machine() -> usize {
+    // SAFETY: both read a number of the system.
+    let [pages, size] = unsafe {
+        [
+            libc::sysconf(libc::_SC_PHYS_PAGES),
+            libc::sysconf(libc::_SC_PAGESIZE),
+        ]
+    };
+    let number = |number| usize::try_from(number).unwrap_or(0);
+    number(pages).saturating_mul(number(size))
+}
+
+/// Returns whether the system can map this many bytes now, of huge pages or of others. The mapping is released at
+/// once, untouched.
 #[cfg(target_os = "linux")]
-pub fn system_gives(bytes: usize) -> bool {
+pub fn system_gives(bytes: usize, is_huge: bool) -> bool {
     use std::ffi::c_void;
     unsafe extern "C" {
         fn mmap(
@@ -20,22 +37,23 @@ pub fn system_gives(bytes: usize) -> bool {
     }
     const READ_AND_WRITE: i32 = 3;
     const SHARED_AND_ANONYMOUS: i32 = 0x21;
+    const HUGE_PAGES: i32 = 0x40000;
+    let (bytes, kind) = match is_huge {
+        true => (
+            bytes.next_multiple_of(HUGE),
+            SHARED_AND_ANONYMOUS | HUGE_PAGES,
+        ),
+        false => (bytes, SHARED_AND_ANONYMOUS),
+    };
     // SAFETY: a new anonymous mapping, which only this function uses.
     unsafe {
-        let memory = mmap(
-            std::ptr::null_mut(),
-            bytes,
-            READ_AND_WRITE,
-            SHARED_AND_ANONYMOUS,
-            -1,
-            0,
-        );
+        let memory = mmap(std::ptr::null_mut(), bytes, READ_AND_WRITE, kind, -1, 0);
         memory as isize != -1 && munmap(memory, bytes) == 0
     }
 }
 
 /// Checks nothing on other systems than Linux, where Postgres reports a refusal itself.
 #[cfg(not(target_os = "linux"))]
-pub fn system_gives(_bytes: usize) -> bool {
+pub fn system_gives(_bytes: usize, _is_huge: bool) -> bool {
     true
 }

@@ -438,9 +438,24 @@ unsafe extern "C-unwind" fn request() {
         .set_hint("Raise pgcache.hot_size in postgresql.conf and restart the server; 0 turns the hot tier off without this warning.")
         .report(PgLogLevel::WARNING);
     };
-    if !mapping::system_gives(layout.total) {
-        // Postgres fails right after this, and its hint names only its own settings.
+    // Postgres fails right after either of the first two, and its hint speaks of its own settings only.
+    if !mapping::system_gives(layout.total, false) {
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
+    } else if needs_huge_pages() && !mapping::system_gives(layout.total, true) {
+        ErrorReport::from(Error::NoHugePages(layout.total)).report(PgLogLevel::WARNING);
+    } else if layout.total > mapping::of_machine() / 2 {
+        ErrorReport::new(
+            PgSqlErrorCode::ERRCODE_WARNING,
+            "pgcache.hot_size is more than half of this machine's memory",
+            "pgcache",
+        )
+        .set_detail(format!(
+            "The hot tier uses {} MB of {} MB. Shared buffers, sessions and the file system's cache need the rest.",
+            layout.total >> 20,
+            mapping::of_machine() >> 20
+        ))
+        .set_hint("Lower pgcache.hot_size in postgresql.conf.")
+        .report(PgLogLevel::WARNING);
     }
     // SAFETY: this is the request hook, where both are allowed.
     unsafe {
@@ -448,6 +463,12 @@ unsafe extern "C-unwind" fn request() {
         pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), layout.locks());
         version::request_wait_event(FETCH_WAIT);
     }
+}
+
+/// Whether the server does not start without huge pages.
+fn needs_huge_pages() -> bool {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::huge_pages == pg_sys::HugePagesType::HUGE_PAGES_ON as i32 }
 }
 
 /// Runs at the start and again after a crash restart, each time over fresh memory.

@@ -54,7 +54,12 @@ pub fn register(piece: Piece) {
     }
 }
 
-/// Returns the bytes of a piece, including its alignment.
+/// Bytes of all pieces that were asked for, alignment included.
+pub fn total() -> usize {
+    PIECES.with_borrow(|pieces| pieces.iter().map(room).sum())
+}
+
+/// With what the alignment takes.
 fn room(piece: &Piece) -> usize {
     piece.bytes + piece.unmade + LINE
 }
