@@ -6,7 +6,7 @@ use crate::resp::{Client, Door, Reply};
 use crate::wait::wait_until;
 
 /// The number of network processes.
-pub const FRONTS: usize = 3;
+pub const NETWORKS: usize = 3;
 /// The settings that start them.
 pub const CONF: [&str; 2] = ["pgcache.resp_workers = 3", "max_worker_processes = 12"];
 
@@ -27,12 +27,12 @@ pub fn spread(door: &Door) -> BTreeMap<i32, i64> {
 
 /// Waits until new connections reach all network processes.
 pub fn wait_until_all_serve(door: &Door) {
-    wait_until("three fronts serve", || {
-        let mut clients: Vec<Client> = (0..FRONTS).map(|_| door.client()).collect();
+    wait_until("three networks serve", || {
+        let mut clients: Vec<Client> = (0..NETWORKS).map(|_| door.client()).collect();
         let replied = clients
             .iter_mut()
             .all(|client| client.ask_if_open(&["PING"]).is_some());
-        replied && spread(door).len() == FRONTS
+        replied && spread(door).len() == NETWORKS
     });
     wait_until("their clients have gone", || spread(door).is_empty());
 }
@@ -59,15 +59,15 @@ pub fn pid(door: &Door, client: &mut Client) -> i32 {
 /// Returns one client of each network process, by its process.
 pub fn one_of_each(door: &Door) -> Vec<(i32, Client)> {
     let mut found: BTreeMap<i32, Client> = BTreeMap::new();
-    wait_until("each front has a client", || {
-        let mut more: Vec<Client> = (0..FRONTS).map(|_| door.client()).collect();
+    wait_until("each network has a client", || {
+        let mut more: Vec<Client> = (0..NETWORKS).map(|_| door.client()).collect();
         for mut client in more.drain(..) {
             found.entry(pid(door, &mut client)).or_insert(client);
         }
-        found.len() == FRONTS
+        found.len() == NETWORKS
     });
     wait_until("there are no others", || {
-        spread(door).values().sum::<i64>() == FRONTS as i64
+        spread(door).values().sum::<i64>() == NETWORKS as i64
     });
     found.into_iter().collect()
 }

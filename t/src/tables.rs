@@ -6,8 +6,8 @@ use crate::wait::wait_until;
 
 pub const UNLOGGED: &str = "public.tab";
 pub const LOGGED: &str = "public.safe";
-const BACK: &str = "pgcache resp executor";
-const FRONT: &str = "pgcache resp network";
+const EXECUTOR: &str = "pgcache resp executor";
+const NETWORK: &str = "pgcache resp network";
 
 /// Starts a server whose database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
 pub fn start(conf: &[&str]) -> Door {
@@ -53,8 +53,8 @@ pub fn reply(client: &mut Client) -> Reply {
 }
 
 /// Returns the pids of the executors.
-pub fn backs(door: &Door) -> Vec<i32> {
-    door.processes(BACK)
+pub fn executors(door: &Door) -> Vec<i32> {
+    door.processes(EXECUTOR)
 }
 
 /// Stopped processes of one kind, all idle when stopped; they continue when this is dropped.
@@ -63,12 +63,12 @@ pub struct Stopped(Vec<i32>);
 impl Stopped {
     /// Stops all executors.
     pub fn all_of(door: &Door) -> Stopped {
-        Stopped::of(door, BACK)
+        Stopped::of(door, EXECUTOR)
     }
 
     /// Stops all network processes.
-    pub fn fronts_of(door: &Door) -> Stopped {
-        Stopped::of(door, FRONT)
+    pub fn networks_of(door: &Door) -> Stopped {
+        Stopped::of(door, NETWORK)
     }
 
     fn of(door: &Door, kind: &str) -> Stopped {

@@ -7,8 +7,8 @@ use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
-const FRONT: &str = "pgcache resp network";
-const BACK: &str = "pgcache resp executor";
+const NETWORK: &str = "pgcache resp network";
+const EXECUTOR: &str = "pgcache resp executor";
 
 #[test]
 fn nothing_runs_without_a_port_and_a_socket() {
@@ -323,7 +323,7 @@ fn a_process_that_is_killed_comes_back_with_its_server() {
     let door = Door::start(&[]);
     let mut client = door.client();
     assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
-    for kind in [FRONT, BACK] {
+    for kind in [NETWORK, EXECUTOR] {
         let before = door.processes(kind);
         door.cluster.kill_backend(before[0]);
         wait_until("the server has noticed", || {
@@ -342,8 +342,8 @@ fn a_process_that_is_killed_comes_back_with_its_server() {
 fn a_process_that_is_terminated_comes_back_alone() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
-    for kind in [FRONT, BACK] {
-        let count = if kind == BACK { 2 } else { 1 };
+    for kind in [NETWORK, EXECUTOR] {
+        let count = if kind == EXECUTOR { 2 } else { 1 };
         wait_until("the process is there", || {
             door.processes(kind).len() == count
         });
@@ -368,7 +368,7 @@ fn a_cancel_has_no_effect_on_a_network_process() {
     let door = Door::start(&[]);
     let mut client = door.client();
     let mut session = door.cluster.connect("postgres");
-    for kind in [FRONT, BACK] {
+    for kind in [NETWORK, EXECUTOR] {
         for pid in door.processes(kind) {
             session
                 .execute("SELECT pg_cancel_backend($1)", &[&pid])
@@ -702,4 +702,19 @@ fn names_of_clients_are_bounded() {
             "{words:?}"
         );
     }
+}
+
+#[test]
+fn the_former_name_of_the_number_of_executors_counts_where_the_present_one_has_its_default() {
+    let has_executors = |count: usize, conf: &[&str]| {
+        let door = Door::fresh(conf);
+        door.cluster.up();
+        wait_until("a client is served", || door.try_client().is_some());
+        wait_until("all executors run", || {
+            door.processes(EXECUTOR).len() == count
+        });
+    };
+    has_executors(3, &["pgcache.resp_backs = 3"]);
+    let both = ["pgcache.resp_backs = 3", "pgcache.resp_executors = 1"];
+    has_executors(1, &both);
 }

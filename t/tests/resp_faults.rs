@@ -12,12 +12,14 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 
-const FRONT: &str = "pgcache resp network";
+const NETWORK: &str = "pgcache resp network";
 const PONG: fn() -> Reply = || Reply::status("PONG");
 
 fn front_of(door: &Door) -> i32 {
-    wait_until("the front is there", || door.processes(FRONT).len() == 1);
-    door.processes(FRONT)[0]
+    wait_until("the network process is there", || {
+        door.processes(NETWORK).len() == 1
+    });
+    door.processes(NETWORK)[0]
 }
 
 /// Returns the processor time that a process has used, in hundredths of a second.
@@ -41,13 +43,13 @@ fn without_descriptors_connected_clients_are_served() {
     let door = Door::start(&[]);
     let mut known = door.client();
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));
-    let front = front_of(&door);
-    let open = std::fs::read_dir(format!("/proc/{front}/fd"))
+    let network = front_of(&door);
+    let open = std::fs::read_dir(format!("/proc/{network}/fd"))
         .unwrap()
         .count();
     // Run as the server's user, the only one that may.
     let mut limit = door.cluster.stage.command("/usr/bin/env");
-    limit.args(["prlimit", "--pid", &front.to_string()]);
+    limit.args(["prlimit", "--pid", &network.to_string()]);
     succeed(limit.arg(format!("--nofile={}:", open + 3)));
     let mut more: Vec<Client> = (0..10).map(|_| door.tcp()).collect();
     let says = || {
@@ -57,13 +59,13 @@ fn without_descriptors_connected_clients_are_served() {
             .count()
     };
     wait_until("the log says so", || says() == 1);
-    let before = ticks(front);
+    let before = ticks(network);
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
         assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
         std::thread::sleep(Duration::from_millis(20));
     }
-    let used = ticks(front) - before;
+    let used = ticks(network) - before;
     assert!(used < 60, "{used} hundredths of a second in two");
     assert_eq!(says(), 1, "once");
     // A waiting connection is accepted when others go.
@@ -123,7 +125,7 @@ fn a_smart_shutdown_waits_for_sessions_and_not_for_clients() {
 fn a_sleeping_network_process_obeys_each_signal() {
     let door = Door::start(&[]);
     let mut session = door.cluster.connect("postgres");
-    let front = front_of(&door);
+    let network = front_of(&door);
     // Each DROP DATABASE waits until every process has answered its signal, and no other event wakes a network process
     // without clients.
     session.run("SET statement_timeout = '30s'");
@@ -146,12 +148,16 @@ fn a_sleeping_network_process_obeys_each_signal() {
         }
         done.store(true, Ordering::Relaxed);
     });
-    assert_eq!(door.processes(FRONT), [front], "it was not started anew");
-    session.run(&format!("SELECT pg_terminate_backend({front})"));
+    assert_eq!(
+        door.processes(NETWORK),
+        [network],
+        "it was not started anew"
+    );
+    session.run(&format!("SELECT pg_terminate_backend({network})"));
     wait_until("it ends, and there is another", || {
-        door.processes(FRONT)
+        door.processes(NETWORK)
             .first()
-            .is_some_and(|&other| other != front)
+            .is_some_and(|&other| other != network)
     });
     assert_eq!(door.client().ask(&["PING"]), PONG());
 }
@@ -243,12 +249,12 @@ fn a_client_at_rest_costs_little_memory() {
     // Resources that are allocated once exist from here on.
     let mut first = [door.client(), encrypted()];
     first.iter_mut().for_each(use_it);
-    let front = front_of(&door);
+    let network = front_of(&door);
     let cost = |connect: &dyn Fn() -> Client| {
-        let before = memory(front);
+        let before = memory(network);
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| connect()).collect();
         clients.iter_mut().for_each(use_it);
-        (memory(front).saturating_sub(before)) / CLIENTS
+        (memory(network).saturating_sub(before)) / CLIENTS
     };
     let (plain, encrypted) = (cost(&|| door.client()), cost(&encrypted));
     println!("bytes a client at rest: {plain} plain, {encrypted} encrypted");

@@ -165,20 +165,20 @@ fn messages_to_clients_that_do_not_read_are_bounded() {
 fn the_largest_client_of_all_processes_is_disconnected() {
     let door = start(&["pgcache.resp_workers = 2"]);
     let mut session = door.cluster.connect("postgres");
-    let mut front = |id: i64| {
+    let mut network = |id: i64| {
         session.number(&format!(
             "SELECT pid::bigint FROM pgcache.resp_clients WHERE id = {id}"
         ))
     };
     let mut one = door.client();
     let first = id(&mut one);
-    let of_first = front(first);
+    let of_first = network(first);
     let mut others: Vec<(i64, Client)> = Vec::new();
     wait_until("a client of the other process", || {
         let mut client = door.client();
         let number = id(&mut client);
         others.push((number, client));
-        front(number) != of_first
+        network(number) != of_first
     });
     let (second, mut two) = others.pop().expect("it was made");
     asks(&mut one, 14);

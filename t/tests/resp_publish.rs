@@ -158,20 +158,22 @@ fn readers_are_cut_off_where_messages_were_lost() {
     let mut session = door.cluster.connect("postgres");
     let (mut reader, mut other) = (reader(&door, "news"), door.client());
     assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
-    let front = door.processes("pgcache resp network")[0];
+    let network = door.processes("pgcache resp network")[0];
     let signal = |signal: &str| {
         let done = std::process::Command::new("kill")
-            .args([signal, &front.to_string()])
+            .args([signal, &network.to_string()])
             .status();
         assert!(done.expect("kill can be run").success());
     };
     // It sleeps when it is stopped: in the middle of its event loop it may have a lock that the sessions wait for, and
     // it does not stop before it gets a processor.
-    wait_until("the front is stopped in its sleep", || {
+    wait_until("the network process is stopped in its sleep", || {
         signal("-STOP");
-        wait_until("the front is stopped", || is_stopped(front));
+        wait_until("the network process is stopped", || is_stopped(network));
         let sql = "SELECT FROM pg_stat_activity WHERE pid = $1 AND wait_event = 'PgcacheResp'";
-        let sleeps = session.query(sql, &[&front]).expect("the view can be read");
+        let sleeps = session
+            .query(sql, &[&network])
+            .expect("the view can be read");
         if sleeps.is_empty() {
             signal("-CONT");
         }

@@ -15,7 +15,7 @@ use pgcache_tests::linear::{Answer, Command, Operation, Refusal, Step, When};
 use pgcache_tests::resp::{Door, Reply};
 use pgcache_tests::rng::Rng;
 use pgcache_tests::storm::{ENOUGH, KEYS, Protocol, Storm, server};
-use pgcache_tests::tables::{backs, client_in, reply, send_together};
+use pgcache_tests::tables::{client_in, executors, reply, send_together};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::{PATIENCE, wait_for, wait_until};
 use pgcache_tests::ways::{Cache, Call, Clock, Fate, Request, Shape, Told, Way};
@@ -99,11 +99,11 @@ fn one_order_explains_the_answers_while_executors_are_ended() {
             wait_until("clients are at work", || {
                 storm.least_asked() > before + 10 + rng.below(30) || !storm.goes_on()
             });
-            let backs = backs(&door);
-            if !backs.is_empty() {
+            let executors = executors(&door);
+            if !executors.is_empty() {
                 session.run(&format!(
                     "SELECT pg_terminate_backend({})",
-                    rng.pick(&backs)
+                    rng.pick(&executors)
                 ));
                 ended += 1;
             }

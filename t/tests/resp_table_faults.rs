@@ -2,7 +2,7 @@
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
-use pgcache_tests::tables::{LOGGED, UNLOGGED, backs, client_in, reply, send, start};
+use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, executors, reply, send, start};
 use pgcache_tests::wait::{wait_for, wait_until};
 
 const OK: fn() -> Reply = || Reply::status("OK");
@@ -20,15 +20,15 @@ fn clients_stay_connected_when_the_executors_end() {
     other.be_patient(); // Postgres starts a process anew after five seconds
     let mut watcher = door.cluster.connect("postgres");
     let mut waits_for_row = || {
-        wait_until("a back waits for the row", || {
+        wait_until("an executor waits for the row", || {
             watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
         });
     };
     waits_for_row();
-    for back in backs(&door) {
+    for executor in executors(&door) {
         door.cluster
             .connect("postgres")
-            .run(&format!("SELECT pg_terminate_backend({back})"));
+            .run(&format!("SELECT pg_terminate_backend({executor})"));
     }
     // None of it was done: the successor does it.
     assert_eq!(other.ask(&["SET", "free", "1"]), OK());
@@ -67,8 +67,8 @@ fn a_server_whose_executor_was_killed_comes_back() {
     let door = start(&[]);
     let mut client = client_in(&door, 2, None);
     assert_eq!(client.ask(&["SET", "k", "v"]), OK());
-    let back = backs(&door)[0];
-    door.cluster.kill_backend(back);
+    let executor = executors(&door)[0];
+    door.cluster.kill_backend(executor);
     door.cluster.wait_until_up();
     let value = wait_for("the door listens again", || {
         let mut client = door.try_client()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pgcache_tests::ask::Ask;
 use pgcache_tests::refusal::sqlstate;
 use pgcache_tests::resp::{CACHE, Door, Reply};
-use pgcache_tests::tables::{LOGGED, UNLOGGED, backs, client_in, reply, send, start};
+use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, executors, reply, send, start};
 use pgcache_tests::wait::wait_until;
 
 const OK: fn() -> Reply = || Reply::status("OK");
@@ -333,7 +333,7 @@ fn a_trigger_does_not_end_an_executor() {
          $$ BEGIN EXECUTE NEW.value; RAISE EXCEPTION 'it fails'; END $$;
          CREATE TRIGGER ends BEFORE INSERT ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION ends()"
     ));
-    let before = backs(&door);
+    let before = executors(&door);
     let mut app = client_in(&door, 1, Some("app"));
     for trick in [
         "SET exit_on_error = on",
@@ -345,7 +345,7 @@ fn a_trigger_does_not_end_an_executor() {
         assert!(!words.contains("it is unknown whether"), "{trick}: {words}");
     }
     assert_eq!(app.ask(&["GET", "k"]), Reply::Null);
-    assert_eq!(backs(&door), before);
+    assert_eq!(executors(&door), before);
 }
 
 /// Commands that decide by the existing entry, each with the SQL that does the same.

@@ -180,11 +180,15 @@ fn no_reply_is_newer_than_an_unsent_change() {
     let mut client = tracking(&door, &[]);
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
     assert_eq!(messages(&mut client), []);
-    let front = door.processes("pgcache resp network")[0];
+    let network = door.processes("pgcache resp network")[0];
     let _go = LetGo(door.cluster);
     door.cluster.hold_windows(true);
     assert!(client.send(&Client::request(&[b"GET", b"b"])));
-    until_inside(&mut session, front.into(), "the front is about to read");
+    until_inside(
+        &mut session,
+        network.into(),
+        "the network process is about to read",
+    );
     session.batch_execute(&set(2)).expect("both can be set");
     door.cluster.hold_windows(false);
     assert_eq!(next(&mut client), told(Some("a")));
@@ -197,7 +201,7 @@ fn a_network_process_that_was_overtaken_invalidates_everything() {
     let mut session = door.cluster.connect("postgres");
     let mut reader = tracking(&door, &[]);
     reader.ask(&["GET", "k"]);
-    let stopped = Stopped::fronts_of(&door);
+    let stopped = Stopped::networks_of(&door);
     let changes = format!(
         "SELECT cache_set('k', 'v', cache => '{CACHE}'), \
          (SELECT count(cache_set(repeat('x', 400) || g, '', cache => '{CACHE}')) FROM generate_series(1, 5000) AS g)"

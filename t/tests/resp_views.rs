@@ -307,10 +307,10 @@ fn counters_outlive_a_network_process_and_its_clients_do_not() {
     wait_for("it is counted", || {
         (figure(&door, "hits") == 1).then_some(())
     });
-    let front = door.processes("pgcache resp network")[0];
+    let network = door.processes("pgcache resp network")[0];
     door.cluster
         .connect("postgres")
-        .query("SELECT pg_terminate_backend($1)", &[&front])
+        .query("SELECT pg_terminate_backend($1)", &[&network])
         .expect("a superuser may");
     one.wait_for_end();
     let mut next = wait_for("the door is there again", || {

@@ -9,14 +9,14 @@ use pgcache_tests::network_processes::{one_of_each, pid, spread, three, wait_unt
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::wait::wait_until;
 
-const FRONT: &str = "pgcache resp network";
+const NETWORK: &str = "pgcache resp network";
 
 fn ok() -> Reply {
     Reply::status("OK")
 }
 
 /// Returns the owner of the listeners: the process with a socket in the state LISTEN of this port.
-fn listening_front(door: &Door) -> i32 {
+fn listening_network(door: &Door) -> i32 {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
     let inode = table.lines().find_map(|line| {
@@ -24,11 +24,11 @@ fn listening_front(door: &Door) -> i32 {
         (fields[1].ends_with(&port) && fields[3] == "0A").then(|| fields[9].to_owned())
     });
     let socket = format!("socket:[{}]", inode.expect("somebody listens"));
-    let fronts = door.processes(FRONT);
-    *fronts
+    let networks = door.processes(NETWORK);
+    *networks
         .iter()
         .find(|pid| sockets(**pid).contains(&socket))
-        .expect("a front listens")
+        .expect("a network process listens")
 }
 
 /// Returns the sockets that a process has, as its system names them.
@@ -78,10 +78,10 @@ fn clients_are_spread_evenly_and_each_descriptor_is_in_one_process() {
             seen.entry(socket).or_default().push(pid);
         }
     }
-    let fronts = door.processes(FRONT);
+    let networks = door.processes(NETWORK);
     let of_fronts = seen
         .values()
-        .filter(|pids| pids.iter().any(|pid| fronts.contains(pid)));
+        .filter(|pids| pids.iter().any(|pid| networks.contains(pid)));
     // A listener of the port, one of the path, two inboxes, an outbox, the clients; sockets that the server's own
     // processes inherit of each other are ignored.
     let alone = of_fronts.filter(|pids| pids.len() == 1).count();
@@ -104,7 +104,7 @@ fn clients_are_spread_evenly_and_each_descriptor_is_in_one_process() {
 #[test]
 fn a_network_process_that_ends_drops_only_its_own_clients() {
     let door = three(&[]);
-    let listening = listening_front(&door);
+    let listening = listening_network(&door);
     let mut clients = one_of_each(&door);
     let at = clients.iter().position(|(pid, _)| *pid != listening);
     let (ended, mut client) = clients.remove(at.expect("two do not listen"));
@@ -113,12 +113,14 @@ fn a_network_process_that_ends_drops_only_its_own_clients() {
     for (_, client) in &mut clients {
         assert_eq!(client.ask(&["SET", "k", "v"]), ok());
     }
-    wait_until("there are three again", || door.processes(FRONT).len() == 3);
+    wait_until("there are three again", || {
+        door.processes(NETWORK).len() == 3
+    });
     drop(clients);
     wait_until_all_serve(&door);
     // The one that listens: its successor does.
     let mut clients = one_of_each(&door);
-    let listening = listening_front(&door);
+    let listening = listening_network(&door);
     let at = clients.iter().position(|(pid, _)| *pid == listening);
     let (ended, mut client) = clients.remove(at.expect("it has a client"));
     terminate(&door, ended);
@@ -129,7 +131,7 @@ fn a_network_process_that_ends_drops_only_its_own_clients() {
     assert_eq!(door.tcp().ask(&["GET", "k"]), Reply::bulk("v"));
     drop(clients);
     wait_until_all_serve(&door);
-    assert_ne!(listening_front(&door), listening);
+    assert_ne!(listening_network(&door), listening);
 }
 
 #[test]
@@ -206,7 +208,7 @@ fn messages_reach_and_count_readers_of_all_network_processes() {
 fn readers_of_an_ended_network_process_are_not_counted() {
     let door = three(&[]);
     let mut clients = one_of_each(&door);
-    let listening = listening_front(&door);
+    let listening = listening_network(&door);
     let at = clients.iter().position(|(pid, _)| *pid != listening);
     let (ended, mut reader) = clients.remove(at.unwrap());
     let (_, mut publisher) = clients.pop().unwrap();
@@ -218,7 +220,9 @@ fn readers_of_an_ended_network_process_are_not_counted() {
     wait_until("it is counted no more", || {
         publisher.ask(&["PUBLISH", "news", "x"]) == Reply::Integer(0)
     });
-    wait_until("there are three again", || door.processes(FRONT).len() == 3);
+    wait_until("there are three again", || {
+        door.processes(NETWORK).len() == 3
+    });
     assert_eq!(publisher.ask(&["PUBLISH", "news", "x"]), Reply::Integer(0));
     let numsub = publisher.ask(&["PUBSUB", "NUMSUB", "news"]);
     assert_eq!(numbers(numsub), [0]);
@@ -232,8 +236,8 @@ fn channels_without_room_in_the_table_are_read_all_the_same() {
     let mut by_front: BTreeMap<i32, Vec<Client>> = BTreeMap::new();
     for _ in 0..15 {
         let mut client = door.client();
-        let front = pid(&door, &mut client);
-        by_front.entry(front).or_default().push(client);
+        let network = pid(&door, &mut client);
+        by_front.entry(network).or_default().push(client);
     }
     let (_, mut readers) = by_front.pop_first().unwrap();
     let mut publisher = by_front.pop_first().unwrap().1.pop().unwrap();

@@ -326,7 +326,7 @@ fn a_forced_drop_of_the_database_restarts_all_network_processes() {
         for (_, client) in &mut clients {
             client.wait_for_end();
         }
-        wait_until("no front is left", || {
+        wait_until("no network is left", || {
             door.processes("pgcache resp network").is_empty()
         });
     }

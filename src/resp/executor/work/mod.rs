@@ -344,7 +344,8 @@ fn tidy() {
     let done = as_role::discard().or_else(again).or_else(again);
     if let Err(error) = done {
         error.warn(
-            "a back process of the Redis protocol could not reset its session after user-defined code".into(),
+            "an executor of the Redis protocol could not reset its session after user-defined code"
+                .into(),
             "The process ends, and another one starts.",
         );
         background::ask_to_end();
