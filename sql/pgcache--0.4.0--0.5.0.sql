@@ -488,3 +488,12 @@ COMMENT ON FUNCTION pgcache.tell_what_is_missing() IS
 
 -- Warns of dependencies whose key follows the settings of each writer.
 SELECT pgcache.verify_dependencies();
+
+-- The planner knows how many entries a memory cache has.
+CREATE FUNCTION pgcache.memory_entries_support(request internal) RETURNS internal
+    AS 'MODULE_PATHNAME', 'memory_entries_support_wrapper'
+    LANGUAGE C STRICT;
+COMMENT ON FUNCTION pgcache.memory_entries_support(internal) IS
+    'Tells the planner how many entries a memory cache has; Postgres calls it.';
+
+ALTER FUNCTION pgcache.memory_entries(text) SUPPORT pgcache.memory_entries_support;

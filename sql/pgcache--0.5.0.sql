@@ -99,10 +99,16 @@ COMMENT ON FUNCTION pgcache.renew_row() IS
 
 -- A memory cache: a view over its live entries ----------------------------------------------------
 
+CREATE FUNCTION pgcache.memory_entries_support(request internal) RETURNS internal
+    AS 'MODULE_PATHNAME', 'memory_entries_support_wrapper'
+    LANGUAGE C STRICT;
+COMMENT ON FUNCTION pgcache.memory_entries_support(internal) IS
+    'Tells the planner how many entries a memory cache has; Postgres calls it.';
+
 CREATE FUNCTION pgcache.memory_entries(settings text) RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'memory_entries_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED
-    ROWS 1000;
+    ROWS 1000 SUPPORT pgcache.memory_entries_support;
 COMMENT ON FUNCTION pgcache.memory_entries(text) IS
     'Returns the live entries of the memory cache whose view has these settings; needs SELECT on that view.';
 

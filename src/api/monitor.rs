@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use pgrx::Internal;
 use pgrx::pg_sys::{Oid, TIMESTAMPTZOID};
 use pgrx::prelude::*;
 
@@ -17,6 +18,7 @@ use crate::cache::open;
 use crate::cache::table::{access_path, verify as copies};
 use crate::cache::tier::slots;
 use crate::error::Error;
+use crate::pg::catalog::row_estimate;
 use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::Counter;
@@ -47,6 +49,12 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
             });
         })
     }))
+}
+
+/// Tells the planner how many entries a memory cache has, as the SUPPORT function of `pgcache.memory_entries`.
+#[pg_extern]
+fn memory_entries_support(request: Internal) -> Internal {
+    row_estimate::answer(request, view::estimated_entries)
 }
 
 /// Called by CREATE EXTENSION. Reports a notice at the commit, if the server lacks something.

@@ -207,6 +207,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("node_of", READ, "pgcache.node_of($c, 'k', 3)"),
     ("counter_sum", Nothing, "pgcache.counter_sum('1', 1)"),
     ("memory_entries", Elsewhere, ""),
+    ("memory_entries_support", Elsewhere, ""),
     ("cache_release", READ, "cache_release('k', 1, $c)"),
     (
         "cache_tune",

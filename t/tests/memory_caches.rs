@@ -271,3 +271,33 @@ fn a_page_that_is_shorter_than_asked_for_is_the_last() {
         assert!(page.len() == 3 || is_last, "{page:?}");
     }
 }
+
+#[test]
+fn the_planner_knows_how_many_entries_there_are() {
+    let database = with_cache();
+    let mut session = database.connect();
+    session.run(
+        "CREATE ROLE estimates LOGIN;
+         CREATE FUNCTION planned(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+         DECLARE plan json;
+         BEGIN
+             EXECUTE 'EXPLAIN (FORMAT json) ' || query INTO plan;
+             RETURN (plan -> 0 -> 'Plan' ->> 'Plan Rows')::bigint;
+         END $$;",
+    );
+    let planned = "SELECT planned('SELECT * FROM m')";
+    assert_eq!(session.number(planned), 1);
+    session.run("SELECT cache_set(n::text, 'v', cache => 'm') FROM generate_series(1, 5000) AS n");
+    assert_eq!(session.number(planned), 5000);
+    // A role that may not read the cache learns nothing from a plan.
+    let settings =
+        "(SELECT (regexp_match(pg_get_viewdef('m'::regclass), 'memory_entries\\(''([^'']*)'))[1])";
+    let settings = session.text(&format!("SELECT {settings}"));
+    let direct = format!(
+        "SELECT planned($q$SELECT * FROM pgcache.memory_entries('{settings}') AS e (key text, value text, expires_at timestamptz)$q$)"
+    );
+    assert_eq!(session.number(&direct), 5000);
+    session.run("SET ROLE estimates");
+    assert_eq!(session.number(&direct), 1000);
+    session.run("RESET ROLE; DROP ROLE estimates");
+}

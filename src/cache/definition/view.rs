@@ -8,15 +8,20 @@
 //! which no other view can have. After a restore the oid differs (until the next `cache_alter`): then the id decides,
 //! and an id that views of several owners have is refused, because a wrong answer would be worse than none.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::reading::Reading;
 use crate::cache::catalog::registry::{self, Storage};
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
+use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::relation;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::tier;
 use crate::pg::table::shape;
 use crate::pg::value::datum::Text;
 
@@ -26,18 +31,32 @@ use crate::pg::value::datum::Text;
 /// catalogs say that it is a memory cache of this id and that the caller may read it. It is checked again under the
 /// lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
-    let words: Vec<Vec<u8>> = settings
-        .bytes()
-        .split(|&byte| byte == b' ')
-        .map(<[u8]>::to_vec)
-        .collect();
-    let (id, relation) = Settings::from_arguments(&words)
+    let (id, relation) = Settings::from_arguments(&words_of(&settings))
         .ok()
         .and_then(|settings| Some((settings.id?, relation_of(&settings)?)))
         .ok_or(Error::NoSuchView)?;
     let cache = open::to_read(Some(relation), Privileges::SELECT)?;
     let is_it = cache.storage == Storage::Memory && cache.settings.id == Some(id);
     is_it.then_some(cache).ok_or(Error::NoSuchView)
+}
+
+/// Returns how many entries the memory cache with these settings has, expired ones included. None: there is none, or
+/// the current user may not read it.
+pub fn estimated_entries(settings: Text) -> Option<f64> {
+    let words: Vec<Vec<u8>> = words_of(&settings);
+    let relation = relation_of(&Settings::from_arguments(&words).ok()?)?;
+    if !privilege::has(relation, Privileges::SELECT) {
+        return None;
+    }
+    let tier = tier::tier()?;
+    let slot = slots::find(tier, CacheId::of(relation))?;
+    let entries = tier.slot(slot).entries.load(Relaxed);
+    Some((entries as f64).max(1.0))
+}
+
+fn words_of(settings: &Text) -> Vec<Vec<u8>> {
+    let words = settings.bytes().split(|&byte| byte == b' ');
+    words.map(<[u8]>::to_vec).collect()
 }
 
 fn relation_of(settings: &Settings) -> Option<Oid> {

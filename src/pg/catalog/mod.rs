@@ -12,5 +12,6 @@ pub mod own;
 pub mod policies;
 pub mod privilege;
 pub mod relation;
+pub mod row_estimate;
 pub mod steady_functions;
 pub mod trigger_trust;

@@ -1,0 +1,51 @@
+//! Answers the planner's question how many rows a function returns, for a function with one constant text.
+
+use pgrx::{Internal, pg_sys};
+
+use crate::pg::memory::pg_list::pointers;
+use crate::pg::value::datum::{Text, Value};
+
+/// Answers a request of the planner with the number of rows that `rows` knows for the function's argument. Returns NULL
+/// for other requests, for an argument that is not a constant, and where `rows` returns None: then the planner takes
+/// the number of the function's declaration.
+pub fn answer(request: Internal, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
+    let Some(datum) = request.unwrap() else {
+        return Internal::from(None);
+    };
+    // SAFETY: the function takes `internal`, which no SQL can make; the planner calls it with a node that lives
+    // through the call.
+    let answered = unsafe {
+        let node: *mut pg_sys::Node = datum.cast_mut_ptr();
+        match (*node).type_ {
+            pg_sys::NodeTag::T_SupportRequestRows => {
+                let request: *mut pg_sys::SupportRequestRows = node.cast();
+                let known = argument(&*request).and_then(rows);
+                known.map(|rows| (*request).rows = rows).is_some()
+            }
+            _ => false,
+        }
+    };
+    Internal::from(answered.then_some(datum))
+}
+
+/// Returns the constant text with which the function is called.
+///
+/// # Safety
+/// `request` is one of the planner's.
+unsafe fn argument(request: &pg_sys::SupportRequestRows) -> Option<Text> {
+    // SAFETY: the tag of a node says its type; an argument of a function is an expression.
+    unsafe {
+        let call: *mut pg_sys::FuncExpr = request.node.cast();
+        if call.is_null() || (*call).xpr.type_ != pg_sys::NodeTag::T_FuncExpr {
+            return None;
+        }
+        let constant = *pointers::<pg_sys::Const>((*call).args).first()?;
+        let is_text = (*constant).xpr.type_ == pg_sys::NodeTag::T_Const
+            && !(*constant).constisnull
+            && (*constant).consttype == pg_sys::TEXTOID;
+        is_text.then(|| {
+            let text = pg_sys::pg_detoast_datum((*constant).constvalue.cast_mut_ptr());
+            Text::from_raw(pg_sys::Datum::from(text))
+        })
+    }
+}
