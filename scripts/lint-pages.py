@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
 """Guards the names in pages, workflows and metadata: each link leads to a file and a heading, each `make TARGET` is a
-target, each test is listed and has its expected output, each test that SECURITY.md names exists, the version is the
+target, each test is listed and has its expected output, CONTRIBUTING.md lists the parts of the tests, each test that SECURITY.md names exists, the version is the
 same everywhere, and META.json follows PGXN's meta specification 1.0.0."""
 
 import json
@@ -62,6 +62,21 @@ def tests():
         yield from (f"{folder}/{test}.{kind} is not in {name}, or not there" for test in sorted(listed ^ there))
         expected = (ROOT / f"expected/{test}.out" for test in sorted(listed))
         yield from (f"{file.relative_to(ROOT)} is missing" for file in expected if not file.exists())
+
+
+def parts():
+    """CONTRIBUTING.md has the quick parts in a table, and names the slow ones in the paragraph after it."""
+    rows = [row.split() for row in (ROOT / "scripts/parts").read_text().splitlines() if not row.startswith("#")]
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    table = re.search(r"^\| part \| runs \|\n.*?\n\n", text, re.M | re.S).group(0)
+    slow = re.search(r"^The slow parts .*?\n\n", text, re.M | re.S).group(0)
+    listed = re.findall(r"`([a-z-]+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.M)))
+    yield from differences("quick", {row[0] for row in rows if row[1] == "quick"}, set(listed))
+    yield from differences("slow", {row[0] for row in rows if row[1] == "slow"}, set(re.findall(r"`([a-z-]+)`", slow)))
+
+
+def differences(kind, there, listed):
+    yield from (f"CONTRIBUTING.md and scripts/parts disagree on the {kind} part {name}" for name in sorted(there ^ listed))
 
 
 def proofs():
@@ -130,6 +145,6 @@ def metadata(meta):
 
 
 META = json.loads((ROOT / "META.json").read_text())
-FOUND = [*links(), *targets(), *tests(), *proofs(), *versions(META), *metadata(META)]
-print("\n".join(FOUND) or f"links, targets, tests, proofs, version and metadata: nothing found in {len(PAGES)} pages")
+FOUND = [*links(), *targets(), *tests(), *parts(), *proofs(), *versions(META), *metadata(META)]
+print("\n".join(FOUND) or f"links, targets, tests, parts, proofs, version and metadata: nothing found in {len(PAGES)} pages")
 sys.exit(bool(FOUND))

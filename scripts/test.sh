@@ -13,26 +13,39 @@ export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
 . scripts/results.sh
 
-# `few-*` are the session tests for which that axis matters (below); the slow parts have all of them.
-quick='lint unit regress sessions few-over-plans few-without-preload tools'
-slow='miri regress-over-plans regress-without-preload sessions-over-plans sessions-without-preload storm examples clients stores xa smokes'
+# The names whose `when` in scripts/parts is $1, on one line.
+parts_when() { awk -v when="$1" '!/^#/ && $2 == when { printf "%s ", $1 }' scripts/parts; }
+
+quick=$(parts_when quick) slow=$(parts_when slow)
 PARTS=${PARTS:-$quick}
 [ "$PARTS" != all ] || PARTS="$quick $slow"
-[ $# = 0 ] || PARTS=one
+[ $# = 0 ] || PARTS=
 read -r -a modules <<<"${SESSIONS:-}"
 # How long each storm of the session tests lasts.
 export PGCACHE_STORM_SECONDS=${PGCACHE_STORM_SECONDS:-2}
 
 wanted() { [[ " $PARTS " == *" $1 "* && " ${WITHOUT:-} " != *" $1 "* ]]; }
 
+for part in $PARTS; do
+    grep -q "^$part " scripts/parts || die "there is no part $part: scripts/parts lists all."
+done
+
 need rust server python pgbouncer
-[[ $PARTS != *sessions* && $PARTS != *few-* && $PARTS != one ]] || need redis
-! wanted smokes || need redis memcached charts valgrind
+[ $# = 0 ] || need redis
+mapfile -t rows < <(grep -v '^#' scripts/parts)
+for row in "${rows[@]}"; do
+    read -r part _ _ _ needs _ <<<"$row"
+    # shellcheck disable=SC2086 # words
+    [ "$needs" = - ] || ! wanted "$part" || need ${needs//,/ }
+done
 need_files 4096 'make test'
 
 # Parts that did not run, because they cannot be had here or have not changed; listed at the end, and no failure.
 absent=()
-passed=0 failed=0 seconds=()
+passed=0 failed=0 seconds=() started=false
+
+# WHAT SAID: whether need.sh brings it; if not, SAID is listed as absent.
+have() { scripts/need.sh "$1" || { absent+=("$2") && return 1; }; }
 
 tally() { passed=$((passed + $1)) failed=$((failed + $2)); }
 
@@ -108,14 +121,14 @@ served() {
     regress "$@"
 }
 
-# A part of pg_regress and the isolation tests: regress-NAME 'conf line' [arguments of make]
+# pg_regress and the isolation tests: 'conf line' [arguments of make]. regress-parallel is for a Postgres with assertions
+# (cassert.sh): each query that may runs in a parallel worker.
 regress_part() {
-    local name=$1
-    wanted "$name" || return 0
-    shift
-    many_tests "$name" served "$@" ISOLATION=
-    many_tests "${name/regress/isolation}" served "$@" REGRESS=
+    many_tests "$part" served "$@" ISOLATION=
+    many_tests "${part/regress/isolation}" served "$@" REGRESS=
 }
+
+# Likewise, with nothing cached of the catalogs, as if another session had changed them at each chance. A file takes minutes.
 
 discarding() {
     served '' REGRESS=install ISOLATION=
@@ -123,13 +136,14 @@ discarding() {
     regress REGRESS="${DISCARDING:-fetch attached}" ISOLATION= REGRESS_OPTS="--use-existing --dbname=contrib_regression --outputdir=$BUILD/regress-out"
 }
 
-# A part of the session tests: NAME PRELOAD TABLE_PATH [libtest's arguments]. Everything holds with the library preloaded
-# and without, and by each way to a table: the tier and the way change speed, not results.
+# Session tests: PRELOAD TABLE_PATH [libtest's arguments]. Everything holds with the library preloaded and without, and by
+# each way to a table: the tier and the way change speed, not results. `few-*` are the modules for which that axis matters:
+# what random statements and storms have found over plans, and where leases are locks of Postgres. Servers of the Redis
+# protocol load the library by themselves, and take no way to a table: once is enough.
 session_part() {
-    local name=$1 preload=$2 path=$3
-    wanted "$name" || return 0
-    shift 3
-    PGCACHE_CRON=$cron PGCACHE_PRELOAD=$preload PGCACHE_TABLE_PATH=$path many_tests "$name" session_tests \
+    local preload=$1 path=$2
+    shift 2
+    PGCACHE_CRON=$(has_cron) PGCACHE_PRELOAD=$preload PGCACHE_TABLE_PATH=$path many_tests "$part" session_tests \
         ${modules[@]+"${modules[@]}"} "$@"
 }
 
@@ -160,11 +174,8 @@ miri() (
 )
 
 miri_tests() {
-    if scripts/need.sh miri; then
-        deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
-    else
-        absent+=("the tests of the store and of the protocol under Miri, which needs a nightly toolchain")
-    fi
+    have miri "the tests of the store and of the protocol under Miri, which needs a nightly toolchain" || return 0
+    deterministic many_tests 'crates/store crates/resp Cargo.lock' miri miri
 }
 
 # Random commands to a Redis and to a model behind the protocol's crate; RESP_COMMANDS says how many.
@@ -176,17 +187,11 @@ unit_tests() {
     for crate in coherence resp store; do
         deterministic many_tests "crates/$crate Cargo.lock" "unit-$crate" cargo_test --package "pgcache-$crate"
     done
-    if scripts/need.sh nightly; then
+    if have nightly "the fuzz targets, which need a nightly toolchain"; then
         one_test fuzz crates/store/fuzz/run "${FUZZ_SECONDS:-15}"
         one_test fuzz-protocol crates/resp/fuzz/run "${FUZZ_SECONDS:-15}"
-    else
-        absent+=("the fuzz targets, which need a nightly toolchain")
     fi
-    if scripts/need.sh redis; then
-        many_tests against-redis against_redis
-    else
-        absent+=("the protocol beside a Redis, which needs redis-server")
-    fi
+    ! have redis "the protocol beside a Redis, which needs redis-server" || many_tests against-redis against_redis
 }
 
 # Each file of bench/pgbench, and the arithmetic behind the figures.
@@ -200,14 +205,11 @@ tools() {
 smokes() {
     local name
     for name in $(bench/run.sh names); do
-        if [ "$name" = application ] && ! scripts/need.sh go; then
-            absent+=("bench/run.sh application, which needs Go")
-            continue
-        fi
+        [ "$name" != application ] || have go "bench/run.sh application, which needs Go" || continue
         one_test "bench-smoke-$name" bench/run.sh "$name" --smoke --out "$ROOT/build/bench/smoke/$name-$$"
     done
     rm -rf "$ROOT/build/bench/smoke"
-    scripts/need.sh etcd || absent+=("etcd beside pgcache in bench/run.sh kv, which cannot be had here")
+    have etcd "etcd beside pgcache in bench/run.sh kv, which cannot be had here" || true
 }
 
 # The examples, the programs of docs/drivers.md, and other projects' software over attached tables. Missing languages are
@@ -215,36 +217,20 @@ smokes() {
 examples() {
     local language languages=(python) shops=(python) attached=(cache_table.py)
     for language in node go ruby java php; do
-        if ! scripts/need.sh "$language"; then
-            absent+=("the programs in $language, which needs that language")
-            continue
-        fi
+        have "$language" "the programs in $language, which needs that language" || continue
         languages+=("$language")
         [ ! -d "examples/$language" ] || shops+=("$language")
         [ "$language" != node ] || attached+=(sessions.js keyv.js)
     done
-    software laravel laravel.php Laravel
-    software symfony-cache symfony.php "Symfony's cache"
+    ! have laravel "Laravel over an attached table, which no package brings here" || attached+=(laravel.php)
+    ! have symfony-cache "Symfony's cache over an attached table, which no package brings here" || attached+=(symfony.php)
     many_tests examples scripts/examples.sh "${shops[@]}"
     many_tests drivers scripts/drivers.sh "${languages[@]}"
     many_tests attached scripts/attached.sh "${attached[@]}"
 }
 
-# WHAT PROGRAM NAME
-software() {
-    if scripts/need.sh "$1"; then
-        attached+=("$2")
-    else
-        absent+=("$3 over an attached table, which no package brings here")
-    fi
-}
-
 xa() {
-    if scripts/need.sh maven; then
-        many_tests xa scripts/xa.sh
-    else
-        absent+=("global transactions by a transaction manager, which needs Maven")
-    fi
+    ! have maven "global transactions by a transaction manager, which needs Maven" || many_tests xa scripts/xa.sh
 }
 
 # Clients of Redis, unchanged, beside a Redis. Missing ones are listed at the end.
@@ -263,11 +249,7 @@ clients() {
 
 # WHAT NAME PROGRAM...
 clients_of() {
-    if scripts/need.sh "$1"; then
-        programs+=("${@:3}")
-    else
-        absent+=("$2 over the Redis protocol, which cannot be had here")
-    fi
+    ! have "$1" "$2 over the Redis protocol, which cannot be had here" || programs+=("${@:3}")
 }
 
 # The stores of frameworks, by the frameworks' own tests. Missing ones are listed at the end.
@@ -286,74 +268,55 @@ stores() {
 
 # NAME: of whatever kind it is.
 one() {
+    local part=one
     if [ -e "sql/$1.sql" ]; then
         many_tests regress-one served '' REGRESS="install $1" ISOLATION=
     elif [ -e "specs/$1.spec" ]; then
         many_tests isolation-one served '' REGRESS= ISOLATION="$1"
     elif "$(session_program)" --list "$1" 2>/dev/null | grep ': test$' >/dev/null; then
         modules=("$1")
-        session_part one 1 auto
+        session_part 1 auto
         cat "$LOG/one.log"
     else
         many_tests unit-one cargo_test --workspace --exclude pgcache --exclude pgcache-tests "$1"
     fi
 }
 
+# 1 or 0.
+has_cron() { if [ -e "$("$PG_CONFIG" --pkglibdir)/pg_cron.so" ]; then echo 1; else echo 0; fi; }
+
 # Only where Postgres itself was built from source may pg_cron be out of reach; a package must have it.
-cron=0
-if [[ $PARTS == *sessions* ]]; then
-    if scripts/need.sh cron; then
-        cron=1
-    else
-        case $PG_CONFIG in
-            "$(scripts/cache-dir.sh)"/*) absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here") ;;
-            *) exit 1 ;;
-        esac
-    fi
-fi
+find_cron() {
+    scripts/need.sh cron && return
+    [[ $PG_CONFIG == "$(scripts/cache-dir.sh)"/* ]] || exit 1
+    absent+=("the tests of pg_cron, which Postgres $PG_MAJOR has not got here")
+}
+
+# Once, before the first part that needs it.
+start_server() {
+    ! $started || return 0
+    started=true
+    must build nice make -s all PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
+    must stage scripts/stage.sh
+    trap stop_cluster EXIT
+    stop_cluster
+    must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
+    export_staged
+}
+
+[[ $PARTS != *sessions* ]] || find_cron
 [ -e "$("$PG_CONFIG" --sharedir)/extension/amcheck.control" ] ||
     absent+=("amcheck's look at tables and indexes, which Postgres $PG_MAJOR has not got here")
 
-! wanted lint || lints
-! wanted unit || unit_tests
-! wanted miri || miri_tests
-
-must build nice make -s all PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
-must stage scripts/stage.sh
-trap stop_cluster EXIT
-stop_cluster
-must cluster scripts/cluster.sh start test 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0'
-export_staged
-
-if wanted one; then
+if [ $# != 0 ]; then
+    start_server
     one "$1"
-    finish
-    exit
 fi
-
-regress_part regress ''
-regress_part regress-over-plans "pgcache.table_path = 'plan'"
-regress_part regress-without-preload "shared_preload_libraries = ''" REGRESS_TIER= ISOLATION_TIER=
-# Of a Postgres with assertions (cassert.sh): each query that may runs in a parallel worker, and all that is cached of
-# the catalogs is gone at each chance, as if another session had changed them. The latter makes a file take minutes.
-regress_part regress-parallel "debug_parallel_query = 'regress'"
-! wanted discarding || many_tests discarding discarding
-
-session_part sessions 1 auto
-# What random statements and storms have found over plans, and where leases are locks of Postgres.
-session_part few-over-plans 1 plan differential:: coherence_storm:: fetch_windows:: table_path::
-session_part few-without-preload 0 auto coherence_storm_sources:: fetch_truth:: fetch:: leases:: depend:: hidden:: prepared::
-session_part few-storms 1 auto coherence_storm resp_storm:: resp_tracking_tables_storm:: fetch_windows::
-# Servers of the Redis protocol load the library by themselves, and take no way to a table: once is enough.
-session_part sessions-over-plans 1 plan --skip resp_
-session_part sessions-without-preload 0 auto --skip resp_
-! wanted storm || many_tests storm scripts/storm.sh 60
-
-! wanted tools || tools
-! wanted examples || examples
-! wanted xa || xa
-! wanted clients || clients
-! wanted stores || stores
-! wanted smokes || smokes
+for row in "${rows[@]}"; do
+    read -r part _ _ server _ _ command <<<"$row"
+    wanted "$part" || continue
+    [ "$server" = no ] || start_server
+    eval "$command"
+done
 
 finish
