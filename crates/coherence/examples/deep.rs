@@ -141,7 +141,7 @@ fn main() -> ExitCode {
             start.elapsed().as_secs()
         );
         if report.violation.is_some() {
-            counterexample(&m).inspect(|trace| println!("{trace}"));
+            counterexample(&m).inspect(|run| println!("{run}"));
             return ExitCode::FAILURE;
         }
     }

@@ -1,12 +1,14 @@
 //! The clauses of the protocol's rules, each of which a model can leave out.
 //!
 //! A checker that finds nothing proves nothing until it finds what is known to be broken: a model without one
-//! of the clauses in `tests/controls.rs` must yield a counterexample. `tests/redundant.rs` holds the clauses
+//! of the clauses in `tests/models/controls.rs` must yield a counterexample. `tests/models/redundant.rs` holds the clauses
 //! that other clauses cover, with the proof by exhaustion.
 
 use crate::clauses::clauses;
+use crate::model::Model;
 
 clauses! {
+    Model:
     // Rule 1, record
     /// The trigger notes a changed row's key as dirty.
     RowChangeNoted,

@@ -1,8 +1,8 @@
 //! The clauses of a model by their names, and the set of those that it leaves out: alike in every model here.
 
-/// Makes the enum `Clause`, and `Dropped`, a set of its values.
+/// Makes the enum `Clause`, and `Dropped`, a set of its values, which a model keeps in its field `dropped`.
 macro_rules! clauses {
-    ($($(#[$doc:meta])* $clause:ident,)*) => {
+    ($model:ident: $($(#[$doc:meta])* $clause:ident,)*) => {
         /// What a model can leave out.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
@@ -19,12 +19,19 @@ macro_rules! clauses {
         pub struct Dropped(u64);
 
         impl Dropped {
-            pub fn with(self, clause: Clause) -> Self {
-                Dropped(self.0 | 1 << clause as u8)
-            }
-
             pub fn contains(self, clause: Clause) -> bool {
                 self.0 & (1 << clause as u8) != 0
+            }
+        }
+
+        impl $model {
+            pub fn without(mut self, clause: Clause) -> Self {
+                self.dropped.0 |= 1 << clause as u8;
+                self
+            }
+
+            pub fn keeps(&self, clause: Clause) -> bool {
+                !self.dropped.contains(clause)
             }
         }
     };

@@ -1,7 +1,7 @@
 //! Who meets whom. Each configuration is small enough to be visited whole.
 //!
-//! A name says what it is about; `tests/protocol.rs` runs them all with every rule in force, and
-//! `tests/controls.rs` runs each negative control in the one that shows it.
+//! A name says what it is about; `tests/models/protocol.rs` runs them all with every rule in force, and
+//! `tests/models/controls.rs` runs each negative control in the one that shows it.
 
 use crate::model::Op::*;
 use crate::model::{FirstSlot, Model};

@@ -56,7 +56,7 @@
 //! * pending_writers == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
 //!   savepoint's rollback gave away; without late writes the rest of the token would do.
 //!
-//! `tests/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.
+//! `tests/models/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.
 //!
 //! # Use
 //!
@@ -68,6 +68,7 @@
 
 #![allow(clippy::unreachable, reason = "a tool for tests")]
 
+mod actors;
 pub mod clause;
 mod clauses;
 pub mod configurations;
@@ -87,8 +88,6 @@ mod table;
 mod tier;
 mod trace;
 pub mod tracking;
-pub mod wide;
 mod write;
 
 pub use state::Violation;
-pub use trace::Trace;

@@ -1,6 +1,6 @@
 //! What a model is made of: actors and their scripts, what is there at first, and the clauses left out.
 
-use crate::clause::{Clause, Dropped};
+use crate::clause::Dropped;
 use crate::state::{ABSENT, MAX_ACTORS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,15 +124,6 @@ impl Model {
             script.isolation = Isolation::RepeatableRead;
         }
         model
-    }
-
-    pub fn without(mut self, clause: Clause) -> Self {
-        self.dropped = self.dropped.with(clause);
-        self
-    }
-
-    pub fn keeps(&self, clause: Clause) -> bool {
-        !self.dropped.contains(clause)
     }
 
     pub fn repeatable(&self, actor: usize) -> bool {

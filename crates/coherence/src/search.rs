@@ -2,16 +2,31 @@
 //!
 //! `explore` goes deep first and keeps a fingerprint of 64 bits for each state: a hundred million states fit in
 //! two gigabytes, and the chance that two of them share a fingerprint is one in three thousand.
-//! `counterexample` goes wide first and keeps the way back, so that what it finds is as short as can be.
+//! `counterexample` goes wide first and keeps the way back, so that the run it finds is as short as can be.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-use crate::model::Model;
-use crate::moves::Event;
-use crate::state::{State, Violation};
-use crate::step::successors;
-use crate::trace::Trace;
+/// A model: where it begins, and each step that can follow.
+pub trait Machine {
+    type State: Copy + Eq + Hash;
+    /// What a step was, for the trace.
+    type Event: Copy;
+    type Violation: Copy + fmt::Debug;
+    /// Breaks the promise of a state that cannot go on although not all have ended.
+    const STUCK: Self::Violation;
+
+    fn first(&self) -> Self::State;
+    /// Replaces `out` by all that can happen next; by nothing once all have ended.
+    fn successors(&self, from: &Self::State, out: &mut Vec<(Self::Event, Self::State)>);
+    fn judge(&self, state: &Self::State) -> Option<Self::Violation>;
+    fn all_done(&self, state: &Self::State) -> bool;
+    /// Names the configuration, at the head of a trace.
+    fn title(&self) -> String;
+    /// Describes a step and the state after it, in a line of a trace.
+    fn line(&self, event: Self::Event, after: &Self::State) -> String;
+}
 
 /// Mixes eight bytes at a time by a folded multiplication.
 #[derive(Default)]
@@ -66,7 +81,7 @@ impl Hasher for Fingerprint {
     }
 }
 
-fn fingerprint(state: &State) -> u64 {
+fn fingerprint(state: &impl Hash) -> u64 {
     let mut hasher = Fingerprint::default();
     state.hash(&mut hasher);
     hasher.finish()
@@ -93,88 +108,115 @@ impl Hasher for AsIs {
 type Seen = HashSet<u64, BuildHasherDefault<AsIs>>;
 
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct Report<V> {
     pub states: usize,
     pub steps: usize,
     /// False: the limit of states ended the search.
     pub complete: bool,
-    pub violation: Option<Violation>,
+    pub violation: Option<V>,
 }
 
 /// Every reachable state, up to `limit`, or until a promise is broken.
-pub fn explore(m: &Model, limit: usize) -> Report {
+pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
+    let first = m.first();
     let mut seen = Seen::default();
-    let first = m.first_state();
-    let mut open = vec![first];
-    let mut next = Vec::new();
+    seen.insert(fingerprint(&first));
+    let (mut open, mut next) = (vec![first], Vec::new());
     let mut report = Report {
         states: 1,
         steps: 0,
         complete: true,
-        violation: None,
+        violation: m.judge(&first),
     };
-    seen.insert(fingerprint(&first));
-    while let Some(state) = open.pop() {
+    while report.violation.is_none()
+        && let Some(state) = open.pop()
+    {
         if seen.len() >= limit {
             report.complete = false;
             break;
         }
-        successors(m, &state, &mut next);
+        m.successors(&state, &mut next);
         report.steps += next.len();
-        report.violation = violation_among(&state, &next);
-        if report.violation.is_some() {
-            break;
-        }
-        open.extend(
-            next.drain(..)
-                .map(|(_, state)| state)
-                .filter(|state| seen.insert(fingerprint(state))),
-        );
+        report.violation = keep_new(m, &state, &mut seen, &mut next);
+        open.extend(next.drain(..).map(|(_, state)| state));
     }
     report.states = seen.len();
     report
 }
 
-fn violation_among(from: &State, next: &[(Event, State)]) -> Option<Violation> {
-    if next.is_empty() && !from.all_done() {
-        return Some(Violation::Stuck);
+/// Keeps those of a state's successors that were not seen before, and judges them.
+fn keep_new<M: Machine>(
+    m: &M,
+    from: &M::State,
+    seen: &mut Seen,
+    next: &mut Vec<(M::Event, M::State)>,
+) -> Option<M::Violation> {
+    if next.is_empty() && !m.all_done(from) {
+        return Some(M::STUCK);
     }
-    next.iter().find_map(|(_, state)| state.broken)
+    next.retain(|(_, state)| seen.insert(fingerprint(state)));
+    next.iter().find_map(|(_, state)| m.judge(state))
 }
 
-/// The way to a state: the state before it, and which of that state's steps led here.
+/// A run that breaks a promise.
+#[derive(Clone, Debug)]
+pub struct Run<V> {
+    pub violation: V,
+    title: String,
+    lines: Vec<String>,
+}
+
+impl<V> Run<V> {
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+}
+
+impl<V: fmt::Debug> fmt::Display for Run<V> {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        writeln!(f, "{}: {:?}", self.title, self.violation)?;
+        let mut lines = self.lines.iter().enumerate();
+        lines.try_for_each(|(at, line)| writeln!(f, "{:3}  {line}", at + 1))
+    }
+}
+
+/// The way to a state: the place of the state before it in the list of steps, and the state's fingerprint.
 struct Step {
     before: u32,
-    choice: u16,
+    reached: u64,
 }
 
 /// A shortest run that breaks a promise.
-pub fn counterexample(m: &Model) -> Option<Trace> {
-    let first = m.first_state();
-    let mut seen = Seen::default();
+pub fn counterexample<M: Machine>(m: &M) -> Option<Run<M::Violation>> {
+    let first = m.first();
     let mut steps = vec![Step {
         before: 0,
-        choice: 0,
+        reached: fingerprint(&first),
     }];
-    let mut level = vec![(0_u32, first)];
-    let mut next = Vec::new();
-    seen.insert(fingerprint(&first));
+    if let Some(violation) = m.judge(&first) {
+        return Some(replay(m, &steps, 0, violation));
+    }
+    let mut seen = Seen::from_iter([fingerprint(&first)]);
+    let (mut level, mut next) = (vec![(0_u32, first)], Vec::new());
     while !level.is_empty() {
         let mut below = Vec::new();
-        for (id, state) in &level {
-            successors(m, state, &mut next);
-            if let Some(violation) = violation_among(state, &next) {
-                let last = next.iter().position(|(_, state)| state.broken.is_some());
-                return Some(replay(m, &steps, *id, last, violation));
-            }
-            for (choice, (_, state)) in next.iter().enumerate() {
-                if seen.insert(fingerprint(state)) {
-                    below.push((steps.len() as u32, *state));
-                    steps.push(Step {
-                        before: *id,
-                        choice: choice as u16,
-                    });
+        for (before, state) in level {
+            m.successors(&state, &mut next);
+            let broken = keep_new(m, &state, &mut seen, &mut next);
+            for (_, state) in next.drain(..) {
+                let (at, reached) = (steps.len() as u32, fingerprint(&state));
+                steps.push(Step { before, reached });
+                if broken.is_some() && m.judge(&state).is_some() {
+                    return broken.map(|violation| replay(m, &steps, at, violation));
                 }
+                below.push((at, state));
+            }
+            if let Some(violation) = broken {
+                return Some(replay(m, &steps, before, violation));
             }
         }
         level = below;
@@ -182,22 +224,31 @@ pub fn counterexample(m: &Model) -> Option<Trace> {
     None
 }
 
-fn replay(m: &Model, steps: &[Step], id: u32, last: Option<usize>, violation: Violation) -> Trace {
-    let mut choices = Vec::from_iter(last);
-    let mut at = id;
+fn replay<M: Machine>(
+    m: &M,
+    steps: &[Step],
+    last: u32,
+    violation: M::Violation,
+) -> Run<M::Violation> {
+    let mut way = Vec::new();
+    let mut at = last;
     while at != 0 {
         let step = &steps[at as usize];
-        choices.push(step.choice as usize);
+        way.push(step.reached);
         at = step.before;
     }
-    let mut trace = Trace::new(m, violation);
-    let mut state = m.first_state();
-    let mut next = Vec::new();
-    for choice in choices.into_iter().rev() {
-        successors(m, &state, &mut next);
-        let (event, after) = next[choice];
-        trace.push(m, event, &after);
-        state = after;
+    let (mut state, mut next, mut lines) = (m.first(), Vec::new(), Vec::new());
+    for reached in way.into_iter().rev() {
+        m.successors(&state, &mut next);
+        let step = next.iter().find(|(_, after)| fingerprint(after) == reached);
+        if let Some((event, after)) = step {
+            lines.push(m.line(*event, after));
+            state = *after;
+        }
     }
-    trace
+    Run {
+        violation,
+        title: m.title(),
+        lines,
+    }
 }

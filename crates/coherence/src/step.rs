@@ -3,13 +3,19 @@
 use crate::clause::Clause;
 use crate::model::{FirstSlot, Model, Op, first_value};
 use crate::moves::{Event, Moves, NOBODY, settle};
-use crate::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version};
+use crate::search::Machine;
+use crate::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version, Violation};
 use crate::tier::WordGroup;
-use crate::{end, get, write};
+use crate::{end, get, trace, write};
 
-impl Model {
+impl Machine for Model {
+    type State = State;
+    type Event = Event;
+    type Violation = Violation;
+    const STUCK: Violation = Violation::Stuck;
+
     /// Before any step: the rows, the slot and the entries that the model asks for.
-    pub fn first_state(&self) -> State {
+    fn first(&self) -> State {
         let mut state = State {
             table: Default::default(),
             shared: Default::default(),
@@ -49,19 +55,35 @@ impl Model {
         }
         state
     }
-}
 
-/// What can happen next; nothing once all have ended.
-pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
-    out.clear();
-    if from.all_done() {
-        return;
+    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
+        out.clear();
+        if from.all_done() {
+            return;
+        }
+        let mut moves = Moves { m: self, from, out };
+        for actor in 0..self.scripts.len() {
+            backend_steps(&mut moves, actor);
+        }
+        surroundings(&mut moves);
     }
-    let mut moves = Moves { m, from, out };
-    for actor in 0..m.scripts.len() {
-        backend_steps(&mut moves, actor);
+
+    /// A step judges the state that it makes.
+    fn judge(&self, state: &State) -> Option<Violation> {
+        state.broken
     }
-    surroundings(&mut moves);
+
+    fn all_done(&self, state: &State) -> bool {
+        state.all_done()
+    }
+
+    fn title(&self) -> String {
+        trace::title(self)
+    }
+
+    fn line(&self, event: Event, after: &State) -> String {
+        trace::line(self, event, after)
+    }
 }
 
 fn backend_steps(moves: &mut Moves, actor: usize) {

@@ -1,60 +1,25 @@
-//! A counterexample as a person reads it: who did what, and what shared memory looked like after it.
-
-use std::fmt;
+//! A step of a counterexample as a person reads it: who did what, and what shared memory looked like after it.
 
 use crate::model::{Model, first_value};
 use crate::moves::{Event, NOBODY};
-use crate::state::{KEYS, State, Violation};
+use crate::state::{KEYS, State};
 
-#[derive(Clone, Debug)]
-pub struct Trace {
-    pub violation: Violation,
-    title: String,
-    lines: Vec<String>,
+pub fn title(m: &Model) -> String {
+    let values: Vec<_> = (0..KEYS)
+        .map(|key| format!("k{key}={}", first_value(key)))
+        .collect();
+    format!("{}, first rows {}", m.name, values.join(" "))
 }
 
-impl Trace {
-    pub fn new(m: &Model, violation: Violation) -> Self {
-        let values: Vec<_> = (0..KEYS)
-            .map(|key| format!("k{key}={}", first_value(key)))
-            .collect();
-        let title = format!("{}: {violation:?}; first rows {}", m.name, values.join(" "));
-        Trace {
-            violation,
-            title,
-            lines: Vec::new(),
-        }
-    }
-
-    pub fn push(&mut self, m: &Model, event: Event, after: &State) {
-        let name = if event.actor == NOBODY {
-            "--"
-        } else {
-            m.scripts[event.actor].name
-        };
-        let key = event.key.map_or(String::new(), |key| format!(" k{key}"));
-        let step = format!("{name} {}{key}", event.verb);
-        self.lines.push(format!(
-            "{:3}  {step:<52} {}",
-            self.lines.len() + 1,
-            shared(m, after)
-        ));
-    }
-
-    pub fn len(&self) -> usize {
-        self.lines.len()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
-    }
-}
-
-impl fmt::Display for Trace {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        writeln!(f, "{}", self.title)?;
-        self.lines.iter().try_for_each(|line| writeln!(f, "{line}"))
-    }
+pub fn line(m: &Model, event: Event, after: &State) -> String {
+    let name = if event.actor == NOBODY {
+        "--"
+    } else {
+        m.scripts[event.actor].name
+    };
+    let key = event.key.map_or(String::new(), |key| format!(" k{key}"));
+    let step = format!("{name} {}{key}", event.verb);
+    format!("{step:<52} {}", shared(m, after))
 }
 
 fn shared(m: &Model, state: &State) -> String {

@@ -2,12 +2,12 @@
 //!
 //! The source has changed before, in a transaction of its own that has marked nothing: nothing depends on it.
 
-use super::model::{Clause, MarkScope, Phase};
-use super::moves::{Moves, removes, void};
+use super::model::{Clause, MarkScope, Moves, Phase};
+use super::moves::{removes, void};
 
 impl Moves<'_> {
     pub fn deleter(&mut self) {
-        let (m, me) = (self.m, *self.me());
+        let (m, me) = (self.m, self.me());
         match me.at {
             Phase::Begin => self.add(
                 "changes the source, and has committed",
@@ -50,7 +50,7 @@ impl Moves<'_> {
     }
 
     fn look_again(&mut self) {
-        let (m, me) = (self.m, *self.me());
+        let (m, me) = (self.m, self.me());
         let begun = m.keeps(Clause::DeleteCountsBegun) && me.begun != self.from.begun;
         let may_be_new = me.open || begun || self.from.open > 0;
         if me.has_removed || !may_be_new || !m.keeps(Clause::DeleteLooksAgain) {

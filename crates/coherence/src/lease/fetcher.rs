@@ -1,11 +1,11 @@
 //! Every step of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
 
-use super::model::{Clause, EXPIRED, FetcherKind, Lease, Phase};
-use super::moves::{Moves, release, removes, unmark, void};
+use super::model::{Clause, EXPIRED, FetcherKind, Lease, Moves, Phase};
+use super::moves::{release, removes, unmark, void};
 
 impl Moves<'_> {
     pub fn fetcher(&mut self, kind: FetcherKind) {
-        let (m, me) = (self.m, *self.me());
+        let (m, me) = (self.m, self.me());
         let id = self.actor as u8;
         let lock_first = !m.keeps(Clause::AskLockAfter);
         match me.at {
@@ -218,7 +218,7 @@ impl Moves<'_> {
     }
 
     fn roll_back(&mut self, kind: FetcherKind) {
-        let (id, me) = (self.actor as u8, *self.me());
+        let (id, me) = (self.actor as u8, self.me());
         let kept = self.m.keeps(Clause::TakenBackUnlessVoid);
         let open = [
             Phase::Reading,

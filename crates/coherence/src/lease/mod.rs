@@ -33,9 +33,6 @@ mod deleter;
 mod fetcher;
 mod model;
 mod moves;
-mod search;
-mod step;
 mod writer;
 
-pub use crate::wide::{counterexample, explore};
 pub use model::{Actor, Clause, FetcherKind, MarkScope, Model, Violation, all};

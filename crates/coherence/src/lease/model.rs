@@ -1,11 +1,13 @@
 //! Configurations, clauses and the state of the model of leases.
 
+use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 
 /// Actors that a configuration has at most.
 pub const MAX_ACTORS: usize = 3;
 
 clauses! {
+    Model:
     /// No lease, and no watch, while a mark on the key stands.
     AskMark,
     /// A mark is on the key, not on all keys of its stripe.
@@ -106,19 +108,10 @@ impl Model {
         self
     }
 
-    pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped = self.dropped.with(clause);
-        self
-    }
-
     /// Whether only a single fetcher has to do with the key and its cache.
     pub fn is_alone(&self) -> bool {
         let owns = |actor: &&Actor| !matches!(actor, Actor::Neighbour(_));
         self.actors.iter().filter(owns).count() == 1
-    }
-
-    pub fn keeps(&self, clause: Clause) -> bool {
-        !self.dropped.contains(clause)
     }
 }
 
@@ -271,9 +264,21 @@ pub enum Violation {
 /// Of an entry that had expired.
 pub const EXPIRED: u8 = u8::MAX;
 
-impl Model {
-    pub fn first(&self) -> State {
-        let mut state = State {
+pub type Moves<'a> = crate::actors::Moves<'a, Model>;
+
+backends!();
+
+impl Actors for Model {
+    type State = State;
+    type Violation = Violation;
+    const STUCK: Violation = Violation::Stuck;
+
+    fn count(&self) -> usize {
+        self.actors.len()
+    }
+
+    fn first(&self) -> State {
+        State {
             source: 0,
             row: self.expired_row.then_some(EXPIRED),
             pending: [0; 3],
@@ -283,34 +288,52 @@ impl Model {
             open: 0,
             pays: false,
             backends: [Backend::default(); MAX_ACTORS],
-        };
-        for backend in &mut state.backends[self.actors.len()..] {
-            backend.at = Phase::Done;
         }
-        state
-    }
-}
-
-impl State {
-    pub fn all_done(&self) -> bool {
-        self.backends
-            .iter()
-            .all(|backend| backend.at == Phase::Done)
     }
 
-    pub fn judge(&self) -> Option<Violation> {
-        let stale = self
+    fn step(moves: &mut Moves) {
+        match moves.m.actors[moves.actor] {
+            Actor::Writer(scope) => moves.writer(scope),
+            Actor::Deleter => moves.deleter(),
+            Actor::Neighbour(scope) => moves.neighbour(scope),
+            Actor::Fetcher(kind) => moves.fetcher(kind),
+        }
+    }
+
+    fn judge(&self, state: &State) -> Option<Violation> {
+        let stale = state
             .row
-            .is_some_and(|row| row != self.source && row != EXPIRED);
-        let counts = self.pending.iter().chain(&self.others);
-        let left = self.lease != Lease::Free
-            || self.open != 0
+            .is_some_and(|row| row != state.source && row != EXPIRED);
+        let counts = state.pending.iter().chain(&state.others);
+        let left = state.lease != Lease::Free
+            || state.open != 0
             || counts.into_iter().any(|count| *count != 0);
-        match self.all_done() {
-            _ if self.pays => Some(Violation::PaysForAnother),
+        match self.all_done(state) {
+            _ if state.pays => Some(Violation::PaysForAnother),
             true if stale => Some(Violation::StaleForGood),
             true if left => Some(Violation::LeftBehind),
             _ => None,
         }
+    }
+
+    fn title(&self) -> String {
+        format!("{}, {:?}", self.name, self.actors)
+    }
+
+    fn name(&self, actor: usize) -> String {
+        format!("{actor} {:?}", self.actors[actor])
+    }
+
+    fn describe(&self, state: &State) -> String {
+        format!(
+            "source {} row {:?} | marks {:?}, of others {:?} | {:?}, {} stores of {}",
+            state.source,
+            state.row,
+            state.pending,
+            state.others,
+            state.lease,
+            state.open,
+            state.begun
+        )
     }
 }

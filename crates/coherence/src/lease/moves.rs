@@ -1,46 +1,6 @@
-//! The making of a step, and what steps of writers and fetchers have in common.
+//! What steps of writers and fetchers have in common.
 
 use super::model::{Backend, Clause, Lease, Model, Phase, State};
-use crate::wide::Event;
-
-pub struct Moves<'a> {
-    pub m: &'a Model,
-    pub from: &'a State,
-    pub actor: usize,
-    pub out: &'a mut Vec<(Event, State)>,
-}
-
-impl Moves<'_> {
-    pub fn add(
-        &mut self,
-        verb: &'static str,
-        at: Phase,
-        change: impl FnOnce(&mut State, &mut Backend),
-    ) {
-        let mut state = *self.from;
-        let mut backend = state.backends[self.actor];
-        backend.at = at;
-        change(&mut state, &mut backend);
-        if at == Phase::Done {
-            backend = Backend {
-                at,
-                ..Backend::default()
-            };
-        }
-        state.backends[self.actor] = backend;
-        self.out.push(((self.actor, verb), state));
-    }
-
-    pub fn me(&self) -> &Backend {
-        &self.from.backends[self.actor]
-    }
-
-    pub fn others(&self) -> impl Iterator<Item = &Backend> {
-        let me = self.actor;
-        let backends = self.from.backends.iter().enumerate();
-        backends.filter_map(move |(actor, backend)| (actor != me).then_some(backend))
-    }
-}
 
 /// A writer has removed the committed row and not ended.
 pub fn removes(backend: &Backend) -> bool {

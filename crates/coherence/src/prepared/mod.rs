@@ -36,5 +36,4 @@ mod moves;
 mod readers;
 mod writers;
 
-pub use crate::wide::{counterexample, explore};
 pub use model::{Actor, Change, Clause, FetcherKind, Model, Violation, all};

@@ -1,7 +1,8 @@
 //! Configurations, clauses and the state of the model of prepared transactions.
 
+use super::moves::restarted;
+use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
-use crate::wide::{Event, Machine};
 
 /// Actors that a configuration has at most.
 pub const MAX_ACTORS: usize = 4;
@@ -9,6 +10,7 @@ pub const MAX_ACTORS: usize = 4;
 pub const KEYS: usize = 2;
 
 clauses! {
+    Model:
     /// PREPARE undoes no mark.
     MarksStand,
     /// Nor does it lower a fence.
@@ -88,15 +90,6 @@ impl Model {
     pub fn with_a_restart(mut self) -> Model {
         self.restarts = true;
         self
-    }
-
-    pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped = self.dropped.with(clause);
-        self
-    }
-
-    pub fn keeps(&self, clause: Clause) -> bool {
-        !self.dropped.contains(clause)
     }
 }
 
@@ -274,13 +267,21 @@ pub enum Violation {
     Stuck,
 }
 
-impl Machine for Model {
+pub type Moves<'a> = crate::actors::Moves<'a, Model>;
+
+backends!();
+
+impl Actors for Model {
     type State = State;
     type Violation = Violation;
     const STUCK: Violation = Violation::Stuck;
 
+    fn count(&self) -> usize {
+        self.actors.len()
+    }
+
     fn first(&self) -> State {
-        let mut state = State {
+        State {
             rows: [0; KEYS],
             relation_gone: false,
             entries: [Some((0, 0)); KEYS],
@@ -301,15 +302,25 @@ impl Machine for Model {
             },
             restarted: false,
             backends: [Backend::default(); MAX_ACTORS],
-        };
-        for backend in &mut state.backends[self.actors.len()..] {
-            backend.at = Phase::Done;
         }
-        state
     }
 
-    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
-        super::moves::successors(self, from, out);
+    fn step(moves: &mut Moves) {
+        match moves.m.actors[moves.actor] {
+            _ if moves.lowers() => {}
+            Actor::Preparer(change) => moves.preparer(change),
+            Actor::Finisher => moves.finisher(),
+            Actor::Writer => moves.writer(),
+            Actor::Reader(key) => moves.reader(key),
+            Actor::Fetcher(kind) => moves.fetcher(kind),
+        }
+    }
+
+    fn surroundings(moves: &mut Moves) {
+        let (m, from) = (moves.m, moves.from);
+        if m.restarts && !from.restarted && !m.all_done(from) {
+            moves.goes("is restarted", |state| *state = restarted(m, from));
+        }
     }
 
     fn judge(&self, state: &State) -> Option<Violation> {
@@ -340,30 +351,34 @@ impl Machine for Model {
         left.then_some(Violation::LeftBehind)
     }
 
-    fn all_done(&self, state: &State) -> bool {
-        let mut backends = state.backends.iter();
-        backends.all(|backend| backend.at == Phase::Done)
+    fn title(&self) -> String {
+        format!(
+            "{}, {:?}, restarts {}",
+            self.name, self.actors, self.restarts
+        )
     }
 
-    fn line(&self, (actor, verb): Event, after: &State) -> String {
-        let name = match self.actors.get(actor) {
-            Some(kind) => format!("{kind:?}{actor}"),
+    fn name(&self, actor: usize) -> String {
+        match self.actors.get(actor) {
+            Some(kind) => format!("{actor} {kind:?}"),
             None => "the server".into(),
-        };
+        }
+    }
+
+    fn describe(&self, state: &State) -> String {
         format!(
-            "{:<70} | rows {:?} copies {:?} | stripe v{} p{} slot v{} p{} | fences {} | {:?} {:?} | {:?} {:?}",
-            format!("{name} {verb}"),
-            after.rows,
-            after.entries,
-            after.stripe.ver,
-            after.stripe.pending_writers,
-            after.slot.words.ver,
-            after.slot.words.pending_writers,
-            after.fences,
-            after.record,
-            after.lease,
-            after.dependent,
-            after.memory,
+            "rows {:?} copies {:?} | stripe v{} p{} slot v{} p{} | fences {} | {:?} {:?} | {:?} {:?}",
+            state.rows,
+            state.entries,
+            state.stripe.ver,
+            state.stripe.pending_writers,
+            state.slot.words.ver,
+            state.slot.words.pending_writers,
+            state.fences,
+            state.record,
+            state.lease,
+            state.dependent,
+            state.memory,
         )
     }
 }

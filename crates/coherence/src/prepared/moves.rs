@@ -1,70 +1,10 @@
-//! The making of a step; lowering, which everybody does; and the restart.
+//! Lowering, which everybody does; and the restart.
 
-use super::model::{Actor, Backend, Clause, Lease, Marks, Model, Phase, Record, Slot, State};
-use crate::wide::Event;
-
-pub struct Moves<'a> {
-    pub m: &'a Model,
-    pub from: &'a State,
-    pub actor: usize,
-    pub out: &'a mut Vec<(Event, State)>,
-}
-
-/// What can happen next.
-pub fn successors(m: &Model, from: &State, out: &mut Vec<(Event, State)>) {
-    out.clear();
-    for (actor, &kind) in m.actors.iter().enumerate() {
-        let mut moves = Moves {
-            m,
-            from,
-            actor,
-            out,
-        };
-        match kind {
-            _ if moves.lowers() => {}
-            Actor::Preparer(change) => moves.preparer(change),
-            Actor::Finisher => moves.finisher(),
-            Actor::Writer => moves.writer(),
-            Actor::Reader(key) => moves.reader(key),
-            Actor::Fetcher(kind) => moves.fetcher(kind),
-        }
-    }
-    if m.restarts && !from.restarted && from.backends.iter().any(|b| b.at != Phase::Done) {
-        out.push(((m.actors.len(), "is restarted"), restarted(m, from)));
-    }
-}
+use super::model::{
+    Actor, Backend, Clause, Lease, Marks, Model, Moves, Phase, Record, Slot, State,
+};
 
 impl Moves<'_> {
-    pub fn add(
-        &mut self,
-        verb: &'static str,
-        at: Phase,
-        change: impl FnOnce(&mut State, &mut Backend),
-    ) {
-        let mut state = *self.from;
-        let mut backend = state.backends[self.actor];
-        backend.at = at;
-        change(&mut state, &mut backend);
-        if backend.at == Phase::Done {
-            backend = Backend {
-                at: Phase::Done,
-                ..Backend::default()
-            };
-        }
-        state.backends[self.actor] = backend;
-        self.out.push(((self.actor, verb), state));
-    }
-
-    pub fn me(&self) -> &Backend {
-        &self.from.backends[self.actor]
-    }
-
-    pub fn others(&self) -> impl Iterator<Item = &Backend> {
-        let me = self.actor;
-        let backends = self.from.backends.iter().enumerate();
-        backends.filter_map(move |(actor, backend)| (actor != me).then_some(backend))
-    }
-
     /// Whether the transaction counts as decided, by the question that the model asks.
     pub fn decided(&self) -> bool {
         let transaction = &self.from.transaction;
@@ -74,7 +14,7 @@ impl Moves<'_> {
     }
 
     /// The steps of who lowers the record; false when this actor does something else.
-    fn lowers(&mut self) -> bool {
+    pub fn lowers(&mut self) -> bool {
         let (m, then) = (self.m, self.me().then);
         let void_first = m.keeps(Clause::VoidBeforeFence);
         let fenced = match void_first {
@@ -158,7 +98,7 @@ pub fn is_locked(state: &State) -> bool {
 }
 
 /// Shared memory is new; of transactions the prepared one is left, and what the commit log has of it.
-fn restarted(m: &Model, from: &State) -> State {
+pub fn restarted(m: &Model, from: &State) -> State {
     let mut state = *from;
     state.restarted = true;
     state.entries = [None; super::model::KEYS];

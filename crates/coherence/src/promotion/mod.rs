@@ -23,5 +23,4 @@
 mod model;
 mod steps;
 
-pub use crate::wide::{counterexample, explore};
 pub use model::{Actor, Clause, Model, Violation, all};

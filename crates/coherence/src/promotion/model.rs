@@ -1,13 +1,13 @@
 //! Configurations, clauses and the state of the model of promotion.
 
-use super::steps::Moves;
+use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
-use crate::wide::{Event, Machine};
 
 /// Actors that a configuration has at most.
 pub const MAX_ACTORS: usize = 5;
 
 clauses! {
+    Model:
     StandbyStoresNothing,
     LoadCarriesRecovery,
     OpenerDrops,
@@ -50,15 +50,6 @@ impl Model {
             depends,
             dropped: Dropped::default(),
         }
-    }
-
-    pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped = self.dropped.with(clause);
-        self
-    }
-
-    pub fn keeps(&self, clause: Clause) -> bool {
-        !self.dropped.contains(clause)
     }
 }
 
@@ -144,13 +135,21 @@ pub enum Violation {
     Stuck,
 }
 
-impl Machine for Model {
+pub type Moves<'a> = crate::actors::Moves<'a, Model>;
+
+backends!();
+
+impl Actors for Model {
     type State = State;
     type Violation = Violation;
     const STUCK: Violation = Violation::Stuck;
 
+    fn count(&self) -> usize {
+        self.actors.len()
+    }
+
     fn first(&self) -> State {
-        let mut state = State {
+        State {
             in_recovery: true,
             source: 0,
             entry: None,
@@ -159,24 +158,15 @@ impl Machine for Model {
             is_set: false,
             backends: [Backend::default(); MAX_ACTORS],
             broken: None,
-        };
-        for backend in &mut state.backends[self.actors.len()..] {
-            backend.at = Phase::Done;
         }
-        state
     }
 
-    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
-        out.clear();
-        for (actor, kind) in self.actors.iter().enumerate() {
-            let m = self;
-            Moves {
-                m,
-                from,
-                actor,
-                out,
-            }
-            .step(*kind);
+    fn step(moves: &mut Moves) {
+        match moves.m.actors[moves.actor] {
+            Actor::Replay => moves.replay(),
+            Actor::Promoter => moves.promote(),
+            Actor::Writer => moves.write(),
+            kind => moves.call(kind),
         }
     }
 
@@ -190,24 +180,26 @@ impl Machine for Model {
         }
     }
 
-    fn all_done(&self, state: &State) -> bool {
-        let mut backends = state.backends.iter();
-        backends.all(|backend| backend.at == Phase::Done)
+    fn title(&self) -> String {
+        format!("{:?}, depends {}", self.actors, self.depends)
     }
 
-    fn line(&self, (actor, verb): Event, after: &State) -> String {
+    fn name(&self, actor: usize) -> String {
+        format!("{actor} {:?}", self.actors[actor])
+    }
+
+    fn describe(&self, state: &State) -> String {
         format!(
-            "{:<60} | {} source {} | {:?}{} | marks {}",
-            format!("{:?}{actor} {verb}", self.actors[actor]),
-            if after.in_recovery {
+            "{} source {} | {:?}{} | marks {}",
+            if state.in_recovery {
                 "recovery,"
             } else {
                 "primary,"
             },
-            after.source,
-            after.entry,
-            if after.recovered { ", not opened" } else { "" },
-            after.marks
+            state.source,
+            state.entry,
+            if state.recovered { ", not opened" } else { "" },
+            state.marks
         )
     }
 }

@@ -1,50 +1,8 @@
 //! Every step of each actor.
 
-use super::model::{Actor, Backend, Clause, Entry, Model, Phase, State, Violation};
-use crate::wide::Event;
-
-pub struct Moves<'a> {
-    pub m: &'a Model,
-    pub from: &'a State,
-    pub actor: usize,
-    pub out: &'a mut Vec<(Event, State)>,
-}
-
+use super::model::{Actor, Clause, Entry, Model, Moves, Phase, State, Violation};
 impl Moves<'_> {
-    pub fn step(&mut self, kind: Actor) {
-        match kind {
-            Actor::Replay => self.replay(),
-            Actor::Promoter => self.promote(),
-            Actor::Writer => self.write(),
-            Actor::Reader | Actor::Front | Actor::Fetcher | Actor::Setter => self.call(kind),
-        }
-    }
-
-    fn add(
-        &mut self,
-        verb: &'static str,
-        at: Phase,
-        change: impl FnOnce(&mut State, &mut Backend),
-    ) {
-        let mut state = *self.from;
-        let mut backend = state.backends[self.actor];
-        backend.at = at;
-        change(&mut state, &mut backend);
-        if at == Phase::Done {
-            backend = Backend {
-                at,
-                ..Backend::default()
-            };
-        }
-        state.backends[self.actor] = backend;
-        self.out.push(((self.actor, verb), state));
-    }
-
-    fn me(&self) -> Backend {
-        self.from.backends[self.actor]
-    }
-
-    fn replay(&mut self) {
+    pub fn replay(&mut self) {
         if self.me().at == Phase::Done {
             return;
         }
@@ -57,7 +15,7 @@ impl Moves<'_> {
         }
     }
 
-    fn promote(&mut self) {
+    pub fn promote(&mut self) {
         if self.me().at == Phase::Begin {
             self.add("ends the recovery", Phase::Done, |state, _| {
                 state.in_recovery = false
@@ -66,7 +24,7 @@ impl Moves<'_> {
     }
 
     /// As any writer of a source: marks and removes, commits, unmarks.
-    fn write(&mut self) {
+    pub fn write(&mut self) {
         let m = self.m;
         match self.me().at {
             // Writes nothing before the promotion.
@@ -94,7 +52,7 @@ impl Moves<'_> {
     }
 
     /// A call that uses the cache: opens the slot if it must, looks, and loads if it is to.
-    fn call(&mut self, kind: Actor) {
+    pub fn call(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let opens = !self.from.in_recovery
             && self.from.recovered

@@ -1,7 +1,6 @@
 //! The front and its client; and the back, which reads for it.
 
-use super::model::{Ask, Clause, KEYS, LINE, Message, Model, RING, Serving, State, Told};
-use super::moves::Moves;
+use super::model::{Ask, Clause, KEYS, LINE, Message, Model, Moves, RING, Serving, State, Told};
 
 /// Messages that a step of the front may make.
 const MOST: usize = 2 * KEYS + 2;

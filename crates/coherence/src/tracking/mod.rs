@@ -33,5 +33,4 @@ mod model;
 mod moves;
 mod writers;
 
-pub use crate::wide::{counterexample, explore};
 pub use model::{Actor, Ask, Change, Clause, Model, Violation, all};

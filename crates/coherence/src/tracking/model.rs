@@ -1,7 +1,7 @@
 //! Configurations, clauses and the state of the model of tracking.
 
+use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
-use crate::wide::{Event, Machine};
 
 pub const KEYS: usize = 2;
 /// Actors that a configuration has at most, beside the client and its front.
@@ -13,6 +13,7 @@ pub const LINE: usize = 8;
 
 // `tracking` says what each of them is.
 clauses! {
+    Model:
     AsksBeforeRead,
     NotedBeforeRead,
     LooksAfterVisible,
@@ -97,15 +98,6 @@ impl Model {
     pub fn recovered(mut self) -> Model {
         self.recovered = true;
         self
-    }
-
-    pub fn without(mut self, clause: Clause) -> Model {
-        self.dropped = self.dropped.with(clause);
-        self
-    }
-
-    pub fn keeps(&self, clause: Clause) -> bool {
-        !self.dropped.contains(clause)
     }
 
     /// Whether each transaction that changes one of the rows changes both.
@@ -289,13 +281,21 @@ impl Model {
     }
 }
 
-impl Machine for Model {
+pub type Moves<'a> = crate::actors::Moves<'a, Model>;
+
+backends!();
+
+impl Actors for Model {
     type State = State;
     type Violation = Violation;
     const STUCK: Violation = Violation::Stuck;
 
+    fn count(&self) -> usize {
+        self.actors.len()
+    }
+
     fn first(&self) -> State {
-        let mut state = State {
+        State {
             rows: [0; KEYS],
             acknowledged: [0; KEYS],
             copies: [self.warm.then_some(0); KEYS],
@@ -318,15 +318,20 @@ impl Machine for Model {
             sent: 0,
             backends: [Backend::default(); MAX_ACTORS],
             broken: None,
-        };
-        for backend in &mut state.backends[self.actors.len()..] {
-            backend.at = Phase::Done;
         }
-        state
     }
 
-    fn successors(&self, from: &State, out: &mut Vec<(Event, State)>) {
-        super::moves::successors(self, from, out);
+    fn step(moves: &mut Moves) {
+        match moves.m.actors[moves.actor] {
+            Actor::Writer(change) => moves.writer(change),
+            Actor::Finisher => moves.finisher(),
+            Actor::Lowerer => moves.lowerer(),
+            Actor::Filler(key) => moves.filler(key),
+        }
+    }
+
+    fn surroundings(moves: &mut Moves) {
+        moves.front();
     }
 
     fn judge(&self, state: &State) -> Option<Violation> {
@@ -349,22 +354,28 @@ impl Machine for Model {
             && state.line[0].is_none()
     }
 
-    fn line(&self, (actor, verb): Event, after: &State) -> String {
-        let name = match self.actors.get(actor) {
-            Some(kind) => format!("{kind:?}"),
+    fn title(&self) -> String {
+        format!("{}, {:?}, {:?}", self.name, self.actors, self.script)
+    }
+
+    fn name(&self, actor: usize) -> String {
+        match self.actors.get(actor) {
+            Some(kind) => format!("{actor} {kind:?}"),
             None => "the front".into(),
-        };
+        }
+    }
+
+    fn describe(&self, state: &State) -> String {
         format!(
-            "{:<60} | rows {:?} copies {:?} p{} | noted {:?} ring {}..{} {:?} | keeps {:?}",
-            format!("{name} {verb}"),
-            after.rows,
-            after.copies,
-            after.pending_writers,
-            after.noted,
-            after.tail,
-            after.head,
-            after.serving,
-            after.kept,
+            "rows {:?} copies {:?} p{} | noted {:?} ring {}..{} {:?} | keeps {:?}",
+            state.rows,
+            state.copies,
+            state.pending_writers,
+            state.noted,
+            state.tail,
+            state.head,
+            state.serving,
+            state.kept,
         )
     }
 }

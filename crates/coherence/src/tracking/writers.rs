@@ -1,7 +1,6 @@
 //! Who changes rows, who decides what is prepared, who lowers a record, and who makes copies.
 
-use super::model::{Actor, Backend, Change, Clause, Phase, Record, State, Told, Violation};
-use super::moves::Moves;
+use super::model::{Actor, Backend, Change, Clause, Moves, Phase, Record, State, Told, Violation};
 
 impl Moves<'_> {
     /// The steps of a commit, in their order.

@@ -3,18 +3,12 @@
 //! They are what an implementation may save, or keep as a second line of defence; the server keeps those that
 //! cost nothing on the path of a hot get.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test says what is wrong by a panic"
-)]
-
 use pgcache_coherence::clause::Clause::{self, *};
 use pgcache_coherence::configurations as with;
 use pgcache_coherence::model::Model;
 use pgcache_coherence::search::{counterexample, explore};
+
+use crate::check::run_without;
 
 fn without(m: Model, clauses: &[Clause]) -> Model {
     clauses.iter().fold(m, |m, clause| m.without(*clause))
@@ -42,8 +36,7 @@ fn spared(clauses: &[Clause], models: &[Model]) {
 }
 
 fn caught(clauses: &[Clause], m: Model) {
-    let trace = counterexample(&without(m, clauses)).expect("a counterexample");
-    println!("without {clauses:?}, {trace}");
+    run_without(&without(m, clauses), clauses);
 }
 
 /// A hot get need not read pending_writers: the mark's epoch++ comes before event e, and nothing makes an entry of the

@@ -1,0 +1,67 @@
+//! What the tests of all models share.
+
+use std::fmt::Debug;
+
+use pgcache_coherence::search::{Machine, Run, counterexample, explore};
+
+const MOST_STATES: usize = 20_000_000;
+
+/// Visits every state, and returns how many there are.
+pub fn holds<M: Machine>(m: &M) -> usize {
+    let report = explore(m, MOST_STATES);
+    if report.violation.is_some() {
+        panic!("{}", counterexample(m).expect("explore found one"));
+    }
+    let title = m.title();
+    assert!(
+        report.complete,
+        "{title} has more than {MOST_STATES} states"
+    );
+    report.states
+}
+
+pub fn all_hold<M: Machine>(models: &[M]) {
+    let states: usize = models.iter().map(holds).sum();
+    println!("{} configurations, {states} states", models.len());
+}
+
+/// The shortest run of a model that lacks these clauses.
+pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> {
+    let run = counterexample(m);
+    let run = run.unwrap_or_else(|| panic!("without {clauses:?} nothing breaks"));
+    println!("without {clauses:?}, {run}");
+    run
+}
+
+/// The same, which breaks this promise in so few steps: a longer run would be no help to a reader.
+pub fn breaks<M: Machine>(m: &M, clauses: impl Debug, promise: M::Violation, longest: usize)
+where
+    M::Violation: PartialEq,
+{
+    let run = run_without(m, clauses);
+    assert_eq!(run.violation, promise);
+    assert!(run.len() <= longest, "{} steps", run.len());
+}
+
+/// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and one that no
+/// clause is forgotten. Those of `$covered` break nothing when left out alone.
+macro_rules! caught_without {
+    ($caught:ident, $covered:expr; $($name:ident: $clause:ident $(, $argument:expr)*;)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $caught(Clause::$clause $(, $argument)*);
+            }
+        )*
+
+        #[test]
+        fn every_clause_has_its_control() {
+            let controls: &[Clause] = &[$(Clause::$clause,)*];
+            let covered: &[Clause] = $covered;
+            for clause in Clause::ALL {
+                let found = controls.iter().chain(covered).filter(|control| *control == clause);
+                assert_eq!(found.count(), 1, "{clause:?}");
+            }
+        }
+    };
+}

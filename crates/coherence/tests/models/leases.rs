@@ -1,0 +1,64 @@
+//! The model of leases: it holds with every clause, and each clause that is left out is caught.
+
+use pgcache_coherence::lease::Actor::{self, Deleter, Fetcher, Neighbour, Writer};
+use pgcache_coherence::lease::Clause;
+use pgcache_coherence::lease::FetcherKind::{self, *};
+use pgcache_coherence::lease::Violation::{self, PaysForAnother, StaleForGood};
+use pgcache_coherence::lease::{MarkScope, Model, all};
+
+use crate::check::{all_hold, breaks};
+
+const LONGEST: usize = 30;
+
+#[test]
+fn with_every_clause_the_entry_is_what_the_source_holds_or_gone() {
+    all_hold(&all());
+}
+
+fn caught(clause: Clause, promise: Violation, actor: Actor, kinds: &[FetcherKind]) {
+    for kind in kinds {
+        let m = control(&[actor, Fetcher(*kind)]).without(clause);
+        breaks(&m, clause, promise, LONGEST);
+    }
+}
+
+fn control(actors: &[Actor]) -> Model {
+    Model::new("control", actors)
+}
+
+/// As it was before marks and leases knew of each other: won after the mark, stored, and there for good.
+#[test]
+fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
+    for kind in [Leased, Client, Untracked, RepeatableRead] {
+        for scope in [MarkScope::Key, MarkScope::Cache, MarkScope::NoSlot] {
+            let m = control(&[Writer(scope), Fetcher(kind)]);
+            let m = Clause::ALL.iter().fold(m, |m, clause| m.without(*clause));
+            breaks(&m, "any clause", StaleForGood, LONGEST);
+        }
+    }
+}
+
+caught_without! {
+    caught, &[];
+    ask_mark: AskMark, StaleForGood, Writer(MarkScope::Key), &[Leased, Client, Untracked];
+    marks_by_key: MarksByKey, PaysForAnother, Neighbour(MarkScope::Key), &[Leased, Client, Untracked];
+    ask_cache_pend: AskCachePend, StaleForGood, Writer(MarkScope::Cache), &[Leased, Client, Untracked];
+    ask_lock: AskLock, StaleForGood, Writer(MarkScope::NoSlot), &[Leased, Client, Untracked];
+    ask_lock_after: AskLockAfter, StaleForGood, Writer(MarkScope::NoSlot), &[Leased, Client, Untracked];
+    lock_by_cache: LockByCache, PaysForAnother, Neighbour(MarkScope::NoSlot), &[Leased, Client, Untracked];
+    voids_by_cache: VoidsByCache, PaysForAnother, Neighbour(MarkScope::Cache), &[Leased, Client, Untracked];
+    mark_voids: MarkVoids, StaleForGood, Writer(MarkScope::Key), &[Leased, Client];
+    pend_before_void: PendBeforeVoid, StaleForGood, Writer(MarkScope::Cache), &[Leased];
+    mark_before_removal: MarkBeforeRemoval, StaleForGood, Writer(MarkScope::Key), &[Leased, Untracked];
+    removal_waits: RemovalWaits, StaleForGood, Writer(MarkScope::Key), &[Leased, Untracked];
+    store_asks_after: StoreAsksAfter, StaleForGood, Writer(MarkScope::Key), &[Leased];
+    watch_asks_after: WatchAsksAfter, StaleForGood, Writer(MarkScope::Key), &[Untracked];
+    mark_voids_watches: MarkVoidsWatches, StaleForGood, Writer(MarkScope::Cache), &[Untracked];
+    watch_before_snapshot: WatchBeforeSnapshot, StaleForGood, Writer(MarkScope::Key), &[Untracked];
+    old_snapshot_stores_nothing: OldSnapshotStoresNothing, StaleForGood, Writer(MarkScope::Key), &[RepeatableRead];
+    taken_back_unless_void: TakenBackUnlessVoid, StaleForGood, Writer(MarkScope::Key), &[Client];
+    delete_looks_again: DeleteLooksAgain, StaleForGood, Deleter, &[Leased, Client, Untracked];
+    delete_waits: DeleteWaits, StaleForGood, Deleter, &[Leased, Client, Untracked];
+    store_announced: StoreAnnounced, StaleForGood, Deleter, &[Leased, Client, Untracked];
+    delete_counts_begun: DeleteCountsBegun, StaleForGood, Deleter, &[Leased, Client, Untracked];
+}
