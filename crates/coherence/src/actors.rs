@@ -82,7 +82,7 @@ type Backend<M> = <<M as Actors>::State as Backends>::Backend;
 type Phase<M> = <<M as Actors>::State as Backends>::Phase;
 
 impl<M: Actors> Moves<'_, M> {
-    /// A step of the actor, which goes on at `at`. One that has ended remembers nothing.
+    /// Adds a step of the actor to its phase `at`. An actor that has ended remembers nothing.
     pub fn add(
         &mut self,
         verb: &'static str,
@@ -101,7 +101,7 @@ impl<M: Actors> Moves<'_, M> {
         self.out.push(((self.actor, verb), state));
     }
 
-    /// A step of the surroundings.
+    /// Adds a step of the surroundings.
     pub fn goes(&mut self, verb: &'static str, change: impl FnOnce(&mut M::State)) {
         let mut state = *self.from;
         change(&mut state);
