@@ -13,7 +13,7 @@ def add_options(parser):
 
 def run(options):
     words = [16, *ONCE_FELL] if options.size == "smoke" else [options.tier]
-    told = output(["cargo", "run", "--quiet", "--release", "--locked", "-p", "pgcache-store", "--example", "sizes", "--", *words])
+    told = output(["cargo", "run", "--quiet", "--release", "--locked", "-p", "pgcache-store", "--example", "hit_rates", "--", "sizes", *words])
     (options.out / "sizes.tsv").write_text(told)
     print(told)
     judge(told)

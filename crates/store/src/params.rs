@@ -2,7 +2,7 @@
 //!
 //! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache
 //! eviction", SOSP 2023), counted in bytes instead of entries. Where a default differs from the
-//! paper's, it says why; what was measured, `examples/hit_rate.rs` measures again.
+//! paper's, it says why; what was measured, `examples/hit_rates.rs` measures again.
 
 /// What a tier is made of. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What the store's eviction is worth: hit rates beside textbook policies with the same bytes.
 //!
-//! What it is not: full scale; `examples/hit_rate.rs` is. The rule it guards: within 1.5 points of
+//! What it is not: full scale; `examples/hit_rates.rs` is. The rule it guards: within 1.5 points of
 //! textbook S3-FIFO, above LRU on zipf, and no history of sizes that lowers the rate for good.
 //!
 //! The textbook caches are simulated without any structure. An entry costs them its key, its value

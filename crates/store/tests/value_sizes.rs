@@ -1,6 +1,6 @@
 //! The hit rate holds at every size of value, and a full tier is taken over in time.
 //!
-//! What it is not: the fine sweep; `examples/sizes.rs` is. The rule it guards: whatever hole a
+//! What it is not: the fine sweep; `examples/hit_rates.rs` is. The rule it guards: whatever hole a
 //! value leaves beside it, and however few fit in a partition, the policy decides who goes.
 //!
 //! The load is that of a memory limit: data four times the tier, 20 % of the keys get 80 % of the
