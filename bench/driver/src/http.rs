@@ -45,7 +45,7 @@ impl Protocol for Http {
 }
 
 /// Of the body that follows these headers.
-pub fn length(headers: &[httparse::Header]) -> Result<usize> {
+fn length(headers: &[httparse::Header]) -> Result<usize> {
     let said = headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
     said.map_or(Ok(0), |header| Ok(std::str::from_utf8(header.value)?.parse()?))
 }

@@ -32,7 +32,8 @@ use std::error::Error;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
+pub type Failure = Box<dyn Error + Send + Sync>;
+pub type Result<T> = std::result::Result<T, Failure>;
 
 fn main() -> ExitCode {
     match run() {

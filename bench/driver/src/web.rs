@@ -2,16 +2,24 @@
 //!
 //! It decides nothing: a request is one call of the store. Hits answer 200 with the value, misses 404.
 
-use std::io::{BufReader, Read, Write};
+use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread;
 
-use crate::http::length;
+use http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Body, Bytes};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::runtime::Builder;
+
 use crate::postgres;
 use crate::protocol::connect;
 use crate::redis;
-use crate::{Options, Result};
+use crate::{Failure, Options, Result};
+
+type Answer = Full<Bytes>;
 
 /// A connection to the store.
 enum Store {
@@ -81,55 +89,35 @@ pub fn main(options: &Options) -> Result<String> {
     })
 }
 
-/// Until the client goes, or sends what is no request.
-fn serve(mut stream: TcpStream, pool: &Pool) -> Result<()> {
+/// Until the client goes, or sends what is no request. Each connection has its thread, which waits for the store.
+fn serve(stream: TcpStream, pool: &Pool) -> Result<()> {
     stream.set_nodelay(true)?;
-    let (mut input, mut buffer) = (Vec::new(), [0; 16 * 1024]);
-    loop {
-        while let Some((answer, taken)) = respond(&input, pool)? {
-            stream.write_all(&answer)?;
-            input.drain(..taken);
+    stream.set_nonblocking(true)?;
+    Builder::new_current_thread().enable_io().build()?.block_on(async {
+        let stream = TokioIo::new(tokio::net::TcpStream::from_std(stream)?);
+        let service = service_fn(|request| respond(request, pool));
+        Ok(hyper::server::conn::http1::Builder::new().serve_connection(stream, service).await?)
+    })
+}
+
+async fn respond<B: Body<Error: Into<Failure>>>(
+    request: Request<B>,
+    pool: &Pool,
+) -> Result<Response<Answer>> {
+    let (head, body) = request.into_parts();
+    let key = head.uri.query().and_then(|query| query.strip_prefix("key=")).unwrap_or_default().as_bytes();
+    let answer = match (head.method.as_str(), head.uri.path()) {
+        ("GET", "/get") => pool.with(|store| store.get(key)).map(|value| match value {
+            Some(value) => (StatusCode::OK, value),
+            None => (StatusCode::NOT_FOUND, Vec::new()),
+        }),
+        ("POST", "/set") => {
+            let body = body.collect().await.map_err(Into::into)?.to_bytes();
+            pool.with(|store| store.set(key, &body)).map(|()| (StatusCode::NO_CONTENT, Vec::new()))
         }
-        match stream.read(&mut buffer)? {
-            0 => return Ok(()),
-            got => input.extend_from_slice(&buffer[..got]),
-        }
-    }
-}
-
-/// The answer and how much of the input it is for, or None while the request is incomplete.
-fn respond(input: &[u8], pool: &Pool) -> Result<Option<(Vec<u8>, usize)>> {
-    let mut headers = [httparse::EMPTY_HEADER; 32];
-    let mut request = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(start) = request.parse(input)? else {
-        return Ok(None);
+        _ => Ok((StatusCode::BAD_REQUEST, Vec::new())),
     };
-    let end = start + length(request.headers)?;
-    let Some(body) = input.get(start..end) else {
-        return Ok(None);
-    };
-    let (path, key) = request.path.unwrap_or("").split_once("?key=").unwrap_or_default();
-    let answer = match (request.method, path) {
-        (Some("GET"), "/get") => match pool.with(|store| store.get(key.as_bytes())) {
-            Ok(Some(value)) => reply("200 OK", &value),
-            Ok(None) => reply("404 Not Found", b""),
-            Err(reason) => failed(reason),
-        },
-        (Some("POST"), "/set") => match pool.with(|store| store.set(key.as_bytes(), body)) {
-            Ok(()) => b"HTTP/1.1 204 No Content\r\n\r\n".to_vec(),
-            Err(reason) => failed(reason),
-        },
-        _ => reply("400 Bad Request", b""),
-    };
-    Ok(Some((answer, end)))
-}
-
-fn failed(reason: Box<dyn std::error::Error + Send + Sync>) -> Vec<u8> {
-    reply("500 Internal Server Error", reason.to_string().as_bytes())
-}
-
-fn reply(status: &str, body: &[u8]) -> Vec<u8> {
-    let mut out = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len()).into_bytes();
-    out.extend_from_slice(body);
-    out
+    let (status, body) =
+        answer.unwrap_or_else(|reason| (StatusCode::INTERNAL_SERVER_ERROR, reason.to_string().into_bytes()));
+    Ok(Response::builder().status(status).body(body.into())?)
 }
