@@ -21,6 +21,8 @@ ISOLATION = visibility repeatable_read add_race replace_race incr_race batch_ord
 REGRESS_OPTS = --outputdir=$(BUILD)/regress-out
 ISOLATION_OPTS = --outputdir=$(BUILD)/isolation-out --load-extension=pgcache
 
+CHECKS = binaries-check citus-check deb-check docker-check fresh-check postgres-check upgrade-check
+
 # Cargo builds the library: there is no bitcode to install.
 override with_llvm = no
 
@@ -64,14 +66,17 @@ demo:
 test:
 	@scripts/test.sh $(ONE)
 
-test-all cassert valgrind trust postgres-check upgrade-check citus-check redis-suite leaks power audit coverage deb deb-check binaries binaries-check dist docker-check:
+test-all cassert valgrind trust redis-suite leaks power audit coverage deb binaries dist:
 	@scripts/$@.sh
+
+$(CHECKS):
+	@scripts/check.sh $(@:-check=)
 
 soak:
 	@scripts/soak.sh $(SOAK_SECONDS)
 
 docker-lint:
-	@scripts/docker-check.sh lint
+	@scripts/check.sh docker lint
 
 bench:
 	@scripts/bench.sh $(BENCH_OPTS)
@@ -79,15 +84,12 @@ bench:
 lint:
 	@scripts/lint.sh
 
-fresh-check:
-	@scripts/fresh-check.sh $(SUITE)
-
 clean: clean-checkout
 clean-checkout:
 	@scripts/clean.sh
 
-.PHONY: all help demo test test-all cassert valgrind trust postgres-check upgrade-check citus-check redis-suite leaks power soak bench lint audit coverage deb deb-check binaries binaries-check dist docker-check docker-lint \
-	fresh-check clean clean-checkout
+.PHONY: all help demo test test-all cassert valgrind trust redis-suite leaks power soak bench lint audit coverage deb binaries dist docker-lint \
+	$(CHECKS) clean clean-checkout
 
 export PG PG_CONFIG FROM TO CALLS PARTS WITHOUT SESSIONS SUITE MAJORS
 export PATH := $(shell scripts/rust-path.sh)

@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# Sourced by the checks that need a clean Debian or Ubuntu, after say.sh: base systems made by debootstrap and kept
+# Sourced by the files of scripts/check that need a clean Debian or Ubuntu, after say.sh: base systems made by debootstrap and kept
 # in cache-dir.sh, and what the host lends them. They need root.
 #
 #   work_for TARGET [MB]            sets `work`, a folder in the cache that goes when we do (clear_away)
 #   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas
 #   unpack_base ROOT                with names, certificates and apt's proxy of the host
 #   enter ROOT COMMAND...           runs it in ROOT, in namespaces of its own: its mounts and processes end with it
+#   enter_as_root ROOT WORD...      runs the script on the standard input there, as root and without our environment
 #   leave                           ends it, for a trap: unshare itself ignores TERM
 
 work_for() {
@@ -113,6 +114,13 @@ enter() {
     wait "$INNER" || status=$?
     INNER=
     return "$status"
+}
+
+enter_as_root() {
+    local root=$1
+    shift
+    cat >"$root/srv/inside.sh"
+    enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$@"
 }
 
 leave() { [ -z "$INNER" ] || kill -KILL "$INNER" 2>/dev/null || true; }

@@ -30,7 +30,7 @@ majors() {
 
 shell() {
     need shellcheck
-    shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh bench/*.sh bench/pgbench/*.sh binaries/*.sh t/clients/shell/*.sh stores/*/*.sh .ci/run
+    shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh scripts/check/*.sh bench/*.sh bench/pgbench/*.sh binaries/*.sh t/clients/shell/*.sh stores/*/*.sh .ci/run
 }
 
 # Its linter is a Go program; where there is no Go, CI looks.
@@ -45,7 +45,7 @@ pages() { scripts/lint-pages.py; }
 
 prose() { scripts/lint-prose.py; }
 
-# The rules by which postgres-check.sh compares the outputs of Postgres' own tests.
+# The rules by which check.sh postgres compares the outputs of Postgres' own tests.
 compare() { scripts/postgres-attached/test_compare.py; }
 
 [ $# -gt 0 ] || set -- format clippy majors shell workflow sources pages prose compare

@@ -28,7 +28,7 @@ for major in ${MAJORS:-15 16 17 18 19}; do
     WITHOUT=${WITHOUT:-} PG=$major make -s test 2>&1 | tee "$log" || { failed=1 && verdict="FAILED (log: $log), "; }
     note "$verdict$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1 || echo 'it did not come to its end')"
     [[ $major =~ ^(15|17)$ ]] || continue
-    if PG=$major scripts/postgres-check.sh; then
+    if PG=$major scripts/check.sh postgres; then
         note "its own tests pass as without pgcache"
     else
         failed=1

@@ -154,7 +154,7 @@ lints() {
     many_tests lint-sources scripts/lint.sh sources
     deterministic one_test 'src crates Cargo.toml Cargo.lock scripts/lint.sh' lint-majors scripts/lint.sh majors
     if command -v dpkg >/dev/null; then
-        deterministic one_test scripts ways-to-rust scripts/rust-check.sh
+        deterministic one_test scripts ways-to-rust scripts/check.sh rust
     else
         absent+=("the ways to a Rust on Debian and Ubuntu, which need dpkg")
     fi

@@ -1,4 +1,4 @@
--- The setup of postgres-check.sh for the databases of Postgres' own tests: every plain table gets the columns that a cache
+-- The setup of check.sh postgres for the databases of Postgres' own tests: every plain table gets the columns that a cache
 -- needs as soon as it is created, and where tests.attach is on it becomes a cache. Both runs have the columns, so what differs
 -- between them is what cache_attach() has done. No braces in here: isolationtester would take them for its own.
 CREATE SCHEMA attached;

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Proves that pgcache is no surprise to the rest of the server: the regression and isolation tests of
 # Postgres itself give the same results with pgcache preloaded (its worker on) as without.
 #
@@ -9,12 +9,11 @@
 # second run the tables are attached, and those of test_setup hold expired copies of some of their rows. Rows and errors must
 # be the same; postgres-attached/compare.py removes the classes of differences that docs/internals/hiding.md names.
 #
-# Usage: postgres-check.sh [attached]        environment: PG, PG_CONFIG as in the Makefile
-. "$(dirname "$0")/head.sh"
+# Usage: check.sh postgres [attached]        environment: PG, PG_CONFIG as in the Makefile
 need rust server postgres-source python
 
 mode=${1:-}
-[ -z "$mode" ] || [ "$mode" = attached ] || die "postgres-check.sh knows no '$mode'."
+[ -z "$mode" ] || [ "$mode" = attached ] || die "check.sh postgres knows no '$mode'."
 version=$("$PG_CONFIG" --version | sed 's/^[^0-9]*\([0-9.]*\).*/\1/')
 source=$(scripts/cache-dir.sh)/postgres-$version.tests
 pgxs=$(dirname "$("$PG_CONFIG" --pgxs)")/../..

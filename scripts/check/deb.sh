@@ -1,11 +1,10 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Proves that the Debian package is enough: on a clean base system it installs with what it depends on, the extension
 # works with and without preload, survives a restart, and goes without a trace.
 #
-# Usage: deb-check.sh [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite;
+# Usage: check.sh deb [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite;
 #                                   or SUITE=trixie, whose own Postgres the package is made for, in a base system of it,
 #                                   from HEAD. With FILE that package is tried, and none is made. Needs root.
-. "$(dirname "$0")/head.sh"
 . scripts/base.sh
 . /etc/os-release
 
@@ -22,15 +21,13 @@ build_in_suite() {
     make_base "$suite" bare git,make,sudo,ca-certificates
     unpack_base "$root"
     git bundle create "$root/srv/pgcache.bundle" HEAD 2>/dev/null
-    cat >"$root/srv/build.sh" <<'BUILD'
+    enter_as_root "$root" <<'BUILD' || die "the package could not be built on $suite: see above."
 set -euo pipefail
 cd /srv
 git -c advice.detachedHead=false -c init.defaultBranch=main clone -q pgcache.bundle pgcache
 cd pgcache
 make deb | tee >(cat >&2) | tail -n 1 >/srv/file
 BUILD
-    enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/build.sh ||
-        die "the package could not be built on $suite: see above."
     mkdir -p build/deb
     cp "$root$(cat "$root/srv/file")" build/deb/
     file=$PWD/build/deb/$(basename "$(cat "$root/srv/file")")
@@ -76,7 +73,6 @@ say "installing ${file##*/} on a clean $suite"
 root=$work/root
 unpack_base "$root"
 cp "$file" "$root/srv/pgcache.deb"
-inside >"$root/srv/inside.sh"
-enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh "$major" ||
+enter_as_root "$root" "$major" < <(inside) ||
     die "the package ${file##*/} failed its smoke test: see above."
 say "${file##*/} installs, works and goes on a clean $suite"

@@ -1,8 +1,7 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Proves without a network which way need.sh takes to Rust on systems of many kinds, and what it says where no way is
 # left: apt, cargo and rustup are stand-ins, and all other programs are the machine's own. That the packages themselves
 # do is what fresh-check proves.
-. "$(dirname "$0")/head.sh"
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,12 +1,11 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Proves that the archive of `make binaries` is enough: on a clean base system with a Postgres and neither Rust nor a
 # compiler its checksums hold, install.sh installs it, and the extension works without preload, with it, and after a
 # restart. And what install.sh refuses it refuses in words.
 #
-# Usage: binaries-check.sh [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
+# Usage: check.sh binaries [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
 #                                           and all other majors that the archive has and this machine can have;
 #                                           MAJORS="15 16 17 18 19" to make the archive. Needs root.
-. "$(dirname "$0")/head.sh"
 . scripts/base.sh
 . /etc/os-release
 
@@ -108,7 +107,6 @@ for major in $(find "$root"/srv/pgcache-*/ -maxdepth 1 -name '[0-9]*' -printf '%
         say "not tried with Postgres $major, which cannot be had here"
     fi
 done
-inside >"$root/srv/inside.sh"
-enter "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root bash /srv/inside.sh ${servers[@]+"${servers[@]}"} ||
+enter_as_root "$root" ${servers[@]+"${servers[@]}"} < <(inside) ||
     die "the archive ${archive##*/} failed its smoke test: see above."
 say "${archive##*/} installs and works on a clean $suite"

@@ -1,17 +1,16 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Proves that two commands are enough: on a clean Debian or Ubuntu with git, make, sudo and nothing else, a clone of
 # HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo and an ordinary
 # user's limits. Afterwards no process may be left and the clone must be as it was cloned.
 #
 # The system is a folder (base.sh); the network is the host's, with its proxy and certificates.
 #
-# Usage: fresh-check.sh bookworm|trixie|noble
+# Usage: check.sh fresh bookworm|trixie|noble
 # Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets), FRESH_FIRST="packages
 # that are there before", such as an old cargo
-. "$(dirname "$0")/head.sh"
 . scripts/base.sh
 
-suite=${1:-}
+suite=${1:-${SUITE:-}}
 [[ $suite =~ ^(bookworm|trixie|noble)$ ]] || die "usage: make fresh-check SUITE=bookworm, trixie or noble"
 user=${FRESH_USER:-guest}
 targets=${FRESH_RUN:-demo test}

@@ -1,4 +1,4 @@
-#!/usr/bin/env bash
+# shellcheck shell=bash
 # Proves docker/ without a registry: its files pass their own tools, the image is built, refuses to start
 # without a password, starts as its own user, is healthy, takes its settings from the environment, sweeps, runs
 # pg_cron's job and the demo, and keeps its entries over a restart; a real exporter then has every metric that
@@ -7,8 +7,7 @@
 # Not Docker itself: buildah reads the same Dockerfile, in a chroot, and the image it starts from is made here, by
 # debootstrap.
 #
-# Usage: docker-check.sh [lint]     lint: only the files; the image needs root
-. "$(dirname "$0")/head.sh"
+# Usage: check.sh docker [lint]     lint: only the files; the image needs root
 . scripts/base.sh
 
 suite=trixie
