@@ -62,6 +62,9 @@ def tests():
         yield from (f"{folder}/{test}.{kind} is not in {name}, or not there" for test in sorted(listed ^ there))
         expected = (ROOT / f"expected/{test}.out" for test in sorted(listed))
         yield from (f"{file.relative_to(ROOT)} is missing" for file in expected if not file.exists())
+    declared = set(re.findall(r"^mod (\w+);", (ROOT / "t/tests/main.rs").read_text(), re.M))
+    there = {file.stem for file in (ROOT / "t/tests").glob("*.rs")} - {"main"}
+    yield from (f"t/tests/{name}.rs is not in main.rs, or not there" for name in sorted(declared ^ there))
 
 
 def parts():

@@ -68,6 +68,7 @@ mod messages;
 mod oid_reuse;
 mod older_extension;
 mod out_of_memory;
+mod pages;
 mod partition_locks;
 mod partitioned;
 mod pooling;

@@ -14,7 +14,7 @@ use postgres::Client;
 use crate::memory_caches::{CREATE, with_cache};
 
 /// Starts a tier of this size that no other test uses, with the cache `m`.
-fn alone(hot_size: &str) -> (Cluster, Client) {
+fn alone(hot_size: &str) -> (&'static Cluster, Client) {
     let cluster = Cluster::with_tier(&[&format!("pgcache.hot_size = '{hot_size}'")]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");
