@@ -11,7 +11,6 @@
 # library as it is shipped.
 export PGCACHE_PROFILE=${PGCACHE_PROFILE:-checked}
 . "$(dirname "$0")/head.sh"
-. scripts/results.sh
 
 # The names whose `when` in scripts/parts is $1, on one line.
 parts_when() { awk -v when="$1" '!/^#/ && $2 == when { printf "%s ", $1 }' scripts/parts; }
@@ -188,8 +187,8 @@ unit_tests() {
         deterministic many_tests "crates/$crate Cargo.lock" "unit-$crate" cargo_test --package "pgcache-$crate"
     done
     if have nightly "the fuzz targets, which need a nightly toolchain"; then
-        one_test fuzz crates/store/fuzz/run "${FUZZ_SECONDS:-15}"
-        one_test fuzz-protocol crates/resp/fuzz/run "${FUZZ_SECONDS:-15}"
+        one_test fuzz scripts/fuzz.sh store "${FUZZ_SECONDS:-15}"
+        one_test fuzz-protocol scripts/fuzz.sh resp "${FUZZ_SECONDS:-15}"
     fi
     ! have redis "the protocol beside a Redis, which needs redis-server" || many_tests against-redis against_redis
 }

@@ -7,7 +7,6 @@
 # SESSIONS="fetch:: leases::" for session tests as well, PARTS=sessions for these alone.
 . "$(dirname "$0")/head.sh"
 . scripts/checked.sh
-. scripts/results.sh
 PARTS=" ${PARTS:-regress${SESSIONS:+ sessions}} "
 need rust server valgrind
 need_files 4096 'make valgrind'

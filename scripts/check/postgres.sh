@@ -100,7 +100,7 @@ tables_of() {
 }
 
 # "ok NAME" and "failed NAME", from the lines of Postgres 15 and of 16 and later.
-results() {
+verdicts() {
     sed -nE -e 's/^(test|    ) +([^ ]+) +\.\.\. (ok|FAILED).*/\3 \2/p' -e 's/^(not )?ok [0-9]+ +[-+] ([^ ]+) .*/\1ok \2/p' "$LOG/$1.log" |
         sed -E 's/^(FAILED|not ok)/failed/' | sort
 }
@@ -126,8 +126,8 @@ check_preloaded() {
     local count failed
     step postgres-check-without run without ''
     step postgres-check-with run with pgcache
-    results postgres-check-without >"$LOG/postgres-check-without.results"
-    results postgres-check-with >"$LOG/postgres-check-with.results"
+    verdicts postgres-check-without >"$LOG/postgres-check-without.results"
+    verdicts postgres-check-with >"$LOG/postgres-check-with.results"
     count=$(wc -l <"$LOG/postgres-check-without.results")
     [ "$count" -gt 250 ] || die "only $count of Postgres' own tests reported a result: see $LOG/postgres-check-without.log."
     if ! diff "$LOG/postgres-check-without.results" "$LOG/postgres-check-with.results"; then
