@@ -10,7 +10,6 @@
 //! bench-driver web       --protocol redis|postgres --socket PATH|HOST:PORT --connections N [--read-sql, --write-sql]
 //! bench-driver scaling   --seconds S
 
-mod etcd;
 mod http;
 mod key_distribution;
 mod kv;
@@ -22,7 +21,6 @@ mod random;
 mod redis;
 mod requests;
 mod scaling;
-mod store;
 mod visitors;
 mod web;
 mod zipf;

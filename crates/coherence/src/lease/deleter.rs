@@ -2,8 +2,8 @@
 //!
 //! The source has changed before, in a transaction of its own that has marked nothing: nothing depends on it.
 
+use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
-use super::moves::{removes, void};
 
 impl Moves<'_> {
     pub fn deleter(&mut self) {

@@ -1,7 +1,7 @@
 //! Every step of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
 
+use super::effects::{release, removes, unmark, void};
 use super::model::{Clause, EXPIRED, FetcherKind, Lease, Moves, Phase};
-use super::moves::{release, removes, unmark, void};
 
 impl Moves<'_> {
     pub fn fetcher(&mut self, kind: FetcherKind) {

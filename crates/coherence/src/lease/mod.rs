@@ -30,9 +30,9 @@
 //! writing of a row, the removal of a row, a commit's becoming visible.
 
 mod deleter;
+mod effects;
 mod fetcher;
 mod model;
-mod moves;
 mod writer;
 
 pub use model::{Actor, Clause, FetcherKind, MarkScope, Model, Violation, all};

@@ -1,7 +1,7 @@
 //! Every step of a writer: marks, the removal of the row, its commit or rollback, and the unmarking.
 
+use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
-use super::moves::{removes, void};
 
 fn place(scope: MarkScope) -> usize {
     scope as usize

@@ -31,8 +31,8 @@
 //! Atomic steps: a section under the partition's lock, one word of a slot, a snapshot, the question whether a
 //! transaction is in progress, each of the steps of COMMIT PREPARED (commit log, visible, locks and list).
 
+mod lowering;
 mod model;
-mod moves;
 mod readers;
 mod writers;
 

@@ -1,6 +1,6 @@
 //! Configurations, clauses and the state of the model of prepared transactions.
 
-use super::moves::restarted;
+use super::lowering::restarted;
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 

@@ -1,7 +1,7 @@
 //! Who gets an entry of a table, and who fetches what depends on key 0.
 
+use super::lowering::is_locked;
 use super::model::{Clause, FetcherKind, Lease, Moves, Phase, Record};
-use super::moves::is_locked;
 
 impl Moves<'_> {
     fn pends(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Who is prepared, who decides that, and who writes as anybody does.
 
+use super::lowering::void;
 use super::model::{Change, Clause, Moves, Phase, Record};
-use super::moves::void;
 
 impl Moves<'_> {
     pub fn preparer(&mut self, change: Change) {

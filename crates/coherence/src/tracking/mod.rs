@@ -28,9 +28,9 @@
 //! Atomic steps: marks and unmarks of the two keys (they share a stripe), a commit's becoming visible, a record in
 //! the ring, a snapshot, a look at a copy, the reading of the ring by the front, which nobody else sees.
 
+mod effects;
 mod front;
 mod model;
-mod moves;
 mod writers;
 
 pub use model::{Actor, Ask, Change, Clause, Model, Violation, all};

@@ -1,16 +1,19 @@
 //! The loads of a key-value store, on pgcache or etcd. Each client is a thread with a connection of its own and one
 //! operation in flight.
 
+mod etcd;
+mod store;
+
 use std::collections::HashMap;
 use std::sync::{Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::etcd::Etcd;
 use crate::latency::Latency;
 use crate::random::Random;
-use crate::store::{Entries, Pgcache, Store};
 use crate::{Options, Result};
+use etcd::Etcd;
+use store::{Entries, Pgcache, Store};
 
 // Entries are key:00000 to key:09999 with values that begin with their key, so that a wrong answer shows.
 const KEYS: u64 = 10_000;

@@ -11,8 +11,8 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::store::{Entries, Store};
 use crate::Result;
-use crate::store::{Entries, Store};
 
 #[derive(Clone, PartialEq, Message)]
 struct KeyValue {
