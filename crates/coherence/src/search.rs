@@ -28,7 +28,8 @@ pub trait Machine {
     fn line(&self, event: Self::Event, after: &Self::State) -> String;
 }
 
-/// Mixes eight bytes at a time by a folded multiplication.
+/// Mixes eight bytes at a time by a folded multiplication. Each crate that calls `explore` compiles it anew, so all is
+/// inline: a call for each byte doubles the time.
 #[derive(Default)]
 struct Fingerprint {
     hash: u64,
@@ -37,6 +38,7 @@ struct Fingerprint {
 }
 
 impl Fingerprint {
+    #[inline]
     fn mix(&mut self, word: u64) {
         let product =
             u128::from(self.hash ^ word ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93_u128;
@@ -45,12 +47,14 @@ impl Fingerprint {
 }
 
 impl Hasher for Fingerprint {
+    #[inline]
     fn write(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.write_u8(*byte);
         }
     }
 
+    #[inline]
     fn write_u8(&mut self, byte: u8) {
         self.word |= u64::from(byte) << self.bits;
         self.bits += 8;
@@ -61,14 +65,17 @@ impl Hasher for Fingerprint {
         }
     }
 
+    #[inline]
     fn write_isize(&mut self, discriminant: isize) {
         self.write_u8(discriminant as u8);
     }
 
+    #[inline]
     fn write_usize(&mut self, length: usize) {
         self.write_u8(length as u8);
     }
 
+    #[inline]
     fn finish(&self) -> u64 {
         let mut last = Fingerprint {
             hash: self.hash,
@@ -92,14 +99,17 @@ fn fingerprint(state: &impl Hash) -> u64 {
 struct AsIs(u64);
 
 impl Hasher for AsIs {
+    #[inline]
     fn write(&mut self, _: &[u8]) {
         unreachable!("fingerprints are u64");
     }
 
+    #[inline]
     fn write_u64(&mut self, fingerprint: u64) {
         self.0 = fingerprint;
     }
 
+    #[inline]
     fn finish(&self) -> u64 {
         self.0
     }
