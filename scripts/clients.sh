@@ -4,8 +4,7 @@
 # the frameworks are configured, by what docs/redis-clients.md shows. Then the recipes of docs/client-side-caching.md run
 # in the languages of these programs: a client's own cache over a table, and a row that changes.
 #
-# Usage: clients.sh PROGRAM...      redis-cli redis-py django django-tests celery celery-table node-redis node-redis-cached ioredis stores
-#                                   go-redis rueidis rueidis-cached redis-rs jedis spring redis-rb rails phpredis predis laravel
+# Usage: clients.sh PROGRAM...      those of t/clients/programs
 . "$(dirname "$0")/head.sh"
 page=docs/redis-clients.md
 recipes=$PWD/docs/client-side-caching.md
@@ -15,17 +14,10 @@ patience=100
 # The languages of these programs, as need.sh knows them.
 languages=()
 for program in "$@"; do
-    case $program in
-        redis-cli) ;;
-        redis-py | django | django-tests | celery | celery-table) languages+=(python) ;;
-        node-redis | node-redis-cached | ioredis | stores) languages+=(node) ;;
-        go-redis | rueidis | rueidis-cached) languages+=(go) ;;
-        redis-rs) languages+=(rust) ;;
-        jedis | spring) languages+=(maven) ;;
-        redis-rb | rails | phpredis | predis) languages+=("$program") ;;
-        laravel) languages+=(phpredis predis laravel-redis) ;;
-        *) die "there is no program $program." ;;
-    esac
+    needs=$(awk -v program="$program" '$1 == program { print $2 }' $sources/programs)
+    [ -n "$needs" ] || die "there is no program $program: $sources/programs lists them."
+    # shellcheck disable=SC2206 # words
+    [ "$needs" = - ] || languages+=(${needs//,/ })
 done
 mapfile -t languages < <(printf '%s\n' ${languages[@]+"${languages[@]}"} | sort -u)
 need server redis "${languages[@]}"

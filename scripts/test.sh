@@ -234,21 +234,16 @@ xa() {
 
 # Clients of Redis, unchanged, beside a Redis. Missing ones are listed at the end.
 clients() {
-    local programs=(redis-cli redis-py django django-tests celery celery-table redis-rs)
-    clients_of node 'the clients in node' node-redis node-redis-cached ioredis stores
-    clients_of go 'the clients in go' go-redis rueidis rueidis-cached
-    clients_of maven 'the clients in java, which need Maven' jedis spring
-    clients_of redis-rb 'the client in ruby' redis-rb
-    clients_of rails "Rails' cache" rails
-    clients_of phpredis 'phpredis' phpredis
-    clients_of predis 'Predis' predis
-    ! [[ " ${programs[*]} " == *" phpredis predis "* ]] || clients_of laravel-redis "Laravel's cache" laravel
+    local program needs programs=()
+    while read -r program needs; do
+        # shellcheck disable=SC2086 # words
+        if [ "$needs" = - ] || scripts/need.sh ${needs//,/ } </dev/null; then
+            programs+=("$program")
+        else
+            absent+=("the client $program of the Redis protocol, which needs ${needs//,/, }")
+        fi
+    done < <(grep -v '^#' t/clients/programs)
     many_tests clients scripts/clients.sh "${programs[@]}"
-}
-
-# WHAT NAME PROGRAM...
-clients_of() {
-    ! have "$1" "$2 over the Redis protocol, which cannot be had here" || programs+=("${@:3}")
 }
 
 # The stores of frameworks, by the frameworks' own tests. Missing ones are listed at the end.
