@@ -8,8 +8,8 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use pgcache_coherence::model::Op::*;
-use pgcache_coherence::model::{FirstSlot, Model};
+use pgcache_coherence::hot_tier::model::Op::*;
+use pgcache_coherence::hot_tier::model::{FirstSlot, Model};
 use pgcache_coherence::search::{counterexample, explore};
 
 fn three_writers() -> Model {

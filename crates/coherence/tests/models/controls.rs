@@ -2,9 +2,9 @@
 //!
 //! A test is named by the clause it leaves out.
 
-use pgcache_coherence::clause::Clause;
-use pgcache_coherence::configurations as with;
-use pgcache_coherence::model::Model;
+use pgcache_coherence::hot_tier::clause::Clause;
+use pgcache_coherence::hot_tier::configurations as with;
+use pgcache_coherence::hot_tier::model::Model;
 
 use crate::check::run_without;
 

@@ -1,7 +1,7 @@
 //! With every rule in force no promise is broken: each configuration is visited whole, and property (f) is
 //! checked in each state besides (a) to (e) at each read and each end.
 
-use pgcache_coherence::model::Model;
+use pgcache_coherence::hot_tier::model::Model;
 
 use crate::check;
 
@@ -23,7 +23,7 @@ macro_rules! protocol_holds {
     ($($check:ident: $($configuration:ident)*;)*) => { $($(
         #[test]
         fn $configuration() {
-            $check(pgcache_coherence::configurations::$configuration());
+            $check(pgcache_coherence::hot_tier::configurations::$configuration());
         }
     )*)* };
 }
@@ -39,5 +39,5 @@ protocol_holds! {
 
 #[test]
 fn no_configuration_is_forgotten() {
-    assert_eq!(pgcache_coherence::configurations::all().len(), 31);
+    assert_eq!(pgcache_coherence::hot_tier::configurations::all().len(), 31);
 }

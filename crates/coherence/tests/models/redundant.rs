@@ -3,9 +3,9 @@
 //! They are what an implementation may save, or keep as a second line of defence; the server keeps those that
 //! cost nothing on the path of a hot get.
 
-use pgcache_coherence::clause::Clause::{self, *};
-use pgcache_coherence::configurations as with;
-use pgcache_coherence::model::Model;
+use pgcache_coherence::hot_tier::clause::Clause::{self, *};
+use pgcache_coherence::hot_tier::configurations as with;
+use pgcache_coherence::hot_tier::model::Model;
 use pgcache_coherence::search::{counterexample, explore};
 
 use crate::check::run_without;

@@ -1,8 +1,8 @@
 //! A step of a counterexample as a person reads it: who did what, and what shared memory looked like after it.
 
-use crate::model::{Model, first_value};
-use crate::moves::{Event, NOBODY};
-use crate::state::{KEYS, State};
+use super::model::{Model, first_value};
+use super::moves::{Event, NOBODY};
+use super::state::{KEYS, State};
 
 pub fn title(m: &Model) -> String {
     let values: Vec<_> = (0..KEYS)

@@ -1,12 +1,12 @@
 //! Where a model begins, and every step that can be taken from a state: by each backend, and by the surroundings.
 
-use crate::clause::Clause;
-use crate::model::{FirstSlot, Model, Op, first_value};
-use crate::moves::{Event, Moves, NOBODY, settle};
+use super::clause::Clause;
+use super::model::{FirstSlot, Model, Op, first_value};
+use super::moves::{Event, Moves, NOBODY, settle};
+use super::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version, Violation};
+use super::tier::WordGroup;
+use super::{end, get, trace, write};
 use crate::search::Machine;
-use crate::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version, Violation};
-use crate::tier::WordGroup;
-use crate::{end, get, trace, write};
 
 impl Machine for Model {
     type State = State;

@@ -4,8 +4,8 @@
 //! of the clauses in `tests/models/controls.rs` must yield a counterexample. `tests/models/redundant.rs` holds the clauses
 //! that other clauses cover, with the proof by exhaustion.
 
+use super::model::Model;
 use crate::clauses::clauses;
-use crate::model::Model;
 
 clauses! {
     Model:

@@ -1,8 +1,8 @@
 //! The promises, checked at each read, in each state, and at the end.
 
-use crate::model::Model;
-use crate::state::{KEYS, Phase, State, Version, Violation};
-use crate::table::xid_of;
+use super::model::Model;
+use super::state::{KEYS, Phase, State, Version, Violation};
+use super::table::xid_of;
 
 impl State {
     pub fn all_done(&self) -> bool {

@@ -2,8 +2,8 @@
 //!
 //! Knows no rule of the protocol; `get`, `write` and `end` add the steps.
 
-use crate::model::{Model, Op};
-use crate::state::{Backend, Phase, State};
+use super::model::{Model, Op};
+use super::state::{Backend, Phase, State};
 
 /// The surroundings: eviction, other caches.
 pub const NOBODY: usize = usize::MAX;

@@ -1,11 +1,11 @@
 //! A transaction's work before its end: rows, DDL, savepoints, and the dirtiness of each (rule 1).
 
-use crate::clause::Clause;
-use crate::end::start_abort;
-use crate::model::{Model, Op, altered, value_of};
-use crate::moves::Moves;
-use crate::state::{Ddl, Other, Phase, State};
-use crate::table::{Lock, xid_of};
+use super::clause::Clause;
+use super::end::start_abort;
+use super::model::{Model, Op, altered, value_of};
+use super::moves::Moves;
+use super::state::{Ddl, Other, Phase, State};
+use super::table::{Lock, xid_of};
 
 pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
     match op {

@@ -2,9 +2,9 @@
 //!
 //! Does not hold the changes themselves; `table` has the rows.
 
-use crate::clause::Clause;
-use crate::model::Model;
-use crate::state::{ABSENT, DirtyKey, KEYS, MarkProgress, SlotSeen, State};
+use super::clause::Clause;
+use super::model::Model;
+use super::state::{ABSENT, DirtyKey, KEYS, MarkProgress, SlotSeen, State};
 
 impl State {
     /// Rule 1: notes a change by a function.

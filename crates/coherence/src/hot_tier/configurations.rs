@@ -3,8 +3,8 @@
 //! A name says what it is about; `tests/models/protocol.rs` runs them all with every rule in force, and
 //! `tests/models/controls.rs` runs each negative control in the one that shows it.
 
-use crate::model::Op::*;
-use crate::model::{FirstSlot, Model};
+use super::model::Op::*;
+use super::model::{FirstSlot, Model};
 
 /// Two writers that overwrite one key, one of them its neighbour on the stripe, too.
 pub fn sets() -> Model {

@@ -3,7 +3,7 @@
 //! Nothing here knows the hot tier. Lock queues and the deadlock detector are left out: a backend that must wait
 //! cannot step, and may always roll back instead.
 
-use crate::state::{ABSENT, Backend, Ddl, KEYS, State, Version};
+use super::state::{ABSENT, Backend, Ddl, KEYS, State, Version};
 
 /// Relation locks, as bits, and their conflicts.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! What a model is made of: actors and their scripts, what is there at first, and the clauses left out.
 
-use crate::clause::Dropped;
-use crate::state::{ABSENT, MAX_ACTORS};
+use super::clause::Dropped;
+use super::state::{ABSENT, MAX_ACTORS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {

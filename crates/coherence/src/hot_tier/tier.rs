@@ -8,12 +8,12 @@
 //!
 //! So a section that reads slot words takes two steps here, one `WordGroup` after the other, with the partition locked.
 
-use crate::clause::Clause;
-use crate::model::Model;
-use crate::state::{
+use super::clause::Clause;
+use super::model::Model;
+use super::state::{
     ABSENT, Entry, MarkProgress, MarkedOn, NO_GENERATION, Slot, SlotSeen, State, Token, Violation,
 };
-use crate::table::xid_of;
+use super::table::xid_of;
 
 /// The two groups of words that a section reads one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]

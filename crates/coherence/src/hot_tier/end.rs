@@ -1,10 +1,10 @@
 //! The end of a transaction: PRE_COMMIT marks, event e, COMMIT or ABORT unmarks, locks are released (rules 2 and 3).
 
-use crate::clause::Clause;
-use crate::model::{FirstSlot, Model};
-use crate::moves::Moves;
-use crate::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
-use crate::tier::WordGroup;
+use super::clause::Clause;
+use super::model::{FirstSlot, Model};
+use super::moves::Moves;
+use super::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
+use super::tier::WordGroup;
 
 /// Marks one dirty key, or the dirty cache. Returns false when all are marked.
 pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {

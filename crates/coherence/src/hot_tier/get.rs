@@ -1,11 +1,11 @@
 //! cache_get, step by step: lookup, snapshot, row, fill (rules 4 to 6); and SELECT.
 
-use crate::clause::Clause;
-use crate::model::{Model, Op};
-use crate::moves::Moves;
-use crate::state::{ABSENT, Entry, Phase, State, Token, Version};
-use crate::table::Lock;
-use crate::tier::WordGroup;
+use super::clause::Clause;
+use super::model::{Model, Op};
+use super::moves::Moves;
+use super::state::{ABSENT, Entry, Phase, State, Token, Version};
+use super::table::Lock;
+use super::tier::WordGroup;
 
 fn order(m: &Model) -> [WordGroup; 2] {
     if m.epochs_first {

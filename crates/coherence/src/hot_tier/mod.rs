@@ -1,0 +1,76 @@
+//! The first model, of the protocol that keeps the hot tier coherent with transactions.
+//!
+//! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks,
+//! commit record, event e (from here on others see the writes), COMMIT callbacks, lock release, the client is
+//! told. The rules below keep the copy from ever showing what a SELECT would not. This model plays them out
+//! step by step between a few backends, two keys on one stripe and one cache, visits **every** interleaving, and
+//! checks what is promised:
+//!
+//! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event
+//!   e on, not only from the acknowledgement, so a session that saw any effect of a commit sees its entries too;
+//! * (b) never a value of a transaction that was rolled back or is not yet visible;
+//! * (c) a transaction sees its own writes;
+//! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
+//! * (e) when all have ended, every pending_writers is 0, no slot is without its relation, every valid entry is the row;
+//! * (f) in every state, an entry that a get would hit is the committed row;
+//! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or taken back on
+//!   its stripe in between: marks that stand in other caches never count.
+//!
+//! The protocol is larger than the one that the server runs: publishing at COMMIT, copies under REPEATABLE READ
+//! and for transactions that have written elsewhere are modelled, and left out there.
+//!
+//! # The rules and where they are
+//!
+//! | rule | says | code |
+//! |---|---|---|
+//! | 1 record | every changed row's key becomes dirty; DDL, TRUNCATE and too many dirty keys make the whole cache dirty | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
+//! | 2 mark | PRE_COMMIT: remove the entry, mark the key's hash, `ver++`; no slot: look for it again after the mark; a cache: `pending_writers++`, then `epoch++`; no slot: a lock of the cache's, then look again; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | COMMIT: publish if untouched, `ver++`, lower the mark; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
+//! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
+//! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
+//! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
+//! | 7 suspension | DISABLE TRIGGER suspends at its mark; only a fact read under a new ShareUpdateExclusiveLock turns the tier on | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
+//! | 8 slots | a new generation for each slot, freed by DROP and by the rollback of CREATE | `tier`: `make_slot`; `end`: `leave_callbacks` |
+//!
+//! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (expiry deletes are marked like any
+//! others) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
+//!
+//! # Atomic steps
+//!
+//! A section under the partition lock, one word of a slot, a lock of Postgres', a snapshot, the reading of a row
+//! under its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change
+//! while a section is under way, and a section reads them in two steps, in either order (`epochs_first`).
+//! What only its own backend can notice goes into the step before (`moves::settle`).
+//!
+//! # What the model adds to the rules' first wording
+//!
+//! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
+//!   (`KeyLooksForSlotAgain`, `CacheLooksForSlotAgain`); a reader that makes a slot looks for the lock after it
+//!   (`FillProven`). So one sees the other, and no mark needs a slot.
+//! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
+//! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
+//!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.
+//! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
+//! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
+//! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
+//! * pending_writers == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
+//!   savepoint's rollback gave away; without late writes the rest of the token would do.
+//!
+//! `tests/models/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.
+
+pub mod clause;
+pub mod configurations;
+mod dirty;
+mod end;
+mod get;
+mod judge;
+pub mod model;
+mod moves;
+mod state;
+mod step;
+mod table;
+mod tier;
+mod trace;
+mod write;
+
+pub use state::Violation;
