@@ -68,12 +68,15 @@ def tests():
 
 
 def parts():
-    """CONTRIBUTING.md has the quick parts in a table, and names the slow ones in the paragraph after it."""
+    """The session tests of each part exist. CONTRIBUTING.md has the quick parts in a table, and names the slow ones in the
+    paragraph after it."""
     rows = [row.split() for row in (ROOT / "scripts/parts").read_text().splitlines() if not row.startswith("#")]
     text = (ROOT / "CONTRIBUTING.md").read_text()
     table = re.search(r"^\| part \| runs \|\n.*?\n\n", text, re.M | re.S).group(0)
     slow = re.search(r"^The slow parts .*?\n\n", text, re.M | re.S).group(0)
     listed = re.findall(r"`([a-z-]+)`", " ".join(re.findall(r"^\| (`.*?) \|", table, re.M)))
+    modules = re.findall(r"(\w+)::", (ROOT / "scripts/parts").read_text() + (ROOT / ".ci/run").read_text())
+    yield from (f"t/tests has no {name}.rs, which scripts/parts or .ci/run runs" for name in modules if not (ROOT / f"t/tests/{name}.rs").exists())
     yield from differences("quick", {row[0] for row in rows if row[1] == "quick"}, set(listed))
     yield from differences("slow", {row[0] for row in rows if row[1] == "slow"}, set(re.findall(r"`([a-z-]+)`", slow)))
 
