@@ -9,7 +9,6 @@ use std::thread;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::sqlstate;
-use pgcache_tests::stage::Stage;
 use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 
@@ -47,45 +46,36 @@ fn a_server_that_does_not_get_its_shared_memory_names_the_setting() {
     );
 }
 
-/// `postgres -C` calculates what a start would request, and allocates nothing.
-fn warnings_of_a_start(conf: &[&str]) -> String {
+/// Starts a server that does not get its huge pages, and returns its log.
+fn log_without_huge_pages(hot_size: &str) -> String {
     let cluster = Cluster::with_tier(&[]);
     cluster.down(pgcache_tests::cluster::Shutdown::Fast);
-    cluster.configure(conf);
-    let mut postgres = Stage::current().command("postgres");
-    postgres.args(["-C", "shared_memory_size", "-D"]);
-    let output = postgres.arg(cluster.data()).output();
-    String::from_utf8_lossy(&output.expect("postgres starts").stderr).into_owned()
+    cluster.configure(&[
+        "huge_pages = on",
+        &format!("pgcache.hot_size = '{hot_size}'"),
+    ]);
+    cluster.provokes("could not map anonymous shared memory");
+    assert!(!cluster.try_up(), "so many huge pages were available");
+    cluster.log_text()
 }
 
 #[test]
 fn a_server_that_does_not_get_its_huge_pages_names_the_setting() {
-    let said = warnings_of_a_start(&["huge_pages = on", "pgcache.hot_size = '8GB'"]);
-    assert!(
-        said.contains("pgcache.hot_size requests") && said.contains("huge pages"),
-        "{said}"
-    );
-}
-
-#[test]
-fn a_tier_of_most_of_the_memory_is_warned_of() {
     let memory = fs::read_to_string("/proc/meminfo").expect("Linux has it");
     let total = memory
         .split_ascii_whitespace()
         .nth(1)
         .map(str::parse::<u64>);
-    let total = total
-        .and_then(Result::ok)
-        .expect("the first line is MemTotal in kB");
-    let warning = "pgcache.hot_size is more than half of this machine's memory";
-    let said = |kilobytes: u64| {
-        let setting = format!("pgcache.hot_size = '{kilobytes}kB'");
-        warnings_of_a_start(&["huge_pages = off", &setting])
-    };
-    let much = said(total / 8 * 5);
-    assert!(much.contains(warning), "{much}");
-    let half = said(total / 8 * 3);
-    assert!(!half.contains(warning), "{half}");
+    let eighth = total.and_then(Result::ok).expect("MemTotal in kB") / 8;
+    let large = "pgcache.hot_size is more than half of this machine's memory";
+    for (eighths, is_large) in [(3, false), (5, true)] {
+        let log = log_without_huge_pages(&format!("{}kB", eighths * eighth));
+        assert!(
+            log.contains("pgcache.hot_size requests") && log.contains("MB of huge pages"),
+            "{log}"
+        );
+        assert_eq!(log.contains(large), is_large, "{log}");
+    }
 }
 
 /// A small file system, where the system lets us have one.

@@ -443,7 +443,8 @@ unsafe extern "C-unwind" fn request() {
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     } else if needs_huge_pages() && !mapping::system_gives(layout.total, true) {
         ErrorReport::from(Error::NoHugePages(layout.total)).report(PgLogLevel::WARNING);
-    } else if layout.total > mapping::of_machine() / 2 {
+    }
+    if layout.total > mapping::of_machine() / 2 {
         ErrorReport::new(
             PgSqlErrorCode::ERRCODE_WARNING,
             "pgcache.hot_size is more than half of this machine's memory",
