@@ -83,7 +83,7 @@ pub enum NotedBy {
 /// Moments in the life of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The last one at which user-defined code may run; see `hooks::ending`.
+    /// The last one at which user-defined code may run; see `hooks::pre_commit_portal`.
     Ending,
     /// The last one at which it can fail; nobody else sees its writes yet.
     BeforeCommit,

@@ -11,7 +11,7 @@
 //! - `tracking`: the keys that clients of CLIENT TRACKING have read, and the clients to notify.
 //! - `shared`: the state that the clients of a network process share.
 //! - `server`: commands on the connection and the server, such as HELLO, CLIENT, INFO and SLOWLOG.
-//! - `execute`: runs each command, or offloads it to an executor.
+//! - `dispatch`: runs each command, or offloads it to an executor.
 //! - `network`: the network process: listeners, connections and the event loop.
 //! - `executor`: the executor: catalog requests, and commands on tables in transactions.
 //! - `supervisor`: starts both kinds of processes, from the launcher.
@@ -20,7 +20,7 @@
 
 mod auth;
 mod commands;
-mod execute;
+mod dispatch;
 mod executor;
 mod ipc;
 mod net;

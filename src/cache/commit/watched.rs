@@ -1,5 +1,5 @@
-//! Locks on keys without an entry that must get none until an EXEC of the Redis protocol has ended, because its
-//! client watches them.
+//! Locks absent keys that a client of the Redis protocol watches, so that no transaction creates them before the
+//! client's EXEC has ended.
 //!
 //! No row exists to lock, and writing one would be a visible change. So the EXEC holds a lock for the key, and a
 //! transaction that has changed the key waits for that lock before its commit. The mark of the key decides which of

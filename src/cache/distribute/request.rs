@@ -76,7 +76,7 @@ pub struct SentCall {
     pub node: i64,
     pub function: &'static str,
     pub cache: Oid,
-    /// The hash of the key by which it was sent: it means the shard of that key, even if it is a call on all entries.
+    /// The hash of the key by which the call was sent. It names the target shard, even for a call on all entries.
     pub hash: i64,
     /// The call means all shards of the node, whose checksum this is.
     pub all: Option<i64>,

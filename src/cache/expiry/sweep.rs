@@ -30,7 +30,7 @@ impl StepSize {
 
 /// The result of a step.
 pub struct Step {
-    /// Whether it did as much as it may, so that its time is that of a whole step.
+    /// The step used its whole budget, so that its duration is that of a whole step.
     pub whole: bool,
     /// Whether it found enough to continue at once.
     pub worthwhile: bool,

@@ -143,8 +143,8 @@ fn counted(relation: Oid) -> Option<Counted> {
     Some(all)
 }
 
-/// Makes the next sweep read a table that has not changed: because its settings have, while the caller holds a lock
-/// that keeps sweeps off until they are in force; or because it could not be vacuumed.
+/// Forces the next sweep to read an unchanged table: after a change of its settings, while the caller holds a lock
+/// that keeps sweeps off until they are in force, or after a VACUUM that failed.
 pub fn look_again(relation: Oid) {
     if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         state.changes.store(NEVER_COUNTED, Relaxed);

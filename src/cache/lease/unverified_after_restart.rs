@@ -2,8 +2,8 @@
 //! lost.
 //!
 //! Includes caches that a writer was changing as a whole when they had no slot (`lock::mark_without_slot`). Guards
-//! that nothing is copied, leased or stored of such a cache while a transaction of either kind holds its lock,
-//! whether the server had a tier before or not. The slot of a table begins unverified.
+//! this: while a transaction of either kind holds the cache's lock, nothing of it is copied, leased or stored, even
+//! if the server ran without a tier before. The slot of a table begins unverified.
 
 use std::sync::atomic::Ordering::SeqCst;
 

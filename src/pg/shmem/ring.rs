@@ -264,7 +264,7 @@ impl Reader {
     }
 
     /// Disarms the wake-up.
-    pub fn is_awake(&self) {
+    pub fn note_awake(&self) {
         if self.ring.sleeping.load(Relaxed) & self.bit != 0 {
             self.ring.sleeping.fetch_and(!self.bit, SeqCst);
         }
@@ -273,6 +273,6 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.is_awake();
+        self.note_awake();
     }
 }

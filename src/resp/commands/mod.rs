@@ -10,8 +10,8 @@ pub mod budget;
 pub mod call;
 pub mod channels;
 pub mod error;
+pub mod get;
 mod keys;
-mod long;
 pub mod many;
 pub mod remote_subscribers;
 mod script_table;
@@ -60,7 +60,7 @@ pub struct Continuation(Work);
 impl Continuation {
     /// Returns whether no progress counts, so that the command begins anew with fresh privileges.
     pub fn begins_anew(&self) -> bool {
-        matches!(self.0, Work::Get(long::Position::Begins(_)))
+        matches!(self.0, Work::Get(get::Position::Begins(_)))
     }
 
     /// Returns the bytes of memory that the partial reply takes.
@@ -75,7 +75,7 @@ impl Continuation {
 #[derive(Debug)]
 enum Work {
     Begin,
-    Get(long::Position),
+    Get(get::Position),
     Many(many::Position),
     Scan(Option<walks::Scanned>),
     Keys(walks::Found),
@@ -206,9 +206,9 @@ fn piece<'a>(
         Command::Get { key } => {
             let progress = match work {
                 Work::Get(progress) => progress,
-                _ => long::Position::Begins(0),
+                _ => get::Position::Begins(0),
             };
-            return Ok(match long::get(call, key, progress, buffers, out)? {
+            return Ok(match get::get(call, key, progress, buffers, out)? {
                 Some(progress) => Piece::More(Work::Get(progress)),
                 None => Piece::Last,
             });

@@ -39,7 +39,7 @@ impl Registration {
     }
 
     /// Ends the request for room after the notification.
-    pub fn has_room(&self, socket: &Socket) -> io::Result<()> {
+    pub fn note_room(&self, socket: &Socket) -> io::Result<()> {
         self.ask(socket, Interest::READABLE)
     }
 

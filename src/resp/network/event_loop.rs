@@ -24,7 +24,7 @@ use crate::pg::resp::work_queue::WorkQueue;
 use crate::pg::session::failure;
 use crate::pg::worker::{background, connect};
 use crate::resp::auth::PeerAddress;
-use crate::resp::execute::offload;
+use crate::resp::dispatch::offload;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 use crate::resp::net::registration::Registration;
 use crate::resp::network::balance::Balancer;

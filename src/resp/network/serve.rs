@@ -7,8 +7,8 @@ use pgcache_resp::{Args, Batch, Broken, Limits, Parser, Writer};
 use crate::pg::session::clock;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
-use crate::resp::execute;
-use crate::resp::execute::offload;
+use crate::resp::dispatch;
+use crate::resp::dispatch::offload;
 use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::network::handshake;
 use crate::resp::server::slow_log;
@@ -17,7 +17,7 @@ use crate::resp::session::progress::Progress;
 use crate::resp::session::read_batch::{self, Read};
 use crate::resp::session::{Implicit, Replies, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication;
+use crate::resp::shared::access;
 use crate::resp::shared::tracking;
 
 /// Commands, and time, after which a turn ends, so that other clients get theirs.
@@ -338,7 +338,10 @@ impl Requests<'_> {
         if session.login.role.is_none() {
             // A client that has just lost its role has the limits of an unauthenticated client from here on.
             self.batch.clear();
-        } else if self.batch.is_empty() && parser.is_between() && session.long.continued.is_none() {
+        } else if self.batch.is_empty()
+            && parser.is_between()
+            && session.unfinished.continued.is_none()
+        {
             // The parser cuts a command that runs in pieces, because it keeps the positions of the arguments between
             // turns.
             self.batch_at = self.at;
@@ -403,7 +406,7 @@ fn requests(
             return Progress::More;
         }
         let before = replies.as_bytes().len();
-        match execute::command(core, session, args, replies) {
+        match dispatch::command(core, session, args, replies) {
             Progress::Offload(mut pending) => {
                 replies.rewind(before);
                 let is_full = pending.is_full;
@@ -480,7 +483,7 @@ fn on_broken(
                 && core.limits.default_role.is_some() =>
         {
             *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
-            authentication::ask_implicit(core, session)
+            access::ask_implicit(core, session)
         }
         // The commands before the broken input run first.
         _ if has_pending => {

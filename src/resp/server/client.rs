@@ -13,7 +13,7 @@ use crate::resp::session::pauses;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Replies, Session};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication;
+use crate::resp::shared::access;
 use crate::resp::shared::client_list;
 
 /// Runs a subcommand of CLIENT.
@@ -53,7 +53,7 @@ pub fn run(
         "list" => return list(core, session, args.from(2), replies),
         "kill" => return kill(core, session, args.from(2), replies),
         "pause" | "unpause" => {
-            match authentication::privileges(core, session) {
+            match access::privileges(core, session) {
                 Ok(privileges) if !(privileges.signals || privileges.owns) => {
                     errors::no_power(entry.name, &session.login.user, replies);
                 }
@@ -130,7 +130,7 @@ fn list(
     options: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    let privileges = match authentication::privileges(core, session) {
+    let privileges = match access::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
     };
@@ -339,7 +339,7 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
         return Ok(true);
     }
-    authentication::is_role(core, session, name)
+    access::is_role(core, session, name)
 }
 
 /// Ends clients of the same role; those of all roles for a member of pg_signal_backend.
@@ -349,7 +349,7 @@ fn kill(
     options: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    let privileges = match authentication::privileges(core, session) {
+    let privileges = match access::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
     };

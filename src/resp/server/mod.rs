@@ -21,7 +21,7 @@ use crate::resp::commands;
 use crate::resp::session::Session;
 use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication;
+use crate::resp::shared::access;
 
 /// Runs a command of this module; None: the command belongs to another one.
 pub fn run(
@@ -36,7 +36,7 @@ pub fn run(
         Command::Hello(hello) => return Some(greet(core, session, hello, replies)),
         Command::Auth { role, password } => {
             return Some(
-                match authentication::authenticate(core, session, *role, password, replies) {
+                match access::authenticate(core, session, *role, password, replies) {
                     Ok(()) => ok(replies),
                     Err(step) => step,
                 },
@@ -78,8 +78,7 @@ fn greet(
     replies: &mut Writer,
 ) -> Progress {
     if let Some((user, password)) = hello.auth
-        && let Err(step) =
-            authentication::authenticate(core, session, Some(user), password, replies)
+        && let Err(step) = access::authenticate(core, session, Some(user), password, replies)
     {
         return step;
     }
@@ -153,7 +152,7 @@ fn other(
         "command|list" => list_commands(args.from(2), replies),
         "command|getkeys" => keys_of(args.from(2), replies),
         "config|get" => get_settings(core, args.from(2), replies),
-        "config|resetstat" => match authentication::privileges(core, session) {
+        "config|resetstat" => match access::privileges(core, session) {
             Ok(privileges) if privileges.signals || privileges.owns => {
                 core.show_figures();
                 core.registry.reset();

@@ -14,7 +14,7 @@ use crate::resp::server::errors;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits, printable};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication;
+use crate::resp::shared::access;
 
 /// A request, or replies, of more bytes may take long.
 const LONG: usize = 4 << 10;
@@ -69,7 +69,7 @@ pub fn log(
     if !matches!(entry.name, "slowlog|get" | "slowlog|len" | "slowlog|reset") {
         return None;
     }
-    let privileges = match authentication::privileges(core, session) {
+    let privileges = match access::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return Some(step),
     };

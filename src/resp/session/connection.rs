@@ -115,13 +115,13 @@ impl Connection {
         self.readable |= self.half_closed;
         if event.is_writable() && !self.writable {
             // If the registration cannot be changed, the socket reports more events than are needed.
-            let _ = self.registration.has_room(&self.socket);
+            let _ = self.registration.note_room(&self.socket);
             self.writable = true;
         }
     }
 
     /// Notes that the socket takes no bytes now, and registers for the event that it does.
-    fn is_full(&mut self) -> io::Result<()> {
+    fn note_full(&mut self) -> io::Result<()> {
         self.writable = false;
         self.registration.ask_for_room(&self.socket)
     }
@@ -131,7 +131,7 @@ impl Connection {
         if let Wire::Encrypted(encryption) = &mut self.wire
             && !encryption.push(&self.socket)?
         {
-            return self.is_full();
+            return self.note_full();
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Connection {
 
     /// Returns the bytes of memory that the buffers hold.
     pub fn held(&self) -> usize {
-        let begun = self.session.long.continued.as_ref();
+        let begun = self.session.unfinished.continued.as_ref();
         let begun = begun.map_or(0, |(continuation, _)| continuation.held());
         let unsent = self.unsent.iter().map(Vec::capacity).sum::<usize>();
         let waits = unsent + self.pushed.capacity() + begun;
@@ -235,7 +235,7 @@ impl Connection {
         self.sent = 0;
         self.pushed = Vec::new();
         self.parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
-        self.session.long.continued = None;
+        self.session.unfinished.continued = None;
         self.session.state = Default::default();
     }
 
@@ -275,7 +275,7 @@ impl Connection {
 
     /// Returns whether a part of a reply was written, so that no message can be sent now.
     pub fn is_amid_reply(&self) -> bool {
-        self.session.long.continued.is_some()
+        self.session.unfinished.continued.is_some()
     }
 
     /// Sends a message that is not a reply, either now or after the reply that has begun; returns false if that
@@ -363,12 +363,12 @@ impl Connection {
             Ok(written) => {
                 self.session.activity.net_out += written as u64;
                 if written < bytes.len() {
-                    self.is_full()?;
+                    self.note_full()?;
                 }
                 Ok(written)
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                self.is_full()?;
+                self.note_full()?;
                 Ok(0)
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),

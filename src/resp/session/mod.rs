@@ -140,7 +140,7 @@ pub struct Offloaded {
 
 /// A long command that runs in pieces.
 #[derive(Default)]
-pub struct Long {
+pub struct Unfinished {
     /// The rest of the command, and the permission with which it began.
     pub continued: Option<(commands::Continuation, Rc<Permission>)>,
     /// The caches that a FLUSHALL still has to clear.
@@ -200,7 +200,7 @@ pub struct Session {
     pub labels: Labels,
     pub activity: Activity,
     pub offloaded: Offloaded,
-    pub long: Long,
+    pub unfinished: Unfinished,
     /// The client's place in the client registry; None before the client is shown there.
     pub place: Option<Claimed>,
     /// A property that seldom changes has changed since the client was last shown.
@@ -238,7 +238,7 @@ impl Session {
             labels: Labels::default(),
             activity: Activity::new(),
             offloaded: Offloaded::default(),
-            long: Long::default(),
+            unfinished: Unfinished::default(),
             place: None,
             changed: true,
             waits: Waits::Nothing,

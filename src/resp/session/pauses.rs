@@ -78,7 +78,7 @@ impl Pauses {
             }),
         };
         // A command that has begun continues.
-        if !held || session.long.continued.is_some() {
+        if !held || session.unfinished.continued.is_some() {
             return false;
         }
         session.wait_for(Waits::Pause);

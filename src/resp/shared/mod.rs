@@ -3,7 +3,7 @@
 //! resumed only by [`Core::wake`] for the reason that it waits for; otherwise an answer that came late would resume a
 //! client whose command an executor still runs.
 
-pub mod authentication;
+pub mod access;
 pub mod client_list;
 pub mod rate;
 pub mod tracking;
@@ -629,7 +629,7 @@ impl Core {
             return;
         };
         session.permission = None;
-        session.long.flushing = Flushing::No;
+        session.unfinished.flushing = Flushing::No;
         session.login.is_superuser = false;
         session.changed = true;
         if let Some(clients) = self.roles.get_mut(&role.to_u32()) {

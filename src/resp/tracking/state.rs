@@ -119,7 +119,7 @@ impl Tracking {
 
     pub fn after_sleep(&mut self) {
         if let Some(reader) = &self.reader {
-            reader.is_awake();
+            reader.note_awake();
             if reader.has_news() {
                 self.woken = Some(Instant::now());
             }

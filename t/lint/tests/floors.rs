@@ -48,7 +48,7 @@ const FLOORS: &[Floors] = &[
         of: &["resp"],
         floors: &[
             &["network", "executor", "supervisor"],
-            &["execute"],
+            &["dispatch"],
             &["server"],
             &["shared"],
             &["tracking"],

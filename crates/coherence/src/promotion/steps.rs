@@ -51,7 +51,7 @@ impl Moves<'_> {
         }
     }
 
-    /// A call that uses the cache: opens the slot if it must, looks, and loads if it is to.
+    /// Uses the cache as a call does: opens the slot if necessary, looks the key up, and loads on a miss.
     pub fn call(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let opens = !self.from.in_recovery

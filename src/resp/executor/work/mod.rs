@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_millis(2);
 /// Bytes of replies after which a transaction ends.
 const REPLIES: usize = 1 << 20;
 
-type Balancer = [bool; MOST_PROCESSES];
+type Notified = [bool; MOST_PROCESSES];
 
 /// An executor's side of the work queue.
 pub struct WorkRunner {
@@ -48,7 +48,7 @@ pub struct WorkRunner {
     /// The requests of the jobs that were taken together.
     requests: Vec<u8>,
     /// Network processes to wake because of replies.
-    networks: Balancer,
+    networks: Notified,
     /// Whether a job was put into the slow lane, whose executors may sleep.
     has_given_up: bool,
     /// Whether statistics wait to be reported.
@@ -124,7 +124,7 @@ impl WorkRunner {
     ) -> Result<usize, Failure> {
         let untidy = Cell::new(jobs.iter().any(|job| job.handed.alone));
         let (tools, requests, work_queue) = (&mut self.tools, &self.requests, self.work_queue);
-        let (number_of_back, networks) = (self.number, &mut self.networks);
+        let (own_number, networks) = (self.number, &mut self.networks);
         tools.restart(longest);
         self.unreported = true;
         let done = as_role::in_transaction(terms, || {
@@ -180,7 +180,7 @@ impl WorkRunner {
             drop(open);
             at.set(At::Commit);
             invalidated_keys::wait_for_visible();
-            standby_waits::begin(number_of_back);
+            standby_waits::begin(own_number);
             done
         });
         // An abort does not undo all that the failed job, or one before it, has left in the session.
@@ -352,7 +352,7 @@ fn tidy() {
     }
 }
 
-fn send(work_queue: WorkQueue, networks: &mut Balancer, taken: Option<Taken>, replies: &[u8]) {
+fn send(work_queue: WorkQueue, networks: &mut Notified, taken: Option<Taken>, replies: &[u8]) {
     let reads = raw::take_reads();
     if reads != [0; 2]
         && let Some(registry) = ClientRegistry::of_server()
@@ -382,7 +382,7 @@ fn send(work_queue: WorkQueue, networks: &mut Balancer, taken: Option<Taken>, re
     }
 }
 
-fn wake_networks(networks: &mut Balancer, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+fn wake_networks(networks: &mut Notified, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
     for (network, told) in networks.iter_mut().enumerate() {
         if std::mem::take(told)
             && let Some(pid) = queue.pid(Kind::Network, network)

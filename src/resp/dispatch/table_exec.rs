@@ -7,8 +7,8 @@ use pgcache_resp::{Args, Command, CopyOptions, Failure, Kind, Parsed, Writer, ru
 
 use crate::pg::resp::work_queue::{Lane, Work};
 use crate::resp::commands::{WatchedRows, channels, watched_rows};
-use crate::resp::execute::flush_all;
-use crate::resp::execute::offload::{is_logged, lane, writes_log};
+use crate::resp::dispatch::flush_all;
+use crate::resp::dispatch::offload::{is_logged, lane, writes_log};
 use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::Session;

@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 
 use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag, rule};
 
-use super::commands::budget::Budget;
-use super::commands::call::Call;
-use super::commands::{self, Admitted, Queue, channels};
-use super::session::progress::Progress;
-use super::session::{Session, Waits};
 use crate::guc;
 use crate::pg::worker::background;
+use crate::resp::commands::budget::Budget;
+use crate::resp::commands::call::Call;
 use crate::resp::commands::error::Done;
+use crate::resp::commands::{self, Admitted, Queue, channels};
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::server::{self, errors};
+use crate::resp::session::progress::Progress;
+use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication;
+use crate::resp::shared::access;
 use crate::resp::shared::tracking;
 
 /// After this time an EXEC runs no further command of unbounded duration, because no other client is served meanwhile.
@@ -40,7 +40,7 @@ pub fn command(
     session.note_name(args.get(0).unwrap_or_default());
     session.activity.heavy = false;
     if session.login.role.is_none()
-        && let Err(step) = authentication::admit(core, session, args, replies)
+        && let Err(step) = access::admit(core, session, args, replies)
     {
         return step;
     }
@@ -148,7 +148,7 @@ fn on_entries(
     if flush_all::is_meant(core, session, command) {
         return flush_all::run(core, session, command, replies);
     }
-    let anew = match session.long.continued.take() {
+    let anew = match session.unfinished.continued.take() {
         Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
         // A piece of it is done, so the rest runs under the same permission.
         Some((continuation, permission)) => {
@@ -171,7 +171,7 @@ fn on_entries(
             }
         }
     }
-    match authentication::permission(core, session, replies) {
+    match access::permission(core, session, replies) {
         Ok(permission) => {
             tracking::note_reads(core, session, &permission, command);
             if permission.target.is_table()
@@ -200,11 +200,11 @@ fn copy_to(
     replace: bool,
     replies: &mut Writer,
 ) -> Progress {
-    let from = match authentication::permission(core, session, replies) {
+    let from = match access::permission(core, session, replies) {
         Ok(from) => from,
         Err(step) => return step,
     };
-    let to = match authentication::permission_in(core, session, database, replies) {
+    let to = match access::permission_in(core, session, database, replies) {
         Ok(to) => to,
         Err(step) => return step,
     };
@@ -247,23 +247,23 @@ fn came(
     tracking::has_read(core, session);
     match step {
         commands::Outcome::Done => {
-            session.long.gone = false;
+            session.unfinished.gone = false;
             Progress::Done
         }
         commands::Outcome::More(continuation) => {
-            session.long.continued = Some((continuation, permission));
+            session.unfinished.continued = Some((continuation, permission));
             Progress::More
         }
-        commands::Outcome::Gone if session.long.gone => {
-            session.long.gone = false;
+        commands::Outcome::Gone if session.unfinished.gone => {
+            session.unfinished.gone = false;
             commands::write_gone(replies);
             Progress::Done
         }
         // An executor gives the cache a slot again, or reports that it is gone.
         commands::Outcome::Gone => {
             permission.forget();
-            session.long.gone = true;
-            match authentication::permission(core, session, replies) {
+            session.unfinished.gone = true;
+            match access::permission(core, session, replies) {
                 Ok(_) => Progress::More,
                 Err(step) => step,
             }
@@ -280,7 +280,7 @@ fn came(
 /// they name were requested when the commands were collected, or are unknown.
 fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progress {
     if session.state.in_transaction() {
-        match authentication::permission(core, session, replies) {
+        match access::permission(core, session, replies) {
             Ok(permission) if permission.target.is_table() => {
                 return table_exec::exec(core, session, permission, replies);
             }
@@ -399,7 +399,7 @@ fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u
 /// have to wait.
 fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Permission>> {
     let mut nowhere = Writer::new(session.protocol, 0);
-    let permission = authentication::permission_in(core, session, database, &mut nowhere);
+    let permission = access::permission_in(core, session, database, &mut nowhere);
     session.waits = Waits::Nothing;
     permission.ok()
 }

@@ -11,7 +11,7 @@ use crate::cache::catalog::registry::Storage;
 use crate::pg::resp::work_queue::{Handed, Lane, Work};
 use crate::pg::session::clock;
 use crate::resp::commands;
-use crate::resp::execute::flush_all;
+use crate::resp::dispatch::flush_all;
 use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::connection::Connection;
@@ -231,7 +231,7 @@ pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
     if let Some(answered) = session.offloaded.answered.take() {
         tracking::reply_came(core, session, core.submitter.work_queue.soonest(&answered));
         let (before, work_queue) = (replies.as_bytes().len(), core.submitter.work_queue);
-        if matches!(session.long.flushing, Flushing::Asked(_)) {
+        if matches!(session.unfinished.flushing, Flushing::Asked(_)) {
             flush_all::answered(session, |take| work_queue.reply(&answered, take));
             return core.submitter.give_back(answered);
         }

@@ -17,7 +17,7 @@ use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Flushing, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::authentication;
+use crate::resp::shared::access;
 
 const NOT_IN_EXEC: &[u8] =
     b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
@@ -30,7 +30,8 @@ pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
             all_databases: true
         }
     );
-    let begun = !session.long.to_clear.is_empty() || !matches!(session.long.flushing, Flushing::No);
+    let begun = !session.unfinished.to_clear.is_empty()
+        || !matches!(session.unfinished.flushing, Flushing::No);
     of_all && (core.catalog.permissions.databases() > 1 || begun)
 }
 
@@ -42,22 +43,22 @@ pub fn run(
     replies: &mut Writer,
 ) -> Progress {
     let before = replies.as_bytes().len();
-    let Some((continuation, permission)) = session.long.continued.take() else {
+    let Some((continuation, permission)) = session.unfinished.continued.take() else {
         let step = begin(core, session, command, replies);
         if !matches!(step, Progress::Wait | Progress::Starve | Progress::More) {
-            session.long.flushing = Flushing::No; // the next FLUSHALL begins anew, however this one ended
+            session.unfinished.flushing = Flushing::No; // the next FLUSHALL begins anew, however this one ended
         }
         return step;
     };
     let (target, state) = (&permission.target, &mut session.state);
     match commands::go_on(continuation, command, target, state, core.now, replies) {
         commands::Outcome::More(continuation) => {
-            session.long.continued = Some((continuation, permission))
+            session.unfinished.continued = Some((continuation, permission))
         }
-        commands::Outcome::Done if session.long.to_clear.is_empty() => return Progress::Done,
-        commands::Outcome::Done => session.long.continued = session.long.to_clear.pop(),
+        commands::Outcome::Done if session.unfinished.to_clear.is_empty() => return Progress::Done,
+        commands::Outcome::Done => session.unfinished.continued = session.unfinished.to_clear.pop(),
         commands::Outcome::Gone | commands::Outcome::NotOurs | commands::Outcome::Table => {
-            session.long.to_clear.clear();
+            session.unfinished.to_clear.clear();
             commands::write_gone(replies);
             return Progress::Done;
         }
@@ -79,7 +80,7 @@ fn begin(
         let is_distributed = |core: &Core| {
             role.is_some_and(|role| core.catalog.permissions.is_distributed(role, database))
         };
-        match authentication::permission_in(core, session, database, replies) {
+        match access::permission_in(core, session, database, replies) {
             Ok(permission) => all.push(permission),
             // The cache is distributed, and the protocol serves none of its entries.
             Err(Progress::Done) if is_distributed(core) => replies.rewind(before),
@@ -96,7 +97,7 @@ fn begin(
     {
         return Progress::Done;
     }
-    let emptied = match std::mem::take(&mut session.long.flushing) {
+    let emptied = match std::mem::take(&mut session.unfinished.flushing) {
         Flushing::No | Flushing::Asked(_) => Vec::new(),
         Flushing::Done(tables) => tables,
         Flushing::Failed(reply) => {
@@ -127,18 +128,18 @@ fn begin(
         let (target, state) = (&permission.target, &mut session.state);
         match commands::run(command, target, state, core.now, replies) {
             commands::Outcome::More(continuation) => {
-                session.long.to_clear.push((continuation, permission))
+                session.unfinished.to_clear.push((continuation, permission))
             }
             commands::Outcome::Done => {}
             commands::Outcome::Gone | commands::Outcome::NotOurs | commands::Outcome::Table => {
-                session.long.to_clear.clear();
+                session.unfinished.to_clear.clear();
                 commands::write_gone(replies);
                 return Progress::Done;
             }
         }
     }
-    session.long.continued = session.long.to_clear.pop();
-    match session.long.continued {
+    session.unfinished.continued = session.unfinished.to_clear.pop();
+    match session.unfinished.continued {
         None => Progress::Done,
         Some(_) => {
             replies.rewind(before);
@@ -181,24 +182,24 @@ fn ask(
         since: clock::now(),
     };
     let Some(place) = core.submitter.hand(handed, Lane::Slow, request.as_bytes()) else {
-        session.long.flushing = Flushing::Done(emptied);
+        session.unfinished.flushing = Flushing::Done(emptied);
         return Progress::Starve;
     };
     emptied.extend(relations);
     session.offloaded.handed = Some(place);
-    session.long.flushing = Flushing::Asked(emptied);
+    session.unfinished.flushing = Flushing::Asked(emptied);
     session.wait_for(Waits::Table);
     Progress::Wait
 }
 
 /// Takes the executor's answer; the request then runs again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-    let Flushing::Asked(tables) = std::mem::take(&mut session.long.flushing) else {
+    let Flushing::Asked(tables) = std::mem::take(&mut session.unfinished.flushing) else {
         return;
     };
     let mut bytes = Vec::new();
     reply(&mut |part| bytes.extend_from_slice(part));
-    session.long.flushing = match bytes.first() {
+    session.unfinished.flushing = match bytes.first() {
         Some(b'+') => Flushing::Done(tables),
         _ => Flushing::Failed(bytes),
     };

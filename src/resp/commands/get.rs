@@ -7,13 +7,13 @@
 use pgcache_resp::Writer;
 use pgcache_store::{Piece, Reading};
 
-use super::call::Call;
-use super::strings;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::memory::raw::Found;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
+use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::strings;
 
 /// Times that a value is read in pieces although writers change it meanwhile; after that it is copied at once.
 const TRIES: u8 = 3;
