@@ -5,6 +5,9 @@
 
 pub mod access;
 pub mod client_list;
+mod counters;
+mod login;
+mod published;
 pub mod rate;
 pub mod tracking;
 
@@ -12,134 +15,34 @@ use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use pgcache_resp::{Protocol, Writer};
-use pgrx::pg_sys::Oid;
 use socket2::Socket;
 
-use crate::cache::memory::raw;
 use crate::guc::resp as settings;
 use crate::pg::resp::catalog_requests::RequestQueue;
-use crate::pg::resp::client_registry::{self, Claimed, ClientRegistry, Counter, LoggedIn, Now};
-use crate::pg::resp::messages::{Found, Message, Messages, Reader};
+use crate::pg::resp::client_registry::{Claimed, ClientRegistry, Counter, Now};
+use crate::pg::resp::messages::{Message, Messages, Reader};
 use crate::pg::resp::multi_process::{self, MultiProcess};
-use crate::pg::resp::system;
 use crate::pg::resp::work_queue::WorkQueue;
 use crate::pg::session::clock::{self, Timestamp};
-use crate::pg::session::failure;
-use crate::pg::session::fault::{self, Fault};
-use crate::resp::auth::{Authenticated, ServerPrivileges};
-use crate::resp::commands::channels::{self, Hub};
+use crate::resp::commands::channels::Hub;
 use crate::resp::commands::remote_subscribers;
 use crate::resp::ipc::Catalog;
-use crate::resp::ipc::answers::PrivilegesOf;
 use crate::resp::ipc::pending_batch::WorkSubmitter;
-use crate::resp::ipc::permission_cache::{NotPermitted, is_locked};
+use crate::resp::ipc::permission_cache::is_locked;
 use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, RoleName};
 use crate::resp::net::tls::{Pace, Tls};
+use crate::resp::session::Waits;
 use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::pauses::Pauses;
 use crate::resp::session::read_batch::ReadBatch;
-use crate::resp::session::{Flushing, Implicit, Session, Waits};
+use crate::resp::shared::counters::Counters;
 use crate::resp::shared::rate::Rate;
 use crate::resp::tracking::state::Tracking;
 
-/// Messages published by sessions that are delivered in one round of the event loop.
-const PUBLISHED: usize = 1024;
-/// Bytes that may be compared when the channels of these messages are matched with patterns in one round: about a
-/// millisecond, and more than a single comparison takes.
-const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
-/// Roles whose privileges are requested in one round.
-const ASKED_AT_ONCE: usize = 256;
-/// The delay of the reply to a wrong password.
-const PENALTY: Duration = Duration::from_secs(1);
 /// The delay before a cache is requested again that another session has locked.
 const LOCKED: Duration = Duration::from_millis(20);
-
-/// The counters of a network process. They continue from those of the predecessor of the network process; the client
-/// registry sums the same counters over all network processes.
-#[derive(Default)]
-pub struct Counters {
-    pub connections: u64,
-    pub rejected: u64,
-    pub commands: u64,
-    /// Turns of clients in which commands ran, and the most commands in one turn since that number was last shown.
-    pub batches: u64,
-    pub largest_batch: u64,
-    pub input: u64,
-    pub output: u64,
-    pub failed_authentications: u64,
-    pub failed_handshakes: u64,
-    pub cut_off: u64,
-    pub killed: u64,
-    pub questions: u64,
-    pub queue_full: u64,
-    pub messages: u64,
-    pub overflows: u64,
-    /// Hits and misses of the predecessor; those of this process are counted where entries are read.
-    former_reads: (u64, u64),
-    /// Microseconds of processor time: that of the predecessor, and the sum with that of this process.
-    former_cpu: (u64, u64),
-    cpu: (u64, u64),
-}
-
-impl Counters {
-    fn going_on_from(former: &client_registry::Counters) -> Counters {
-        let was = |counter: Counter| former.get(counter as usize).copied().unwrap_or(0);
-        Counters {
-            connections: was(Counter::Connections),
-            rejected: was(Counter::Rejected),
-            commands: was(Counter::Commands),
-            batches: was(Counter::Batches),
-            largest_batch: 0,
-            input: was(Counter::Input),
-            output: was(Counter::Output),
-            failed_authentications: was(Counter::FailedAuthentications),
-            cut_off: was(Counter::CutOff),
-            killed: was(Counter::Killed),
-            questions: was(Counter::Questions),
-            queue_full: was(Counter::QueueFull),
-            messages: was(Counter::Messages),
-            overflows: was(Counter::Overflows),
-            failed_handshakes: was(Counter::FailedHandshakes),
-            former_reads: (was(Counter::Hits), was(Counter::Misses)),
-            former_cpu: (was(Counter::CpuUser), was(Counter::CpuSystem)),
-            cpu: (was(Counter::CpuUser), was(Counter::CpuSystem)),
-        }
-    }
-
-    /// Reads the processor time of this process.
-    fn read_cpu(&mut self) {
-        let (user, system) = system::cpu_time();
-        self.cpu = (self.former_cpu.0 + user, self.former_cpu.1 + system);
-    }
-
-    /// Returns the counters in the order of [`Counter`].
-    fn for_board(&self, evicted: u64) -> client_registry::Counters {
-        let (hits, misses) = raw::reads();
-        [
-            self.connections,
-            self.rejected,
-            self.commands,
-            self.batches,
-            self.former_reads.0 + hits,
-            self.former_reads.1 + misses,
-            self.input,
-            self.output,
-            self.failed_authentications,
-            self.cut_off,
-            self.killed,
-            self.questions,
-            self.queue_full,
-            self.messages,
-            self.overflows,
-            self.failed_handshakes,
-            evicted,
-            self.cpu.0,
-            self.cpu.1,
-        ]
-    }
-}
 
 /// The settings as they were last read.
 pub struct Limits {
@@ -296,7 +199,7 @@ impl Core {
         if is_due {
             self.counters.read_cpu();
         }
-        let counters = self.counters.for_board(self.memory.evicted);
+        let counters = self.counters.for_registry(self.memory.evicted);
         let now = Now {
             clients: self.clients.len() as u64,
             tracking: self.tracking.clients() as u64,
@@ -349,54 +252,6 @@ impl Core {
             }
         }
         self.counters.killed += places.len() as u64;
-        places.into_iter().for_each(|place| self.enqueue(place));
-    }
-
-    /// Ends clients whose role was dropped or may no longer log in, because they could read channels for ever.
-    /// Privileges that are not known are requested, and count the next time.
-    pub fn end_locked_out(&mut self) {
-        let now = clock::now();
-        let mut asked = 0;
-        let mut ends: Vec<(u32, ServerPrivileges)> = Vec::new();
-        for role in self.roles.keys() {
-            let of_role = Oid::from_u32(*role);
-            let of_role = PrivilegesOf(of_role);
-            let known = self
-                .catalog
-                .privileges
-                .look_up(&self.queue, self.number, of_role, 0);
-            match known {
-                Ok(Some(privileges)) if privileges.is_locked_out => ends.push((*role, privileges)),
-                Ok(Some(privileges)) if privileges.valid_until.is_some_and(|until| until < now) => {
-                    ends.push((*role, privileges));
-                }
-                Ok(_) => {}
-                Err(NotPermitted::Asked) if asked < ASKED_AT_ONCE => asked += 1,
-                Err(_) => break,
-            }
-        }
-        if ends.is_empty() || fault::on(Fault::LockedOutStay) {
-            return;
-        }
-        let mut places = Vec::new();
-        for (place, client) in self.clients.iter_mut() {
-            let session = &client.session;
-            let role = session.login.role.map(|role| role.to_u32());
-            let goes = ends.iter().any(|(of, privileges)| {
-                Some(*of) == role && (privileges.is_locked_out || session.login.by_password)
-            });
-            if goes && !client.killed {
-                client.killed = true;
-                places.push(place);
-            }
-        }
-        if !places.is_empty() {
-            self.counters.killed += places.len() as u64;
-            failure::log(format!(
-                "disconnected {} clients of the Redis protocol whose roles may no longer log in",
-                places.len()
-            ));
-        }
         places.into_iter().for_each(|place| self.enqueue(place));
     }
 
@@ -509,150 +364,6 @@ impl Core {
         }
     }
 
-    /// Takes the answer to an authentication request. Only the answer to the client's latest request counts: the
-    /// client did not wait for one that was sent within an EXEC, and its answer must not be taken for that to another
-    /// name and password.
-    fn authenticated(&mut self, ticket: u64, answer: CatalogResponse) {
-        let id = Session::id_of(ticket);
-        let Some(place) = self.clients.place_of(id) else {
-            return;
-        };
-        let client = self.clients.get_mut(place);
-        if client.is_none_or(|client| client.session.ticket() != ticket) {
-            return;
-        }
-        let default_role = self.limits.default_role;
-        let Some(mut client) = self.clients.take(place) else {
-            return;
-        };
-        let awaited = client.session.waits;
-        let held = self.note_authentication(&mut client.session, answer, default_role);
-        self.clients.put_back(place, client);
-        match awaited {
-            Waits::Implicit | Waits::Authentication if held => {
-                self.held.push((Instant::now() + PENALTY, id, awaited));
-            }
-            Waits::Implicit | Waits::Authentication => self.wake(id, awaited),
-            Waits::Nothing | Waits::Permission | Waits::Pause | Waits::Table => {}
-        }
-    }
-
-    /// Notes the result of a client's authentication; returns whether the reply is to be delayed.
-    fn note_authentication(
-        &mut self,
-        session: &mut Session,
-        answer: CatalogResponse,
-        default_role: Option<RoleName>,
-    ) -> bool {
-        let result = match answer {
-            CatalogResponse::Authenticated(result) => Some(result),
-            CatalogResponse::Permission(_)
-            | CatalogResponse::ServerPrivileges(_)
-            | CatalogResponse::IsRole(_)
-            | CatalogResponse::Entries(_)
-            | CatalogResponse::Failed => None,
-        };
-        match (session.waits, result) {
-            (Waits::Implicit, Some(Ok(authenticated))) => {
-                let user = default_role.as_ref().map_or(&b""[..], RoleName::as_bytes);
-                if !self.log_in(session, &authenticated, user) {
-                    session.login.implicit = Implicit::Refused;
-                }
-                false
-            }
-            (Waits::Implicit, _) => {
-                session.login.implicit = Implicit::Refused;
-                false
-            }
-            (Waits::Authentication, result) => {
-                session.login.authentication = Some(result.ok_or(()));
-                let failed = !matches!(result, Some(Ok(_)));
-                self.counters.failed_authentications += u64::from(failed);
-                failed
-            }
-            _ => false,
-        }
-    }
-
-    /// Makes the client this role, unless the role or the database has too many clients.
-    pub fn log_in(
-        &mut self,
-        session: &mut Session,
-        authenticated: &Authenticated,
-        user: &[u8],
-    ) -> bool {
-        let count = |clients: usize| u32::try_from(clients).unwrap_or(u32::MAX);
-        let others = self.others(session, authenticated);
-        let has_room = |room: Option<u32>, taken| room.is_none_or(|room| count(taken) < room);
-        if !has_room(authenticated.room_of_role, others.of_role)
-            || !has_room(authenticated.room_of_database, others.all)
-        {
-            // A client that is refused keeps its role.
-            if let Some(place) = &session.place {
-                let role = session.login.role.map_or(0, |role| role.to_u32());
-                self.registry.set_role(place, role);
-            }
-            return false;
-        }
-        self.log_out(session);
-        *self.roles.entry(authenticated.role.to_u32()).or_default() += 1;
-        session.login.role = Some(authenticated.role);
-        session.login.is_superuser = authenticated.is_superuser;
-        session.changed = true;
-        session.login.user = user.into();
-        session.login.by_password = authenticated.by_password;
-        session.permission = None;
-        true
-    }
-
-    /// Counts the other clients for the connection limits, if any are set. The client's present role does not count,
-    /// because the client gives it up.
-    fn others(&self, session: &Session, authenticated: &Authenticated) -> LoggedIn {
-        let role = authenticated.role.to_u32();
-        if let (Some(_), Some(place)) = (self.peers, &session.place) {
-            self.registry.set_role(place, role);
-            return match (authenticated.room_of_role, authenticated.room_of_database) {
-                (None, None) => LoggedIn::default(),
-                _ => self.registry.logged_in(place, role),
-            };
-        }
-        let of_role = self.roles.get(&role).copied().unwrap_or(0);
-        LoggedIn {
-            of_role: of_role - usize::from(session.login.role == Some(authenticated.role)),
-            all: self.roles.values().sum::<usize>() - usize::from(session.login.role.is_some()),
-        }
-    }
-
-    /// Takes the client's role away.
-    pub fn log_out(&mut self, session: &mut Session) {
-        let Some(role) = session.login.role.take() else {
-            return;
-        };
-        session.permission = None;
-        session.unfinished.flushing = Flushing::No;
-        session.login.is_superuser = false;
-        session.changed = true;
-        if let Some(clients) = self.roles.get_mut(&role.to_u32()) {
-            *clients -= 1;
-            if *clients == 0 {
-                self.roles.remove(&role.to_u32());
-            }
-        }
-    }
-
-    /// Counts the clients of each role anew, after a client was lost in the middle of its turn.
-    pub fn count_roles(&mut self) {
-        self.roles.clear();
-        for role in self
-            .clients
-            .iter()
-            .filter_map(|client| client.session.login.role)
-        {
-            *self.roles.entry(role.to_u32()).or_default() += 1;
-        }
-        self.memory.count_anew(&self.clients);
-    }
-
     /// Ends a client that was taken out or is at this place.
     pub fn end(&mut self, place: usize, client: Option<Box<Connection>>) {
         if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
@@ -707,70 +418,6 @@ impl Core {
     pub fn unshow_lost(&mut self, id: u64) {
         if let Some(place) = self.registry.place_of(self.number, id) {
             self.unshow(Some(place));
-        }
-    }
-
-    /// Delivers the messages that sessions have published. If some of them were lost, all clients that read channels
-    /// are disconnected, as is a client that does not read, so that they notice the loss.
-    pub fn take_published(&mut self) {
-        let Some(mut published) = self.published.take() else {
-            return;
-        };
-        if published.has_more() || self.partly_published.is_some() {
-            self.hand_out(&mut published);
-        }
-        self.published = Some(published);
-    }
-
-    fn hand_out(&mut self, published: &mut Reader) {
-        if !channels::has_readers() {
-            self.partly_published = None;
-            return published.pass();
-        }
-        let mut looks = PUBLISHED_LOOKS;
-        if let Some((message, after)) = self.partly_published.take() {
-            self.hand_out_one(message, Some(&after), &mut looks);
-        }
-        for _ in 0..PUBLISHED {
-            if self.partly_published.is_some() {
-                return;
-            }
-            match published.next() {
-                None => return,
-                Some(Found::Message(message)) => {
-                    self.counters.messages += 1;
-                    self.hand_out_one(message, None, &mut looks);
-                }
-                Some(Found::Lost) => {
-                    self.counters.overflows += 1;
-                    for id in channels::readers() {
-                        self.cut_off(id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Delivers one message: to all readers, or to the readers of the patterns behind `after`. The rest follows in
-    /// the next round.
-    fn hand_out_one(&mut self, message: Message, after: Option<&[u8]>, looks: &mut usize) {
-        let (channel, text) = (&message.channel, &message.text);
-        let rest = channels::publish_from_outside(channel, text, after, looks, self);
-        self.partly_published = rest.map(|after| (message, after));
-    }
-
-    /// Returns whether messages of sessions wait.
-    pub fn has_published(&self) -> bool {
-        self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::has_more)
-    }
-
-    fn cut_off(&mut self, id: u64) {
-        if let Some(place) = self.clients.place_of(id) {
-            if let Some(client) = self.clients.get_mut(place) {
-                client.killed = true;
-            }
-            self.counters.cut_off += 1;
-            self.enqueue(place);
         }
     }
 
