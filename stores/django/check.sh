@@ -40,7 +40,7 @@ page() {
     block python 2 >orders/migrations/0001_initial.py
     "${manage[@]}" migrate
     "${manage[@]}" shell -c 'from django.core.cache import cache; assert cache.get_or_set("a", lambda: {1}) == cache.get("a") == {1}'
-    [ "$(PGDATABASE=page_of_django psql -X -qAt -c "SELECT storage FROM pgcache.caches WHERE cache IN ('pages'::regclass, 'reports'::regclass) ORDER BY cache::text")" = $'unlogged\nmemory' ]
+    [ "$(PGDATABASE=page_of_django psql -X -qAt -c "SELECT storage, touch_after FROM pgcache.caches WHERE cache IN ('pages'::regclass, 'reports'::regclass) ORDER BY cache::text")" = $'unlogged|0.1\nmemory|' ]
 }
 
 one 'the packages build: sdist and wheel' build_packages "$ROOT/stores/python" "$ROOT/stores/django"

@@ -35,6 +35,7 @@ page() {
     psql -X -q -c 'CREATE DATABASE page'
     export PGDATABASE=page
     [ "$(block sql 1 | psql -X -qAt)" = $'keyv\nsessions' ]
+    [ "$(psql -X -qAt -c "SELECT touch_after FROM pgcache.caches WHERE cache = 'sessions'::regclass")" = 0.1 ]
     psql -X -q -o /dev/null -c "SELECT cache_create('blobs', value_type => 'bytea')"
     { block js 1 && echo 'await keyv.disconnect()'; } >page1.mjs
     [ "$(node page1.mjs)" = '{ price: 24 }' ]
