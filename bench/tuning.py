@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .base import BenchError, Journal, field, ground, insist, named, say
+from .base import BenchError, Journal, field, ground, insist, named, output, say
 from .processes import rate_and_cost
-from .servers import TIER, Postgres, Setup
+from .servers import DATABASE, TIER, Postgres, Setup
 from .stats import middle
 from .systems import System
 from .tables import markdown
-from .tools import pgbench_rate
+from .tools import number, pgbench_rate
 
 SIZES = {
     "full": {"seconds": 6, "repeats": 1, "entries": 1_000_000, "some": 100_000, "tiers": (16, 32, 64, 128), "crowds": (1, 2, 8, 32, 100)},
@@ -142,6 +142,29 @@ def transaction_ids(server, options):
     server.sql("SELECT cache_drop('t'), cache_drop('m')")
     server.alter("RESET pgcache.expire_interval", "RESET autovacuum")
     return "Transaction ids", ("statement", "ids"), rows
+
+
+TOUCH = "\\set n random(1, 1000)\nSELECT cache_get_touch('s' || :n, '30 minutes', 's');\n"
+
+
+def touches(server, options):
+    """What do the touches of 1,000 sessions cost if each writes, and if it writes once a tenth of the ttl has passed?"""
+    rows, each = [], options.some // 8
+    for storage in ("unlogged", "logged"):
+        for share in (0, 0.1):
+            server.sql(f"SELECT cache_create('s', storage => '{storage}')", f"SELECT cache_tune('s', touch_after => {share})")
+            server.sql(f"SELECT count(cache_set('s' || i, {VALUE}, '30 minutes', 's')) FROM generate_series(1, 1000) AS i", "CHECKPOINT")
+            before = server.counters()
+            rate = pgbench_touches(server, each)
+            grown = {name: value - before[name] for name, value in server.counters().items()}
+            rows.append((storage, share, grown["xids"], grown["wal_bytes"], int(rate)))
+            server.sql("SELECT cache_drop('s')")
+    return f"{8 * each:,} touches of 1,000 sessions by 8 clients", ("storage", "touch_after", "transaction ids", "bytes of WAL", "touches/s"), rows
+
+
+def pgbench_touches(server, each):
+    words = [server.bin / "pgbench", "-n", "-t", each, *server.connection, *PREPARED, "-c", 8, "-f", "-", DATABASE]
+    return number(r"tps = ([\d.]+)", output(words, input=TOUCH))
 
 
 def batches(server, options):
@@ -359,5 +382,5 @@ class Part:
     of: Callable  # of a server and the options: a title, a head and rows
 
 
-ALL_PARTS = (room, transaction_ids, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier, huge_pages)
+ALL_PARTS = (room, transaction_ids, touches, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier, huge_pages)
 PARTS = [Part(part.__name__, part) for part in ALL_PARTS]
