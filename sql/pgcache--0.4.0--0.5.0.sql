@@ -159,8 +159,18 @@ COMMENT ON FUNCTION cache_set_leased_bytes(text, bytea, bigint, interval, regcla
     'Stores a bytea value as cache_set_leased() does.';
 COMMENT ON FUNCTION cache_release(text, bigint, regclass) IS
     'Gives up a lease, so that the next caller wins, and returns whether the lease was still good.';
-COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision) IS
-    'Changes how a cache is refreshed; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
+DROP FUNCTION cache_tune(regclass, interval, double precision, double precision);
+CREATE FUNCTION cache_tune(
+    cache regclass,
+    negative_ttl interval DEFAULT NULL,
+    ttl_jitter double precision DEFAULT NULL,
+    early_refresh double precision DEFAULT NULL,
+    touch_after double precision DEFAULT NULL
+) RETURNS void
+    AS 'MODULE_PATHNAME', 'cache_tune_touches_wrapper'
+    LANGUAGE C VOLATILE PARALLEL UNSAFE;
+COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision, double precision) IS
+    'Changes how a cache is refreshed and when a touch writes; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
 COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
     'Names the cache and the key in the condition of the trigger of a dependency.';
 CREATE FUNCTION pgcache.depends(cache regclass, key text, settings text) RETURNS boolean
@@ -216,7 +226,30 @@ COMMENT ON FUNCTION pgcache.expire_for(interval) IS
 COMMENT ON FUNCTION pgcache.cache_settings(regclass) IS
     'Returns the settings in one row of pgcache.caches.';
 COMMENT ON FUNCTION pgcache.refresh_settings(regclass) IS
-    'Returns the columns of pgcache.caches that cache_tune() sets.';
+    'Returns columns of pgcache.caches that cache_tune() sets.';
+CREATE FUNCTION pgcache.touch_after(cache regclass) RETURNS double precision
+    AS 'MODULE_PATHNAME', 'touch_after_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.touch_after(regclass) IS
+    'Returns the column touch_after of pgcache.caches.';
+CREATE OR REPLACE VIEW pgcache.caches AS
+    SELECT a.cache::pg_catalog.regclass AS cache,
+           s.storage,
+           s.value_type,
+           s.ttl,
+           s.max_entries,
+           s.grace,
+           r.negative_ttl,
+           r.ttl_jitter,
+           r.early_refresh,
+           h.hides_expired,
+           h.not_hidden_because,
+           pgcache.touch_after(a.cache) AS touch_after
+      FROM pgcache.all_caches AS a
+     CROSS JOIN LATERAL pgcache.cache_settings(a.cache) AS s
+     CROSS JOIN LATERAL pgcache.refresh_settings(a.cache) AS r
+     CROSS JOIN LATERAL pgcache.hiding(a.cache) AS h
+     WHERE pg_catalog.has_table_privilege(a.cache, 'SELECT');
 COMMENT ON FUNCTION pgcache.hiding(regclass) IS
     'Returns whether plain SQL sees no expired row of a cache, and if it may see one, the reason; used by pgcache.caches.';
 COMMENT ON FUNCTION pgcache.put_default(regclass) IS
@@ -249,6 +282,8 @@ COMMENT ON COLUMN pgcache.caches.hides_expired IS
     'Tells whether plain SQL on this server sees no expired row of the cache.';
 COMMENT ON COLUMN pgcache.caches.not_hidden_because IS
     'Explains why plain SQL may see expired rows; NULL if it does not.';
+COMMENT ON COLUMN pgcache.caches.touch_after IS
+    'Shows the share of its ttl by which a touch must move a deadline to write it; NULL means that each touch writes.';
 COMMENT ON VIEW pgcache.prepared IS
     'Lists the caches that prepared transactions have changed; until the transaction is decided, the hot tier gets no copies of the changed keys (of any key if whole_cache is true), and cache_fetch() and leases store nothing under them.';
 COMMENT ON COLUMN pgcache.prepared.gid IS

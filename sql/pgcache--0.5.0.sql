@@ -677,12 +677,13 @@ CREATE FUNCTION cache_tune(
     cache regclass,
     negative_ttl interval DEFAULT NULL,
     ttl_jitter double precision DEFAULT NULL,
-    early_refresh double precision DEFAULT NULL
+    early_refresh double precision DEFAULT NULL,
+    touch_after double precision DEFAULT NULL
 ) RETURNS void
-    AS 'MODULE_PATHNAME', 'cache_tune_wrapper'
+    AS 'MODULE_PATHNAME', 'cache_tune_touches_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision) IS
-    'Changes how a cache is refreshed; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
+COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision, double precision) IS
+    'Changes how a cache is refreshed and when a touch writes; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
 
 -- Invalidation and limits ------------------------------------------------------------------------
 
@@ -801,7 +802,13 @@ CREATE FUNCTION pgcache.refresh_settings(
     AS 'MODULE_PATHNAME', 'refresh_settings_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.refresh_settings(regclass) IS
-    'Returns the columns of pgcache.caches that cache_tune() sets.';
+    'Returns columns of pgcache.caches that cache_tune() sets.';
+
+CREATE FUNCTION pgcache.touch_after(cache regclass) RETURNS double precision
+    AS 'MODULE_PATHNAME', 'touch_after_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.touch_after(regclass) IS
+    'Returns the column touch_after of pgcache.caches.';
 
 -- Every relation that is a cache: tables by their trigger, memory caches by their view.
 CREATE FUNCTION pgcache.hiding(
@@ -854,7 +861,8 @@ CREATE VIEW pgcache.caches AS
            r.ttl_jitter,
            r.early_refresh,
            h.hides_expired,
-           h.not_hidden_because
+           h.not_hidden_because,
+           pgcache.touch_after(a.cache) AS touch_after
       FROM pgcache.all_caches AS a
      CROSS JOIN LATERAL pgcache.cache_settings(a.cache) AS s
      CROSS JOIN LATERAL pgcache.refresh_settings(a.cache) AS r
@@ -884,6 +892,8 @@ COMMENT ON COLUMN pgcache.caches.hides_expired IS
     'Tells whether plain SQL on this server sees no expired row of the cache.';
 COMMENT ON COLUMN pgcache.caches.not_hidden_because IS
     'Explains why plain SQL may see expired rows; NULL if it does not.';
+COMMENT ON COLUMN pgcache.caches.touch_after IS
+    'Shows the share of its ttl by which a touch must move a deadline to write it; NULL means that each touch writes.';
 GRANT SELECT ON pgcache.caches TO PUBLIC;
 
 -- Locks say which caches a prepared transaction has changed: they are there without preload, too, and

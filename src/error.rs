@@ -554,6 +554,18 @@ errors! {
         hint "0 turns early refresh off, and 1 is the usual factor.";
     }
 
+    /// A share of the ttl that is below 0 or above a half.
+    TouchAfterOutOfRange => ERRCODE_INVALID_PARAMETER_VALUE {
+        message "touch_after must be between 0 and 0.5";
+        hint "The value is a fraction of the ttl: 0.1 is a tenth.";
+    }
+
+    /// Touches of a memory cache write no row.
+    TouchAfterInMemory => ERRCODE_FEATURE_NOT_SUPPORTED {
+        message "touch_after is for table caches";
+        hint "Leave touch_after at 0: a touch in a memory cache writes no row and takes no transaction id.";
+    }
+
     /// A key expression that is something else, or several.
     NotAnExpression => ERRCODE_SYNTAX_ERROR {
         message "key_expression must be a single expression";

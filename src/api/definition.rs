@@ -130,27 +130,42 @@ fn cache_alter(
 }
 
 #[pg_extern]
+fn cache_tune_touches(
+    cache: Option<Oid>,
+    negative_ttl: Option<Interval>,
+    ttl_jitter: Option<f64>,
+    early_refresh: Option<f64>,
+    touch_after: Option<f64>,
+) -> Answer<()> {
+    tune(cache, |settings| {
+        settings.refreshed(negative_ttl, ttl_jitter, early_refresh, touch_after)
+    })
+}
+
+/// As databases call it whose extension is older than 0.5.0.
+#[pg_extern]
 fn cache_tune(
     cache: Option<Oid>,
     negative_ttl: Option<Interval>,
     ttl_jitter: Option<f64>,
     early_refresh: Option<f64>,
 ) -> Answer<()> {
+    tune(cache, |settings| {
+        settings.refreshed(negative_ttl, ttl_jitter, early_refresh, None)
+    })
+}
+
+fn tune(cache: Option<Oid>, change: impl Fn(Settings) -> Result<Settings, Error>) -> Answer<()> {
+    let function = c"cache_tune()";
     if distribute::is_spread(cache) {
-        let change =
-            |settings: Settings, _| settings.refreshed(negative_ttl, ttl_jitter, early_refresh);
-        return Ok(distribute::alter(
-            cache,
-            c"cache_tune()",
-            None,
-            None,
-            change,
-        )?);
+        let change = |settings, _| change(settings);
+        return Ok(distribute::alter(cache, function, None, None, change)?);
     }
-    let cache = open_as_owner(cache, Mode::Define, c"cache_tune()")?;
-    let settings = cache
-        .settings
-        .refreshed(negative_ttl, ttl_jitter, early_refresh)?;
+    let cache = open_as_owner(cache, Mode::Define, function)?;
+    let settings = change(cache.settings)?;
+    if settings.touch_after.is_some() && cache.storage == Storage::Memory {
+        return Err(Error::TouchAfterInMemory.into());
+    }
     define::alter(&cache, settings);
     Ok(())
 }
@@ -237,6 +252,12 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
         Typed::of(settings.ttl_jitter),
         Typed::of(settings.early_refresh),
     ]))
+}
+
+/// The share of its ttl by which a touch must move a deadline; NULL where each touch writes.
+#[pg_extern]
+fn touch_after(cache: Option<Oid>) -> Answer<Option<f64>> {
+    Ok(outline(cache)?.and_then(|cache| cache.settings.touch_after))
 }
 
 /// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the cache's ttl

@@ -217,6 +217,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("cache_depend", Elsewhere, ""),
     ("cache_undepend", Elsewhere, ""),
     ("refresh_settings", READ, "pgcache.refresh_settings($c)"),
+    ("touch_after", READ, "pgcache.touch_after($c)"),
     ("hiding", READ, "pgcache.hiding($c)"),
     ("put_default", Owner(&[]), "pgcache.put_default($c)"),
     ("live", Nothing, "pgcache.live('infinity')"),

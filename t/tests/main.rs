@@ -128,6 +128,7 @@ mod standby;
 mod standby_slots;
 mod storage;
 mod table_path;
+mod touch_after;
 mod upgrade;
 mod user_triggers;
 mod visibility;

@@ -57,6 +57,10 @@ const RAISED: &[(&str, &str)] = &[
         "counter is out of range for type bigint",
         "SELECT cache_incr('max', cache => 'c')",
     ),
+    (
+        "touch_after is for table caches",
+        "SELECT cache_tune('m', touch_after => 0.1)",
+    ),
     ("… must not be null", "SELECT cache_set(NULL, 'v')"),
     (
         "… must not contain nulls",
@@ -99,6 +103,10 @@ const RAISED: &[(&str, &str)] = &[
     (
         "ttl_jitter must be between 0 and 1",
         "SELECT cache_tune('c', ttl_jitter => 2)",
+    ),
+    (
+        "touch_after must be between 0 and 0.5",
+        "SELECT cache_tune('c', touch_after => 0.6)",
     ),
     (
         "unknown storage \"…\"",

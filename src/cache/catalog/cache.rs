@@ -45,6 +45,9 @@ pub struct Cache {
     pub storage: Storage,
     /// Row-level security is enabled: policies may hide rows, so copies are not used.
     pub row_security: bool,
+    /// An update of a row runs no user-defined trigger, rule or policy. Of a partitioned table this says nothing about
+    /// partitions.
+    pub updates_alone: bool,
     /// The triggers see every row that changes, so copies stay coherent; and whoever has the
     /// privilege may read them, which is not so of a temporary table.
     pub may_be_copied: bool,

@@ -10,6 +10,7 @@ mod memory;
 pub mod read;
 pub mod store;
 pub mod table;
+mod touch_after;
 pub mod write;
 
 pub use read::{Entry, Look, count, count_read, find, get, get_many, get_or_stale, keys, scan};

@@ -187,6 +187,20 @@ pub trait Store: Sized {
         deadline: Timestamp,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
+    /// Gives a live entry a deadline that is a ttl from now on; whether it exists. The cache may leave the deadline as
+    /// it is (`touch_after`).
+    fn slide(&self, key: &Self::Key<'_>, deadline: Timestamp) -> Result<bool, Failed> {
+        self.touch(key, deadline, |_| true)
+    }
+    /// Copies a live value to the start of the buffer if `slide` would leave its deadline as it is.
+    fn get_if_left(
+        &self,
+        _key: &Self::Key<'_>,
+        _deadline: Timestamp,
+        _buffer: &mut Vec<u8>,
+    ) -> Result<Option<EntryMeta>, Failed> {
+        Ok(None)
+    }
     /// Removes a live entry if `allows` says so; whether it was removed.
     fn remove(
         &self,

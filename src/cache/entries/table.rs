@@ -13,6 +13,7 @@ use super::read::{self, Look};
 use super::store::{
     Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
 };
+use super::touch_after;
 use crate::cache::catalog::registry::Cache;
 use crate::cache::commit::changes;
 use crate::cache::memory::raw;
@@ -165,6 +166,21 @@ impl<'c> Rows<'c> {
             Some(_) => found.next().flatten(),
             None => None,
         })))
+    }
+
+    /// The live entry under a key whose deadline a touch leaves as it is.
+    fn left_as_it_is(
+        &self,
+        key: &Option<HashedKey>,
+        deadline: Timestamp,
+    ) -> Result<Option<Entry>, Failed> {
+        let (cache, Some(key)) = (self.changed()?, key) else {
+            return Ok(None);
+        };
+        let left = touch_after::left_as_it_is(cache, *key, deadline_of(deadline))?;
+        let is_hot = left.is_some_and(|found| found.figure == Figure::HotHits);
+        self.hot_hits.set(u64::from(is_hot));
+        Ok(left.and_then(|found| found.entry))
     }
 
     /// Changes a live entry in one way, or does not; whether it did.
@@ -384,6 +400,22 @@ impl Store for Rows<'_> {
         self.change_if(key, Seek::Visible, action, |entry| {
             entry.is_some_and(&allows)
         })
+    }
+
+    fn slide(&self, key: &Option<HashedKey>, deadline: Timestamp) -> Result<bool, Failed> {
+        Ok(self.left_as_it_is(key, deadline)?.is_some() || self.touch(key, deadline, |_| true)?)
+    }
+
+    fn get_if_left(
+        &self,
+        key: &Option<HashedKey>,
+        deadline: Timestamp,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<EntryMeta>, Failed> {
+        let Some(entry) = self.left_as_it_is(key, deadline)? else {
+            return Ok(None);
+        };
+        Ok(Some(copy_out(&entry, buffer)?))
     }
 
     fn remove(

@@ -9,6 +9,7 @@ use super::memory::{self as in_memory, judge_copy};
 use super::read::{self, Entry, Look};
 use super::store::{Change, Copied, Failed, If, NewEntry, Store, Value, is_unchanged};
 use super::table::{self as in_table, Rows, each_once, last_of_each};
+use super::touch_after;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::commit::changes;
 use crate::cache::memory::raw::Entries;
@@ -198,7 +199,10 @@ pub fn touch<R>(
     project: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     if cache.storage != Storage::Memory {
-        return Ok(table::touch(cache, key, deadline).as_ref().map(project));
+        let left = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)?;
+        let entry = left.and_then(|found| found.entry);
+        let touched = entry.or_else(|| table::touch(cache, key, deadline));
+        return Ok(touched.as_ref().map(project));
     }
     on_memory(cache, |entries| {
         let key = entries.key_of(&key);
@@ -217,8 +221,13 @@ pub fn touch<R>(
 /// Gives a live entry a new deadline and copies no value; whether there is one.
 pub fn set_deadline(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool, Error> {
     if cache.storage != Storage::Memory {
-        return Ok(table::touch(cache, key, deadline).is_some());
+        let left = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)?;
+        return Ok(left.is_some() || table::touch(cache, key, deadline).is_some());
     }
+    redate_in_memory(cache, key, deadline)
+}
+
+fn redate_in_memory(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool, Error> {
     let deadline = deadline.unwrap_or(NO_DEADLINE);
     on_memory(cache, |entries| {
         entries.touch(&entries.key_of(&key), deadline, |_| true)
@@ -232,7 +241,10 @@ pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
 
 /// Takes a live entry's deadline away.
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
-    set_deadline(cache, key, None)
+    match cache.storage {
+        Storage::Memory => redate_in_memory(cache, key, None),
+        _ => Ok(table::touch(cache, key, None).is_some()),
+    }
 }
 
 /// Removes an entry; says whether it was live.

@@ -8,6 +8,7 @@ use pgrx::datum::Interval;
 
 use crate::error::Error;
 use crate::pg::session::clock::{self, Timestamp};
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::random;
 
 /// The shortest ttl, in microseconds: the precision of a deadline.
@@ -91,6 +92,17 @@ pub fn with_jitter(
     let now = clock::now();
     let shorter = (deadline - now) as f64 * jitter * random::fraction();
     Ok(Some((deadline - shorter as i64).max(now + SHORTEST)))
+}
+
+/// Whether a touch that moves a deadline from `old` to `new` moves it by less than this share of its ttl, which is the
+/// time from now to `new`. No to a touch that shortens the life of an entry, removes its deadline, or gives it one.
+pub fn moves_little(old: Deadline, new: Deadline, share: f64) -> bool {
+    let (Some(old), Some(new)) = (old, new) else {
+        return false;
+    };
+    let moved = i128::from(new) - i128::from(old);
+    let ttl = i128::from(new) - i128::from(clock::now());
+    (moved >= 0 || fault::on(Fault::ShorterTouchLeft)) && (moved as f64) < share * ttl as f64
 }
 
 /// Whether an entry with this deadline is live now, or has expired less than `grace` ago.

@@ -25,6 +25,9 @@ pub struct Settings {
     pub ttl_jitter: Option<f64>,
     /// How early a fetch may refresh a live entry: the factor of the loader's time. None: never.
     pub early_refresh: Option<f64>,
+    /// The share of a ttl by which a touch must move a deadline, or it writes nothing. None: each touch
+    /// writes.
+    pub touch_after: Option<f64>,
     /// What a memory cache's view is known by to the function behind it.
     pub id: Option<u64>,
     /// The oid that this view was made with: what tells it from others with its id.
@@ -71,6 +74,7 @@ impl Settings {
         negative_ttl: Option<Interval>,
         ttl_jitter: Option<f64>,
         early_refresh: Option<f64>,
+        touch_after: Option<f64>,
     ) -> Result<Settings, Error> {
         let changed = |former, share: Option<f64>| match share {
             None => former,
@@ -82,6 +86,9 @@ impl Settings {
         if early_refresh.is_some_and(|factor| !factor.is_finite() || factor < 0.0) {
             return Err(Error::EarlyRefreshOutOfRange);
         }
+        if touch_after.is_some_and(|share| !(0.0..=0.5).contains(&share)) {
+            return Err(Error::TouchAfterOutOfRange);
+        }
         Ok(Settings {
             negative_ttl: match negative_ttl {
                 None => self.negative_ttl,
@@ -92,6 +99,7 @@ impl Settings {
             },
             ttl_jitter: changed(self.ttl_jitter, ttl_jitter),
             early_refresh: changed(self.early_refresh, early_refresh),
+            touch_after: changed(self.touch_after, touch_after),
             ..self
         })
     }
@@ -116,6 +124,9 @@ impl Settings {
         }
         if let Some(factor) = self.early_refresh {
             arguments.push(format!("early_refresh={factor}"));
+        }
+        if let Some(share) = self.touch_after {
+            arguments.push(format!("touch_after={share}"));
         }
         if let Some(id) = self.id {
             arguments.push(format!("id={id}"));
@@ -148,6 +159,9 @@ impl Settings {
                     .parse()
                     .ok()
                     .map(|f| settings.early_refresh = Some(f)),
+                Some(("touch_after", share)) => {
+                    share.parse().ok().map(|s| settings.touch_after = Some(s))
+                }
                 Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
                 Some(("watch", n)) => n.parse().ok().map(|n| settings.watch = Some(n)),
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),

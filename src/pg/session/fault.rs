@@ -52,6 +52,12 @@ faults! {
     /// A commit does not wait for an EXEC that watches its keys and found no entry.
     WatchedAbsentNotHeld => "resp_exec_tables::a_watched_key_without_an_entry_gets_none_before_the_commit",
 
+    // Touches that write nothing
+    /// A touch that would shorten the life of an entry leaves its deadline.
+    ShorterTouchLeft => "touch_after::a_touch_that_shortens_a_life_is_written",
+    /// A touch leaves the deadline where its update would run user-defined code.
+    TouchLeavesTriggersOut => "touch_after::user_defined_triggers_rules_and_policies_see_every_touch",
+
     // Marks: before the commit record
     /// Marks are set when the commit is visible already.
     MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",

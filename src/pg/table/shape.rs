@@ -28,6 +28,8 @@ pub struct Shape {
     pub unlogged: bool,
     /// Row-level security is enabled, for whomever.
     pub row_security: bool,
+    /// An update of a row runs no user-defined trigger, rule or policy of the table's own.
+    pub updates_alone: bool,
     /// Both of pgcache's triggers fire for every session, replicas and apply workers included.
     pub triggers_always: bool,
     /// `TEMPORARY`: other sessions must not read it, whatever they may.
@@ -69,6 +71,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
             view: class.relkind == pg_sys::RELKIND_VIEW as i8,
             unlogged: class.relpersistence == pg_sys::RELPERSISTENCE_UNLOGGED as i8,
             row_security: class.relrowsecurity,
+            updates_alone: target::updates_alone(open),
             temporary: class.relpersistence == pg_sys::RELPERSISTENCE_TEMP as i8,
             triggers_always: fires_always(open, rows, EVERY_ROW)
                 && fires_always(open, truncate, EVERY_TRUNCATE),
@@ -143,6 +146,8 @@ pub struct Partition {
     /// The arguments of its copy of the cache's trigger.
     pub settings: Vec<Vec<u8>>,
     pub row_security: bool,
+    /// As [`Shape::updates_alone`].
+    pub updates_alone: bool,
     /// The partition as a direct access sees it, which may only read.
     pub target: Option<Target>,
 }
@@ -166,6 +171,7 @@ pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
             .ok()
             .and_then(|columns| target::target(open, columns));
         let row_security = (*(*open).rd_rel).relrowsecurity;
+        let updates_alone = target::updates_alone(open);
         pg_sys::relation_close(open, pg_sys::NoLock as i32);
         Some(Partition {
             whole,
@@ -173,6 +179,7 @@ pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
             columns: columns.ok()?,
             settings,
             row_security,
+            updates_alone,
             target,
         })
     }

@@ -255,6 +255,19 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
     has(pg_sys::Anum_pg_index_indexprs) || has(pg_sys::Anum_pg_index_indpred)
 }
 
+/// Whether an update of a row runs nothing that a user has defined for the table: no trigger, rule or policy.
+///
+/// # Safety
+/// `relation` must be open and locked.
+pub unsafe fn updates_alone(relation: pg_sys::Relation) -> bool {
+    // SAFETY: the relation is open, by the caller's word, so its class row stays. `relhasrules` may stay when the
+    // last rule is dropped; the rules do not.
+    unsafe {
+        let row_security = (*(*relation).rd_rel).relrowsecurity;
+        !row_security && (*relation).rd_rules.is_null() && only_our_triggers(relation)
+    }
+}
+
 /// Whether every trigger is one of ours, whose effect a direct write has too.
 ///
 /// # Safety

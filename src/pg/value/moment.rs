@@ -125,6 +125,11 @@ impl DeadlineForm {
         of_unix_time(number, unit)
     }
 
+    /// The deadline that a reader finds if this one is written.
+    pub fn rounded(self, deadline: Option<Timestamp>) -> Option<Timestamp> {
+        self.write(deadline).and_then(|datum| self.read(datum))
+    }
+
     /// The datum that stands for a deadline; None is NULL. A Unix time is rounded up, and one that
     /// an integer cannot hold is the last that it can.
     #[inline(always)]

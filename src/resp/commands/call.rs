@@ -160,6 +160,14 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
+    /// The deadline of an expiry that is a ttl from now on.
+    pub fn sliding(&self, expiry: &Expiry<'_>, command: &'static str) -> Option<Timestamp> {
+        match expiry {
+            Expiry::At(lifetime) if !lifetime.absolute => self.deadline(lifetime, command).ok(),
+            _ => None,
+        }
+    }
+
     /// Whether a deadline is over already.
     pub fn is_past(&self, deadline: Timestamp) -> bool {
         deadline <= self.now

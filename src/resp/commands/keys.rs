@@ -50,6 +50,7 @@ pub fn expire<'a, S: Served>(
         // A deletion, of an absent entry, too: a fetch that began before it stores nothing.
         true if when.is_always() => entries.delete_each(iter::once(name))? > 0,
         true => entries.remove(&key, allows)?,
+        false if when.is_always() && !lifetime.absolute => entries.slide(&key, deadline)?,
         false => entries.touch(&key, deadline, allows)?,
     };
     out.integer(i64::from(done));

@@ -183,8 +183,16 @@ pub fn get_expire<'a, S: Served>(
         Expiry::At(_) => Privileges::MOVE,
     };
     let entries = call.to_write(needs)?;
+    let name = entries.key(key);
+    if let Some(deadline) = call.sliding(expiry, "getex")
+        && let Some(seen) = entries.get_if_left(&name, deadline, &mut buffers.found)?
+    {
+        call.count_read(entries, true);
+        out.bulk_or_null(shown(&Some(seen), &buffers.found));
+        return Ok(());
+    }
     // The entry that is replied gets the deadline.
-    let seen = call.change(entries, &entries.key(key), buffers, |present, _| {
+    let seen = call.change(entries, &name, buffers, |present, _| {
         let Some((seen, _)) = present else {
             return Ok((Change::Keep, None));
         };

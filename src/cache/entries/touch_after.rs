@@ -1,0 +1,45 @@
+//! Touches that write nothing: where a cache has `touch_after`, a touch leaves a deadline that it would move by less.
+//!
+//! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another session's change
+//! of the row. Guards what it must not leave out: it never leaves a deadline that the touch would bring forward, and the
+//! update that it saves would have run no user-defined trigger, rule or policy.
+
+use super::read::{self, Found, Look};
+use crate::cache::catalog::registry::{self, Cache};
+use crate::cache::model::deadline::{self, Deadline};
+use crate::cache::model::key::Key;
+use crate::cache::tier::hashed_key::HashedKey;
+use crate::error::Error;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::table::routing;
+use crate::pg::value::moment::DeadlineForm;
+
+/// The live entry under a key whose deadline a touch leaves as it is. None: the touch writes, or there is no entry. The
+/// cache is open to be changed.
+pub fn left_as_it_is(cache: &Cache, key: HashedKey, new: Deadline) -> Result<Option<Found>, Error> {
+    let Some(share) = cache.settings.touch_after else {
+        return Ok(None);
+    };
+    if !updates_alone(cache, key.key) {
+        return Ok(None);
+    }
+    let found = read::find(cache.relation, key, Look::Uncounted)?;
+    let new = form(cache).rounded(new);
+    let stays = found
+        .entry
+        .is_some_and(|entry| deadline::moves_little(entry.deadline, new, share));
+    Ok(stays.then_some(found))
+}
+
+/// Whether the update that would be saved runs nothing that a user has defined.
+fn updates_alone(cache: &Cache, key: Key) -> bool {
+    let partition = || registry::partition(routing::leaf(cache.relation, key.text())?);
+    cache.updates_alone
+        && (!cache.partitioned || partition().is_some_and(|table| table.updates_alone))
+        || fault::on(Fault::TouchLeavesTriggersOut)
+}
+
+fn form(cache: &Cache) -> DeadlineForm {
+    let columns = cache.columns.as_ref();
+    columns.map_or(DeadlineForm::OWN, |columns| columns.deadline_form)
+}
