@@ -322,6 +322,13 @@ errors! {
         hint "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server.";
     }
 
+    /// A memory cache while `pgcache.enabled` is off.
+    Disabled => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
+        message "memory caches are disabled";
+        detail "pgcache.enabled is off on this server.";
+        hint "Set pgcache.enabled to on and reload the configuration, or use a table cache.";
+    }
+
     /// The extension's scripts in this database lack something that came later, and the library
     /// needs.
     OlderExtension => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {

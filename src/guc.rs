@@ -7,6 +7,9 @@ use std::time::Duration;
 use crate::pg::hooks::expired_rows::begun::SHOW_EXPIRED;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
+/// On: it is the way out for an operator in trouble, without a restart.
+static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
+
 /// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs
 /// Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
@@ -24,10 +27,18 @@ static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 /// enough to be marked one by one in the hot tier.
 static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 
-/// How long a database waits from one visit of the worker to the next; None: there is no worker.
+/// Whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only these read it: nothing that
+/// records a change, marks it or removes what depends on it may, because processes see a reload at different times, and
+/// one that still believes in `on` reads the copies of all.
+#[inline]
+pub fn enabled() -> bool {
+    ENABLED.get()
+}
+
+/// How long a database waits from one visit of the worker to the next; None: the worker is off.
 pub fn expire_interval() -> Option<Duration> {
     let milliseconds = u64::try_from(EXPIRE_INTERVAL.get()).unwrap_or(0);
-    (milliseconds > 0).then(|| Duration::from_millis(milliseconds))
+    (milliseconds > 0 && enabled()).then(|| Duration::from_millis(milliseconds))
 }
 
 /// Rows that the worker removes in one transaction.
@@ -83,11 +94,19 @@ pub fn hot_max_value() -> usize {
 
 /// Whether this session reads table entries from the hot tier.
 pub fn hot_tier() -> bool {
-    HOT_TIER.get()
+    HOT_TIER.get() && enabled()
 }
 
 /// Defines the settings. `preloading`: shared memory can still be asked for.
 pub fn define(preloading: bool) {
+    GucRegistry::define_bool_guc(
+        c"pgcache.enabled",
+        c"Turns the Redis protocol, the hot tier and the workers on.",
+        c"Off, the Redis protocol disconnects its clients, table caches are read from their tables, memory caches raise an error, and nothing is swept. Changes are recorded all the same.",
+        &ENABLED,
+        GucContext::Sighup,
+        GucFlags::default(),
+    );
     GucRegistry::define_int_guc(
         c"pgcache.hot_size",
         c"Sets the amount of shared memory for the hot tier.",

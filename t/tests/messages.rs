@@ -392,9 +392,9 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "a_server_that_does_not_get_its_shared_memory_names_the_setting",
     ),
     (
-        "pgcache.hot_size requests … MB of huge pages, which the system cannot provide",
-        "t/tests/faults.rs",
-        "a_server_that_does_not_get_its_huge_pages_names_the_setting",
+        "memory caches are disabled",
+        "t/tests/enabled.rs",
+        "off_bypasses_the_tier_and_refuses_memory_caches",
     ),
     (
         "too many caches for the hot tier",

@@ -12,6 +12,7 @@ use crate::cache::commit::invalidated_keys::{self, Notes};
 use crate::cache::lease::undo_marks::{self, Mark};
 use crate::cache::lease::{held, load_token};
 use crate::cache::tier::slots;
+use crate::guc;
 use crate::pg::catalog::relation;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
@@ -24,6 +25,9 @@ impl Transaction {
         let Some(tier) = tier() else {
             return;
         };
+        if fault::on(Fault::DisabledMarksNothing) && !guc::enabled() {
+            return;
+        }
         for cache in std::mem::take(&mut self.removals) {
             self.marks.removal(tier, cache);
         }

@@ -87,8 +87,8 @@ pub fn create(
 /// A memory cache has its slot from the start: without one its first write would fail. The extension's own,
 /// which is in every database, gets it when it is used.
 fn take_slot(relation: Oid) -> Result<(), Error> {
-    if tier().is_some() && !database::extension_is_being_made() {
-        TierHandle::of(&*registry::find(relation)?)?;
+    if let Some(tier) = tier().filter(|_| !database::extension_is_being_made()) {
+        TierHandle::in_tier(&*registry::find(relation)?, tier)?;
     }
     Ok(())
 }

@@ -178,7 +178,7 @@ impl<'c> Rows<'c> {
             return Ok(None);
         };
         let left = touch_after::left_as_it_is(cache, *key, deadline_of(deadline))?;
-        let is_hot = left.is_some_and(|found| found.figure == Figure::HotHits);
+        let is_hot = left.is_some_and(|found| found.counter == Counter::HotHits);
         self.hot_hits.set(u64::from(is_hot));
         Ok(left.and_then(|found| found.entry))
     }

@@ -15,6 +15,7 @@ use crate::cache::memory::handle::TierHandle;
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::table::ops::as_owner_unless;
 use crate::error::Error;
+use crate::guc;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::{database, relation};
 use crate::pg::memory;
@@ -123,14 +124,14 @@ pub fn could_not_sweep(name: &str) -> String {
 
 fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
     match sweepable::open(relation) {
-        // Nothing is in it, and it must not take a slot that another cache may need.
-        Some(sweepable) if is_untouched(&sweepable.cache) => Ok(0),
+        Some(sweepable) if is_out_of_reach(&sweepable.cache) => Ok(0),
         Some(sweepable) => expire(&sweepable.cache, max_rows),
         None => Ok(0),
     }
 }
 
-/// Whether a memory cache has no slot in the tier, or there is no tier: nothing was ever stored.
-fn is_untouched(cache: &Cache) -> bool {
-    cache.storage == Storage::Memory && TierHandle::known(cache).is_none()
+/// Whether a memory cache has no slot in the tier, or there is no tier, so that nothing is in it and it must not take a
+/// slot that another cache may need; or memory caches are off.
+fn is_out_of_reach(cache: &Cache) -> bool {
+    cache.storage == Storage::Memory && (!guc::enabled() || TierHandle::known(cache).is_none())
 }

@@ -40,10 +40,18 @@ pub struct TierHandle {
 }
 
 impl TierHandle {
-    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier,
-    /// 53400 when all slots are taken.
+    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier and while
+    /// `pgcache.enabled` is off, 53400 when all slots are taken.
     pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
+        match guc::enabled() {
+            true => TierHandle::in_tier(cache, tier),
+            false => Err(Error::Disabled),
+        }
+    }
+
+    /// The same while `pgcache.enabled` is off, too.
+    pub fn in_tier(cache: &Cache, tier: &'static Tier) -> Result<TierHandle, Error> {
         removal::settle();
         let slot = match cache.slot(tier) {
             Some(slot) => slot,

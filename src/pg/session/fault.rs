@@ -59,6 +59,8 @@ faults! {
     TouchLeavesTriggersOut => "touch_after::user_defined_triggers_rules_and_policies_see_every_touch",
 
     // Marks: before the commit record
+    /// A session that has pgcache.enabled off marks nothing.
+    DisabledMarksNothing => "enabled::reloads_at_random_times_leave_no_stale_copy",
     /// Marks are set when the commit is visible already.
     MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a key leaves its copy in the tier.

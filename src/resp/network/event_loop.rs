@@ -16,6 +16,7 @@ use pgrx::PgSqlErrorCode;
 use socket2::Socket;
 
 use crate::cache::lease::undo_marks;
+use crate::guc;
 use crate::pg::resp::catalog_requests::{Kind, RequestQueue};
 use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
 use crate::pg::resp::sleep::{self, Sleeper};
@@ -217,6 +218,9 @@ impl NetworkProcess {
         {
             self.networks.open(self.poll.registry(), Token(INBOX));
             self.count_descriptors();
+            if !guc::enabled() {
+                self.next_look = Instant::now();
+            }
         }
         self.accept(now);
         self.take_handed();
@@ -566,9 +570,11 @@ impl NetworkProcess {
                     .idle
                     .is_some_and(|longest| since(client.last_active()) > longest);
             let leaves = client.closing && since(client.last_active()) > LONGEST_WAIT;
-            if stranger || waits || silent || leaves {
+            let is_off = !guc::enabled();
+            let mute = is_off && client.is_shaking();
+            if stranger || waits || silent || leaves || mute {
                 ended.push(place);
-            } else if tracking::is_unsettled(session) {
+            } else if is_off || tracking::is_unsettled(session) {
                 unsettled.push(place);
             }
         }

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_resp::{Args, Batch, Broken, Limits, Parser, Writer};
 
+use crate::guc;
 use crate::pg::session::clock;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
@@ -51,7 +52,8 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
         core.counters.cut_off += 1;
         return Progress::Close;
     }
-    if client.session.waits != Waits::Nothing {
+    let is_paused = client.session.waits == Waits::Pause;
+    if client.session.waits != Waits::Nothing && (guc::enabled() || !is_paused) {
         let mut none = Writer::new(client.session.protocol, 0);
         if send(core, client, &mut none, client.is_amid_reply()).is_err() {
             return Progress::Close;
@@ -69,7 +71,10 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     let before = core.counters.commands;
     pause::at(Window::DrainToRead);
     let inside = core.peers.map(|peers| peers.gate.enter());
-    let after = run(core, client, read, now, &mut replies);
+    let after = match guc::enabled() {
+        true => run(core, client, read, now, &mut replies),
+        false => turn_off(core, client, &mut replies),
+    };
     drop(inside);
     tracking::set_no_author(core);
     let batch = core.counters.commands - before;
@@ -126,6 +131,15 @@ fn send(
         true => Ok(()),
         false => client.send(&again),
     }
+}
+
+/// Ends a client while `pgcache.enabled` is off. The client gets the reply to a command that an executor has run.
+fn turn_off(core: &mut Core, client: &mut Connection, replies: &mut Writer) -> Progress {
+    offload::reply(core, client, replies);
+    if !client.is_amid_reply() {
+        replies.error(&[b"ERR the Redis protocol is disabled: pgcache.enabled is off"]);
+    }
+    Progress::Close
 }
 
 /// Closes the connection once the last replies are sent.

@@ -273,7 +273,16 @@ impl Connection {
         self.flush()
     }
 
-    /// Returns whether a part of a reply was written, so that no message can be sent now.
+    /// Whether it is not known yet if the connection is encrypted, or its handshake has not ended.
+    pub fn is_shaking(&self) -> bool {
+        match &self.wire {
+            Wire::Unknown => true,
+            Wire::Encrypted(encryption) => encryption.is_shaking(),
+            Wire::Plain => false,
+        }
+    }
+
+    /// Whether a part of a reply was written, so that a message cannot be sent.
     pub fn is_amid_reply(&self) -> bool {
         self.session.unfinished.continued.is_some()
     }
