@@ -100,7 +100,7 @@ fn off_bypasses_the_tier_and_refuses_memory_caches() {
                 .is_some_and(|hint| hint.contains("pgcache.enabled"))
         );
     }
-    // Definitions, sweeps by hand and plain SQL go on.
+    // Definitions, sweeps by hand and plain SQL work.
     session.run("SELECT cache_create('more', storage => 'memory'), cache_alter('m', '1 hour'), cache_expire()");
     session.run("SELECT cache_drop('more')");
     session.run("INSERT INTO c VALUES ('dead', 'v', now() - interval '1 second')");
@@ -297,7 +297,7 @@ fn the_protocol_ends_its_clients_and_refuses_others() {
     assert_eq!(again.ask(&["GET", "k0"]), Reply::bulk("8"));
 }
 
-/// A server that starts with the setting off serves nobody, and then all without another start.
+/// A server that starts with the setting off serves no client, and all of them once it is on.
 #[test]
 fn a_server_that_starts_with_off_is_turned_on() {
     let door = Door::without_cache(&["pgcache.enabled = off"]);
@@ -319,7 +319,7 @@ fn a_server_that_starts_with_off_is_turned_on() {
 
 const KEYS: usize = 6;
 
-/// What the storm knows: the version of each key that was acknowledged last, and what its readers have met.
+/// The record of a storm: the version of each key that was acknowledged last, and what its readers have met.
 struct Storm {
     floors: [AtomicU64; KEYS],
     goes_on: AtomicBool,

@@ -112,6 +112,47 @@ fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     panic!("the disk did not get full");
 }
 
+/// On a disk that is full to the last block a cache cannot be cleared, but dropped; with a little room it can be cleared.
+#[test]
+fn a_full_disk_has_room_again_once_a_cache_is_dropped_or_cleared() {
+    let cluster = Cluster::with_tier(&[]);
+    let mut session = cluster.connect("postgres");
+    session.run("CREATE EXTENSION pgcache");
+    let place = cluster.folder.join("small");
+    let Some(_disk) = Disk::mount(&place, 8) else {
+        println!("no file system could be mounted here: there is no disk to fill");
+        return;
+    };
+    cluster.stage.give(&place);
+    session.run(&format!(
+        "CREATE TABLESPACE small LOCATION '{}'",
+        place.display()
+    ));
+    let file = |name: &str| place.join(name);
+    for (free, is_cleared) in [(0, false), (32, true)] {
+        session.run(
+            "SELECT cache_create('c'); ALTER TABLE c SET TABLESPACE small; ALTER INDEX c_pkey SET TABLESPACE small",
+        );
+        fs::write(file("kept"), vec![1; free * 1024]).expect("there is room");
+        let (written, state) = fill(&mut session, "c", "k");
+        assert_eq!(state, "53100");
+        let _ = fs::write(file("rest"), vec![1; 8 << 20]);
+        fs::remove_file(file("kept")).expect("it is there");
+        let cleared = session.try_lines("SELECT cache_clear('c')");
+        assert_eq!(cleared.is_ok(), is_cleared, "{free} kB: {cleared:?}");
+        if let Err(error) = cleared {
+            assert_eq!(sqlstate(&error), "53100");
+            assert!(session.number("SELECT cache_count('c')") >= written as i64);
+            session.run("SELECT cache_drop('c')");
+        } else {
+            session.run("SELECT cache_set('k', 'v', cache => 'c'); SELECT cache_drop('c')");
+        }
+        fs::remove_file(file("rest")).expect("it is there");
+    }
+    session.run("CHECKPOINT");
+    session.run("DROP TABLESPACE small");
+}
+
 #[test]
 fn a_full_disk_fails_a_write_and_leaves_everything_sound() {
     let cluster = Cluster::with_tier(&[]);

@@ -42,6 +42,7 @@ mod depend_triggers;
 mod differential;
 mod distributed;
 mod dump;
+mod emergency;
 mod enabled;
 mod expiry;
 mod extension_folder;
