@@ -20,4 +20,4 @@ else
 fi
 
 PGCACHE_BINDIR=$STAGE$("$PG_CONFIG" --bindir) PGCACHE_STORM_SECONDS=${1:-300} session_tests \
-    coherence_storm fetch_windows resp_storm resp_tracking_tables_storm
+    coherence_storm enabled::reloads fetch_windows resp_storm resp_tracking_tables_storm

@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 
 use super::{Answer, TO_WRITE, WRITE};
 use crate::cache::catalog::registry::Cache;
-use crate::cache::entries::{self, Entry};
+use crate::cache::entries::{self, Entry, Look};
 use crate::cache::model::counter;
 use crate::cache::model::deadline::{self, FOREVER_MONTHS};
 use crate::cache::model::key::Key;
@@ -90,7 +90,7 @@ functions! {
         let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
         Ok(match ttl.or(cache.settings.ttl) {
             Some(_) => entries::set_deadline(&cache, key, deadline)?,
-            None => entries::get_to_touch(&cache, key)?.is_some(),
+            None => entries::get_to_touch(&cache, key, Look::Uncounted)?.is_some(),
         })
     }
 
@@ -104,7 +104,6 @@ functions! {
         }
         let (cache, key) = open_with_key(key, cache, NAME)?;
         let value = touch(&cache, key, ttl, |entry| entry.value.map(convert::result))?;
-        entries::count_read(&cache, value.is_some());
         Ok(value.flatten())
     }
 
@@ -135,7 +134,9 @@ fn touch<R>(
     let deadline = deadline::deadline(ttl, cache.settings.ttl)?;
     Ok(match ttl.or(cache.settings.ttl) {
         Some(_) => entries::touch(cache, key, deadline, project)?,
-        None => entries::get_to_touch(cache, key)?.as_ref().map(project),
+        None => entries::get_to_touch(cache, key, Look::Counted)?
+            .as_ref()
+            .map(project),
     })
 }
 

@@ -83,6 +83,11 @@ fn a_touch_that_moves_a_deadline_by_little_writes_nothing() {
                 }
                 left(&mut session, TOUCH, "t");
                 left(&mut session, GET_TOUCH, "v");
+                if is_hot {
+                    let hits = session.hot_hits("c");
+                    assert_eq!(session.text(GET_TOUCH), "v");
+                    assert_eq!(session.hot_hits("c"), hits + 1, "{create}");
+                }
                 age(&mut session, 5);
                 left(&mut session, TOUCH, "t");
                 left(&mut session, GET_TOUCH, "v");

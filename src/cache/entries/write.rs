@@ -191,7 +191,7 @@ fn number(counter: Option<Stored>) -> Result<Option<i64>, Error> {
 }
 
 /// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
-/// leaves it.
+/// leaves it. Counts a read.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -199,12 +199,15 @@ pub fn touch<R>(
     project: impl Fn(&Entry) -> R,
 ) -> Result<Option<R>, Error> {
     if cache.storage != Storage::Memory {
-        let left = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)?;
-        let entry = left.and_then(|found| found.entry);
-        let touched = entry.or_else(|| table::touch(cache, key, deadline));
-        return Ok(touched.as_ref().map(project));
+        if let Some(left) = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)? {
+            cache.count(left.figure, 1);
+            return Ok(left.entry.as_ref().map(project));
+        }
+        let touched = table::touch(cache, key, deadline).as_ref().map(project);
+        read::count_read(cache, touched.is_some());
+        return Ok(touched);
     }
-    on_memory(cache, |entries| {
+    let touched = on_memory(cache, |entries| {
         let key = entries.key_of(&key);
         judge_copy(
             entries,
@@ -215,7 +218,9 @@ pub fn touch<R>(
                 entries.touch(&key, deadline, |entry| is_unchanged(Some(entry), copied))
             },
         )
-    })
+    })?;
+    read::count_read(cache, touched.is_some());
+    Ok(touched)
 }
 
 /// Gives a live entry a new deadline and copies no value; whether there is one.
@@ -234,9 +239,9 @@ fn redate_in_memory(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool,
     })
 }
 
-/// The live entry, for a `cache_touch` that leaves its deadline as it is. The cache is open.
-pub fn get_to_touch(cache: &Cache, key: Key) -> Result<Option<Entry>, Error> {
-    Ok(read::find(cache.relation, cache.hashed(key), Look::Uncounted)?.entry)
+/// The live entry, for a touch that leaves its deadline as it is. The cache is open.
+pub fn get_to_touch(cache: &Cache, key: Key, counts: Look) -> Result<Option<Entry>, Error> {
+    Ok(read::find(cache.relation, cache.hashed(key), counts)?.entry)
 }
 
 /// Takes a live entry's deadline away.
