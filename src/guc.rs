@@ -102,7 +102,7 @@ pub fn define(preloading: bool) {
     GucRegistry::define_bool_guc(
         c"pgcache.enabled",
         c"Turns the Redis protocol, the hot tier and the workers on.",
-        c"Off, the Redis protocol disconnects its clients, table caches are read from their tables, memory caches raise an error, and nothing is swept. Changes are recorded all the same.",
+        c"Off, clients of the Redis protocol are disconnected, memory caches raise an error, and nothing is swept; changes are recorded all the same.",
         &ENABLED,
         GucContext::Sighup,
         GucFlags::default(),
