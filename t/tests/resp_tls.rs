@@ -528,3 +528,31 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
     assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(door.processes("pgcache resp network").len(), 1);
 }
+
+#[test]
+fn encrypted_clients_read_why_they_are_ended_while_pgcache_is_off() {
+    const OFF: &str = "ERR the Redis protocol is disabled: pgcache.enabled is off";
+    let (door, keys) = door(&[]);
+    let mut session = door.cluster.connect("postgres");
+    let mut idle = connect(&door, &keys.client(None));
+    assert_eq!(idle.ask(&["PING"]), Reply::status("PONG"));
+    let mut silent = door.tcp();
+    let ends = |client: &mut Client| {
+        assert_eq!(client.reply().map(Reply::error).as_deref(), Some(OFF));
+        assert_eq!(client.reply(), None);
+    };
+    session.run("ALTER SYSTEM SET pgcache.enabled = off");
+    session.run("SELECT pg_reload_conf()");
+    ends(&mut idle);
+    let mut late = connect(&door, &keys.client(None));
+    assert!(late.send(&Client::request(&[b"PING"])));
+    ends(&mut late);
+    // One that has not said whether it encrypts is ended without a word.
+    assert_eq!(silent.reply(), None);
+    session.run("ALTER SYSTEM RESET pgcache.enabled");
+    session.run("SELECT pg_reload_conf()");
+    wait_until("a client is served", || {
+        door.try_tls(HOME, &keys.client(None))
+            .is_ok_and(|mut client| client.ask_if_open(&["PING"]) == Some(Reply::status("PONG")))
+    });
+}
