@@ -200,7 +200,7 @@ pub fn touch<R>(
 ) -> Result<Option<R>, Error> {
     if cache.storage != Storage::Memory {
         if let Some(left) = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)? {
-            cache.count(left.figure, 1);
+            cache.count(left.counter, 1);
             return Ok(left.entry.as_ref().map(project));
         }
         let touched = table::touch(cache, key, deadline).as_ref().map(project);

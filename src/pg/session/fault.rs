@@ -229,7 +229,7 @@ faults! {
     DecidedByLog => "coherence_commit::a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible",
 
     // Client-side caching
-    /// A front does not note what a client that tracks has read.
+    /// A network process does not note what a client that tracks has read.
     ReadNotNoted => "resp_tracking_tables::reads_of_an_executor_are_tracked",
     /// A read of a client with BCAST is not noted, so that a change during it is sent only before its reply.
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
@@ -249,7 +249,7 @@ faults! {
     NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_an_unsent_change",
     /// A key invalidated during a read is not invalidated again after its reply.
     NotToldAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
-    /// A front that was overtaken in the ring tells nothing.
+    /// A network process that was overtaken in the ring tells nothing.
     LostTellsNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
     /// Clients receive invalidations for changes rolled back to a savepoint.
     SavepointTold => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",

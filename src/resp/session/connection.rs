@@ -273,7 +273,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Whether it is not known yet if the connection is encrypted, or its handshake has not ended.
+    /// Returns whether the handshake has not ended, or the first byte has not come that tells whether there is one.
     pub fn is_shaking(&self) -> bool {
         match &self.wire {
             Wire::Unknown => true,
@@ -282,7 +282,7 @@ impl Connection {
         }
     }
 
-    /// Whether a part of a reply was written, so that a message cannot be sent.
+    /// Returns whether a part of a reply was written, so that no message can be sent now.
     pub fn is_amid_reply(&self) -> bool {
         self.session.unfinished.continued.is_some()
     }
