@@ -298,7 +298,7 @@ fn define_listeners(preloading: bool) {
     );
     GucRegistry::define_int_guc(
         c"pgcache.resp_backs",
-        c"Deprecated: use pgcache.resp_executors.",
+        c"Sets pgcache.resp_executors by the name that it had before version 0.5.0.",
         c"0 means not set. It counts only while pgcache.resp_executors has its default, and the next version does not read it.",
         &BACKS,
         0,

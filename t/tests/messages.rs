@@ -397,6 +397,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "off_bypasses_the_tier_and_refuses_memory_caches",
     ),
     (
+        "pgcache.hot_size requests … MB of huge pages, which the system cannot provide",
+        "t/tests/faults.rs",
+        "a_server_that_does_not_get_its_huge_pages_names_the_setting",
+    ),
+    (
         "too many caches for the hot tier",
         "t/tests/coherence_limits.rs",
         "more_caches_than_slots_stay_right",

@@ -5,12 +5,12 @@ use pgrx::{Internal, pg_sys};
 use crate::pg::memory::pg_list::pointers;
 use crate::pg::value::datum::{Text, Value};
 
-/// Answers a request of the planner with the number of rows that `rows` knows for the function's argument. Returns NULL
+/// Answers a request of the planner with the number of rows that `rows` knows for the argument. Returns a null pointer
 /// for other requests, for an argument that is not a constant, and where `rows` returns None: then the planner takes
 /// the number of the function's declaration.
 pub fn answer(request: Internal, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
     let Some(datum) = request.unwrap() else {
-        return Internal::from(None);
+        return Internal::from(Some(pg_sys::Datum::null()));
     };
     // SAFETY: the function takes `internal`, which no SQL can make; the planner calls it with a node that lives
     // through the call.
@@ -25,7 +25,11 @@ pub fn answer(request: Internal, rows: impl FnOnce(Text) -> Option<f64>) -> Inte
             _ => false,
         }
     };
-    Internal::from(answered.then_some(datum))
+    // The planner expects a null pointer, and no NULL of SQL.
+    Internal::from(Some(match answered {
+        true => datum,
+        false => pg_sys::Datum::null(),
+    }))
 }
 
 /// Returns the constant text with which the function is called.
