@@ -9,63 +9,63 @@ use crate::pg::resp::socket_mode;
 
 type Text = GucSetting<Option<CString>>;
 
-/// 0: nothing listens unless somebody asks for it.
+/// 0: the protocol is off unless the configuration names a port.
 static PORT: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// As the server's own listen_addresses: nobody from elsewhere.
+/// As the server's own listen_addresses: no other machine can connect.
 static LISTEN_ADDRESSES: Text = GucSetting::<Option<CString>>::new(Some(c"localhost"));
-/// Empty: none.
+/// Empty: no socket.
 static SOCKET: Text = GucSetting::<Option<CString>>::new(Some(c""));
 /// Empty: the server's own group.
 static SOCKET_GROUP: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// One answers more than most networks carry.
+/// One network process answers more than most networks carry.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(1);
-/// As many as the queue and the client registry have places for.
+/// The number of places in the work queue and the client registry.
 const MOST_WORKERS: i32 = 16;
-/// One that waits for nobody, and one that may.
+/// Two: one executor that never waits for a lock, and one that may wait.
 static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
 const DEFAULT_EXECUTORS: i32 = 2;
-/// The name that the setting had before version 0.5.0; 0: it is not set.
+/// The name of the setting before version 0.5.0; 0: not set.
 static BACKS: GucSetting<i32> = GucSetting::<i32>::new(0);
 const MOST_EXECUTORS: i32 = 16;
-/// The one database that every server has.
+/// The database that every server has.
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
-/// A name that says what it is for; nobody has privileges on it unless somebody grants them.
+/// A name that says its purpose; no role has privileges on the cache until they are granted.
 static CACHES: Text = GucSetting::<Option<CString>>::new(Some(c"pgcache.resp"));
 /// Empty: a client must name its role.
 static DEFAULT_ROLE: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// Off: a certificate is somebody's to make.
+/// Off: TLS needs a certificate, which the administrator must provide.
 static TLS: GucSetting<TlsMode> = GucSetting::<TlsMode>::new(TlsMode::Off);
 /// Off: a password in clear text crosses no network.
 static CLEARTEXT: GucSetting<bool> = GucSetting::<bool>::new(false);
-/// Redis' number.
+/// As in Redis.
 static MAX_CLIENTS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 /// Kilobytes. Longer than any value that the tier holds by default.
 static MAX_REQUEST: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
-/// Kilobytes. A reply to MGET of many long values fits; a client that does not read is cut off before
-/// it costs more.
+/// Kilobytes. A reply to MGET of many long values fits; a client that does not read is disconnected before it takes
+/// more.
 static MAX_OUTPUT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 /// Kilobytes. No ordinary load comes near it, and a server with little memory survives it.
 static MAX_CLIENTS_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(1024 * 1024);
-/// Ten megabytes, about, for keys that are not long.
+/// About ten megabytes, for keys of ordinary length.
 static TRACKING_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
-/// Microseconds. Redis' number.
+/// Microseconds. As in Redis.
 static SLOWER_THAN: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Seconds. As Redis: connection pools keep connections for long.
+/// Seconds. As in Redis: connection pools keep idle connections for long.
 static IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// Seconds. The server's own authentication_timeout.
 static AUTHENTICATION_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60);
-/// Seconds. Redis' number: who has gone without a word is noticed.
+/// Seconds. As in Redis: finds clients that vanished without closing their connection.
 static KEEPALIVE: GucSetting<i32> = GucSetting::<i32>::new(300);
 
-/// Whether connections of the network are encrypted.
+/// Says whether TCP connections are encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TlsMode {
     #[name = c"off"]
     Off,
-    /// If the client begins so.
+    /// Encrypts a connection if the client begins with TLS.
     #[name = c"on"]
     On,
-    /// All of them.
+    /// Rejects connections without TLS.
     #[name = c"required"]
     Required,
 }
@@ -87,12 +87,12 @@ fn kilobytes(setting: &GucSetting<i32>) -> usize {
     usize::try_from(setting.get()).unwrap_or(0) * 1024
 }
 
-/// The TCP port, if there is one.
+/// Returns the TCP port; None: no port.
 pub fn port() -> Option<u16> {
     u16::try_from(PORT.get()).ok().filter(|&port| port > 0)
 }
 
-/// Addresses and names to listen on, or `*`.
+/// Returns the addresses and names to listen on, or `*`.
 pub fn listen_addresses() -> Vec<String> {
     string(&LISTEN_ADDRESSES)
         .split(',')
@@ -101,12 +101,13 @@ pub fn listen_addresses() -> Vec<String> {
         .collect()
 }
 
-/// Processes that own connections.
+/// Returns the number of network processes.
 pub fn workers() -> usize {
     usize::try_from(WORKERS.get()).unwrap_or(1)
 }
 
-/// Processes that work on tables. `pgcache.resp_backs`, the former name, counts where the present one has its default.
+/// Returns the number of executors. `pgcache.resp_backs`, the former name, counts while the present one has its
+/// default.
 pub fn executors() -> usize {
     let count = match (EXECUTORS.get(), BACKS.get()) {
         (DEFAULT_EXECUTORS, former) if former > 0 => former,
@@ -115,33 +116,33 @@ pub fn executors() -> usize {
     usize::try_from(count).unwrap_or(1)
 }
 
-/// The path of the unix socket, if there is one.
+/// Returns the path of the unix socket; None: no socket.
 pub fn socket() -> Option<String> {
     Some(string(&SOCKET)).filter(|path| !path.is_empty())
 }
 
-/// The permissions of the unix socket.
+/// Returns the permissions of the unix socket.
 pub fn socket_mode() -> u32 {
     socket_mode::SETTING.get().unsigned_abs()
 }
 
-/// The group of the unix socket, if one is named.
+/// Returns the group of the unix socket, if one is named.
 pub fn socket_group() -> Option<CString> {
     Some(text(&SOCKET_GROUP)).filter(|group| !group.is_empty())
 }
 
-/// Whether anything is to listen.
+/// Returns whether the protocol listens on a port or a socket.
 pub fn is_on() -> bool {
     port().is_some() || socket().is_some()
 }
 
-/// The database whose caches are served.
+/// Returns the database whose caches are served.
 pub fn database() -> CString {
     text(&DATABASE)
 }
 
-/// The names of the caches, by the number of the database in the protocol. A comma in double quotes
-/// belongs to its name.
+/// Returns the names of the caches, by the number of the database in the protocol. A comma in double quotes belongs to
+/// its name.
 pub fn caches() -> Vec<CString> {
     let mut quoted = false;
     let names = text(&CACHES);
@@ -158,63 +159,63 @@ pub fn caches() -> Vec<CString> {
         .collect()
 }
 
-/// Who a client is that names no role; empty: nobody.
+/// Returns the role of a client that names no role; empty: such clients are rejected.
 pub fn default_role() -> CString {
     text(&DEFAULT_ROLE)
 }
 
-/// Whether connections of the network may, or have to, be encrypted.
+/// Returns whether TCP connections may, or must, be encrypted.
 pub fn tls() -> TlsMode {
     TLS.get()
 }
 
-/// Whether a password may come in clear text from another machine.
+/// Returns whether a client on another machine may send a password in clear text.
 pub fn cleartext() -> bool {
     CLEARTEXT.get()
 }
 
-/// How many clients there may be at a time.
+/// Returns the maximum number of concurrent clients.
 pub fn max_clients() -> usize {
     usize::try_from(MAX_CLIENTS.get()).unwrap_or(0)
 }
 
-/// Bytes of the longest request.
+/// Returns the bytes of the longest request.
 pub fn max_request() -> usize {
     kilobytes(&MAX_REQUEST)
 }
 
-/// Bytes of replies that may wait for a client to read them.
+/// Returns the bytes of replies that may wait for a client to read them.
 pub fn max_output() -> usize {
     kilobytes(&MAX_OUTPUT)
 }
 
-/// Bytes of memory that all clients together may take; None: any.
+/// Returns the bytes of memory that all clients together may take; None: no limit.
 pub fn max_clients_memory() -> Option<usize> {
     Some(kilobytes(&MAX_CLIENTS_MEMORY)).filter(|bytes| *bytes > 0)
 }
 
-/// Keys that clients have read and are to be told of, in one process.
+/// Returns how many keys one network process remembers for the clients that have read them and want invalidations.
 pub fn tracking_keys() -> usize {
     usize::try_from(TRACKING_KEYS.get()).unwrap_or(1)
 }
 
-/// How long a command takes that is logged; None: none is.
+/// Returns the time from which a command is logged; None: no command is.
 pub fn slower_than() -> Option<Duration> {
     let micros = u64::try_from(SLOWER_THAN.get()).ok()?;
     Some(Duration::from_micros(micros))
 }
 
-/// How long a client may say nothing; None: for ever.
+/// Returns how long a client may be idle; None: no limit.
 pub fn idle_timeout() -> Option<Duration> {
     seconds(&IDLE_TIMEOUT)
 }
 
-/// How long a client may take to say who it is.
+/// Returns how long a client may take to authenticate.
 pub fn authentication_timeout() -> Option<Duration> {
     seconds(&AUTHENTICATION_TIMEOUT)
 }
 
-/// After which silence the system asks whether a client is still there; None: as the system has it.
+/// Returns the idle time after which the system checks the connection of a client; None: the system's default.
 pub fn keepalive() -> Option<Duration> {
     seconds(&KEEPALIVE)
 }
@@ -257,7 +258,7 @@ pub(super) fn define(preloading: bool) {
     define_limits();
 }
 
-/// Of settings that count at the start of the server. Without preloading it is too late for them.
+/// Returns the context of settings that are read at the start of the server. Without preloading that time has passed.
 fn at_start(preloading: bool) -> GucContext {
     match preloading {
         true => GucContext::Postmaster,

@@ -1,12 +1,11 @@
-//! Words of the user in our own messages, where the server's encoding is not UTF-8.
+//! Text of the user in our messages, where the server's encoding is not UTF-8.
 //!
-//! pgrx takes a message as UTF-8 and gives its bytes to Postgres as if they were in the server's
-//! encoding. So names are read from that encoding here, and what is not ASCII is written as Unicode
-//! escapes: correct in every encoding, and no client is sent bytes that it cannot convert.
+//! pgrx takes a message as UTF-8 and gives its bytes to Postgres as if they were in the server's encoding. So names
+//! are decoded from that encoding here, and characters outside ASCII are written as Unicode escapes. They are correct
+//! in every encoding, and no client receives bytes that it cannot convert.
 //!
-//! An error of Postgres that is caught, and raised again later from its copy, is taken as UTF-8 too,
-//! with U+FFFD for what is none. So its bytes are kept when Postgres reports it, and put back when
-//! pgrx reports the copy.
+//! pgrx also takes an error of Postgres that is caught, and raised again later from its copy, as UTF-8, with U+FFFD
+//! for invalid bytes. So its bytes are kept when Postgres reports it, and put back when pgrx reports the copy.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -14,12 +13,12 @@ use std::mem::ManuallyDrop;
 
 use pgrx::{PgLogLevel, pg_sys};
 
-/// Postgres' number of SQL_ASCII (mb/pg_wchar.h), where nobody knows what a byte means.
+/// Postgres' number of SQL_ASCII (mb/pg_wchar.h), in which bytes above ASCII have no meaning.
 const SQL_ASCII: i32 = 0;
 /// Postgres' number of UTF8 (mb/pg_wchar.h).
 const UTF8: i32 = 6;
 
-// Without the guard that pgrx puts around calls: some are made in the middle of a report, where an
+// Declared without the guard that pgrx puts around calls, because some are made in the middle of a report, where an
 // error could not be caught.
 unsafe extern "C-unwind" {
     safe fn GetDatabaseEncoding() -> c_int;
@@ -35,17 +34,16 @@ fn of_the_database() -> i32 {
     GetDatabaseEncoding()
 }
 
-/// Whether these bytes are text in the server's encoding, which has no character NUL. Raises
-/// nothing.
+/// Returns whether these bytes are text in the server's encoding, which has no character NUL. Raises no error.
 pub fn is_text(bytes: &[u8]) -> bool {
     let Ok(length) = c_int::try_from(bytes.len()) else {
         return false;
     };
-    // SAFETY: it reads so many bytes; told to, it says of invalid ones that they are.
+    // SAFETY: it reads so many bytes; with `no_error` it returns false for invalid ones.
     unsafe { pg_verifymbstr(bytes.as_ptr().cast(), length, true) }
 }
 
-/// Text of the server as UTF-8.
+/// Converts text of the server to UTF-8.
 pub fn decode(bytes: &[u8]) -> String {
     let known = !matches!(of_the_database(), SQL_ASCII | UTF8);
     if !known || bytes.is_ascii() {
@@ -61,7 +59,7 @@ pub fn decode(bytes: &[u8]) -> String {
     }
 }
 
-/// A message that this database can send.
+/// Returns a message that this database can send.
 pub fn printable(message: String) -> String {
     match of_the_database() {
         UTF8 => message,
@@ -76,17 +74,17 @@ fn escape(c: char) -> String {
     }
 }
 
-/// Message, detail and hint of an error; None for one that is UTF-8 as it is.
+/// Message, detail and hint of an error; None for one that is valid UTF-8.
 type Words = [Option<CString>; 3];
 
 thread_local! {
-    /// Those of the last error. Never dropped.
+    /// The texts of the last error. Never dropped.
     static LAST: ManuallyDrop<Cell<Words>> = const {
         ManuallyDrop::new(Cell::new([const { None }; 3]))
     };
 }
 
-/// Keeps what an error says, or puts it back if it is one that was kept. Called by Postgres in the
+/// Keeps the texts of an error, or puts them back if pgrx reports the copy of a kept error. Postgres calls it in the
 /// middle of a report.
 pub fn keep_words() {
     if of_the_database() == UTF8 {
@@ -118,7 +116,7 @@ pub fn keep_words() {
     }
 }
 
-/// Whether this is what becomes of a word on its way through Rust.
+/// Returns whether `word` is the kept text as Rust has spoiled it.
 fn is_spoiled(kept: &CStr, word: &CStr) -> bool {
     kept.to_string_lossy().as_bytes() == word.to_bytes()
 }

@@ -1,6 +1,6 @@
-//! Everything that touches Postgres' C interface: all unsafe code, every version difference.
+//! The layer that touches Postgres' C interface: all unsafe code, every version difference.
 //!
-//! What an entry means, and when it counts, is said in the layer above (`cache`).
+//! The layer above (`cache`) defines the meaning of an entry and when it counts.
 
 pub mod catalog;
 pub mod encoding;

@@ -1,7 +1,6 @@
-//! `cache_expire`: a sweep in one transaction, of one cache or of all that the caller may delete
-//! from.
+//! Implements `cache_expire`: a sweep in one transaction, of one cache or of all that the caller may delete from.
 //!
-//! Two may sweep a cache at once if they insist: none waits for the other, and each row goes once.
+//! Two sessions may sweep a cache at the same time: neither waits for the other, and each row is removed once.
 
 use std::time::{Duration, Instant};
 
@@ -22,14 +21,14 @@ use crate::pg::memory;
 use crate::pg::session::{self, advisory, failure, subtransaction};
 use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 
-/// What the last sweep of a cache wrote down, where there is shared memory.
+/// Returns the state that the last sweep of a cache recorded, where shared memory exists.
 fn state_of(cache: &Cache) -> Option<&'static SweepState> {
     let shmem = worker_shmem().filter(|_| !cache.temporary)?;
     Some(shmem.sweep_state(cache.id))
 }
 
-/// Removes at most `max_rows` rows whose deadline, and grace, have passed; says how many. Then rows
-/// that are more than `max_entries`, however many.
+/// Removes at most `max_rows` rows whose deadline and grace have passed, then all rows above `max_entries`. Returns
+/// the number of expired rows that it removed.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     if cache.storage == Storage::Memory {
         return memory_cache::expire(cache, max_rows);
@@ -45,10 +44,9 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     Ok(sweep.expired())
 }
 
-/// Expires over all caches of the database that the caller may delete from; one that is locked
-/// against writers or no longer works as a cache is passed over, and so is, with a warning, one
-/// whose own triggers raise an error. Each has its share of the rows, and what some do not need
-/// goes to the others.
+/// Sweeps all caches of the database that the caller may delete from. Passes over a cache that is locked against
+/// writers or no longer works as a cache, and with a warning one whose own triggers raise an error. Each cache has its
+/// share of the rows, and the rest of a share goes to the other caches.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     if !database::has_extension() {
         return Err(Error::OlderExtension);
@@ -74,11 +72,11 @@ pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     Ok(removed)
 }
 
-/// Rows that are removed between two looks at the time.
+/// Rows that are removed between two checks of the time.
 const BATCH: i64 = 10_000;
 
-/// Expires over all caches as [`expire_all`] does, until nothing is due or the time is over: how many rows, and
-/// whether nothing is due any more. The log has a line where something is.
+/// Sweeps all caches as [`expire_all`] does, until nothing is due or the time is over. Returns the number of rows, and
+/// whether nothing is due any more. Logs a line if rows are still due.
 pub fn expire_for(max_time: &Interval) -> Result<(i64, bool), Error> {
     let longest = Duration::from_micros(max_time.as_micros().clamp(0, i64::MAX.into()) as u64);
     let began = Instant::now();
@@ -114,10 +112,10 @@ fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
     }
 }
 
-/// What to do about a cache whose sweep fails.
+/// The hint for a cache whose sweep fails.
 pub const MEND: &str = "Fix the problem that the detail names; the next sweep tries again. Until then the expired rows take space, and every function treats them as absent.";
 
-/// What is said of a cache whose sweep fails.
+/// Returns the message for a cache whose sweep fails.
 pub fn could_not_sweep(name: &str) -> String {
     format!("could not remove expired entries of cache \"{name}\"")
 }
@@ -130,8 +128,8 @@ fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
     }
 }
 
-/// Whether a memory cache has no slot in the tier, or there is no tier, so that nothing is in it and it must not take a
-/// slot that another cache may need; or memory caches are off.
+/// Returns whether a memory cache is out of reach: the tier is missing, or memory caches are off, or the cache has no
+/// slot. A cache without a slot is empty, and a sweep must not take a slot that another cache may need.
 fn is_out_of_reach(cache: &Cache) -> bool {
     cache.storage == Storage::Memory && (!guc::enabled() || TierHandle::known(cache).is_none())
 }

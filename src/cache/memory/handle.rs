@@ -1,10 +1,8 @@
-//! Where a memory cache's entries are: the tier and the cache's slot in it, and one entry's way in
-//! and out.
+//! The tier and the slot that hold a memory cache's entries, and the way of one entry in and out.
 //!
-//! Guards that what changes an entry does so under its partition's lock, in one step with the lease
-//! of its key, and only while the cache is still the one that the caller knows and no mark stands.
-//! And that a session that has changed what an entry depends on does not find it, though it is
-//! there for others until the commit.
+//! Guards that an entry changes only under its partition's lock, in one step with the lease of its key, while the
+//! cache is still the one that the caller knows, and while no mark stands. A session that has changed the source of an
+//! entry does not find the entry, although other sessions find it until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -40,7 +38,7 @@ pub struct TierHandle {
 }
 
 impl TierHandle {
-    /// The handle of a memory cache, which gets a slot if it has none. Raises 55000 without a tier and while
+    /// Returns the handle of a memory cache, and assigns a slot if it has none. Raises 55000 without a tier and while
     /// `pgcache.enabled` is off, 53400 when all slots are taken.
     pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
@@ -50,7 +48,7 @@ impl TierHandle {
         }
     }
 
-    /// The same while `pgcache.enabled` is off, too.
+    /// Returns the handle also while `pgcache.enabled` is off.
     pub fn in_tier(cache: &Cache, tier: &'static Tier) -> Result<TierHandle, Error> {
         removal::settle();
         let slot = match cache.slot(tier) {
@@ -67,7 +65,7 @@ impl TierHandle {
         })
     }
 
-    /// The handle of a memory cache that has a slot. Waits for nothing and asks no catalog. The caller has
+    /// Returns the handle of a memory cache that has a slot. Waits for nothing and reads no catalog. The caller has
     /// checked that the slot need not be opened (`Cache::is_to_open`).
     pub fn known(cache: &Cache) -> Option<TierHandle> {
         let tier = tier()?;
@@ -78,36 +76,36 @@ impl TierHandle {
         })
     }
 
-    /// Gives the cache a slot under a lock: without one the view may have been dropped meanwhile,
-    /// and a slot that is given after the drop would be freed by nobody.
+    /// Gives the cache a slot under a lock. Without the lock a session could drop the view meanwhile, and no session
+    /// would free a slot that is assigned after the drop.
     fn assign_slot(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
         let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
         Ok(slot)
     }
 
-    /// The store's key for these bytes, which a walk has found.
+    /// Returns the store's key for these bytes, which a walk has found.
     pub fn key<'k>(&self, cache: &Cache, bytes: &'k [u8]) -> HotKey<'k> {
         hot_key(self.tier, cache.id, self.slot, bytes)
     }
 
-    /// The version of the cache's present content.
+    /// Returns the version of the cache's present content.
     pub fn version(&self) -> u64 {
         self.tier.slot(self.slot).version.load(SeqCst)
     }
 
-    /// Whether the slot is still the cache's.
+    /// Returns whether the slot is still the cache's.
     #[inline]
     pub fn belongs_to(&self, cache: &Cache) -> bool {
         self.tier.cache_of(self.slot).is(cache.id, SeqCst)
     }
 
-    /// The live entry under a key, copied out of the tier.
+    /// Copies the live entry under a key out of the tier.
     pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
         self.copy_out_within(cache, key, None)
     }
 
-    /// The entry under a key that is live, or within this grace.
+    /// Copies out the entry under a key that is live, or has expired within this grace.
     pub fn copy_out_within(
         &self,
         cache: &Cache,
@@ -123,20 +121,20 @@ impl TierHandle {
         io::copy_out(self.tier, key, cache.value_type, grace, valid)
     }
 
-    /// A live entry with a copy of its key, for bytes that a walk has found.
+    /// Returns a live entry with a copy of its key, for bytes that a walk has found.
     pub fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
         let entry = self.copy_out(cache, &self.key(cache, bytes))?;
         Some((Text::new(bytes), entry))
     }
 
-    /// Whether there is a live entry, for bytes that a walk has found. No use of the entry counts.
+    /// Returns whether a live entry exists, for bytes that a walk has found. Does not count as a use of the entry.
     pub fn is_live(&self, cache: &Cache, bytes: &[u8]) -> bool {
         let key = self.key(cache, bytes);
         let live = |partition: PartitionRef| self.live(&partition, &key).is_some();
         self.tier.read(key.hash, live) && self.belongs_to(cache)
     }
 
-    /// The entry under a lock, if it is of the present content and live.
+    /// Returns the entry under a lock, if it is of the present content and live.
     pub fn live<'p>(&self, partition: &PartitionRef<'p>, key: &HotKey) -> Option<EntryRef<'p>> {
         if pending::hides(self.relation, key.bytes) {
             return None;
@@ -148,7 +146,7 @@ impl TierHandle {
             .filter(|entry| io::is_live(&entry.header(), now))
     }
 
-    /// Whether a transaction that commits right now, or is prepared, keeps this key from being stored.
+    /// Returns whether a transaction that commits right now, or is prepared, keeps this key from being stored.
     fn is_fenced(&self, hash: u64) -> bool {
         if fault::on(Fault::FenceNotKept) {
             return false;
@@ -158,8 +156,8 @@ impl TierHandle {
             || self.tier.is_marked(hash)
     }
 
-    /// Stores an entry if `still` holds under the lock, and voids the key's lease; false when it
-    /// did not hold. Raises 54000 for an entry that the tier cannot hold.
+    /// Stores an entry if `still` holds under the lock, and voids the key's lease. Returns false when `still` did not
+    /// hold. Raises 54000 for an entry that the tier cannot hold.
     pub fn put(
         &self,
         cache: &Cache,
@@ -171,7 +169,7 @@ impl TierHandle {
         self.put_record(cache, key, &record, clock::now(), still)
     }
 
-    /// The same for an entry as the tier keeps it, made for the version that the cache had.
+    /// Stores an entry in the tier's format, made for the version that the cache had.
     pub fn put_record(
         &self,
         cache: &Cache,
@@ -182,7 +180,7 @@ impl TierHandle {
     ) -> Result<bool, Error> {
         check_size(key.bytes, record.value)?;
         if self.is_fenced(key.hash) {
-            // Perhaps for nothing: what it stands for is decided.
+            // The fence may be outdated: its transaction may have ended.
             unverified_after_restart::is_proven(self.tier, self.slot, self.relation);
             undo_marks::lower_decided();
         }
@@ -211,14 +209,14 @@ impl TierHandle {
                 pending::note_stored(self.relation, key.bytes);
                 Ok(true)
             }
-            // As good as evicted at once: what it was computed from is changing.
+            // Counts as evicted at once, because a transaction is changing the source of the entry.
             StoreOutcome::Refused if fenced.get() => Ok(true),
             StoreOutcome::Refused => Ok(false),
             StoreOutcome::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
                 Err(Error::EntryTooLarge(record.value.len()))
             }
-            // Written and evicted at once: what was there before must not survive it.
+            // Counts as written and evicted at once, because the previous entry must not survive the write.
             StoreOutcome::Crowded => {
                 self.remove(key, |_| true);
                 Ok(true)
@@ -226,13 +224,13 @@ impl TierHandle {
         }
     }
 
-    /// Removes the entry if `still` holds, and voids the key's lease; whether it held.
+    /// Removes the entry if `still` holds, and voids the key's lease. Returns whether `still` held.
     pub fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
         self.remove_because(key, RemovalCause::Cleared, still)
     }
 
-    /// Removes the entry for this reason if `still` holds, and voids the key's lease, which expiry
-    /// does not; whether it held.
+    /// Removes the entry for this reason if `still` holds, and voids the key's lease unless the reason is expiry.
+    /// Returns whether `still` held.
     pub fn remove_because(
         &self,
         key: &HotKey,
@@ -260,9 +258,9 @@ impl TierHandle {
     }
 }
 
-/// Opens a slot from before the promotion: entries that depend on a table may be of rows that were changed
-/// since, as what is replayed removes nothing. They are removed, so that they are not counted either. Those that
-/// depend on nothing stay.
+/// Opens a slot from before the promotion. Entries that depend on a table may be of rows that have changed since,
+/// because replay removes no entries. They are removed, so that they are not counted either. Entries without
+/// dependencies stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {
@@ -298,7 +296,7 @@ pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
     check_length(key, value.len())
 }
 
-/// The same for a value that is still to be made.
+/// Raises the same for a value that is still to be made.
 pub fn check_length(key: &[u8], value: usize) -> Result<(), Error> {
     let tier = tier().ok_or(Error::NoTier)?;
     let limit = tier.region().layout().max_value(key.len());
