@@ -1,6 +1,6 @@
-//! Every step of a delete by hand, and of a writer of another cache.
+//! The steps of a delete by hand, and of a writer of another cache.
 //!
-//! The source has changed before, in a transaction of its own that has marked nothing: nothing depends on it.
+//! The source has changed before, in a transaction of its own that has marked nothing, because nothing depends on it.
 
 use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
@@ -36,7 +36,7 @@ impl Moves<'_> {
 
     fn look(&mut self) {
         let Some(there) = self.sees() else {
-            return; // for the other's row
+            return; // waits for the other's row
         };
         self.add(
             "removes the row, if it sees one",
@@ -67,7 +67,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Whether there is a row to remove; None while another one changes or removes it.
+    /// Returns whether a row exists that it can remove; None while another transaction changes or removes it.
     fn sees(&self) -> Option<bool> {
         let there = self.from.row.is_some();
         let changed = self

@@ -1,4 +1,4 @@
-//! Every step of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
+//! The steps of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
 
 use super::effects::{release, removes, unmark, void};
 use super::model::{Clause, EXPIRED, FetcherKind, Lease, Moves, Phase};
@@ -86,21 +86,21 @@ impl Moves<'_> {
         self.roll_back(kind);
     }
 
-    /// Asked once the lease exists.
+    /// Returns whether a REPEATABLE READ snapshot is outdated; checked once the lease exists.
     fn is_old(&self, kind: FetcherKind) -> bool {
         kind == FetcherKind::RepeatableRead
             && self.m.keeps(Clause::OldSnapshotStoresNothing)
             && self.me().snapshot != self.from.source
     }
 
-    /// Whether a mark stands on the key, or on the cache in its slot.
+    /// Returns whether a mark stands on the key, or on the cache in its slot.
     fn pends(&self) -> bool {
         let (m, pending, others) = (self.m, self.from.pending, self.from.others);
         let marks = pending[0] + others[0] * u8::from(!m.keeps(Clause::MarksByKey));
         marks > 0 && m.keeps(Clause::AskMark) || pending[1] > 0 && m.keeps(Clause::AskCachePend)
     }
 
-    /// Ends without storing, because of what a writer does.
+    /// Ends without storing, because of a writer.
     fn refuse(&mut self, verb: &'static str) {
         let (id, pays) = (self.actor as u8, self.m.is_alone());
         self.add(verb, Phase::Done, |state, _| {
@@ -109,7 +109,7 @@ impl Moves<'_> {
         });
     }
 
-    /// One section under the partition's lock: the record is made if nothing pends.
+    /// Asks for a lease in one section under the partition's lock: the record is made if no writer pends.
     fn ask(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
         if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {
@@ -127,7 +127,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Whether a writer without a slot holds the cache's lock: asked of Postgres, under no lock of the tier.
+    /// Checks whether a writer without a slot holds the cache's lock: a call to Postgres, under no lock of the tier.
     fn ask_lock(&mut self, next: Phase) {
         let (m, from) = (self.m, self.from);
         let held = from.pending[2] + from.others[2] * u8::from(!m.keeps(Clause::LockByCache));
@@ -156,7 +156,7 @@ impl Moves<'_> {
             });
         }
         if in_the_way {
-            return; // for the other's row
+            return; // waits for the other's row
         }
         let asked = match kind {
             FetcherKind::Untracked => Clause::WatchAsksAfter,
@@ -187,7 +187,7 @@ impl Moves<'_> {
         }
     }
 
-    /// As any writer of a table cache; its own lease is not meant.
+    /// Marks the key as any writer of a table cache does; the mark does not void its own lease.
     fn own_mark(&mut self) {
         let m = self.m;
         let id = self.actor as u8;

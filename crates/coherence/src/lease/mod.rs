@@ -1,33 +1,34 @@
-//! A second model, of leases: what `cache_fetch` and `cache_set_leased` store while the source changes.
+//! The second model, of leases: the values that `cache_fetch` and `cache_set_leased` store while the source changes.
 //!
-//! A fetch reads the source, and stores what it has read in a transaction of its own: both take time, and
-//! whoever changes the source meanwhile must not find that the old value stays. The model plays one key, a
-//! few writers of its source (`cache_depend` removes the entry's row with their commit) and a few fetchers.
-//! The promise: **when all have ended, the entry is gone or is what the source holds**. Besides, no mark and no
-//! lease is left behind, and nobody stands still for good.
+//! A fetch reads the source, and stores the value in a transaction of its own. Both take time, and a change of the
+//! source meanwhile must not leave the old value behind. The model plays one key, a few writers of its source
+//! (`cache_depend` removes the entry's row with their commit) and a few fetchers. The promise: **when all have ended,
+//! the entry is gone or equals the source**. Besides, no mark and no lease is left behind, and no actor waits for
+//! ever.
 //!
 //! # The rules
 //!
-//! | who | does |
+//! | actor | steps |
 //! |---|---|
-//! | writer, before its commit | marks its key, or raises `pending_writers` of the cache; without a slot takes the cache's lock; then voids leases and watches; **then** removes the row, and waits for transactions that have written one that it cannot see |
-//! | writer, after it | unmarks, voids leases and watches, gives the lock back |
-//! | fetcher | is granted a lease only while nothing pends, under the partition's lock; looks for the cache's lock **after** it; reads the source with a newer snapshot; announces that it stores, writes the row; **then** asks whether the lease was voided, and takes the row back if so |
+//! | writer, before its commit | marks its key, or raises `pending_writers` of the cache, or, without a slot, takes the cache's lock; then voids leases and watches; **then** removes the row, and waits for transactions that have written a row that it cannot see |
+//! | writer, after its commit | unmarks, voids leases and watches, releases the lock |
+//! | fetcher | is granted a lease only while no writer pends, under the partition's lock; checks the cache's lock **after** that; reads the source with a newer snapshot; announces that it stores, writes the row; **then** checks whether the lease was voided, and takes the row back if so |
 //! | fetcher without a lease | the same with a watch in the place of the lease: any number of fetchers may watch a key |
-//! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, asked when it has the lease |
+//! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, checked when it has the lease |
 //! | delete by hand that finds no row | marks, voids; **then** looks again, and waits for a row that it cannot see, unless no store was open when it looked first and none has begun since |
 //!
-//! Why it holds: writer and fetcher each announce first (mark; row) and look afterwards (rows; lease or watch).
-//! So one of the two sees the other. A fetcher that sees nothing pending before it reads reads what is committed.
+//! The rules hold because writer and fetcher each announce first (mark; row) and look afterwards (rows; lease or
+//! watch), so one of the two sees the other. A fetcher that sees no pending writer before it reads, reads the
+//! committed source.
 //!
-//! A second promise: **a fetcher stores nothing only because of its own key or cache**. Writers of another cache, with a
-//! key on the same stripe, are played against one fetcher, which must never be refused.
+//! A second promise: **only a writer of its own key or cache keeps a fetcher from storing**. Writers of another cache,
+//! with a key on the same stripe, are played against one fetcher, which must never be refused.
 //!
-//! Without shared memory the writer takes the key's lease itself, as a lock that it waits for: then nobody
-//! loads between its removal and its visible commit. That is one lock and needs no model.
+//! Without shared memory the writer takes the key's lease itself, as a lock that it waits for. Then no fetcher loads
+//! between its removal and its visible commit. That is one lock and needs no model.
 //!
-//! Atomic steps: a section under the partition's lock, one word of a slot, a lock of Postgres', a snapshot, the
-//! writing of a row, the removal of a row, a commit's becoming visible.
+//! Atomic steps: a section under the partition's lock, one word of a slot, a lock of Postgres, a snapshot, the writing
+//! of a row, the removal of a row, a commit's becoming visible.
 
 mod deleter;
 mod effects;

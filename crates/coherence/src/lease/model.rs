@@ -3,61 +3,61 @@
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 
-/// Actors that a configuration has at most.
+/// The largest number of actors in a configuration.
 pub const MAX_ACTORS: usize = 3;
 
 clauses! {
     Model:
-    /// No lease, and no watch, while a mark on the key stands.
+    /// No lease and no watch is granted while a mark on the key stands.
     AskMark,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// Nor while a writer of the whole cache pends.
+    /// Nor is one granted while a writer of the whole cache pends.
     AskCachePend,
-    /// Nor while one without a slot holds the cache's lock.
+    /// Nor is one granted while a writer without a slot holds the cache's lock.
     AskLock,
-    /// Which is asked once the record exists.
+    /// The cache's lock is checked once the lease's record exists.
     AskLockAfter,
-    /// It is the cache's own.
+    /// The lock belongs to one cache.
     LockByCache,
-    /// A writer that changes another cache as a whole voids nothing here.
+    /// A writer that changes another cache as a whole voids nothing in this one.
     VoidsByCache,
     /// A mark voids leases.
     MarkVoids,
-    /// Of a whole cache, `pending_writers` rises before they are voided.
+    /// For a whole cache, `pending_writers` rises before the leases are voided.
     PendBeforeVoid,
     /// Marks come before the removal of the row.
     MarkBeforeRemoval,
     /// The removal waits for the transaction of a row that it cannot see.
     RemovalWaits,
-    /// A fetcher asks for its lease after it has written the row.
+    /// A fetcher checks its lease after it has written the row.
     StoreAsksAfter,
-    /// So does a fetcher without a lease for its watch.
+    /// A fetcher without a lease checks its watch after it has written the row.
     WatchAsksAfter,
     /// A mark voids watches.
     MarkVoidsWatches,
     /// A watch begins before the snapshot that reads the source.
     WatchBeforeSnapshot,
-    /// Under REPEATABLE READ only what the latest snapshot would have read is stored.
+    /// Under REPEATABLE READ a fetcher stores only what the latest snapshot would have read.
     OldSnapshotStoresNothing,
-    /// A client's lease does not come back from a rolled back store if it was voided meanwhile.
+    /// The rollback of a store does not restore a client's lease that was voided meanwhile.
     TakenBackUnlessVoid,
     /// A delete that has found no row looks again under its mark.
     DeleteLooksAgain,
-    /// And waits for the transaction of a row that it cannot see.
+    /// It then waits for the transaction of a row that it cannot see.
     DeleteWaits,
-    /// A fetcher that stores says so before the row is written.
+    /// A fetcher that stores announces it before it writes the row.
     StoreAnnounced,
     /// A store that has begun and ended since the first look counts, too.
     DeleteCountsBegun,
 }
 
-/// What a writer marks.
+/// The scope of a writer's mark.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkScope {
     Key,
     Cache,
-    /// The whole cache, which has no slot: by a lock.
+    /// The whole cache, by a lock, because the cache has no slot.
     NoSlot,
 }
 
@@ -65,18 +65,18 @@ pub enum MarkScope {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
-    /// Records or this session's leases are used up: a watch takes the lease's place.
+    /// The tier's records or this session's leases are used up: a watch takes the place of the lease.
     Untracked,
     /// The snapshot was taken long before.
     RepeatableRead,
-    /// `cache_set_leased`: the lease survives a rolled back store, which is tried again.
+    /// `cache_set_leased`: the lease survives the rollback of a store, which is tried again.
     Client,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Writer(MarkScope),
-    /// Has changed the source, on which nothing depends, and deletes the entry in a transaction of its own.
+    /// Deletes the entry in a transaction of its own, after a change of the source, on which nothing depends.
     Deleter,
     /// A writer of another cache, with a key on the same stripe.
     Neighbour(MarkScope),
@@ -87,7 +87,7 @@ pub enum Actor {
 pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
-    /// There is a row at first, and it has expired: a miss for all.
+    /// A row exists at first, and it has expired: a miss for all.
     pub expired_row: bool,
     dropped: Dropped,
 }
@@ -108,14 +108,14 @@ impl Model {
         self
     }
 
-    /// Whether only a single fetcher has to do with the key and its cache.
+    /// Returns whether only a single fetcher works on the key and its cache.
     pub fn is_alone(&self) -> bool {
         let owns = |actor: &&Actor| !matches!(actor, Actor::Neighbour(_));
         self.actors.iter().filter(owns).count() == 1
     }
 }
 
-/// Every configuration; each is visited whole.
+/// Returns every configuration; each is visited whole.
 pub fn all() -> Vec<Model> {
     use Actor::{Deleter, Fetcher, Neighbour, Writer};
     let mut models = Vec::new();
@@ -170,10 +170,10 @@ pub enum Lease {
     StoredVoid(u8),
 }
 
-/// A row and the source's version that it was made of.
+/// The version of the source of which a row was made; None: no row.
 pub type Row = Option<u8>;
 
-/// Where an actor stands.
+/// The position of an actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
     #[default]
@@ -215,18 +215,18 @@ pub struct Backend {
     pub has_lease: bool,
     pub marked: bool,
     pub aborting: bool,
-    /// A client has had its store rolled back once.
+    /// A client's store was rolled back once.
     pub again: bool,
-    /// The source as its snapshot shows it, and what it has read of it.
+    /// The source as its snapshot shows it, and the version that it has read.
     pub snapshot: u8,
     pub read: u8,
-    /// The row that it has written and not committed.
+    /// The row that it has written and not yet committed.
     pub row: Row,
     /// Nothing has voided its watch.
     pub watches: bool,
-    /// It has said that it stores.
+    /// It has announced its store.
     pub announced: bool,
-    /// Stores that had begun, and whether any was open, when a delete looked first.
+    /// Stores that had begun, and whether a store was open, when a delete looked first.
     pub begun: u8,
     pub open: bool,
 }
@@ -236,32 +236,32 @@ pub struct State {
     /// The source's committed version; each writer makes a new one.
     pub source: u8,
     pub row: Row,
-    /// Writers between mark and unmark: of the key, of the cache, and those that hold its lock.
+    /// Writers between mark and unmark: of the key, of the cache, and holders of the cache's lock.
     pub pending: [u8; 3],
-    /// The same of another cache, with a key on the same stripe.
+    /// The same for another cache, with a key on the same stripe.
     pub others: [u8; 3],
     pub lease: Lease,
-    /// Stores that have been announced, and those of them that have not ended.
+    /// Stores that have been announced, and those among them that have not ended.
     pub begun: u8,
     pub open: u8,
-    /// A fetcher was refused, or its lease or watch voided, by a writer of another cache.
+    /// A writer of another cache refused a fetcher, or voided its lease or watch.
     pub pays: bool,
     pub backends: [Backend; MAX_ACTORS],
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// After all have ended the entry is not what the source holds.
+    /// After all have ended the entry differs from the source.
     StaleForGood,
-    /// After all have ended somebody's mark or lease is there.
+    /// After all have ended a mark or lease remains.
     LeftBehind,
     /// A fetcher stores nothing although no writer has changed its key or its cache.
     PaysForAnother,
-    /// Nobody can go on.
+    /// No actor can take a step.
     Stuck,
 }
 
-/// Of an entry that had expired.
+/// The version of an entry that had expired.
 pub const EXPIRED: u8 = u8::MAX;
 
 pub type Moves<'a> = crate::actors::Moves<'a, Model>;

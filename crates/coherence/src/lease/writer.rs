@@ -1,4 +1,4 @@
-//! Every step of a writer: marks, the removal of the row, its commit or rollback, and the unmarking.
+//! The steps of a writer: marks, the removal of the row, its commit or rollback, and the unmarking.
 
 use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
@@ -73,7 +73,7 @@ impl Moves<'_> {
         }
     }
 
-    /// One section for a key; for a cache `pending_writers` and `ver` here, leases before or after it.
+    /// Marks: a key in one section; a cache by `pending_writers` and `ver` here, and its leases before or after that.
     fn mark(&mut self, words: usize, key: bool, next: Phase) {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
@@ -99,9 +99,9 @@ impl Moves<'_> {
         });
     }
 
-    /// Under the latest snapshot. A row that is being changed or removed is waited for in any case.
+    /// Removes the row under the latest snapshot. Waits in any case for a row that is being changed or removed.
     fn remove(&mut self, next: Phase) {
-        // Where no store is open it looks for no rows.
+        // Without an open store it does not look for unseen rows.
         let unseen = self.others().any(|other| other.row.is_some());
         let looks = self.from.open > 0;
         let there = self.from.row.is_some();

@@ -1,11 +1,11 @@
-//! Lowering, which everybody does; and the restart.
+//! The steps that lower a record, which any process may take, and the restart.
 
 use super::model::{
     Actor, Backend, Clause, Lease, Marks, Model, Moves, Phase, Record, Slot, State,
 };
 
 impl Moves<'_> {
-    /// Whether the transaction counts as decided, by the question that the model asks.
+    /// Returns whether the transaction counts as decided, by the question that the model asks.
     pub fn decided(&self) -> bool {
         let transaction = &self.from.transaction;
         let by_log = !self.m.keeps(Clause::AsksProgressNotLog) && transaction.in_log;
@@ -13,7 +13,7 @@ impl Moves<'_> {
         !transaction.in_progress || by_log || by_list
     }
 
-    /// The steps of who lowers the record; false when this actor does something else.
+    /// Adds the steps of a process that lowers the record. Returns false when this actor does something else.
     pub fn lowers(&mut self) -> bool {
         let (m, then) = (self.m, self.me().then);
         let void_first = m.keeps(Clause::VoidBeforeFence);
@@ -83,7 +83,7 @@ impl Moves<'_> {
     }
 }
 
-/// All but what its holder has stored already.
+/// Voids a lease. A holder that has stored already keeps its record, as void.
 pub fn void(lease: &mut Lease) {
     *lease = match *lease {
         Lease::Computing(_) => Lease::Free,
@@ -92,12 +92,13 @@ pub fn void(lease: &mut Lease) {
     };
 }
 
-/// Whether a transaction has the cache locked: from before its marks to after its decision.
+/// Returns whether a transaction has the cache locked: from before its marks to after its decision.
 pub fn is_locked(state: &State) -> bool {
     state.transaction.listed
 }
 
-/// Shared memory is new; of transactions the prepared one is left, and what the commit log has of it.
+/// Returns the state after a restart. Shared memory is new; the prepared transaction and its entry in the commit log
+/// survive.
 pub fn restarted(m: &Model, from: &State) -> State {
     let mut state = *from;
     state.restarted = true;
@@ -138,7 +139,7 @@ pub fn restarted(m: &Model, from: &State) -> State {
     state
 }
 
-/// The transaction is committed, visible, and has no locks any more.
+/// Ends the transaction: it is committed and visible, and has released its locks.
 fn end(state: &mut State) {
     let transaction = &mut state.transaction;
     if transaction.removes {

@@ -1,35 +1,35 @@
-//! A third model, of PREPARE TRANSACTION: marks that outlive the session which has set them.
+//! The third model, of PREPARE TRANSACTION: marks that outlive the session that set them.
 //!
-//! A transaction marks what it has changed, is prepared, and its session goes on to other things. Some other
-//! session commits it or rolls it back, perhaps after a restart, and runs none of our callbacks for it. So its marks
-//! belong to a record in shared memory, and whoever meets one lowers it once the transaction is decided.
+//! A transaction marks its changes and is prepared, and its session continues with other work. Another session commits
+//! it or rolls it back, perhaps after a restart, and runs none of our callbacks for it. So its marks belong to a
+//! record in shared memory, and any process that meets one lowers it once the transaction is decided.
 //!
-//! Two keys share a stripe: key 0 is what the prepared transaction writes, key 1 what an ordinary one does. What
-//! depends on key 0 lies in a table (`dependent`) and in a memory cache (`memory`). The promises: **in no state is a
-//! valid copy anything but the visible row; when all have ended, what depends on a row is gone or made of it**. And
-//! no mark, fence or slot is left behind, and none is undone twice.
+//! Two keys share a stripe: the prepared transaction writes key 0, an ordinary transaction key 1. The entries that
+//! depend on key 0 lie in a table (`dependent`) and in a memory cache (`memory`). The promises: **in every state each
+//! valid copy is the visible row; when all have ended, each entry that depends on a row is gone or made of that row**.
+//! Besides, no mark, fence or slot is left behind, and none is undone twice.
 //!
 //! # The rules
 //!
 //! | rule | clause |
 //! |---|---|
-//! | the marks pass to a record, and stand | `MarksStand`, `FenceStands` |
-//! | where the record has no room, the whole cache's `pending_writers` stands instead | `OverflowStands` |
-//! | decided is what is no longer in progress: not what the commit log says, which is written before others see the rows; not what is missing in the list of prepared transactions, in which it is not yet while it is being prepared | `AsksProgressNotLog`, `AsksProgressNotList` |
-//! | one process lowers a record, and nobody undoes what it has undone, its own abort included | `LoweringClaims`, `AbortClaims` |
-//! | a lease is void before a fence falls | `VoidBeforeFence` |
-//! | the slot of what a prepared transaction has dropped goes when it is lowered as committed | `DropFreesSlot` |
-//! | who has lowered a mark takes a new token, and then a new snapshot | `SnapshotAfterQuestion` |
-//! | no lease, and no store without one, while a mark stands | `NoLeaseWhilePending`, `NoStoreWhilePending` |
-//! | after a restart nothing is filled, leased or stored of a cache that a recovered transaction has locked | `RestartSuspends` |
+//! | the marks pass to a record, and outlive PREPARE | `MarksStand`, `FenceStands` |
+//! | if the record has no room, a `pending_writers` of the whole cache takes the place of the marks | `OverflowStands` |
+//! | a transaction is decided once it is no longer in progress; the commit log does not decide, because it is written before other sessions see the rows; nor does the list of prepared transactions, because a transaction that is just being prepared is not listed yet | `AsksProgressNotLog`, `AsksProgressNotList` |
+//! | one process lowers a record, and no other process undoes its marks again, nor does the preparing session when it aborts | `LoweringClaims`, `AbortClaims` |
+//! | leases are void before a fence falls | `VoidBeforeFence` |
+//! | the slot of a cache that a prepared transaction has dropped is freed when its record is lowered as committed | `DropFreesSlot` |
+//! | a reader that has lowered a mark takes a new token, and then a new snapshot | `SnapshotAfterQuestion` |
+//! | while a mark stands, no lease is granted and nothing is stored without one | `NoLeaseWhilePending`, `NoStoreWhilePending` |
+//! | after a restart nothing is filled, leased or stored in a cache that a recovered transaction has locked | `RestartSuspends` |
 //!
-//! While a mark stands a client's lease is granted here, and void only when the mark is lowered. The server has a
-//! state for those that were won while something pends, which makes `VoidBeforeFence` a second lock on the same
-//! door. Of a cache that is suspended since a restart a client's lease must be void from the start, as nothing
-//! voids it later: the model showed that.
+//! While a mark stands, this model grants a client's lease and voids it only when the mark is lowered. The server has
+//! a state for leases that were won while a writer pends, which makes `VoidBeforeFence` a second safeguard. In a cache
+//! that is suspended since a restart a client's lease must be void from the start, because nothing voids it later; the
+//! model found that.
 //!
 //! Atomic steps: a section under the partition's lock, one word of a slot, a snapshot, the question whether a
-//! transaction is in progress, each of the steps of COMMIT PREPARED (commit log, visible, locks and list).
+//! transaction is in progress, each step of COMMIT PREPARED (commit log, visible, locks and list).
 
 mod lowering;
 mod model;

@@ -4,26 +4,26 @@ use super::lowering::restarted;
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 
-/// Actors that a configuration has at most.
+/// The largest number of actors in a configuration.
 pub const MAX_ACTORS: usize = 4;
-/// The rows; both keys hash to the one stripe.
+/// The number of rows; both keys hash to the one stripe.
 pub const KEYS: usize = 2;
 
 clauses! {
     Model:
     /// PREPARE undoes no mark.
     MarksStand,
-    /// Nor does it lower a fence.
+    /// PREPARE lowers no fence.
     FenceStands,
-    /// Marks without room in the record become one on the whole cache.
+    /// Marks without room in the record become one mark on the whole cache.
     OverflowStands,
     /// The commit log decides nothing.
     AsksProgressNotLog,
-    /// Nor does the list of prepared transactions.
+    /// The list of prepared transactions decides nothing.
     AsksProgressNotList,
-    /// Who lowers a record claims it first.
+    /// A process that lowers a record claims it first.
     LoweringClaims,
-    /// So does the abort of the session that has not got to the end of its PREPARE.
+    /// The abort of a session that has not finished its PREPARE claims the record, too.
     AbortClaims,
     /// Leases are void before fences fall.
     VoidBeforeFence,
@@ -33,17 +33,18 @@ clauses! {
     SnapshotAfterQuestion,
     /// No lease of a session is granted while anything pends.
     NoLeaseWhilePending,
-    /// Who stores without a lease has no token then.
+    /// A session that stores without a lease has no token while a writer pends.
     NoStoreWhilePending,
-    /// What is not in shared memory any more after a restart is known by the locks that are.
+    /// After a restart a recovered transaction is known by the locks that it has kept, because its marks in shared
+    /// memory are lost.
     RestartSuspends,
 }
 
-/// What the transaction changes that is prepared.
+/// The changes of the prepared transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     Row,
-    /// So many rows that the record has no room for them.
+    /// More rows than the record has room for.
     ManyRows,
     DropsTheCache,
 }
@@ -59,7 +60,7 @@ pub enum FetcherKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Preparer(Change),
-    /// COMMIT PREPARED or ROLLBACK PREPARED, by whoever.
+    /// COMMIT PREPARED or ROLLBACK PREPARED, by any session.
     Finisher,
     /// An ordinary writer of key 1.
     Writer,
@@ -93,7 +94,7 @@ impl Model {
     }
 }
 
-/// Every configuration; each is visited whole, with a restart and without.
+/// Returns every configuration; each is visited whole, with a restart and without.
 pub fn all() -> Vec<Model> {
     use Actor::{Fetcher, Finisher, Preparer, Reader, Writer};
     let mut models = Vec::new();
@@ -145,11 +146,11 @@ pub enum Record {
     #[default]
     Free,
     Standing,
-    /// Somebody has claimed it, and undoes its marks.
+    /// A process has claimed it, and undoes its marks.
     Lowering,
 }
 
-/// What the record's marks are, or the session's before it has one.
+/// The marks of the record, or of the session before it has a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Marks {
     pub key: bool,
@@ -158,7 +159,7 @@ pub struct Marks {
     pub slot: bool,
 }
 
-/// The transaction that is prepared.
+/// The prepared transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Transaction {
     pub in_progress: bool,
@@ -166,7 +167,7 @@ pub struct Transaction {
     pub in_log: bool,
     pub committed: bool,
     pub ended: bool,
-    /// It has removed the committed row of what depends on key 0, and keeps that row locked.
+    /// It has removed the committed row that depends on key 0, and keeps that row locked.
     pub removes: bool,
 }
 
@@ -179,12 +180,12 @@ pub enum Lease {
     StoredVoid(u8),
 }
 
-/// Where an actor stands.
+/// The position of an actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
     #[default]
     Begin,
-    // who is prepared, and who writes
+    // the prepared transaction, and the ordinary writer
     Marking,
     Fencing,
     Removing,
@@ -192,20 +193,20 @@ pub enum Phase {
     Preparing,
     Committing,
     Unmarking,
-    // who decides
+    // the session that decides
     Logged,
     Visible,
-    // who lowers, and goes on to `then`
+    // a process that lowers, and continues at `then`
     Claiming,
     LoweringKey,
     LoweringFence,
     LoweringSlot,
     Freeing,
-    // who reads
+    // a reader
     Asking,
     Reading,
     Filling,
-    // who fetches
+    // a fetcher
     Storing,
     Checking,
     Committed,
@@ -215,7 +216,7 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// Where it goes on after lowering.
+    /// The phase after lowering.
     pub then: Phase,
     /// It has asked whether the transaction is decided, and found nothing to lower.
     pub has_asked: bool,
@@ -229,13 +230,13 @@ pub struct Backend {
 pub struct Slot {
     pub there: bool,
     pub words: Counters,
-    /// Since a restart nobody has seen that no recovered transaction has the cache locked.
+    /// Since a restart no process has verified that no recovered transaction has the cache locked.
     pub unproven: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
-    /// The rows that are visible.
+    /// The visible rows.
     pub rows: [u8; KEYS],
     pub relation_gone: bool,
     /// A copy, and the version of the slot that it was filled under.
@@ -255,15 +256,15 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// A copy that a get would hit is not the visible row.
+    /// A get would hit a copy that is not the visible row.
     StaleCopy,
-    /// After all have ended, what depends on a row is made of another one.
+    /// After all have ended, an entry that depends on a row is made of another row.
     StaleForGood,
     /// A mark was undone more often than it was set.
     UndoneTwice,
-    /// After all have ended somebody's mark, fence, lease or slot is there.
+    /// After all have ended a mark, fence, lease or slot remains.
     LeftBehind,
-    /// Nobody can go on.
+    /// No actor can take a step.
     Stuck,
 }
 

@@ -1,4 +1,4 @@
-//! Who gets an entry of a table, and who fetches what depends on key 0.
+//! The readers of table entries, and the fetchers of entries that depend on key 0.
 
 use super::lowering::is_locked;
 use super::model::{Clause, FetcherKind, Lease, Moves, Phase, Record};
@@ -10,7 +10,7 @@ impl Moves<'_> {
             || self.from.slot.unproven
     }
 
-    /// Looks whether a mark, or a suspension, stands for nothing any more. True when that is a step.
+    /// Checks whether a mark or a suspension is outdated. Returns true when that is a step.
     fn asks(&mut self) -> bool {
         let again = self.me().at;
         if self.from.slot.unproven && !is_locked(self.from) {
@@ -126,7 +126,7 @@ impl Moves<'_> {
             return;
         }
         match kind {
-            // Nothing voids a lease when it is seen that no recovered transaction has the cache locked.
+            // The proof that no recovered transaction has the cache locked voids no lease.
             _ if client && self.from.slot.unproven => {
                 self.add(
                     "wins a lease that is void from the start",
@@ -156,7 +156,8 @@ impl Moves<'_> {
         [self.from.stripe.ver, self.from.slot.words.ver] == self.me().token && !refused
     }
 
-    /// In a table: the row first, then the question. A row that is being removed or written is waited for.
+    /// Stores in a table: writes the row first, then checks the lease. Waits for a row that another transaction
+    /// removes or writes.
     fn store(&mut self, kind: FetcherKind) {
         let (id, read) = (self.actor as u8, self.me().read);
         let leased = kind == FetcherKind::Leased;
@@ -179,7 +180,7 @@ impl Moves<'_> {
         }
     }
 
-    /// One step under the partition's lock.
+    /// Stores in one step under the partition's lock.
     fn store_in_memory(&mut self) {
         let (id, read) = (self.actor as u8, self.me().read);
         let fenced = self.from.fences > 0

@@ -1,4 +1,4 @@
-//! Who is prepared, who decides that, and who writes as anybody does.
+//! The writers: the transaction that is prepared, the session that decides it, and an ordinary transaction.
 
 use super::lowering::void;
 use super::model::{Change, Clause, Moves, Phase, Record};
@@ -30,7 +30,7 @@ impl Moves<'_> {
                 state.entries[0] = None;
                 void(&mut state.lease);
             }),
-            // It waits for a row that it cannot see.
+            // The removal waits for a row that it cannot see.
             Phase::Removing => {
                 let waits = self.others().any(|other| other.row.is_some());
                 let next = match change {
@@ -140,9 +140,9 @@ impl Moves<'_> {
         self.m.actors.contains(&Preparer(Change::DropsTheCache))
     }
 
-    /// An ordinary transaction that writes key 1.
+    /// Runs an ordinary transaction that writes key 1.
     pub fn writer(&mut self) {
-        let gone = self.drops(); // its lock keeps us out, then the table is gone
+        let gone = self.drops(); // the drop's lock keeps this writer out, then the table is gone
         match self.me().at {
             Phase::Begin if gone => self.add("writes nothing", Phase::Done, |_, _| {}),
             Phase::Begin => self.add("marks its key", Phase::Committing, |state, _| {

@@ -1,4 +1,4 @@
-//! What steps of writers and of the front do to the state that they share.
+//! The effects of writers' and the network process's steps on the state that they share.
 
 use super::model::{Message, RING, State, Told, Violation};
 
@@ -15,7 +15,7 @@ impl State {
         }
     }
 
-    /// Places on the way to the client.
+    /// Returns the free places on the way to the client.
     pub fn room(&self) -> usize {
         self.line.iter().filter(|place| place.is_none()).count()
     }

@@ -1,8 +1,8 @@
-//! The front and its client; and the back, which reads for it.
+//! The network process and its client, and the executor that reads for it.
 
 use super::model::{Ask, Clause, KEYS, LINE, Message, Model, Moves, RING, Serving, State, Told};
 
-/// Messages that a step of the front may make.
+/// The most messages that one step of the network process makes.
 const MOST: usize = 2 * KEYS + 2;
 
 impl Moves<'_> {
@@ -112,7 +112,7 @@ impl Model {
     }
 }
 
-/// Tells the client of a change, if it has read what has changed.
+/// Sends an invalidation to the client, if the client has read a key that changed.
 fn pass_on(state: &mut State, told: Told) {
     let fits = |key: usize| told == Told::All || told == Told::Key(key);
     let is_read = matches!(

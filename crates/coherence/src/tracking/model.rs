@@ -4,14 +4,14 @@ use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 
 pub const KEYS: usize = 2;
-/// Actors that a configuration has at most, beside the client and its front.
+/// The largest number of actors in a configuration, beside the client and its network process.
 pub const MAX_ACTORS: usize = 3;
-/// Records that the ring keeps.
+/// The number of records that the ring keeps.
 pub const RING: usize = 2;
-/// Messages and replies on their way to the client.
+/// The largest number of messages and replies on their way to the client.
 pub const LINE: usize = 8;
 
-// `tracking` says what each of them is.
+// The module's header describes each of them.
 clauses! {
     Model:
     AsksBeforeRead,
@@ -31,12 +31,12 @@ clauses! {
     UnprovenOwes,
 }
 
-/// What a transaction does.
+/// The changes of a transaction, and its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Changes both rows.
     Rows,
-    /// The same, and is told as all of the cache: TRUNCATE, or too many keys.
+    /// Changes both rows, and invalidates the whole cache: TRUNCATE, or too many keys.
     Whole,
     /// Changes both, the second under a savepoint that is rolled back.
     Savepoint,
@@ -51,17 +51,17 @@ pub enum Actor {
     Writer(Change),
     /// Commits the prepared transaction.
     Finisher,
-    /// Somebody who meets the record and finds it decided.
+    /// A process that meets the record and finds it decided.
     Lowerer,
     /// Reads a row by SQL, and makes a copy of it in the tier.
     Filler(usize),
 }
 
-/// What the client sends, one after the other.
+/// A request of the client; it sends one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     Read(usize),
-    /// Something that reads no entry.
+    /// A request that reads no entry.
     Ping,
 }
 
@@ -100,13 +100,13 @@ impl Model {
         self
     }
 
-    /// Whether each transaction that changes one of the rows changes both.
+    /// Returns whether each transaction that changes one of the rows changes both.
     fn changes_together(&self) -> bool {
         !self.actors.contains(&Actor::Writer(Change::Savepoint))
     }
 }
 
-/// Every configuration in which the promises must hold.
+/// Returns every configuration in which the promises must hold.
 pub fn all() -> Vec<Model> {
     use Actor::{Filler, Finisher, Lowerer, Writer};
     use Ask::{Ping, Read};
@@ -144,7 +144,7 @@ pub fn all() -> Vec<Model> {
     models
 }
 
-/// What the ring says has changed.
+/// A record of a change in the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Told {
     #[default]
@@ -153,16 +153,16 @@ pub enum Told {
     All,
 }
 
-/// What is on its way to the client.
+/// A message on its way to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
     Changed(Told),
     Value(usize, u8),
-    /// The reply to a ping, and what had been acknowledged when that was sent.
+    /// The reply to a ping, and the rows that had been acknowledged when the ping was sent.
     Pong([u8; KEYS]),
 }
 
-/// Where an actor stands.
+/// The position of an actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
     #[default]
@@ -172,10 +172,10 @@ pub enum Phase {
     Telling,
     Unmarking,
     Answering,
-    // of who lowers
+    // a process that lowers
     Claiming,
     Freeing,
-    // of who fills
+    // a filler
     Reading,
     Filling,
     Done,
@@ -184,7 +184,7 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// Whether anybody asks, as it was when it looked.
+    /// Whether a reader is registered, as of the moment when it looked.
     pub asked: Option<bool>,
     /// Records it has written.
     pub told: u8,
@@ -201,14 +201,14 @@ pub enum Record {
     Freed,
 }
 
-/// How far the front, and a back for it, have come with what the client has sent.
+/// The progress of the network process, and of an executor for it, with the client's request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Serving {
     #[default]
     Nothing,
     Noting(usize),
     Looking(usize),
-    /// The back has a token, or could not have one.
+    /// The executor has a token, or could not get one.
     Handed(usize, Option<u8>),
     Waiting(usize, u8, Option<u8>),
     Answered(usize, u8),
@@ -223,7 +223,7 @@ pub struct State {
     pub copies: [Option<u8>; KEYS],
     pub ver: u8,
     pub pending_writers: u8,
-    /// Writers that are visible and have not told all.
+    /// Writers that are visible and have not recorded all of their changes.
     pub untold: u8,
     pub record: Record,
     pub decided: bool,
@@ -234,7 +234,7 @@ pub struct State {
     pub head: u8,
     pub tail: u8,
     pub serving: Serving,
-    /// Told while a read was under way.
+    /// Keys that were invalidated while a read was under way.
     pub passed: [bool; KEYS],
     pub owed: bool,
     pub line: [Option<Message>; LINE],
@@ -246,20 +246,20 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
-    /// After all have ended the client keeps what is no more.
+    /// After all have ended the client keeps a value that is not the row.
     StaleForGood,
-    /// It keeps what had been acknowledged to be gone before it asked for something, and has the reply.
+    /// The client has the reply, and keeps a value whose change had been acknowledged before it sent the request.
     StaleAfterReply,
-    /// It has read a new value, and keeps an old one that the same transaction has changed.
+    /// The client has read a new value, and keeps an old one that the same transaction has changed.
     OldBesideNew,
-    /// Something was told although nothing has changed.
+    /// A key was invalidated although nothing has changed.
     ToldOfNothing,
-    /// Nobody can go on.
+    /// No actor can take a step.
     Stuck,
 }
 
 impl Model {
-    /// What a client sees when the next message comes.
+    /// Delivers the next message to the client, and checks what the client then keeps.
     pub fn receive(&self, state: &mut State, message: Message) {
         match message {
             Message::Changed(Told::Key(key)) => state.kept[key] = None,

@@ -1,9 +1,9 @@
-//! Who changes rows, who decides what is prepared, who lowers a record, and who makes copies.
+//! The writers, the session that decides a prepared transaction, the process that lowers a record, and the fillers.
 
 use super::model::{Actor, Backend, Change, Clause, Moves, Phase, Record, State, Told, Violation};
 
 impl Moves<'_> {
-    /// The steps of a commit, in their order.
+    /// Returns the steps of a commit, in their order.
     fn order(&self, change: Change) -> Vec<Phase> {
         use Phase::*;
         if change == Change::RolledBack {
@@ -31,7 +31,7 @@ impl Moves<'_> {
         *next.unwrap_or(&Phase::Done)
     }
 
-    /// Another one has changed the rows and not ended: they are locked.
+    /// Returns whether another writer has changed the rows and not ended: they are locked.
     fn is_locked(&self) -> bool {
         let mut others = self.m.actors.iter().zip(&self.from.backends).enumerate();
         others.any(|(actor, (kind, backend))| {
@@ -103,7 +103,7 @@ impl Moves<'_> {
         });
     }
 
-    /// COMMIT PREPARED: lowers the record, or waits for whoever does.
+    /// COMMIT PREPARED: lowers the record, or waits for the process that does.
     pub fn finisher(&mut self) {
         let waits = self.m.keeps(Clause::FinisherWaits);
         match (self.me().at, self.from.record) {
@@ -130,7 +130,7 @@ impl Moves<'_> {
         }
     }
 
-    /// May come before or after it, or not at all.
+    /// Lowers the record before or after the finisher, or not at all.
     pub fn lowerer(&mut self) {
         match self.me().at {
             Phase::Begin if self.from.decided && self.from.record == Record::Standing => {
