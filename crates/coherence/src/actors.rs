@@ -1,11 +1,12 @@
-//! What the models of leases, prepared transactions, promotion and tracking share: actors that take one step at a time.
+//! The base of the models of leases, prepared transactions, promotion and tracking: actors that take one step at a
+//! time.
 
 use std::fmt;
 use std::hash::Hash;
 
 use crate::search::Machine;
 
-/// What a step was, for the trace: the actor's number, and what it did.
+/// A step in the trace: the actor's number and its action.
 pub type Event = (usize, &'static str);
 
 /// A state that holds a backend for each actor.

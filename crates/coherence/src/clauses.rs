@@ -1,9 +1,9 @@
-//! The clauses of a model by their names, and the set of those that it leaves out: alike in every model here.
+//! The clauses of a model by their names, and the set of those that it leaves out, defined alike for every model here.
 
 /// Makes the enum `Clause`, and `Dropped`, a set of its values, which a model keeps in its field `dropped`.
 macro_rules! clauses {
     ($model:ident: $($(#[$doc:meta])* $clause:ident,)*) => {
-        /// What a model can leave out.
+        /// A rule that a model can leave out.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Clause {

@@ -1,16 +1,16 @@
-//! Model checkers for the protocols that keep copies coherent with transactions. Each model plays a protocol step by step
-//! between a few backends, and the search visits **every** interleaving and checks what is promised.
+//! Model checkers for the protocols that keep copies coherent with transactions. Each model plays a protocol step by
+//! step between a few backends, and the search visits **every** interleaving and checks the promises.
 //!
 //! | model | plays |
 //! |---|---|
 //! | `hot_tier` | the copies of rows in the hot tier beside gets and commits |
-//! | `lease` | what a fetch stores while its source changes |
+//! | `lease` | the values that a fetch stores while its source changes |
 //! | `prepared` | marks that outlive their session, by PREPARE TRANSACTION |
 //! | `promotion` | copies and loads of a standby that becomes the primary |
-//! | `tracking` | what a client of the Redis protocol keeps, and is notified of |
+//! | `tracking` | the values that a client of the Redis protocol keeps, and their invalidation |
 //!
-//! `search` visits the states of all; `clauses` gives each the set of clauses that it leaves out; `actors` makes the steps
-//! of all but the first.
+//! `search` visits the states of all; `clauses` gives each model the set of clauses that it leaves out; `actors` makes
+//! the steps of all but the first.
 //!
 //! # Use
 //!

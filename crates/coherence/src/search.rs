@@ -11,14 +11,14 @@ use std::hash::{BuildHasherDefault, Hash, Hasher};
 /// A model: where it begins, and each step that can follow.
 pub trait Machine {
     type State: Copy + Eq + Hash;
-    /// What a step was, for the trace.
+    /// A step, for the trace.
     type Event: Copy;
     type Violation: Copy + fmt::Debug;
-    /// Breaks the promise of a state that cannot go on although not all have ended.
+    /// The violation for a state in which no step is possible although not all have ended.
     const STUCK: Self::Violation;
 
     fn first(&self) -> Self::State;
-    /// Replaces `out` by all that can happen next; by nothing once all have ended.
+    /// Replaces `out` by all possible next steps; by nothing once all have ended.
     fn successors(&self, from: &Self::State, out: &mut Vec<(Self::Event, Self::State)>);
     fn judge(&self, state: &Self::State) -> Option<Self::Violation>;
     fn all_done(&self, state: &Self::State) -> bool;
@@ -94,7 +94,7 @@ fn fingerprint(state: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Fingerprints need no second hashing.
+/// Passes fingerprints on, because they need no second hashing.
 #[derive(Default)]
 struct AsIs(u64);
 
@@ -121,12 +121,12 @@ type Seen = HashSet<u64, BuildHasherDefault<AsIs>>;
 pub struct Report<V> {
     pub states: usize,
     pub steps: usize,
-    /// False: the limit of states ended the search.
+    /// False if the limit of states ended the search.
     pub complete: bool,
     pub violation: Option<V>,
 }
 
-/// Every reachable state, up to `limit`, or until a promise is broken.
+/// Visits every reachable state, up to `limit`, or until a promise is broken.
 pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
     let first = m.first();
     let mut seen = Seen::default();
@@ -154,7 +154,7 @@ pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
     report
 }
 
-/// Keeps those of a state's successors that were not seen before, and judges them.
+/// Keeps those successors of a state that were not seen before, and judges them.
 fn keep_new<M: Machine>(
     m: &M,
     from: &M::State,
@@ -200,7 +200,7 @@ struct Step {
     reached: u64,
 }
 
-/// A shortest run that breaks a promise.
+/// Finds a shortest run that breaks a promise.
 pub fn counterexample<M: Machine>(m: &M) -> Option<Run<M::Violation>> {
     let first = m.first();
     let mut steps = vec![Step {

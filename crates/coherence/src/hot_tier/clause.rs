@@ -1,8 +1,8 @@
 //! The clauses of the protocol's rules, each of which a model can leave out.
 //!
-//! A checker that finds nothing proves nothing until it finds what is known to be broken: a model without one
-//! of the clauses in `tests/models/controls.rs` must yield a counterexample. `tests/models/redundant.rs` holds the clauses
-//! that other clauses cover, with the proof by exhaustion.
+//! A checker that finds nothing proves nothing until it finds a known bug: a model without one of the clauses in
+//! `tests/models/controls.rs` must yield a counterexample. `tests/models/redundant.rs` holds the clauses that other
+//! clauses cover, with the proof by exhaustion.
 
 use super::model::Model;
 use crate::clauses::clauses;
@@ -68,7 +68,7 @@ clauses! {
     AbortPublishesNothing,
     /// ABORT unmarks only what was marked.
     AbortOnlyMarked,
-    /// What is unmarked is not unmarked again when the callbacks run again.
+    /// A change that is unmarked is not unmarked again when the callbacks run again.
     UnmarkIdempotent,
     /// A slot is unmarked only while it has the generation that was marked.
     UnmarkChecksGeneration,

@@ -1,6 +1,6 @@
-//! Who meets whom. Each configuration is small enough to be visited whole.
+//! The configurations: which backends meet, and on which keys. Each is small enough to be visited whole.
 //!
-//! A name says what it is about; `tests/models/protocol.rs` runs them all with every rule in force, and
+//! The name of a configuration is its subject; `tests/models/protocol.rs` runs them all with every rule in force, and
 //! `tests/models/controls.rs` runs each negative control in the one that shows it.
 
 use super::model::Op::*;
@@ -73,7 +73,7 @@ pub fn late() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// A write that comes after our mark, of a key that nobody marked.
+/// A write that comes after our mark, of a key without any mark.
 pub fn late_neighbour() -> Model {
     let mut m = Model::new("late write of a neighbour")
         .actor("W1", &[Set(0), Commit, Set(1)])
@@ -197,7 +197,7 @@ pub fn drop_create() -> Model {
     m
 }
 
-/// set and DROP in one transaction; whoever rolled back its only write holds no lock but has a dirty cache.
+/// set and DROP in one transaction; a session that rolled back its only write holds no lock but has a dirty cache.
 pub fn drop_under_mark() -> Model {
     let mut m = Model::new("drop under a mark")
         .actor("W1", &[Savepoint, Set(0), Overflow, RollbackTo, Commit])
@@ -208,7 +208,7 @@ pub fn drop_under_mark() -> Model {
     m
 }
 
-/// DISABLE TRIGGER, changes that nobody notes, ENABLE ALWAYS, and the sweeper.
+/// DISABLE TRIGGER, changes that no trigger notes, ENABLE ALWAYS, and the sweeper.
 pub fn suspension() -> Model {
     let mut m = Model::new("suspension")
         .actor("A1", &[Disable, Commit])
@@ -231,7 +231,7 @@ pub fn restore() -> Model {
     m
 }
 
-/// A set publishes during the suspension, and a change that nobody notes follows.
+/// A set publishes during the suspension, and a change that no trigger notes follows.
 pub fn set_while_suspended() -> Model {
     Model::new("set while suspended")
         .actor("A1", &[Disable, Commit])

@@ -1,10 +1,10 @@
 //! The first model, of the protocol that keeps the hot tier coherent with transactions.
 //!
-//! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks,
-//! commit record, event e (from here on others see the writes), COMMIT callbacks, lock release, the client is
-//! told. The rules below keep the copy from ever showing what a SELECT would not. This model plays them out
-//! step by step between a few backends, two keys on one stripe and one cache, visits **every** interleaving, and
-//! checks what is promised:
+//! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks, commit
+//! record, event e (from here on other sessions see the writes), COMMIT callbacks, lock release, the acknowledgement
+//! to the client. The rules below keep the copy from ever showing a value that a SELECT would not. This model plays
+//! them out step by step between a few backends, two keys on one stripe and one cache, visits **every** interleaving,
+//! and checks the promises:
 //!
 //! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event
 //!   e on, not only from the acknowledgement, so a session that saw any effect of a commit sees its entries too;
@@ -16,8 +16,8 @@
 //! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or taken back on
 //!   its stripe in between: marks that stand in other caches never count.
 //!
-//! The protocol is larger than the one that the server runs: publishing at COMMIT, copies under REPEATABLE READ
-//! and for transactions that have written elsewhere are modelled, and left out there.
+//! The protocol is larger than the one that the server runs: the model also covers publishing at COMMIT, and copies
+//! under REPEATABLE READ and for transactions that have written elsewhere, which the server leaves out.
 //!
 //! # The rules and where they are
 //!
@@ -37,10 +37,10 @@
 //!
 //! # Atomic steps
 //!
-//! A section under the partition lock, one word of a slot, a lock of Postgres', a snapshot, the reading of a row
-//! under its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change
-//! while a section is under way, and a section reads them in two steps, in either order (`epochs_first`).
-//! What only its own backend can notice goes into the step before (`moves::settle`).
+//! A section under the partition lock, one word of a slot, a lock of Postgres, a snapshot, the reading of a row under
+//! its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change while a
+//! section is under way, and a section reads them in two steps, in either order (`epochs_first`). A move that only its
+//! own backend can notice goes into the step before (`moves::settle`).
 //!
 //! # What the model adds to the rules' first wording
 //!
@@ -53,10 +53,11 @@
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
 //! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
-//! * pending_writers == 1 and the unmark's `ver++` are there for **late writes** to a marked key whose row lock a
-//!   savepoint's rollback gave away; without late writes the rest of the token would do.
+//! pending_writers == 1 and the unmark's `ver++` exist for **late writes** to a marked key whose row lock a
+//! savepoint's rollback gave away; without late writes the rest of the token would do.
 //!
-//! `tests/models/redundant.rs` proves what may be left out: a hot get needs to compare generation and epoch only.
+//! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare generation and epoch
+//! only.
 
 pub mod clause;
 pub mod configurations;

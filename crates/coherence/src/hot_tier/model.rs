@@ -1,4 +1,4 @@
-//! What a model is made of: actors and their scripts, what is there at first, and the clauses left out.
+//! The parts of a model: actors and their scripts, the first state, and the clauses left out.
 
 use super::clause::Dropped;
 use super::state::{ABSENT, MAX_ACTORS};
@@ -8,7 +8,7 @@ pub enum Op {
     /// cache_set, cache_delete: the function changes the row and notes the key with the value.
     Set(usize),
     Delete(usize),
-    /// cache_set on a cache whose BEFORE trigger stores something else.
+    /// cache_set on a cache whose BEFORE trigger stores another value.
     SetAltered(usize),
     /// Plain SQL, in two: the row changes, and later the AFTER trigger notes its key.
     Change(usize),
@@ -59,9 +59,9 @@ impl Script {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FirstSlot {
     Present,
-    /// None yet, but room for one.
+    /// No slot yet, but room for one.
     Absent,
-    /// None, and the slot table is full until some other cache goes.
+    /// No slot, and the slot table is full until another cache goes.
     TableFull,
 }
 
@@ -134,14 +134,15 @@ impl Model {
         self.scripts[actor].ops.get(pc as usize).copied()
     }
 
-    /// Has this backend called COMMIT?
+    /// Returns whether this backend has called COMMIT.
     pub fn committing(&self, actor: usize, pc: u8) -> bool {
         self.scripts[actor]
             .commit_place()
             .is_some_and(|place| place < pc as usize)
     }
 
-    /// Sections that read a slot's words take two steps only where somebody may change these words.
+    /// Returns whether sections that read a slot's words take two steps: only if another backend may change these
+    /// words.
     pub fn splits_sections(&self) -> bool {
         let changes_slot = |op: &Op| {
             use Op::*;
@@ -171,7 +172,7 @@ pub fn value_of(actor: usize, pc: u8, op: Op) -> u8 {
     }
 }
 
-/// What a BEFORE trigger makes of a value.
+/// Returns the value that a BEFORE trigger stores instead.
 pub fn altered(value: u8) -> u8 {
     value + 128
 }

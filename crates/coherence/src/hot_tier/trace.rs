@@ -1,4 +1,4 @@
-//! A step of a counterexample as a person reads it: who did what, and what shared memory looked like after it.
+//! A step of a counterexample as a person reads it: the backend, its action, and shared memory after it.
 
 use super::model::{Model, first_value};
 use super::moves::{Event, NOBODY};

@@ -1,20 +1,20 @@
-//! A fifth model, of the promotion of a standby: memory caches that were used while it replayed.
+//! The fifth model, of the promotion of a standby: memory caches that were used while it replayed.
 //!
 //! A memory cache takes writes on a standby. Replayed changes remove nothing there, so an entry that was made of a
-//! source may be out of date when the standby becomes the primary. Others (rate limits, locks, sessions) depend on
-//! nothing and must survive. The promises: **no read shows what a fetch has stored of a source that is newer when the read
-//! begins; from the promotion on the same holds for what was set by hand on the standby; what depends on nothing
-//! stays.** An entry set by hand on a primary is the caller's own.
+//! source may be out of date when the standby becomes the primary. Other entries (rate limits, locks, sessions) depend
+//! on nothing and must survive. The promises: **no read shows a fetched value whose source had changed before the read
+//! began; from the promotion on the same holds for entries that were set by hand on the standby; entries without
+//! dependencies stay.** An entry set by hand on a primary is the caller's own.
 //!
 //! # The rules
 //!
 //! | rule | clause |
 //! |---|---|
 //! | in recovery a fetch, and a client with a lease, stores nothing in a cache with dependencies | `StandbyStoresNothing` |
-//! | nor does one that began then and ends later: what counts is asked before the first look, and carried | `LoadCarriesRecovery` |
+//! | nor does a fetch that began in recovery and ends later: whether the server recovers is read before the first look, and carried | `LoadCarriesRecovery` |
 //! | a slot that was taken in recovery is opened before its first use after it, and loses its entries if the cache has dependencies | `OpenerDrops` |
 //! | the entries go before the slot counts as open | `DropBeforeOpen` |
-//! | also a front, which sees no catalogs, uses only what was opened | `FrontAsks` |
+//! | a network process, which sees no catalogs, uses only slots that were opened | `FrontAsks` |
 //! | without dependencies entries stay | `KeepsIndependent` |
 //! | a writer of the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
 //!

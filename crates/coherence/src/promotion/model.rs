@@ -3,7 +3,7 @@
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 
-/// Actors that a configuration has at most.
+/// The largest number of actors in a configuration.
 pub const MAX_ACTORS: usize = 5;
 
 clauses! {
@@ -19,18 +19,18 @@ clauses! {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
-    /// Replays a change of the source, while there is something to replay.
+    /// Replays a change of the source, while changes remain.
     Replay,
     Promoter,
     /// Loads from the source and stores: `cache_fetch`, or a client with a lease.
     Fetcher,
-    /// `cache_set` of what was read of the source.
+    /// `cache_set` of a value that was read from the source.
     Setter,
     /// Changes the source on the new primary.
     Writer,
-    /// A read by SQL, or by a back.
+    /// A read by SQL, or by an executor.
     Reader,
-    /// A read by a front.
+    /// A read by a network process.
     Front,
 }
 
@@ -53,7 +53,7 @@ impl Model {
     }
 }
 
-/// Every configuration; each is visited whole.
+/// Returns every configuration; each is visited whole.
 pub fn all() -> Vec<Model> {
     use Actor::{Fetcher, Front, Promoter, Reader, Replay, Setter, Writer};
     let mut models = Vec::new();
@@ -75,7 +75,7 @@ pub fn all() -> Vec<Model> {
     models
 }
 
-/// Where an actor stands.
+/// The position of an actor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
     #[default]
@@ -91,19 +91,19 @@ pub enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
-    /// The source's version.
+    /// The version of the source.
     pub made_of: u8,
     pub by_fetch: bool,
-    /// It was stored in recovery.
+    /// Stored in recovery.
     pub in_recovery: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// The server was in recovery when this began.
+    /// The server was in recovery when the read or load began.
     pub in_recovery: bool,
-    /// The source's version when this read began, and what was loaded.
+    /// The source's version when this read began, and the version that was loaded.
     pub oldest: u8,
     pub read: u8,
     /// A load's lease or watch that is not void.
@@ -127,7 +127,7 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
-    /// A read showed what the source had ceased to be before the read began.
+    /// A read showed a value whose source had changed before the read began.
     Stale,
     /// An entry that depends on nothing is gone.
     Lost,

@@ -23,7 +23,7 @@ impl Moves<'_> {
         }
     }
 
-    /// As any writer of a source: marks and removes, commits, unmarks.
+    /// Writes as any writer of a source does: marks and removes, commits, unmarks.
     pub fn write(&mut self) {
         let m = self.m;
         match self.me().at {
@@ -75,7 +75,7 @@ impl Moves<'_> {
         }
     }
 
-    /// One step under the lock that assigns slots.
+    /// Opens the slot in one step under the lock that assigns slots.
     fn open(&mut self, at: Phase) {
         let m = self.m;
         if !m.keeps(Clause::DropBeforeOpen) {
@@ -114,7 +114,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Under the partition's lock. A set by hand is kept off by a mark only.
+    /// Stores under the partition's lock. Only a mark keeps a set by hand off.
     fn store(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let by_fetch = kind == Actor::Fetcher;

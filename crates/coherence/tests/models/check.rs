@@ -1,4 +1,4 @@
-//! What the tests of all models share.
+//! The checks that the tests of all models share.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ pub fn all_hold<M: Machine>(models: &[M]) {
     println!("{} configurations, {states} states", models.len());
 }
 
-/// The shortest run of a model that lacks these clauses.
+/// Returns the shortest run of a model that lacks these clauses.
 pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> {
     let run = counterexample(m);
     let run = run.unwrap_or_else(|| panic!("without {clauses:?} nothing breaks"));
@@ -33,7 +33,8 @@ pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> 
     run
 }
 
-/// The same, which breaks this promise in so few steps: a longer run would be no help to a reader.
+/// Returns the shortest run, which must break this promise in at most `longest` steps: a longer run would be no help
+/// to a reader.
 pub fn breaks<M: Machine>(m: &M, clauses: impl Debug, promise: M::Violation, longest: usize)
 where
     M::Violation: PartialEq,
@@ -43,8 +44,8 @@ where
     assert!(run.len() <= longest, "{} steps", run.len());
 }
 
-/// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and one that no
-/// clause is forgotten. Those of `$covered` break nothing when left out alone.
+/// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and one that checks
+/// that no clause is forgotten. The clauses of `$covered` break nothing when left out alone.
 macro_rules! caught_without {
     ($caught:ident, $covered:expr; $($name:ident: $clause:ident $(, $argument:expr)*;)*) => {
         $(

@@ -1,4 +1,4 @@
-//! Negative controls: each test leaves one clause out, and the checker must find what goes wrong then.
+//! Negative controls: each test leaves one clause out, and the checker must find the violation.
 //!
 //! A test is named by the clause it leaves out.
 
@@ -23,7 +23,7 @@ fn epochs_first(m: Model) -> Model {
     }
 }
 
-/// In `redundant.rs`: they break nothing without a second one.
+/// The clauses in `redundant.rs`: they break nothing unless a second one is left out.
 const COVERED: &[Clause] = &[
     Clause::PublishGeneration,
     Clause::MarkBumpsVer,

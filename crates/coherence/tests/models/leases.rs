@@ -26,7 +26,8 @@ fn control(actors: &[Actor]) -> Model {
     Model::new("control", actors)
 }
 
-/// As it was before marks and leases knew of each other: won after the mark, stored, and there for good.
+/// Leaves out the clauses that tie marks and leases together: a lease is won after the mark, stored, and stays for
+/// good.
 #[test]
 fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
     for kind in [Leased, Client, Untracked, RepeatableRead] {

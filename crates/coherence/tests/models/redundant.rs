@@ -1,7 +1,7 @@
 //! Clauses that other clauses cover: leaving one out breaks nothing, leaving out its cover as well does.
 //!
-//! They are what an implementation may save, or keep as a second line of defence; the server keeps those that
-//! cost nothing on the path of a hot get.
+//! An implementation may save them, or keep them as a second line of defence; the server keeps those that cost nothing
+//! on the path of a hot get.
 
 use pgcache_coherence::hot_tier::clause::Clause::{self, *};
 use pgcache_coherence::hot_tier::configurations as with;
@@ -60,7 +60,7 @@ fn lookup_cache_pend_is_covered_by_the_fill() {
     caught(&[LookupCachePend, FillCachePend], with::overflow());
 }
 
-/// Nor need it read `suspended`, when neither fill nor publish makes entries during a suspension.
+/// A hot get need not read `suspended` either, if neither fill nor publish makes entries during a suspension.
 #[test]
 fn lookup_suspended_is_covered_by_fill_and_publish() {
     let models = [
@@ -76,7 +76,7 @@ fn lookup_suspended_is_covered_by_fill_and_publish() {
     );
 }
 
-/// One of them is enough for a fill: in between it finds the mark. A set that publishes asks neither.
+/// One of the two bumps is enough for a fill: in between it finds the mark. A set that publishes checks neither.
 #[test]
 fn mark_and_unmark_cover_the_ver_of_each_other() {
     let models = [
@@ -92,7 +92,7 @@ fn mark_and_unmark_cover_the_ver_of_each_other() {
     caught(&[MarkBumpsVer, UnmarkBumpsVer], with::deletes());
 }
 
-/// Whoever has a dirty key has the lock, or has lost both lock and change to a savepoint's rollback.
+/// A writer with a dirty key holds the lock, or has lost both lock and change to a savepoint's rollback.
 #[test]
 fn dirty_key_bypasses_is_covered_by_the_lock() {
     spared(
