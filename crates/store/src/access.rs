@@ -1,8 +1,7 @@
-//! The unsafe interface: what callers promise, who alone see the memory and its locks.
+//! The unsafe interface: the promises of callers, which alone see the memory and its locks.
 //!
-//! What it is not: it takes no lock and touches no memory itself (`region.rs`). The rule it guards:
-//! whoever has a `PartitionRef` or a `PartitionMut` came through here, and so has promised that
-//! they hold the lock.
+//! Takes no lock and touches no memory itself (`region.rs`). Guards that every `PartitionRef` and `PartitionMut` comes
+//! from here, so that its owner has promised to hold the lock.
 
 use core::ptr::NonNull;
 
@@ -18,7 +17,7 @@ impl Region {
     ///
     /// # Safety
     /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for
-    /// as long as any `Region` over it lives, and nobody else uses it during this call.
+    /// as long as any `Region` over it lives, and no other thread or process uses it during this call.
     pub unsafe fn init(base: NonNull<u8>, layout: &Layout) -> Region {
         // SAFETY: alignment, length and life of the memory are what our caller promises.
         let region = unsafe { Region::over(base, layout) };
@@ -48,7 +47,7 @@ impl Region {
         same.then_some(region)
     }
 
-    /// For look-ups.
+    /// Gives access for look-ups.
     ///
     /// # Safety
     /// The caller holds lock `id`, shared or exclusive, until the value is gone.
@@ -57,7 +56,7 @@ impl Region {
         PartitionRef::new(self, id & (self.layout.partitions - 1))
     }
 
-    /// For changes; each entry that comes or goes is reported to `ledger`.
+    /// Gives access for changes; each entry that comes or goes is reported to `ledger`.
     ///
     /// # Safety
     /// The caller holds lock `id` exclusively until the value is gone.

@@ -1,8 +1,7 @@
-//! An entry in the arena: what its header says, and where the bytes of its key and value lie.
+//! An entry in the arena: its header, and the place of the bytes of its key and value.
 //!
-//! What it is not: it allocates nothing and knows no queue order; the header only carries the
-//! links.
-//! The rule it guards: the words of `layout::entry_word` are read and written here alone.
+//! Allocates nothing and knows no queue order; the header only carries the links. Guards that the words of
+//! `layout::entry_word` are read and written here alone.
 
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
@@ -27,7 +26,7 @@ pub struct Key<'k> {
     pub bytes: &'k [u8],
 }
 
-/// What `set` stores under a key.
+/// The entry that `set` stores under a key.
 #[derive(Clone, Copy, Debug)]
 pub struct NewEntry<'v> {
     /// The caller's number for the cache's present content, never used twice for one cache.
@@ -36,18 +35,18 @@ pub struct NewEntry<'v> {
     pub deadline: i64,
     /// The caller's tag for the value's type.
     pub kind: u8,
-    /// Known to be absent: a stored NULL.
+    /// The key is known to be absent: a stored NULL.
     pub negative: bool,
     /// At most `Layout::max_value` bytes.
     pub value: &'v [u8],
 }
 
-/// What an entry says about itself.
+/// The header of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The caller's number for the cache.
     pub cache: u32,
-    /// As it was stored; compared by the caller alone.
+    /// The version as it was stored; compared by the caller alone.
     pub version: u64,
     /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
@@ -62,7 +61,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// What the ledger is told of an entry that takes so many granules.
+    /// Returns the ledger's event for an entry that takes this many granules.
     pub(crate) fn event(&self, granules: u64, removed: Option<RemovalCause>) -> EntryEvent {
         EntryEvent {
             cache: self.cache,
@@ -106,7 +105,7 @@ impl<'r> EntryRef<'r> {
         self.region.store(self.at() + word, value);
     }
 
-    /// What the entry says about itself.
+    /// Returns the entry's header.
     #[inline]
     pub fn header(&self) -> Header {
         let lengths = self.word(entry_word::LENGTHS);
@@ -121,7 +120,7 @@ impl<'r> EntryRef<'r> {
         }
     }
 
-    /// Bytes of memory that the entry takes, in whole granules.
+    /// Returns the bytes of memory that the entry takes, in whole granules.
     pub fn bytes(&self) -> u64 {
         self.allocation().granules() * GRANULE as u64
     }
@@ -162,7 +161,7 @@ impl<'r> EntryRef<'r> {
         Footprint::new(self.key_len(), self.value_len())
     }
 
-    /// The memory this entry occupies.
+    /// Returns the memory that this entry occupies.
     pub(crate) fn allocation(&self) -> Allocation {
         let footprint = self.footprint();
         let head_len =
@@ -206,7 +205,7 @@ impl<'r> EntryRef<'r> {
             && self.region.bytes_equal(self.key_at(), key.bytes)
     }
 
-    /// Compares in place, without a copy.
+    /// Compares the key in place, without a copy.
     pub fn key_starts_with(&self, prefix: &[u8]) -> bool {
         self.key_len() >= prefix.len() && self.region.bytes_equal(self.key_at(), prefix)
     }
@@ -233,8 +232,8 @@ impl<'r> EntryRef<'r> {
         })
     }
 
-    /// The number of the writing of a value of several pages, which changes with each write and never comes
-    /// again in its partition. None of a shorter one.
+    /// Returns the number of this write of a value of several pages, which changes with each write and never recurs in
+    /// its partition. None for a shorter value.
     pub(crate) fn writing(&self) -> Option<(u64, u32)> {
         let allocation = self.allocation();
         (allocation.pages > 0).then(|| {
@@ -251,8 +250,8 @@ impl<'r> EntryRef<'r> {
         self.region.store(at, number);
     }
 
-    /// Copies the bytes from `from` on, whole pages until the value ends; `page` is the one that they begin
-    /// in. Gives the page after them; None where the piece ends elsewhere, and what was copied is nothing.
+    /// Copies the bytes from `from` on, whole pages until the value ends; `page` is the page in which they begin.
+    /// Returns the page after them. None if the piece ends elsewhere; the copied bytes are then invalid.
     pub(crate) fn copy_piece(&self, from: usize, page: u32, into: &mut [u8]) -> Option<u32> {
         let (mut page, mut rest) = (page, into);
         let pages = self.allocation().pages as usize;
@@ -280,7 +279,7 @@ impl<'r> EntryRef<'r> {
         copied.then_some(page)
     }
 
-    /// Compares in place, without a copy; false for another length.
+    /// Compares the value in place, without a copy; false for another length.
     pub fn value_equals(&self, value: &[u8]) -> bool {
         value.len() == self.value_len()
             && self.extents(|at, from, len| {
@@ -290,8 +289,8 @@ impl<'r> EntryRef<'r> {
             })
     }
 
-    /// Calls `visit(offset in the region, offset in the value, length)` for each piece of the value
-    /// until one call gives false.
+    /// Calls `visit(offset in the region, offset in the value, length)` for each piece of the value until a call
+    /// returns false.
     #[inline]
     fn extents(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let key_end = self.key_at() + self.key_len();
@@ -311,7 +310,7 @@ impl<'r> EntryRef<'r> {
         self.runs(|at, in_runs, len| visit(at, from + in_runs, len))
     }
 
-    /// The same of the pieces behind the pages, with offsets from there on, of an extended entry.
+    /// Visits the pieces behind the pages of an extended entry, with offsets from there on.
     fn runs(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let allocation = self.allocation();
         let footprint = self.footprint();
@@ -373,7 +372,7 @@ impl<'r> EntryRef<'r> {
         self.write_value(new);
     }
 
-    /// True if a value of this length takes just the memory the entry has.
+    /// Returns whether a value of this length takes just the memory that the entry has.
     pub(crate) fn fits_in_place(&self, value_len: usize) -> bool {
         let (allocation, footprint) =
             (self.allocation(), Footprint::new(self.key_len(), value_len));

@@ -1,13 +1,12 @@
 //! How much memory an entry takes, and how it is cut: sums over lengths, without any memory.
 //!
-//! What it is not: it finds no memory (`arena`). The rule it guards: an entry wastes at most 63
-//! bytes a run.
+//! Finds no memory (`arena`). Guards that an entry wastes at most 63 bytes a run.
 //!
 //! A value lies in whole pages first, then in the head run, then in the tail run.
 
 use crate::layout::{ENTRY_HEADER, EXTENDED_HEADER, GRANULE, PAGE, PAGE_GRANULES, TAIL_HEADER};
 
-/// How much memory an entry takes: derived from lengths, so that it need not be stored.
+/// The size of an entry's memory and its parts: derived from lengths, so that it need not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     pub key_len: usize,
@@ -29,7 +28,7 @@ impl Footprint {
         }
     }
 
-    /// Granules of one run that holds all the rest; above 64 there must be a tail.
+    /// Returns the granules of one run that holds all the rest; above 64 a tail is necessary.
     pub fn one_run_granules(&self) -> u32 {
         let header = if self.pages > 0 {
             EXTENDED_HEADER
@@ -39,12 +38,12 @@ impl Footprint {
         (header + self.key_len + self.run_bytes).div_ceil(GRANULE) as u32
     }
 
-    /// Granules of the shortest head run when there is a tail: header and key must be in it.
+    /// Returns the granules of the shortest head run of an entry with a tail: header and key must be in it.
     pub fn min_head_granules(&self) -> u32 {
         (EXTENDED_HEADER + self.key_len).div_ceil(GRANULE) as u32
     }
 
-    /// Granules of the tail beside a head of this size; 0 when the head holds all.
+    /// Returns the granules of the tail beside a head of this size; 0 when the head holds all.
     pub fn tail_granules(&self, head: u32) -> u32 {
         match self.run_bytes.saturating_sub(self.head_value_bytes(head)) {
             0 => 0,
@@ -52,7 +51,7 @@ impl Footprint {
         }
     }
 
-    /// Bytes of the value that fit in an extended head.
+    /// Returns the bytes of the value that fit in an extended head.
     pub fn head_value_bytes(&self, head: u32) -> usize {
         (head as usize * GRANULE).saturating_sub(EXTENDED_HEADER + self.key_len)
     }
@@ -63,7 +62,7 @@ impl Footprint {
 pub struct Allocation {
     pub head: u32,
     pub head_len: u32,
-    /// 0: no tail.
+    /// 0 if the entry has no tail.
     pub tail: u32,
     pub tail_len: u32,
     pub first_page: u32,

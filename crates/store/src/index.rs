@@ -1,11 +1,10 @@
 //! The index of a partition: a hash table of 64-byte buckets of eight slots, two candidate buckets
 //! for a key.
 //!
-//! What it is not: it stores no keys; a slot leads to the entry, whose key is compared in full.
-//! The rule it guards: the index is never resized and has no chains. A key that finds both of its
-//! buckets full of live entries evicts one of them. Buckets of one cache line with a tag in each
-//! slot are those of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013); but no entry is ever moved to its
-//! other bucket, so a walk over the slots meets each entry once.
+//! Stores no keys; a slot leads to the entry, whose key is compared in full. Guards that the index is never resized
+//! and has no chains. A key that finds both of its buckets full of live entries evicts one of them. Buckets of one
+//! cache line with a tag in each slot are those of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013); but no entry is ever
+//! moved to its other bucket, so a walk over the slots meets each entry once.
 //!
 //! ```text
 //! slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32)
@@ -68,7 +67,7 @@ impl IndexSlot {
         (self.0 >> 32 & 3) as u32
     }
 
-    /// How much the entry is used, 0 to 7: its queue, then its hits.
+    /// Returns how much the entry is used, 0 to 7: its queue, then its hits.
     pub fn use_rank(self) -> u32 {
         u32::from(self.in_main()) * 4 + self.hits()
     }
@@ -78,7 +77,7 @@ impl IndexSlot {
         self.0 as u32
     }
 
-    /// Granules evicted since this ghost was made; the clock may have wrapped.
+    /// Returns the granules evicted since this ghost was made; the clock may have wrapped.
     pub fn ghost_age(self, clock: u64) -> u32 {
         (clock as u32).wrapping_sub(self.0 as u32)
     }
@@ -110,7 +109,7 @@ impl Probe {
         }
     }
 
-    /// The sixteen slots, first bucket first.
+    /// Returns the sixteen slots, first bucket first.
     pub fn slots(&self) -> impl Iterator<Item = u32> + use<> {
         let [first, second] = self.buckets;
         (first * SLOTS_PER_BUCKET..(first + 1) * SLOTS_PER_BUCKET)
@@ -118,8 +117,8 @@ impl Probe {
     }
 }
 
-/// Which of a bucket's slots have this tag and are no ghosts, one bit each; without a branch a
-/// slot. An empty slot looks like one of tag 0.
+/// Returns a bit for each slot of a bucket that has this tag and is not a ghost, without a branch a slot. An empty
+/// slot looks like one of tag 0.
 #[inline]
 fn slots_with_tag(tag: u64, slots: &[u64; 8]) -> u32 {
     let wanted = tag << 1; // the ghost bit, below the tag, is 0
@@ -189,8 +188,8 @@ impl<'r> PartitionRef<'r> {
         None
     }
 
-    /// Counts a hit, up to three. A lost race loses a count, never a neighbouring bit: hence no
-    /// add.
+    /// Counts a hit, up to three. A lost race loses a count, but never changes a neighbouring bit; therefore it does
+    /// not use an atomic add.
     #[inline]
     pub(crate) fn count_hit(&self, number: u32) {
         let word = self.region().word(self.slot_at(number));

@@ -1,9 +1,8 @@
-//! The journal of a partition: which slots of its index have got a new key lately.
+//! The journal of a partition: the index slots that have recently received a new key.
 //!
-//! What it is not: a log of values. An overwrite keeps its slot and is not in it, nor is a removal.
-//! The rule it guards: whoever has walked the partition and then follows the journal has met every
-//! key that is there, without walking again; or is told that the journal no longer reaches back to
-//! the walk.
+//! Not a log of values: an overwrite keeps its slot and is not in it, nor is a removal. Guards that a caller that
+//! walks the partition and then follows the journal meets every key in it without a second walk, or learns that the
+//! journal no longer reaches back to the walk.
 
 use crate::entry::EntryRef;
 use crate::index::IndexSlot;
@@ -12,24 +11,24 @@ use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
 
 impl Region {
-    /// How many keys a partition has got so far: [`PartitionRef::inserted`] without its lock. It
-    /// counts at least those whose insertion the caller has heard of in any other way.
+    /// Returns how many keys a partition has received so far, as [`PartitionRef::inserted`] does, but without its
+    /// lock. It counts at least the insertions that the caller knows of in any other way.
     pub fn inserted(&self, partition: u32) -> u64 {
         self.load(self.partition_at(partition) + partition_word::INSERTED)
     }
 }
 
 impl PartitionRef<'_> {
-    /// How many keys have come so far. To be asked before a walk begins that the journal is to
-    /// continue.
+    /// Returns how many keys have come so far. To continue a walk by the journal, the caller reads it before the walk
+    /// begins.
     pub fn inserted(&self) -> u64 {
         self.field(partition_word::INSERTED)
     }
 
-    /// Visits the entries in the slots that have got a key since `seen` was the answer of
-    /// [`PartitionRef::inserted`], live in time or not, and moves `seen` on; true when that is all.
-    /// A visit that gives false ends the step, and the next one goes on after that entry. None:
-    /// the journal does not reach back so far, only a walk helps.
+    /// Visits the entries in the slots that have received a key since `seen` was the result of
+    /// [`PartitionRef::inserted`], live in time or not, and moves `seen` forward. Returns true at the end of the
+    /// journal. A visit that returns false ends the step, and the next step continues after that entry. None: the
+    /// journal does not reach back so far, so that only a walk helps.
     pub fn follow(&self, seen: &mut u64, mut visit: impl FnMut(&EntryRef) -> bool) -> Option<bool> {
         let inserted = self.inserted();
         if inserted.wrapping_sub(*seen) > JOURNAL_PLACES {
@@ -56,7 +55,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// Where the journal has the slot of this insertion.
+/// Returns the place of this insertion's slot in the journal.
 fn place(insertion: u64) -> usize {
     partition_word::JOURNAL + (insertion % JOURNAL_PLACES) as usize * 8
 }

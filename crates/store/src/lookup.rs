@@ -1,26 +1,26 @@
 //! Look-ups under the shared lock.
 //!
-//! What it is not: it finds no slot (`index.rs`) and judges no version; that is the caller's
-//! closure.
-//! The rule it guards: a hit costs a counter, a look in place costs nothing.
+//! Finds no slot (`index.rs`) and judges no version; that is the task of the caller's closure. Guards that a hit costs
+//! a counter, and a look in place costs nothing.
 
 use crate::entry::{EntryRef, Header, Key};
 use crate::layout::PAGE;
 use crate::ledger::Counter;
 use crate::partition::PartitionRef;
 
-/// The answer of [`PartitionRef::get`].
+/// The result of [`PartitionRef::get`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GetOutcome {
     /// The value is in the first `value_len` bytes of the buffer.
     Hit(Header),
     /// Live, but the buffer is shorter than `value_len`; nothing was copied or counted.
     TooSmall(Header),
-    /// There is no entry, its time has come, or `valid` said no.
+    /// No entry exists, its deadline has passed, or `valid` returned false.
     Miss,
 }
 
-/// How far a value of several pages was copied. Under a lock that is given back between two pieces.
+/// The progress of a read that copies a value of several pages piece by piece. The lock is released between two
+/// pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     writing: u64,
@@ -30,34 +30,34 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Bytes of a piece that is to be copied: whole pages of the store.
+    /// Bytes of a piece: whole pages of the store.
     pub const PIECE: usize = 16 * PAGE;
 
-    /// The length of the next piece: 0 behind the last.
+    /// Returns the length of the next piece: 0 behind the last.
     pub fn next(&self) -> usize {
         Reading::PIECE.min(self.length - self.copied)
     }
 
-    /// Bytes of the value.
+    /// Returns the bytes of the value.
     pub fn length(&self) -> usize {
         self.length
     }
 }
 
-/// What became of a piece.
+/// The outcome of copying a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// It was copied, and others follow.
+    /// The piece was copied, and more pieces follow.
     Copied,
-    /// It was the last: the value is what the entry has under the present lock, all of it.
+    /// The piece was the last: the copied value is the whole value that the entry has under the present lock.
     Last(Header),
-    /// There is another entry, another value, or none: what was copied is of no use.
+    /// The key has another entry, another value, or none: the copied bytes are invalid.
     Changed,
 }
 
 impl<'r> PartitionRef<'r> {
-    /// Begins to read a value in pieces, as [`PartitionRef::get`] judges the entry, and counts nothing. None:
-    /// there is no such entry, or its value takes no page of its own.
+    /// Begins to read a value in pieces. Judges the entry as [`PartitionRef::get`] does, and counts nothing. None: no
+    /// such entry exists, or its value takes no page of its own.
     pub fn begin(&self, key: &Key, valid: impl FnOnce(&Header) -> bool) -> Option<Reading> {
         let (_, entry) = self.find(key)?;
         let (writing, page) = entry.writing()?;
@@ -70,8 +70,9 @@ impl<'r> PartitionRef<'r> {
         })
     }
 
-    /// Copies the next piece, if the entry is there still, `valid` says so of it again, and nobody has written it
-    /// since the first one; `into` is as long as [`Reading::next`] says. The last one counts as a hit.
+    /// Copies the next piece, if the entry still exists, `valid` accepts it again, and no writer has replaced its
+    /// value since the first piece. `into` has the length that [`Reading::next`] returns. The last piece counts as a
+    /// hit.
     pub fn read_on(
         &self,
         key: &Key,
@@ -128,15 +129,14 @@ impl<'r> PartitionRef<'r> {
         GetOutcome::Hit(header)
     }
 
-    /// The entry of a key whatever its deadline and version, for comparing in place. Counts
-    /// nothing.
+    /// Returns the entry of a key whatever its deadline and version, for comparing in place. Counts nothing.
     #[inline]
     pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
         self.find(key).map(|(_, entry)| entry)
     }
 
-    /// How much the entry of a key is used, as eviction judges it: 0 for one that was not read
-    /// since it came or was last passed over, at most 7. None: there is no entry. Counts nothing.
+    /// Returns how much the entry of a key is used, as eviction judges it: 0 for one that was not read since it came
+    /// or was last passed over, at most 7. None: no entry exists. Counts nothing.
     pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())

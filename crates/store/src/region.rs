@@ -1,11 +1,10 @@
 //! The region: raw shared memory turned into words and byte copies. All unsafe operations of the
 //! crate.
 //!
-//! What it is not: it knows no structure, and it does not say what callers promise (`access.rs`).
-//! The rule it guards: no access leaves the region, whatever a location says; and no reference to
-//! shared bytes outlives the call that made it. Every word is an atomic, accessed relaxed unless
-//! said otherwise, so that even a racing reader of a word (a hint, a statistic, a prefetch) is
-//! defined; bytes of entries are copied under the partition's lock only.
+//! Knows no structure, and does not state the promises of callers (`access.rs`). Guards that no access leaves the
+//! region, whatever a location says, and that no reference to shared bytes outlives the call that made it. Every word
+//! is an atomic, accessed relaxed unless said otherwise, so that even a racing reader of a word (a hint, a statistic,
+//! a prefetch) is defined; bytes of entries are copied under the partition's lock only.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -31,8 +30,8 @@ impl Region {
     ///
     /// # Safety
     /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes
-    /// for as long as any `Region` over it lives. Who else uses it meanwhile keeps the crate's
-    /// access rules.
+    /// for as long as any `Region` over it lives. All other users of the memory meanwhile keep the crate's access
+    /// rules.
     pub(crate) unsafe fn over(base: NonNull<u8>, layout: &Layout) -> Region {
         Region {
             base,
@@ -41,17 +40,17 @@ impl Region {
         }
     }
 
-    /// Its length.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Sizes and counts of this region.
+    /// Returns the sizes and counts of this region.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The partition, hence the lock, of a hash: its top bits.
+    /// Returns the partition, hence the lock, of a hash: its top bits.
     pub fn partition_of(&self, hash: u64) -> u32 {
         (((hash >> 32) * u64::from(self.layout.partitions)) >> 32) as u32
     }
@@ -68,7 +67,7 @@ impl Region {
         self.layout.buckets_at + id as usize * self.layout.buckets as usize * BUCKET_BYTES
     }
 
-    /// The word at a byte offset. An offset outside the region gives the scrap word.
+    /// Returns the word at a byte offset. An offset outside the region gives the scrap word.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         let at = if at <= self.bytes - 8 {
@@ -92,7 +91,7 @@ impl Region {
         self.word(at).store(value, Relaxed);
     }
 
-    /// The eight words of a cache line. An offset outside the region gives zeros.
+    /// Returns the eight words of a cache line. An offset outside the region gives zeros.
     #[inline]
     pub(crate) fn line(&self, at: usize) -> [u64; 8] {
         if at > self.bytes - 64 {
@@ -165,7 +164,7 @@ impl Region {
                 == bytes
     }
 
-    /// Asks the processor for the cache line of an offset.
+    /// Prefetches the cache line of an offset.
     #[inline]
     pub(crate) fn prefetch(&self, at: usize) {
         #[cfg(all(target_arch = "x86_64", not(miri)))]

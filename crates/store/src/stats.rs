@@ -1,7 +1,7 @@
-//! Figures: sums of what the partitions count, and what each byte of a region is for.
+//! Statistics: sums of the partitions' counters, and the use of each byte of a region.
 //!
-//! What it is not: counters by cache; those are the caller's, kept from its ledger.
-//! The rule it guards: every byte is accounted for, and reading figures needs no lock.
+//! Holds no counters by cache; the caller keeps those from its ledger. Guards that every byte is accounted for, and
+//! that reading the statistics needs no lock.
 
 use crate::layout::{GRANULE, PAGE, partition_word, queue_word};
 use crate::ledger::Counter;
@@ -12,7 +12,7 @@ use crate::region::Region;
 pub struct Stats {
     /// Entries held now.
     pub entries: u64,
-    /// Their bytes in whole granules: the sum of what the ledger was told.
+    /// Their bytes in whole granules: the sum of the ledger's events.
     pub bytes: u64,
     /// Values that `get` copied.
     pub hits: u64,
@@ -23,13 +23,13 @@ pub struct Stats {
     /// Entries that another value of their key replaced; from here on, entries by
     /// [`crate::RemovalCause`].
     pub overwritten: u64,
-    /// For want of space.
+    /// Entries removed because of space.
     pub evicted: u64,
-    /// Their time had come.
+    /// Entries removed because their deadline had passed.
     pub expired: u64,
-    /// The data behind them changed.
+    /// Entries removed because the data behind them changed.
     pub invalidated: u64,
-    /// Someone asked.
+    /// Entries removed because a caller cleared them.
     pub cleared: u64,
     /// Sets of a key that had been evicted a short time before.
     pub ghost_hits: u64,
@@ -39,10 +39,10 @@ pub struct Stats {
     pub bucket_evictions: u64,
 }
 
-/// What each byte of the region is for, in bytes; the parts add up to `region`.
+/// The use of each byte of the region, in bytes; the parts add up to `region`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// All of it: `Layout::region_bytes`.
+    /// The whole region: `Layout::region_bytes`.
     pub region: u64,
     /// Index, stripes, page table, queue heads, counters.
     pub bookkeeping: u64,
@@ -55,12 +55,12 @@ pub struct Usage {
 }
 
 impl Region {
-    /// Sums without locks: each figure is right, two of them may be of different moments.
+    /// Sums up without locks: each number is right, but two of them may be of different moments.
     pub fn stats(&self) -> Stats {
         (0..self.layout.partitions).fold(Stats::default(), |sum, id| sum.plus(&self.stats_of(id)))
     }
 
-    /// The figures of one partition.
+    /// Returns the statistics of one partition.
     pub fn stats_of(&self, id: u32) -> Stats {
         let base = self.partition_at(id & (self.layout.partitions - 1));
         let queues = |word: usize| {
@@ -85,7 +85,7 @@ impl Region {
         }
     }
 
-    /// Sets all statistics to zero; what is held stays counted.
+    /// Sets all statistics to zero; the entries held stay counted.
     pub fn reset_stats(&self) {
         for id in 0..self.layout.partitions {
             for at in (partition_word::COUNTERS..partition_word::HOLE_HEADS).step_by(8) {
@@ -94,8 +94,8 @@ impl Region {
         }
     }
 
-    /// Each byte once: a page that changes hands while the counters are read may be counted twice
-    /// or not at all, which moves bytes between the parts and never makes one of them negative.
+    /// Counts each byte once. A page that changes hands while the counters are read may be counted twice or not at
+    /// all, which moves bytes between the parts and never makes one of them negative.
     pub fn usage(&self) -> Usage {
         let counted = |word: usize, bytes: usize| {
             (0..self.layout.partitions)

@@ -1,9 +1,8 @@
 //! Stripes: an epoch for a group of keys, present whether or not a key is.
 //!
-//! What it is not: the coherence protocol. That is the caller's; here are only its counters.
-//! The rule it guards: a stripe changes under its partition's exclusive lock only, together with
-//! the removal of the entry, so a look-up that misses and reads the epoch under one lock sees both
-//! or neither.
+//! Not the coherence protocol, which is the caller's, but only its counters. Guards that a stripe changes under its
+//! partition's exclusive lock only, together with the removal of the entry, so that a look-up that misses and reads
+//! the epoch under one lock sees both or neither.
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
@@ -20,30 +19,31 @@ impl PartitionRef<'_> {
         self.region().stripes_at(self.id()) + index as usize * STRIPE_BYTES
     }
 
-    /// The epoch of the stripe that a key of this hash belongs to. It rises with each mark and
-    /// renewal, and never falls.
+    /// Returns the epoch of the stripe that a key of this hash belongs to. It rises with each mark and renewal, and
+    /// never falls.
     pub fn epoch(&self, hash: u64) -> u64 {
         self.region().load(self.stripe_at(hash))
     }
 }
 
 impl PartitionMut<'_> {
-    /// Raises the epoch of a hash's stripe: epochs read before no longer hold. Gives the new one.
+    /// Raises the epoch of a hash's stripe: epochs read before no longer hold. Returns the new one.
     pub fn renew(&mut self, hash: u64) -> u64 {
         let epoch = self.epoch(hash) + 1;
         self.region().store(self.stripe_at(hash), epoch);
         epoch
     }
 
-    /// A writer is about to commit: the epoch rises, and the entry goes. Gives the new epoch.
+    /// Marks a key for a writer that is about to commit: raises the epoch and removes the entry. Returns the new
+    /// epoch.
     pub fn mark(&mut self, key: &Key) -> u64 {
         let epoch = self.renew(key.hash);
         self.remove(key, RemovalCause::Invalidated);
         epoch
     }
 
-    /// The same for a writer that may store the entry anew. An entry of this version keeps its memory, with the version
-    /// 0, which no caller gives to content; returns whether there was one.
+    /// Marks a key for a writer that may store the entry anew. An entry of this version keeps its memory, with the
+    /// version 0, which no caller gives to content; returns whether such an entry existed.
     pub fn mark_to_renew(&mut self, key: &Key, version: u64) -> bool {
         let current = self.find(key);
         match current.filter(|(_, entry)| entry.header().version == version) {

@@ -1,43 +1,42 @@
 //! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive
 //! one.
 //!
-//! What it is not: it keeps no state between steps but the caller's cursor.
-//! The rule it guards: an entry never changes its slot, so a walk meets each entry that stays
-//! exactly once, whatever else happens between its steps.
+//! Keeps no state between steps but the caller's cursor. Guards that an entry never changes its slot, so that a walk
+//! meets each entry that stays exactly once, whatever else happens between its steps.
 
 use crate::entry::EntryRef;
 use crate::ledger::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// How far a walk over one partition has come.
+/// The progress of a walk over one partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     slot: u32,
 }
 
 impl Cursor {
-    /// A walk that goes on at this slot of the partition's index. Slots keep their numbers for as
-    /// long as the region lives, so a place can be told to somebody and come back.
+    /// Returns the cursor of a walk that continues at this slot of the partition's index. Slots keep their numbers for
+    /// as long as the region lives, so a caller may pass a slot number out and begin there later.
     pub fn at(slot: u32) -> Cursor {
         Cursor { slot }
     }
 
-    /// The slot that the next step begins with.
+    /// Returns the slot with which the next step begins.
     pub fn slot(self) -> u32 {
         self.slot
     }
 }
 
-/// What a sweep's judge decides about an entry.
+/// A judge's verdict on an entry in a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It stays.
+    /// The entry stays.
     Keep,
-    /// It goes, and the ledger is told why.
+    /// The entry is removed, and the ledger receives the cause.
     Remove(RemovalCause),
 }
 
-/// What a step of a sweep did.
+/// The result of a step of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// Entries that it removed.
@@ -47,9 +46,8 @@ pub struct Swept {
 }
 
 impl PartitionRef<'_> {
-    /// Visits the entries in the next `slots` slots, live in time or not; true when the walk is
-    /// complete. A visit that gives false ends the step, and the next step goes on after that
-    /// entry.
+    /// Visits the entries in the next `slots` slots, live in time or not; true when the walk is complete. A visit that
+    /// returns false ends the step, and the next step continues after that entry.
     pub fn scan(
         &self,
         cursor: &mut Cursor,
@@ -71,8 +69,8 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Judges the entries in the next `slots` slots and removes those that the judge says. For
-    /// expiry, for entries of a version that is past, for all entries of a cache, for a prefix.
+    /// Judges the entries in the next `slots` slots and removes those for which the judge returns `Remove`. Serves
+    /// expiry, entries of an old version, all entries of a cache, and a prefix.
     pub fn sweep(
         &mut self,
         cursor: &mut Cursor,
@@ -82,8 +80,7 @@ impl PartitionMut<'_> {
         self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
     }
 
-    /// The same for a judge who also asks how much an entry is used; see
-    /// [`PartitionRef::use_rank`].
+    /// Sweeps with a judge that also checks how much an entry is used; see [`PartitionRef::use_rank`].
     pub fn sweep_by_use(
         &mut self,
         cursor: &mut Cursor,

@@ -1,11 +1,10 @@
-//! What the store's eviction is worth: hit rates beside textbook policies with the same bytes.
+//! The quality of the store's eviction: hit rates beside textbook policies with the same bytes.
 //!
-//! What it is not: full scale; `examples/hit_rates.rs` is. The rule it guards: within 1.5 points of
-//! textbook S3-FIFO, above LRU on zipf, and no history of sizes that lowers the rate for good.
+//! Not at full scale; `examples/hit_rates.rs` is. Guards that the hit rate is within 1.5 points of textbook S3-FIFO
+//! and above LRU on zipf, and that no history of sizes lowers it for good.
 //!
-//! The textbook caches are simulated without any structure. An entry costs them its key, its value
-//! and 56 bytes, what a header and an index slot need in any cache; all else is paid by the store
-//! alone.
+//! The textbook caches are simulated without any structure. An entry costs them its key, its value and 56 bytes, the
+//! size of a header and an index slot in any cache; the store alone pays for everything else.
 
 #![allow(
     unsafe_code,

@@ -1,10 +1,9 @@
-//! Bitmaps of 64 granules: where runs of free ones are.
+//! Bitmaps of 64 granules, and the runs of free granules in them.
 //!
-//! What it is not: it touches no memory; a page's bitmap comes as a word in which ones are free
-//! granules.
-//! The rule it guards: a few shifts, whatever the word; no loop over granules.
+//! Touches no memory; a page's bitmap comes as a word in which ones are free granules. Guards that the cost is a few
+//! shifts, whatever the word; no loop over granules.
 
-/// A bit for each position where `n` free granules begin.
+/// Returns a bit for each position where `n` free granules begin.
 pub fn starts_of_runs(free: u64, n: u32) -> u64 {
     let mut starts = free;
     let mut have = 1;
@@ -16,7 +15,7 @@ pub fn starts_of_runs(free: u64, n: u32) -> u64 {
     starts
 }
 
-/// Length of the longest run of ones.
+/// Returns the length of the longest run of ones.
 pub fn longest_run(free: u64) -> u32 {
     let mut powers = [free; 7];
     for power in 1..7 {
@@ -34,7 +33,7 @@ pub fn longest_run(free: u64) -> u32 {
     length
 }
 
-/// `n` ones from bit `at`.
+/// Returns `n` ones from bit `at`.
 pub fn mask(at: u32, n: u32) -> u64 {
     if n >= 64 {
         u64::MAX
@@ -43,7 +42,7 @@ pub fn mask(at: u32, n: u32) -> u64 {
     }
 }
 
-/// Where to cut `n` granules: a hole of just this size if there is one, else the first that fits.
+/// Returns where to cut `n` granules: a hole of just this size if one exists, else the first that fits.
 pub fn best_hole(free: u64, n: u32) -> Option<u32> {
     let fitting = starts_of_runs(free, n);
     let hole_starts = free & !(free << 1);

@@ -1,14 +1,11 @@
-//! The page table: which granules of a page are in use, who owns it, and its links.
+//! The page table: which granules of a page are in use, its owner, and its links.
 //!
-//! What it is not: it decides nothing, and knows no partition's lists but by the links that run
-//! through it.
-//! The rule it guards: a page outside the table is the region's scrap word, so that no access goes
-//! astray, whatever a word of the region says.
-
+//! Decides nothing, and knows a partition's lists only by the links that run through it. Guards that a page outside
+//! the table is the region's scrap word, so that no access goes astray, whatever a word of the region says.
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;
 
-/// What a run is the start of; kept apart because a tail has no header to find its entry by.
+/// The kind of a run; kept apart because a tail has no header to find its entry by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunKind {
     Head,

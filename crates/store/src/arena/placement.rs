@@ -1,8 +1,7 @@
 //! Memory for a whole entry: one run in a hole, head and tail in two holes, or a new page.
 //!
-//! What it is not: it evicts nobody and takes no page that is not in the pool (`policy`,
-//! `write.rs`).
-//! The rule it guards: all or nothing, and what a split costs is paid by long entries.
+//! Evicts no entry and takes no page that is not in the pool (`policy`, `write.rs`). Guards that an entry gets all of
+//! its memory or none, and that long entries pay the cost of a split.
 
 use super::page_table::RunKind;
 use super::pool::Grant;
@@ -17,7 +16,7 @@ const MIN_SPLIT_GRANULES: u32 = 8;
 const MIN_HEAD_GRANULES: u32 = 4;
 
 impl PartitionMut<'_> {
-    /// One run in a hole; or head and tail in two holes; or a new page. Takes all or nothing.
+    /// Cuts one run in a hole, or head and tail in two holes, or takes a new page. Takes all or nothing.
     pub(crate) fn cut_runs(
         &mut self,
         footprint: &Footprint,
@@ -44,15 +43,15 @@ impl PartitionMut<'_> {
         self.cut_two(footprint, PAGE_GRANULES, grant)
     }
 
-    /// Takes a page for runs, but none that is reserved for the value's own pages.
+    /// Takes a page for runs, but no page that is reserved for the value's own pages.
     fn take_run_page(&mut self, footprint: &Footprint, grant: &mut Grant) -> bool {
         grant.fill(footprint.pages + 1) && self.add_run_page(grant)
     }
 
-    /// A split entry leaves two holes when it goes, into which the next one is split: what a split
-    /// costs, a partition pays for good. So a short entry is split if that costs nothing, or while
-    /// such entries are fewer than pages: values of one size leave a hole a page, whatever sizes
-    /// were there before.
+    /// Returns whether a split into this hole is worth its cost. A split entry leaves two holes when it goes, and the
+    /// next entry is split into them: the partition pays for a split for good. So a short entry is split if that costs
+    /// nothing, or while such entries are fewer than pages. Values of one size then leave one hole a page, whatever
+    /// sizes came before.
     fn is_worth_splitting(&self, footprint: &Footprint, hole: u32) -> bool {
         let single = footprint.one_run_granules();
         if single < MIN_SPLIT_GRANULES
@@ -68,7 +67,7 @@ impl PartitionMut<'_> {
             || self.field(partition_word::SHORT_SPLITS) < self.field(partition_word::RUN_PAGES)
     }
 
-    /// A head that fills the longest hole, and a tail elsewhere, in a new page if need be.
+    /// Cuts a head that fills the longest hole, and a tail elsewhere, in a new page if need be.
     fn cut_two(
         &mut self,
         footprint: &Footprint,
@@ -118,7 +117,8 @@ impl PartitionMut<'_> {
     }
 }
 
-/// In two runs that are so short that the cost of the second is counted; see `is_worth_splitting`.
+/// Returns whether an entry lies in two runs that are so short that the cost of the second is counted; see
+/// `is_worth_splitting`.
 pub(crate) fn is_short_split(allocation: &Allocation) -> bool {
     allocation.tail != 0 && allocation.head_len + allocation.tail_len <= 2 * MIN_SPLIT_GRANULES
 }

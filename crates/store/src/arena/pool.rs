@@ -1,9 +1,8 @@
 //! The pool of free pages, shared by all partitions without a lock.
 //!
-//! What it is not: it does not know what a page is used for; `runs.rs` does.
-//! The rule it guards: a page has one owner. One bit a page says "free". Whoever clears the bit in
-//! an atomic read-modify-write owns the page, whoever owns it may set the bit: the bit is the truth
-//! and there is no list, so there is no ABA. Acquire and release on the bit carry the last owner's
+//! Does not know the use of a page; `runs.rs` does. Guards that a page has one owner. One bit a page says "free". The
+//! caller that clears the bit in an atomic read-modify-write owns the page, and only the owner may set the bit. The
+//! bit is the truth and no list exists, so there is no ABA. Acquire and release on the bit carry the last owner's
 //! writes to the next.
 //!
 //! A count of free pages admits takers before they look for a bit: first reserve from the count,
@@ -18,8 +17,8 @@ use crate::region::Region;
 /// Times that a claim goes over the summary before it gives up. A reserved bit exists all the time,
 /// but it can move behind the searcher; each such move is another backend's progress.
 const CLAIM_ROUNDS: usize = 64;
-/// Partitions that a writer asks to judge one entry each before it takes what it needs from whoever
-/// is next: a third of what `SET_ROUNDS` allows.
+/// Partitions in which a writer judges one entry each before it evicts all that it needs from the next partition: a
+/// third of the rounds that `SET_ROUNDS` allows.
 const MAX_SINGLE_TURNS: u32 = 32;
 
 /// Pages reserved by one writer while it moves between partition locks. Dropping it gives them
@@ -27,7 +26,7 @@ const MAX_SINGLE_TURNS: u32 = 32;
 pub struct Grant<'r> {
     region: &'r Region,
     pages: u32,
-    /// Victims that this writer has asked for one entry only; see `reclaim`.
+    /// Turns in which this writer has judged one entry only; see `reclaim`.
     turns: u32,
 }
 
@@ -37,7 +36,7 @@ impl Grant<'_> {
         self.pages
     }
 
-    /// Counts a turn in which only one entry is judged; false once there were enough of them.
+    /// Counts a turn in which only one entry is judged; false once the limit of such turns is reached.
     pub(crate) fn take_single_turn(&mut self) -> bool {
         self.turns += 1;
         self.turns <= MAX_SINGLE_TURNS
@@ -63,14 +62,14 @@ impl Grant<'_> {
 }
 
 impl Drop for Grant<'_> {
-    /// Also on an unwinding path: a reservation must not outlive its writer.
+    /// Runs also on an unwinding path, because a reservation must not outlive its writer.
     fn drop(&mut self) {
         self.region.unreserve_pages(self.pages);
     }
 }
 
 impl Region {
-    /// An empty grant, to be passed to `set` and `reclaim`.
+    /// Returns an empty grant, to be passed to `set` and `reclaim`.
     pub fn grant(&self) -> Grant<'_> {
         Grant {
             region: self,
@@ -87,7 +86,7 @@ impl Region {
         self.store(region_word::FREE_PAGES, u64::from(self.layout.pages));
     }
 
-    /// Pages that anybody may reserve now.
+    /// Returns the number of pages that any writer may reserve now.
     pub fn free_pages(&self) -> u32 {
         self.load(region_word::FREE_PAGES) as u32
     }
@@ -112,13 +111,13 @@ impl Region {
         }
     }
 
-    /// Gives an owned page back to everybody.
+    /// Returns an owned page to the pool.
     pub(crate) fn release_page(&self, page: u32) {
         self.mark_free(page);
         self.unreserve_pages(1);
     }
 
-    /// The bit first, then its summary bit: see `claim_in`.
+    /// Sets the bit first, then its summary bit: see `claim_in`.
     fn mark_free(&self, page: u32) {
         let word = page as usize / 64;
         if word < self.layout.pool_words {

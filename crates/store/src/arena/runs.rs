@@ -1,8 +1,7 @@
 //! A partition's pages cut into runs of granules, and pages that a large value fills alone.
 //!
-//! What it is not: it does not decide what to evict, nor how an entry is cut (`placement.rs`), and
-//! it does not move entries (`compact.rs`).
-//! The rule it guards: each granule belongs to one run, and any freed page serves any value, so no
+//! Does not decide which entries to evict, nor how an entry is cut (`placement.rs`), and does not move entries
+//! (`compact.rs`). Guards that each granule belongs to one run, and that any freed page serves any value, so that no
 //! history of sizes can spoil the tier.
 //!
 //! A page that holds runs sits in one of 64 lists of its partition, by its longest hole. A word
@@ -14,13 +13,13 @@ use super::pool::Grant;
 use crate::layout::{NO_PAGE, PAGE_GRANULES, page_word, partition_word};
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// The word that names the first page whose longest hole has this length, at least 1.
+/// Returns the word that names the first page whose longest hole has this length, at least 1.
 fn hole_head(length: u32) -> usize {
     partition_word::HOLE_HEADS + 8 * (length as usize - 1)
 }
 
 impl PartitionRef<'_> {
-    /// First page whose longest hole has this length.
+    /// Returns the first page whose longest hole has this length.
     pub(crate) fn hole_list(&self, length: u32) -> u32 {
         self.field(hole_head(length)) as u32
     }
@@ -42,7 +41,7 @@ impl PartitionMut<'_> {
         Some(self.region().location(page, granule))
     }
 
-    /// Length of the longest hole in any page of this partition.
+    /// Returns the length of the longest hole in any page of this partition.
     pub(crate) fn longest_hole(&self) -> u32 {
         64 - self.field(partition_word::HOLE_LISTS).leading_zeros()
     }

@@ -1,7 +1,6 @@
-//! What the tests and the fuzzer run: a model of the store, a walk over every invariant, threads
-//! under locks.
+//! Support for the tests and the fuzzer: a model of the store, a walk over every invariant, threads under locks.
 //!
-//! What it is not: part of a release build. It allocates and panics.
+//! Not part of a release build, because it allocates and panics.
 
 #[cfg(test)]
 mod journal_tests;

@@ -1,7 +1,6 @@
 //! Property tests: random operations against the model, in regions of several shapes.
 //!
-//! What it is not: the model. The rule it guards: whatever the order of operations, the store
-//! agrees.
+//! Does not hold the model. Guards that the store agrees with it, whatever the order of operations.
 
 use std::vec::Vec;
 

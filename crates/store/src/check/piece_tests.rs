@@ -1,4 +1,4 @@
-//! Values that are read in pieces, while others write, remove and move what is there.
+//! Values that are read in pieces, while other threads write, remove and move entries.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -59,7 +59,7 @@ fn piece(region: &Region, number: u64, reading: &mut Reading, into: &mut Vec<u8>
     })
 }
 
-/// All that is left; what the last piece said.
+/// Reads the remaining pieces; returns the outcome of the last one.
 fn rest(region: &Region, number: u64, reading: &mut Reading, into: &mut Vec<u8>) -> Piece {
     loop {
         match piece(region, number, reading, into) {
@@ -112,7 +112,7 @@ fn what_takes_no_page_is_read_at_once() {
     assert_eq!(valid(false), None);
 }
 
-/// What is done between the first piece and the second, after which the value that has begun is not there.
+/// Changes between the first piece and the second, after which the value that the reader has begun is gone.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_has_changed_is_not_gone_on_with() {
@@ -175,7 +175,7 @@ fn a_value_that_is_no_longer_valid_is_not_gone_on_with() {
     assert_eq!(end, Piece::Changed);
 }
 
-/// Its runs are moved, its pages stay; so do other keys' writes, and a new deadline.
+/// Moves of runs spare pages, and so do writes of other keys, and a new deadline.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_is_moved_is_gone_on_with() {
@@ -194,7 +194,7 @@ fn a_value_that_is_moved_is_gone_on_with() {
         on_key(region, number, location).expect("it is there")
     };
     let before = place(1);
-    // It is alone in its page, and there are holes elsewhere.
+    // The value is alone in its page, and holes exist elsewhere.
     for number in 10..110 {
         if number % 2 == 0 || region.page_of(place(number)) == region.page_of(before) {
             on_key(region, number, |part, key| {
@@ -258,7 +258,7 @@ fn pieces_of_two_values_are_never_put_together() {
             if whole > 300 && changed > 300 {
                 break;
             }
-            // Writers come in before a reader that asks at once again.
+            // Lets writers in before a reader that takes the lock again at once.
             std::thread::yield_now();
             let begun = {
                 let _held = lock.read().unwrap();

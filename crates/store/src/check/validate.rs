@@ -1,7 +1,7 @@
 //! Walks a whole region and asserts every invariant, the accounting of memory included.
 //!
-//! What it is not: part of a release build. It allocates and panics; tests and fuzzing use it.
-//! The rule it guards: all of them.
+//! Not part of a release build, because it allocates and panics; tests and fuzzing use it. Guards every rule of the
+//! store.
 
 use std::collections::HashSet;
 use std::vec;
@@ -17,7 +17,7 @@ use crate::partition::PartitionRef;
 use crate::region::Region;
 use crate::stats::Usage;
 
-/// What the entries found in the index say each page should look like.
+/// The state that a page should have, according to the entries found in the index.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Page {
     used: u64,
@@ -28,8 +28,8 @@ struct Page {
 }
 
 impl Region {
-    /// Nobody else may use the region meanwhile. `reserved`: pages in grants that are alive. `hash`
-    /// gives the hash of a cache and key, to check that each entry is where it would be looked for.
+    /// No other thread or process may use the region meanwhile. `reserved`: pages in grants that are alive. `hash`
+    /// gives the hash of a cache and key, to check that each entry lies where a look-up searches for it.
     pub fn validate(&self, reserved: u32, hash: impl Fn(u32, &[u8]) -> u64) {
         let mut pages = vec![Page::default(); self.layout.pages as usize];
         for id in 0..self.layout.partitions {
