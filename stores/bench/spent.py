@@ -1,4 +1,4 @@
-"""What the stores' benchmarks measure: the server's processor time, and which of several rounds counts."""
+"""The measurements of the stores' benchmarks: the server's processor time, and which of several rounds counts."""
 
 import glob
 import time

@@ -5,18 +5,19 @@ import (
 	"time"
 )
 
-// How long one who does not load waits for one who does, before it loads for itself; and how often it asks at most. It
-// waits here and not in the server, where it would keep a session that who loads needs to store with: a pooler has few.
+// How long a caller waits for the lease's holder before it loads for itself, and the longest pause between its attempts.
+// It waits here and not in the server, where the wait would keep a session that the holder needs to store with: a pooler
+// has few.
 const (
 	wait  = 2 * time.Second
 	pause = 100 * time.Millisecond
 )
 
-// Remember gives the value that is there, or what load gives, which then is there. Of all callers that miss a key at the
-// same time, in whatever process, one loads it (a lease of pgcache); the others wait for it. It goes where gocache's
-// LoadableCache would, which sees to one process alone.
+// Remember returns the stored value, or stores and returns the result of load. Of all callers that miss a key at the
+// same time, in whatever process, one loads it (a lease of pgcache); the others wait for it. It takes the place of
+// gocache's LoadableCache, which works within one process alone.
 func (s *Store[T]) Remember(ctx context.Context, key string, ttl time.Duration, load func(context.Context) (T, error)) (T, error) {
-	// One for each process, which goes on for the others when the caller that came first goes away.
+	// One load for each process, which continues for the others when the caller that came first goes away.
 	shared := s.loading.DoChan(key, func() (any, error) { return s.load(context.WithoutCancel(ctx), key, ttl, load) })
 	select {
 	case <-ctx.Done():

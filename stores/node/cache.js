@@ -17,8 +17,8 @@ const seconds = ttl => (Number.isFinite(ttl) ? ttl / 1000 : null)
 const lost = ({ code = '', message = '' }) =>
   /^(57P0[12]|08|ECONNRESET$|EPIPE$)/.test(code) || /connection terminated|not queryable/i.test(message)
 
-// `form` is how the functions for the cache's values end. What asks whether entries are there takes the form for bytes,
-// which is right for every type of value.
+// `form` is the ending of the functions for the cache's values. Calls that check whether entries exist take the form for
+// bytes, which is right for every type of value.
 const statements = (cache, form) => ({
   get: `SELECT cache_get${form}($1, ${cache})`,
   getMany: `SELECT value FROM cache_get_many${form}($1, ${cache})`,
@@ -50,7 +50,7 @@ export class Cache {
   #statements = {}
   #loading = new Map()
 
-  // What is not named here is for a pool of our own, as `new pg.Pool()` takes it.
+  // Options without a name here are for a pool of our own, as `new pg.Pool()` takes them.
   constructor ({ pool, cache = 'pgcache.main', codec = AS_IT_IS, prepare = false, page = 1000, wait = 2000, ...connection } = {}) {
     this.#own = !pool
     this.#pool = pool ?? new pg.Pool(connection)
@@ -115,8 +115,8 @@ export class Cache {
     for await (const [key] of this.#pages('keys', prefix)) yield key
   }
 
-  // The value that is there, or what `load` gives, which then is there. Of all callers that miss a key at the same time,
-  // in whatever process, one loads it; the others wait for it.
+  // Returns the stored value, or stores and returns the result of `load`. Of all callers that miss a key at the same
+  // time, in whatever process, one loads it; the others wait for it.
   remember (key, load, ttl) {
     const known = this.#loading.get(key)
     if (known) return known
@@ -141,8 +141,8 @@ export class Cache {
     }
   }
 
-  // The wait is here and not in the server, where it would keep a session that who loads needs to store with: a pooler
-  // has few.
+  // Waits here and not in the server, where the wait would keep a session that the holder of the lease needs to store
+  // with: a pooler has few.
   async #lease (key) {
     const until = Date.now() + this.#wait
     for (let pause = 5; ; pause = Math.min(2 * pause, 100)) {

@@ -6,7 +6,7 @@ export folder=$installed/stores-node
 rm -rf "$folder/tests"
 cp -r test "$folder/tests"
 
-# What is tested is what the registry would get.
+# Packs the package, so that the tests run on the files that the registry would get.
 # shellcheck disable=SC2317 # a shell of its own calls it, where a failure ends it
 packed() {
     local name

@@ -1,5 +1,5 @@
-// Keyv's store, and so cache-manager's. Keyv puts its namespace before each key ("shop:key") and, unless it was told not
-// to, makes a text of each value; deadlines are pgcache's, so what has expired is gone for SQL, too.
+// Keyv's store, and so cache-manager's. Keyv puts its namespace before each key ("shop:key") and makes a text of each
+// value unless it is configured otherwise; deadlines are pgcache's, so an expired value is gone for SQL, too.
 import { Cache } from './cache.js'
 
 export class KeyvPgcache extends Cache {

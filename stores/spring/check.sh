@@ -14,8 +14,8 @@ fetch_tests() {
     rm -rf "$folder.tmp"
 }
 
-# In a folder of its own: Maven writes beside its sources. Spring's tests are of caches that give back the object that was
-# put in. What comes from a server is a copy: so they are asked for an equal one, of a class that can be serialized.
+# In a folder of its own: Maven writes beside its sources. Spring's tests are of caches that return the object that was
+# put in. A server returns a copy, so they are changed to expect an equal one, of a class that can be serialized.
 build() {
     rm -rf "$work/spring"
     cp -r "$ROOT/stores/spring" "$work/spring"

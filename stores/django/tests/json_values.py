@@ -1,4 +1,4 @@
-"""What the page shows as a serializer of one's own."""
+"""The serializer that the page shows as an example."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The server restarts under the cache, outside of Django's tests, where sessions go on from call to call. `restart_server` is a
+"""The server restarts under the cache, outside of Django's tests, where sessions outlive a call. `restart_server` is a
 function of the shell that runs this; the cache is an unlogged one."""
 
 import subprocess

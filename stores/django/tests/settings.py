@@ -13,7 +13,7 @@ POSTGRES = {
     # Without the extension: the migration makes it.
     "TEST": {"NAME": f"django_{name}", "TEMPLATE": "template0"},
 }
-# `keep`: as outside of tests, where sessions go on from call to call.
+# `keep`: as outside of tests, where sessions outlive a call.
 WAYS = {
     "direct": (SQLITE, {"conninfo": "user=postgres", "keep": 16}),
     "pooled": (

@@ -44,7 +44,7 @@ class DatabaseSessionTests(sessions.CacheDBSessionTests):
     pass
 
 
-# What is imported to be inherited from is no test of this module.
+# Classes that are imported as base classes are no tests of this module.
 def load_tests(loader, tests, pattern):
     classes = StoreTests, MiddlewareTests, HeadTests, SessionTests, DatabaseSessionTests
     return unittest.TestSuite(

@@ -132,7 +132,7 @@ func TestOneLoadsForAll(t *testing.T) {
 			return fmt.Sprint("load ", loads.Add(1)), nil
 		}
 		var all sync.WaitGroup
-		// More processes than a pooler has sessions: who waits must keep none.
+		// More processes than a pooler has sessions: a waiting process must keep none.
 		for n := range 16 {
 			others := []*pgcache.Store[string]{s, pgcache.New[string](connect(t), name)}
 			all.Go(func() {

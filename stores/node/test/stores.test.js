@@ -1,4 +1,4 @@
-// What the frameworks' own tests do not ask.
+// Behaviour that the frameworks' own tests do not cover.
 import { createCache } from 'cache-manager'
 import session from 'express-session'
 import Keyv from 'keyv'
@@ -64,7 +64,7 @@ describe.each(Object.entries(caches))('%s', (_what, options) => {
   })
 
   test('of all callers that miss a key one loads it', async () => {
-    // More of them than a pooler has sessions: who waits must keep none.
+    // More of them than a pooler has sessions: a waiting one must keep none.
     const others = Array.from({ length: 8 }, () => new Cache({ ...options, wait: 10_000, max: 1 }))
     let loads = 0
     const load = async () => { await sleep(300); return `load ${++loads}` }

@@ -7,7 +7,7 @@ namespace Pgcache;
 /**
  * The calls of the frameworks' stores on one cache: bytes under keys. Seconds are a ttl, and null is for ever.
  *
- * In a cache of text, what is no text is written in base64. What was read says by itself which it is.
+ * In a cache of text, a value that is not text is written in base64 behind the prefix `base64:`.
  */
 final class Cache
 {
@@ -90,7 +90,7 @@ final class Cache
         $this->connection->value('SELECT cache_delete_many(?::text[], ?::regclass)', Connection::texts($keys), $this->name);
     }
 
-    /** What begins with the prefix; without one everything. */
+    /** Removes the entries whose keys begin with the prefix; without a prefix all. */
     public function clear(string $prefix): void
     {
         $prefix === ''
@@ -117,8 +117,8 @@ final class Cache
     }
 
     /**
-     * Asks again and again, in place of one statement that waits: behind a pooler that would keep a session, and who
-     * computes needs one to store with.
+     * Tries again and again, in place of one statement that waits: behind a pooler that statement would keep a session,
+     * and the holder of the lease needs one to store with.
      */
     private function lease(string $key, float $wait): ?int
     {

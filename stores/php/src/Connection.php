@@ -9,7 +9,7 @@ use PDOException;
 
 /**
  * A connection of the cache's own, opened when it is first needed. Not the application's: an error there would abort
- * the application's transaction, and an entry would be seen by nobody before that transaction commits.
+ * the application's transaction, and no other session would see an entry before that transaction commits.
  *
  * A connection that the server has closed is replaced once. Then only what may run twice is run again.
  */
@@ -56,7 +56,7 @@ final class Connection
         return self::plain($this->rows($sql, $values)[0][0] ?? null);
     }
 
-    /** The same of a query that must not run twice: who counts, takes or adds would do it again. */
+    /** Runs a query that must not run twice: one that counts, takes or adds would do so again. */
     public function valueOnce(string $sql, mixed ...$values): mixed
     {
         if (microtime(true) - $this->used > self::RESTED) {

@@ -9,7 +9,7 @@ use Pgcache\Laravel\PgcacheStore;
 use Pgcache\Symfony\PgcacheAdapter;
 use PHPUnit\Framework\TestCase;
 
-/** What no suite of the frameworks asks for. */
+/** Behaviour that no suite of the frameworks covers. */
 class StoreTest extends TestCase
 {
     private function store(string $prefix = ''): PgcacheStore

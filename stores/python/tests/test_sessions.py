@@ -1,4 +1,4 @@
-"""What no framework's tests ask: broken sessions, forks, who computes, deadlines to the second."""
+"""Behaviour that no framework's tests cover: broken sessions, forks, which caller computes, deadlines to the second."""
 
 import os
 import subprocess

@@ -1,11 +1,11 @@
-"""What a migration does with caches."""
+"""Migration operations for caches."""
 
 from django.db.migrations.operations.base import Operation
 
 
 class CreateCache(Operation):
-    """Makes the extension where it is not there, for which it takes a superuser, and a cache for pickled values in the
-    database of that alias. A cache that is there stays as it is.
+    """Creates the extension if it does not exist, which takes a superuser, and a cache for pickled values in the
+    database of that alias. An existing cache stays as it is.
 
     `touch_after`: the share of its timeout that an entry must have lived before `touch` writes a new deadline; 0 writes
     always. Without effect on a memory cache."""

@@ -29,7 +29,7 @@ final class PgcacheRepository extends Repository
         return $this->get($key) ?? $this->leased($key, fn () => parent::rememberForever($key, $callback));
     }
 
-    /** Laravel's own remember looks once more, so whoever waited finds what was computed meanwhile. */
+    /** Laravel's own remember looks once more, so a caller that waited finds the value computed meanwhile. */
     private function leased($key, Closure $remember): mixed
     {
         return $this->store->cache()->leased('lease:' . $this->store->getPrefix() . $this->itemKey($key), $this->wait, $remember);

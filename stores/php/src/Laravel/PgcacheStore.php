@@ -53,7 +53,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         try {
             return $this->cache->increment($this->prefix . $key, $value);
         } catch (\PDOException $error) {
-            // What is there is no integer (22P02), or the sum would be none of 64 bits (22003).
+            // The stored value is not an integer (22P02), or the sum exceeds 64 bits (22003).
             return in_array($error->getCode(), ['22P02', '22003'], true) ? false : throw $error;
         }
     }

@@ -90,7 +90,7 @@ class PgcacheAdapter extends AbstractAdapter
         $key = self::key("lease:$this->prefix:" . substr(hash('sha256', $item->getKey()), 0, 32));
 
         return $this->cache->leased($key, $this->wait, static function () use ($callback, $item, &$save, $pool, $setMetadata) {
-            // Whoever had the lease before may have stored it since we looked.
+            // The previous holder of the lease may have stored it since we looked.
             if (!$item->isHit() && ($stored = $pool->getItem($item->getKey()))->isHit()) {
                 $save = false;
 

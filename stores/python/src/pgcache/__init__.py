@@ -41,8 +41,8 @@ class Sessions:
         return _sessions_to(conninfo, prepare_threshold, keep)
 
     def rows(self, query, values, again):
-        """What the query gives. A session that broke is replaced once, and the query is said to the new one if it may be
-        said twice (`again`): nobody knows whether the server had done it."""
+        """Returns the query's rows. A session that broke is replaced once, and the query runs again in the new one if it
+        may run twice (`again`), because the server may already have run it."""
         session = self._take()
         try:
             return session.execute(query, values, binary=True).fetchall()
@@ -53,7 +53,7 @@ class Sessions:
             session = self._connect()
             return session.execute(query, values, binary=True).fetchall()
         finally:
-            # Who was interrupted leaves a session that waits for an answer.
+            # An interrupted caller leaves a session that waits for an answer.
             ready = session.pgconn.transaction_status == pq.TransactionStatus.IDLE
             self._idle.append(session) if ready and len(self._idle) < self._keep else session.close()
 
@@ -75,7 +75,7 @@ class Sessions:
         return self._connect()
 
     def _waiting(self):
-        if self._process != os.getpid():  # a fork: these are the parent's, who goes on with them
+        if self._process != os.getpid():  # a fork: these belong to the parent, which continues to use them
             self._idle, self._process = deque(), os.getpid()
         return self._idle
 
@@ -178,7 +178,7 @@ class Cache:
         return value
 
     def _lease(self, key, wait):
-        """In slices: who waits in the server keeps a session, and behind a pooler the winner needs one to store with."""
+        """In slices: a wait in the server keeps a session, and behind a pooler the winner needs one to store with."""
         until = time.monotonic() + wait
         while self._has_leases:
             left = until - time.monotonic()

@@ -50,7 +50,8 @@ class Backend(BytesBackend):
 
 
 class Mutex(CacheMutex):
-    """An entry whose value only its owner knows: nobody else releases it, also not who held it until it timed out."""
+    """An entry whose value only its owner knows. No other caller can release it, not even a former owner
+    whose lock timed out."""
 
     def __init__(self, backend, key):
         self._backend, self._key, self._owner = backend, key, None

@@ -11,7 +11,7 @@ require "pg"
 module ActiveSupport
   module Cache
     # Rails' cache in a pgcache cache of bytea or text. A connection pool of its own, not ActiveRecord's: an error there would
-    # end the application's transaction, and an entry would be seen by nobody before that transaction commits.
+    # end the application's transaction, and no other session would see an entry before that transaction commits.
     class PgcacheStore < Store
       # pgcache's own limit, in bytes.
       MAX_KEY_BYTES = 2048
@@ -91,7 +91,7 @@ module ActiveSupport
           write_serialized_entry(key, serialize_entry(entry, **options), **options)
         end
 
-        # A batch takes it, and is written at the end: so Rails' local cache hears of each.
+        # A batch takes it, and is written at the end: so Rails' local cache receives each entry.
         def write_serialized_entry(key, payload, unless_exist: false, batch: nil, **options)
           return batch[key] = payload if batch
           failsafe(:write_entry, returning: FAILED_WRITE) do
@@ -165,7 +165,7 @@ module ActiveSupport
           spellings(prefix).sum { |spelling| @entries.delete_if(spelling) { |key| yield unescaped(key) }.to_i }
         end
 
-        # What is late by race_condition_ttl is served while somebody computes, so it stays that long.
+        # An entry late by at most race_condition_ttl is served while a caller computes it, so it stays that long.
         def seconds(options)
           expires_in = options[:expires_in] or return
           [expires_in.to_f + options[:race_condition_ttl].to_f, 0.001].max

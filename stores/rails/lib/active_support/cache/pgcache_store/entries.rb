@@ -18,7 +18,7 @@ module ActiveSupport
           decode(value("SELECT cache_get_bytes($1, $2::regclass)", key, result_format: 1))
         end
 
-        # Keys and values of what is there.
+        # Returns keys and values of the entries that exist.
         def get_many(keys)
           sql = "SELECT key, value FROM cache_get_many_bytes($1::text[], $2::regclass) WHERE value IS NOT NULL"
           run(sql, [list(keys)], result_format: 1).values.to_h { |key, stored| [key.force_encoding(Encoding::UTF_8), decode(stored)] }
@@ -76,9 +76,9 @@ module ActiveSupport
           value("SELECT cache_expire($1::regclass)")
         end
 
-        # A lease, or none after so many seconds or without preload; and whether somebody else had it. Asks again and again,
-        # in place of one statement that waits: that would keep a connection, here and behind a pooler, and who computes
-        # needs one to store with.
+        # Returns a lease, or none after so many seconds or without preload; and whether another caller had it. Tries
+        # again and again, in place of one statement that waits: that would keep a connection, here and behind a pooler,
+        # and the caller that computes needs one to store with.
         def lease(key, wait, pause = 0.005)
           deadline = now + wait
           busy = false

@@ -40,8 +40,8 @@ class PgcacheCache extends AbstractValueAdaptingCache {
     }
 
     /**
-     * Of all processes that miss one loads; the others wait and get what it has stored. What is evicted while it is being
-     * loaded is returned and not stored.
+     * Of all processes that miss one loads; the others wait and get the value it has stored. A value that is evicted
+     * while it is being loaded is returned and not stored.
      */
     @Override
     @SuppressWarnings("unchecked")
@@ -78,7 +78,7 @@ class PgcacheCache extends AbstractValueAdaptingCache {
 
     @Override
     public ValueWrapper putIfAbsent(Object key, Object value) {
-        // What keeps us from adding may be gone when we look at it.
+        // The entry that keeps us from adding may be gone when we look at it.
         while (!statements.add(named(key), toStoreValue(value), ttl)) {
             Object found = lookup(key);
             if (found != null) {

@@ -16,8 +16,8 @@ import org.springframework.core.serializer.support.SerializingConverter;
 /**
  * Spring's caches in one pgcache cache of bytea or text: an entry's key is {@code name::key}.
  *
- * <p>Give it a DataSource of its own. In the application's, an error would end the application's transaction, and an entry
- * would be seen by nobody before that transaction commits.
+ * <p>Give it a DataSource of its own. In the application's, an error would end the application's transaction, and no other
+ * session would see an entry before that transaction commits.
  */
 public class PgcacheCacheManager implements CacheManager {
     private final Map<String, Cache> caches = new ConcurrentHashMap<>();

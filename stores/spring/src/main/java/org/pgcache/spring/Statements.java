@@ -9,7 +9,7 @@ import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;
 import javax.sql.DataSource;
 
-/** The statements of a cache. What may run twice runs again when its connection is lost. */
+/** The statements of a cache. A statement that may run twice runs again when its connection is lost. */
 class Statements {
     private static final String TTL = "coalesce(make_interval(secs => ?), cache_forever())";
 
@@ -59,8 +59,8 @@ class Statements {
     }
 
     /**
-     * Asks again and again where somebody else loads, in place of one statement that waits: behind a pooler that would keep
-     * a session, and who loads needs one to store with.
+     * Tries again and again while another caller loads, in place of one statement that waits: behind a pooler that
+     * statement would keep a session, and the caller that loads needs one to store with.
      */
     Lease lease(String key, Duration wait) {
         String sql = "SELECT state, value, lease FROM cache_lease_bytes(?, cache => ?::regclass)";
