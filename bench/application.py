@@ -68,7 +68,7 @@ def socket(server):
 
 
 def measure(server, scenario, writes, seconds):
-    # What is told as changed is gone at once; a value that has only expired may be served while one caller refreshes.
+    # An entry whose row changed is gone at once; a value that has only expired may be served while one caller refreshes.
     server.sql(SETUP.format(**vars(scenario), grace="1 minute"), *([SHELF] if writes else []))
     words = {
         "resp": socket(server),
@@ -84,7 +84,7 @@ def measure(server, scenario, writes, seconds):
 
 
 def failures(row):
-    """What must hold in each run, whatever the machine."""
+    """The failures of a run, by conditions that hold on every machine."""
     name = f"{row['scenario']}, {row['writes']} changes/s"
     found = broken(name, row)
     if row["behind_ms"] > BEHIND_MS:

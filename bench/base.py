@@ -1,4 +1,4 @@
-"""What every benchmark stands on: options, programs, results that a stopped run goes on from, the machine."""
+"""The base of every benchmark: options, programs, results from which a stopped run continues, the machine."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ DRIVER = ROOT / "build/bench-driver/release/bench-driver"
 
 
 class BenchError(Exception):
-    """What stops a run, in words for the person who started it."""
+    """Stops a run; its words are for the person who started it."""
 
 
 def insist(condition, sentence):
@@ -49,7 +49,7 @@ def read_json(path, otherwise=None):
 
 
 def machine():
-    """What the figures were taken on."""
+    """The machine on which the figures were taken."""
     return {
         "cpu": field("/proc/cpuinfo", "model name", ":"),
         "cores": len(os.sched_getaffinity(0)),

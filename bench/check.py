@@ -34,7 +34,7 @@ def preload(server):
 
 
 def timed_run(server, job, result):
-    """What a run tells about itself: the driver counts hits."""
+    """Checks a run's own report: the driver counts hits."""
     name, rate = f"{server.system.name}, {job.workload} by {job.tool}", result.get("hit_rate")
     right = rate is None or near(rate, kd.HIT_RATE, result["reads"])
     insist(right, f"{name}: {rate} of the reads hit, not {kd.HIT_RATE}")
@@ -60,7 +60,7 @@ def system(server):
 
 
 def driver_writes(server):
-    """Enough of them that those in flight at the end, which nobody counts, do not matter."""
+    """Counts writes, enough of them that those in flight at the end, which no counter has, do not matter."""
     for seconds in (0.2, 1, 5, 25):
         before = server.entries()
         writes = Driver.count_writes(server, seconds)

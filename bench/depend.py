@@ -97,7 +97,7 @@ def measure(server, options):
     for case in random.sample(CASES, len(CASES)):
         make(server, options, case)
         row[case.name] = timed(server, case)
-        # What was there and depends is gone, all else is there.
+        # The entries that depend are gone, all others remain.
         left, expected = server.number("SELECT count(*) FROM cache"), 0 if case.prefix == "product" else options.rows
         insist(left == expected, f"{case.name}: {left} entries are left, not {expected}")
         server.sql("SELECT cache_drop('cache')")

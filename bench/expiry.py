@@ -126,8 +126,8 @@ coalesce(pg_total_relation_size(nullif(reltoastrelid, 0)), 0),
 pg_stat_get_tuples_updated(oid), pg_stat_get_tuples_hot_updated(oid), pg_stat_get_tuples_deleted(oid)
 FROM pg_class WHERE oid = 'bench'::regclass"""
 
-# Reads the table from end to end, so it is asked seldom; by an alias that sees expired rows. Rows that are live; rows that have expired in the last two
-# intervals and are still there; the longest time that a row has been expired for.
+# Reads the table from end to end, so it runs seldom; by an alias that sees expired rows. Rows that are live; rows that have expired in the last two
+# intervals and still exist; the longest time that a row has been expired for.
 ROWS_SQL = """SELECT count(*) FILTER (WHERE expires_at > clock_timestamp()),
 count(*) FILTER (WHERE expires_at <= clock_timestamp() AND expires_at > clock_timestamp() - interval '{window} s'),
 coalesce(greatest(0, extract(epoch FROM clock_timestamp() - min(expires_at))), 0) FROM bench AS pgcache_c"""
@@ -269,7 +269,7 @@ def figures(run):
 
 
 def assert_smoke(runs):
-    """What must be true of any run, however short."""
+    """Asserts the conditions that hold for any run, however short."""
     for run in runs:
         insist(run["latency"]["set"]["per_second"] > 0 and run["samples"], f"{run['system']}: nothing was set")
         insist(run["samples"][-1]["deleted"] > 0, f"{run['system']}: nothing was swept")

@@ -53,7 +53,7 @@ COMMANDS = ("GET", "SET")
 LONGER = 3  # times the requests of the shorter run
 STARTS_WITHIN = "600"  # seconds: a server under callgrind is fifty times as slow
 
-# What is measured, over what, must, aim: at most so much.
+# The measured statement, its base, must, aim: at most so much.
 RATIOS = (
     ("get hot", "select length", 1.12, 1.06),
     ("get memory", "select length", None, None),

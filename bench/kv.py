@@ -91,7 +91,7 @@ def measure(server, system, load):
 
 
 def failures(rows):
-    """What must hold in each run, whatever the machine."""
+    """The failures of a run, by conditions that hold on every machine."""
     found = []
     for row in rows:
         name = f"{row['load']} on {row['system']}"

@@ -1,4 +1,4 @@
-"""What a server costs: CPU seconds and memory of all its processes, read from /proc."""
+"""The cost of a server: CPU seconds and memory of all its processes, read from /proc."""
 
 import os
 import time
@@ -59,7 +59,7 @@ def rate_and_cost(server, load):
 
 
 def machine_seconds():
-    """CPU time that the machine's cores were not idle, whoever used it; `steal` is a neighbour's."""
+    """CPU time that the machine's cores were not idle, for whichever process; `steal` is a neighbour's."""
     user, nice, system, _idle, _iowait, *others = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     return sum(int(field) for field in (user, nice, system, *others)) / TICKS
 
@@ -78,8 +78,8 @@ def own_ticks(pid):
 def pss_mb(server):
     """Proportional set size: shared memory counts once, however many backends map it.
 
-    Pages of shared memory that only processes touched which are gone now (the one that loaded, say) are in nobody's
-    set and still taken, so shared memory is asked for as a whole where the kernel lets us.
+    Pages of shared memory that only ended processes touched (the one that loaded, say) are in no process's set and still
+    taken, so shared memory is read as a whole where the kernel allows it.
     """
     sizes = [sizes_kb(pid) for pid in [server, *children(server)]]
     total, shared = sum(pss for pss, _ in sizes), sum(shmem for _, shmem in sizes)
@@ -97,7 +97,7 @@ def sizes_kb(pid):
 
 
 def shared_kb(pid):
-    """What the server's anonymous shared mappings take, whoever touched them; only root may look."""
+    """The size of the server's anonymous shared mappings, whichever process touched them; only root may look."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         places = [line.split()[0] for line in lines if "/dev/zero (deleted)" in line]

@@ -1,7 +1,7 @@
 """The Redis protocol of pgcache beside Redis: single commands, pipelines, many keys, and a growing number of clients.
 
-All servers run at the same time, one of them is asked at a time, and each is asked by redis-benchmark: what a server's
-CPU does for a request depends less on the neighbours than its rate, so both are told.
+All servers run at the same time, one of them is asked at a time, and each is asked by redis-benchmark: the CPU time that
+a server takes for a request depends less on the neighbours than its rate, so both are reported.
 """
 
 from contextlib import ExitStack
@@ -94,7 +94,7 @@ def asked(growth, way):
 
 
 def check(server):
-    """What is loaded is there, and is answered: redis-benchmark looks at no reply."""
+    """Checks that the loaded entries exist and are returned, because redis-benchmark looks at no reply."""
     entries, value = server.setup.entries, kd.value(server.setup.value_size)
     insist(server.entries() == entries, f"{server.system.label} has {server.entries()} entries of {entries}")
     key = f"{kd.PREFIX}{1:012}"

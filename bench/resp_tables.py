@@ -103,7 +103,7 @@ class Tables(Door):
         self.sql("SELECT count(cache_get(key, 'read')) FROM read", "CHECKPOINT")
 
     def check(self):
-        """What is loaded is there, and is answered: redis-benchmark looks at no reply."""
+        """Checks that the loaded entries exist and are returned, because redis-benchmark looks at no reply."""
         entries, value = self.setup.entries, kd.value(self.setup.value_size)
         for name in KINDS:
             counted = self.sql(f"SELECT count(*) FROM {name}", f"SELECT count(*) FROM plain_{name} WHERE value = '{value}'")
@@ -174,7 +174,7 @@ def ways(names):
 
 
 def plan(loads, growth, chosen_ways, repeats):
-    """What is run, in this order: way, load, clients, side, repetition."""
+    """The runs in their order: way, load, clients, side, repetition."""
     return [
         (way, load, clients, side, repetition)
         for way in chosen_ways
@@ -211,7 +211,7 @@ def spent(server):
 
 
 def each(load, side, requests, used, grown):
-    """What a request costs, in microseconds, and a write in bytes of WAL and in transactions; `ids`: of a million writes."""
+    """The cost of a request in microseconds, and of a write in bytes of WAL and in transactions; `ids`: of a million writes."""
     parts = ("cpu", "front", "back") if side in ("memory", "table") else ("cpu",)
     row = {f"{name}_us": used[name] / requests * 1e6 for name in parts}
     if load.writes and side != "redis":

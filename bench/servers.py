@@ -288,7 +288,7 @@ class OwnProcess:
             self.log.unlink()
 
     def forget(self):
-        """What keeps a server from stopping at once."""
+        """Discards state that keeps a server from stopping at once."""
 
     @property
     def pid(self):
@@ -303,7 +303,7 @@ class OwnProcess:
         return {"protocol": self.protocol, "socket": self.socket}
 
     def create(self):
-        """What it needs before it is used: nothing."""
+        """Prepares the server for use: nothing to do here."""
 
     def load(self):
         value = kd.value(self.setup.value_size)
@@ -333,7 +333,7 @@ class Redis(OwnProcess):
         return output(["redis-cli", "-s", self.path, *words]).strip()
 
     def forget(self):
-        """Else it would save everything before it stops: minutes for 30 million entries, and nobody reads it."""
+        """Else it would save everything before it stops: minutes for 30 million entries, and no run reads the file."""
         if Path(self.path).exists():
             self.cli("CONFIG", "SET", "save", "")
 
@@ -350,7 +350,7 @@ class Redis(OwnProcess):
         return int(self.cli("DBSIZE"))
 
     def cache_bytes(self):
-        """What the allocator gave out."""
+        """The bytes that the allocator gave out."""
         return self.info("memory", "used_memory_peak")
 
     def settings(self):

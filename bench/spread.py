@@ -1,4 +1,4 @@
-"""What it costs to spread keys over several servers: batches that are cut up, sessions, and how even the parts are.
+"""The cost of spreading keys over several servers: batches that are cut up, sessions, and how even the parts are.
 
 A batch of many keys becomes one call for each server that has some of them, so what a call costs beside its keys
 decides how batches grow. It is taken from calls with 1 to 1,000 keys of a memory cache, as processor time of the
@@ -123,7 +123,7 @@ def servers_asked(keys, servers):
 
 
 def call_and_key(costs):
-    """What a call costs beside its keys, and one key in it: the line through the batches of 10 and of 100."""
+    """The cost of a call beside its keys, and of one key in it: the line through the batches of 10 and of 100."""
     key = (costs[100] - costs[10]) / 90
     return costs[10] - 10 * key, key
 

@@ -1,7 +1,7 @@
-"""What a slow thing costs those clients of the Redis protocol whose entries are in memory.
+"""The cost of a slow operation for clients of the Redis protocol whose entries are in memory.
 
-Sixteen clients read a memory cache all the time; beside them something slow is done, one thing after the other, by
-clients and sessions of its own. All of them share the machine's processors, so what a slow thing takes of those counts, too.
+Sixteen clients read a memory cache all the time; beside them clients and sessions of their own run slow operations, one
+after the other. All of them share the machine's processors, so the processor time of a slow operation counts, too.
 """
 
 import os
@@ -32,7 +32,7 @@ MANY = 100_000  # keys of an MGET
 LONG = 16_000_000  # bytes of a value
 KEY = kd.PREFIX + "__rand_int__"
 FIELDS = ("tps", "p50_ms", "p99_ms", "longest_ms")
-# By number of the protocol's database: the hot entries; a row that somebody has locked; a slow trigger; another memory
+# By number of the protocol's database: the hot entries; a row that another session has locked; a slow trigger; another memory
 # cache.
 HOT, LOCKED, TRIGGERED, OTHER = range(4)
 TABLES = """SELECT cache_set('k', 'v', cache => 'locked');
@@ -186,7 +186,7 @@ def wrong_passwords(server):
 
 @contextmanager
 def unread(server):
-    """Replies that nobody takes: 100 MB of them are asked for at once."""
+    """Replies that no client reads: 100 MB of them are requested at once."""
     sockets = []
     with repeated(lambda: sockets.append(wire(server, b"GET long\r\n" * 6)), 0.2):
         yield
@@ -260,7 +260,7 @@ def run(options):
 
 
 def measure(server, seconds):
-    """What the hot clients see."""
+    """The latencies that the hot clients measure."""
     words = ["redis-benchmark", *server.tool_connection, "-c", CLIENTS, "--csv", "-r", kd.slots(server.setup.entries)]
     ask = lambda requests: RedisBenchmark.parse(output([*words, "-n", requests, "GET", KEY]))  # noqa: E731
     seen = ask(RedisBenchmark.requests(ask, FIRST, seconds))

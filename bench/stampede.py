@@ -124,7 +124,7 @@ def measure(server, scenario, mode, seconds):
 
 
 def rates(scenario, row):
-    """What the counts of a run come to."""
+    """The rates that follow from the counts of a run."""
     rate, queries = (row[name] / row["seconds"] for name in ("requests", "queries"))
     return {
         "requests_s": rate,
@@ -137,12 +137,12 @@ def rates(scenario, row):
 
 
 def failures(rows):
-    """What must hold in each run, whatever the machine."""
+    """The failures of the runs, by conditions that hold on every machine."""
     return [failure for row in rows for failure in broken(f"{row['scenario']}, {row['mode']}", row)]
 
 
 def broken(name, row):
-    """What must hold in a run of this name."""
+    """The failures of a run of this name."""
     found = []
     if row["errors"]:
         found.append(f"{name}: {row['errors']} errors, the first: {row['first_error']}")

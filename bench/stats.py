@@ -28,7 +28,7 @@ def latency_of(counts, mean_ms):
 
 
 def in_ms(seen):
-    """What the driver says in microseconds."""
+    """The driver's microseconds as milliseconds."""
     return {f"{name}_ms": seen[f"{name}_us"] / 1000 for name in ("mean", "p50", "p95", "p99")}
 
 

@@ -1,4 +1,4 @@
-"""`make bench`: the parts in the order of their worth, one after the other, then the page. What is done is not done again.
+"""`make bench`: the parts in the order of their worth, one after the other, then the page. Finished parts are not repeated.
 
 A part is one call of a workload; its report.md becomes a section of the page.
 """

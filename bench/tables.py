@@ -61,7 +61,7 @@ def spread(row):
 
 
 def cost_cells(summary):
-    """What a million requests cost."""
+    """The cost of a million requests."""
     for row in ordered(summary):
         wal = row.get("wal_per_write") if row["workload"] == "write" else None
         cpu = (f"{row[name] / row['tps'] * 1e6:.1f}" for name in ("cpu", "client_cpu"))

@@ -49,7 +49,7 @@ ASKED = {
 }
 STATEMENTS = {name: scripts.statement(script, ":n", ":value", table) for name, (script, table) in ASKED.items()}
 
-# What is measured, over what, must, aim.
+# The measured statement, its base, must, aim.
 RATIOS = (
     ("get hot", "select 1", 0.85, 0.92),
     ("get hot", "select by key", 1.4, 1.6),
@@ -155,12 +155,12 @@ def mixed(where, options, threads):
 
 
 def kept(options, words, script=None):
-    """What a tool printed, beside the command that made it: every figure can be traced."""
+    """Keeps a tool's output beside the command that made it, so that every figure can be traced."""
     stdout = output(words, input=script)
     printed = stdout.partition(LATENCIES)[0]
     said = f"$ {' '.join(map(str, words))}\n{script or ''}{printed}\n"
     with lzma.open(options.out / "raw.log.xz", "at", encoding="utf-8") as log:
-        log.write(said.replace(f"{ROOT}/", ""))  # where the checkout lay is nobody's business
+        log.write(said.replace(f"{ROOT}/", ""))  # without the folder of the checkout, which is private
     return stdout
 
 

@@ -60,7 +60,7 @@ def run(options):
     journal = Journal(options.out, ("repetition", "system"))
     ended = journal.facts.setdefault("ended", [])
     journal.facts |= {"entries": options.entries, "clients": options.clients}
-    # What a system had not ended is measured again.
+    # A system that had not ended is measured again.
     journal.keep([row for row in journal.rows if [row["repetition"], row["system"]] in ended])
     for repetition in range(options.repeats):
         for system in options.systems:
@@ -142,7 +142,7 @@ def with_hit_rate(row, facts):
 
 
 def pack(out):
-    """What the tools printed, and each run's latencies; a run that goes on adds to them."""
+    """Packs the tools' output, and each run's latencies; a continued run adds to them."""
     if (out / "raw").exists():
         with tarfile.open(out / "raw.tar.xz", "w:xz") as tar:
             tar.add(out / "raw", arcname="raw")

@@ -20,9 +20,9 @@ type tls = cryptotls.Config
 const (
 	products = 10_000
 	absent   = 1_000
-	// For so long the application keeps what nobody tells it about; the server's deadlines come before.
+	// How long the application keeps a value without an invalidation; the server's deadlines come before.
 	kept = time.Minute
-	// For so long nobody asks again for a lease that could not be used.
+	// How long no goroutine asks again for a lease that could not be used.
 	again = 20 * time.Millisecond
 
 	lease   = "SELECT value, state, lease FROM cache_lease($1, '0 seconds', 'products')"
@@ -47,7 +47,7 @@ type version struct {
 	at     time.Time
 }
 
-// One load a key at a time in this process; who comes meanwhile takes the stale value, or waits.
+// One load a key at a time in this process; a request that comes meanwhile takes the stale value, or waits.
 type flights struct {
 	sync.Mutex
 	of map[int]*flight
@@ -136,8 +136,8 @@ func (s *shop) fly(ctx context.Context, id int, key string) (string, kind, error
 	return one.value, loaded, one.err
 }
 
-// By the lease of the key: whoever has it asks the slow database. Who has a stale value does so only while a connection is
-// free, so that those who have nothing come first.
+// By the lease of the key: its holder asks the slow database. A request with a stale value does so only while a connection
+// is free, so that requests without any value come first.
 func (s *shop) load(ctx context.Context, id int, key string, one *flight) (string, error) {
 	defer closeOnce(one.known)
 	for {
@@ -160,7 +160,7 @@ func (s *shop) load(ctx context.Context, id int, key string, one *flight) (strin
 			}
 			_, _ = s.sql.Exec(ctx, release, key, number)
 		}
-		// Another process loads it, or nobody can now.
+		// Another process loads it, or no process can now.
 		time.Sleep(again)
 		if old := one.stale.Load(); old != nil {
 			return *old, nil

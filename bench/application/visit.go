@@ -50,7 +50,7 @@ func (s *shop) visit(ctx context.Context, c *counts, random *rand.Rand, end time
 	}
 }
 
-// An answer is a version that was there; one older than what had been acknowledged `ago` tells how far behind it was.
+// An answer is a version that existed; one older than the version acknowledged `ago` tells how far behind it was.
 func (c *counts) judge(id int, value string, known int, ago time.Duration) {
 	var of, number int
 	switch {

@@ -1,4 +1,4 @@
-"""What fails a run of the application."""
+"""Conditions that fail a run of the application."""
 
 import unittest
 

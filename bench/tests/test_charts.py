@@ -12,7 +12,7 @@ def row(runs, **more):
 
 class Charts(unittest.TestCase):
     def drawn(self, draw):
-        """What the chart would save: its axes and all of its words."""
+        """The chart as it would be saved: its axes and all of its words."""
         kept = []
         save, charts.save = charts.save, lambda figure, *_: kept.append(figure)
         self.addCleanup(setattr, charts, "save", save)

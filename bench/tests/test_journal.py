@@ -1,4 +1,4 @@
-"""A run that was stopped goes on where it had ended, and does not measure again what is there."""
+"""A stopped run continues where it had ended, and does not repeat finished measurements."""
 
 import tempfile
 import unittest

@@ -1,4 +1,4 @@
-"""What fails a run of the key-value loads, and which loads run where."""
+"""Conditions that fail a run of the key-value loads, and which loads run where."""
 
 import unittest
 

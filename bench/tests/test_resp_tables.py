@@ -1,4 +1,4 @@
-"""What counts as a run of a table cache, what it costs, and that a missed must stays in sight."""
+"""Conditions of a valid run of a table cache, its cost, and that a missed must stays in sight."""
 
 import unittest
 

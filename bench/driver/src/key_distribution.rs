@@ -29,7 +29,7 @@ pub enum Keys {
     Uniform,
     /// Existing keys by rank, scattered over the layout; absent ones uniformly, still 20 of 100.
     Zipf(Zipf),
-    /// 80 of 100 draws go to the first fifth of the entries. All exist, once somebody has set them.
+    /// 80 of 100 draws go to the first fifth of the entries. All exist, once the load has set them.
     Hot,
 }
 

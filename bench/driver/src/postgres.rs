@@ -126,7 +126,7 @@ impl Session {
         Ok(rows)
     }
 
-    /// Up to the first message that is the last. An error is told once the server is ready for more.
+    /// Reads up to the first message that is the last. Returns an error once the server is ready for more.
     fn receive(&mut self, is_last: impl Fn(u8) -> bool, rows: &mut Vec<Row>) -> Result<()> {
         let mut failed = None;
         let mut buffer = [0u8; 8192];

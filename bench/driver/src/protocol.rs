@@ -1,4 +1,4 @@
-//! What a server's wire protocol must offer, so that one loop and one distribution of keys serve all servers.
+//! The interface of a server's wire protocol, so that one loop and one distribution of keys serve all servers.
 
 use std::io;
 use std::net::TcpStream;

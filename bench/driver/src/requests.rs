@@ -215,8 +215,8 @@ impl<'a> Client<'a> {
         self.send(slot, first)
     }
 
-    /// Until the end each answer is followed by the next request. The one still in flight then is
-    /// counted by the next call, or by nobody.
+    /// Follows each answer with the next request until the end. The request that is still in flight then is counted by
+    /// the next call, if one comes.
     fn run_until(&mut self, end: End) -> Result<()> {
         let mut events = Vec::with_capacity(self.connections.len().max(1));
         let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };

@@ -155,7 +155,7 @@ impl<'a> Visitor<'a> {
             _ => {}
         }
         let lease = lease.as_ref().map(|text| text.as_bytes());
-        // A stale value is there and the pool is busy: somebody else will refresh it, a moment later.
+        // A stale value exists and the pool is busy: another caller will refresh it, a moment later.
         let loaded = match value {
             Some(stale) => match self.backend.load_if_free(id) {
                 Some(loaded) => loaded,
@@ -196,7 +196,7 @@ fn next_product(random: &mut Random) -> u64 {
     }
 }
 
-/// What the database says of a product.
+/// Returns the database's value of a product.
 fn product(id: u64) -> Option<String> {
     (id <= PRODUCTS).then(|| format!("product {id}"))
 }

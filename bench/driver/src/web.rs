@@ -79,7 +79,7 @@ pub fn main(options: &Options) -> Result<String> {
     let stores = (0..options.or("connections", 16)?).map(|_| Store::open(options)).collect::<Result<_>>()?;
     let pool = &Pool { free: Mutex::new(stores), freed: Condvar::new() };
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    println!("listening on {}", listener.local_addr()?); // whoever started us reads the port here
+    println!("listening on {}", listener.local_addr()?); // the starting process reads the port here
     thread::scope(|scope| {
         for stream in listener.incoming() {
             let stream = stream?;

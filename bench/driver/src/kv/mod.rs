@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// What one client does over and over; true tells that the store's answer cannot be true.
+/// One operation of a client, which it repeats; true if the store's answer cannot be true.
 type Operation<'a> = Box<dyn FnMut(&mut dyn Store) -> Result<bool> + 'a>;
 
 struct Plan {
@@ -167,7 +167,7 @@ fn put(store: &mut dyn Store, key: &str) -> Result<bool> {
     store.put(key, &value_of(key)).map(|()| false)
 }
 
-/// Where nothing is deleted it is there.
+/// Reads a key, which must exist if nothing is deleted (`must`).
 fn get(store: &mut dyn Store, key: &str, must: bool) -> Result<bool> {
     Ok(store.get(key)?.map_or(must, |value| !belongs(key, &value)))
 }
@@ -251,7 +251,7 @@ fn watchers(plan: &Plan) -> Result<String> {
     })
 }
 
-/// The warm-up of a client changes keys that nobody watches.
+/// Changes keys. In the warm-up of a client these are keys that no client watches.
 fn changes(writer: usize, each: usize, sent: &Sent) -> Operation<'_> {
     let mut turn = 0usize;
     Box::new(move |store| {

@@ -1,4 +1,4 @@
-//! What the loads of a key-value store ask of one, and pgcache as such a store.
+//! The operations that the loads of a key-value store need, and pgcache as such a store.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ impl Store for Pgcache {
         self.0.batch(&calls).map(drop)
     }
 
-    /// A cache has one channel: each watcher is told of every change and picks its own.
+    /// A cache has one channel: each watcher receives every change and picks its own.
     fn watch(&mut self, _prefix: &str, patience: Duration) -> Result<()> {
         let channel = self.0.one("watch", &[])?.ok_or("cache_watch gave no channel")?;
         self.0.stream().set_read_timeout(Some(patience))?;

@@ -1,5 +1,5 @@
-//! A reader-writer lock in shared memory that works as Postgres' lightweight locks do: one atomic step where
-//! nobody is in the way, a sleep in the kernel where somebody is. A cache line each, as there.
+//! A reader-writer lock in shared memory that works as Postgres' lightweight locks do: one atomic step without
+//! contention, a sleep in the kernel with it. A cache line each, as there.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;
@@ -45,7 +45,7 @@ impl Lock {
         }
     }
 
-    /// Until the state is another one and somebody says so.
+    /// Sleeps until the state differs and another process wakes it.
     fn sleep(&self, state: u32) {
         self.sleepers.fetch_add(1, SeqCst);
         // SAFETY: the word is borrowed for the length of the call, and the kernel only compares it.

@@ -1,4 +1,4 @@
-//! What get and set of the tier cost and how they scale, without SQL: processes over one mapping, a lock a
+//! Measures the cost of get and set of the tier and how they scale, without SQL: processes over one mapping, a lock a
 //! partition, as in a server. One line of JSON a measurement.
 
 mod lock;

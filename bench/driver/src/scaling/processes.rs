@@ -8,7 +8,7 @@ use super::work::{BATCH, Tier, Work};
 use super::{from, shared};
 use crate::Result;
 
-/// What the processes tell each other.
+/// The shared memory by which the processes coordinate.
 struct Board {
     ready: AtomicUsize,
     /// 1: begin; 2: end.
@@ -90,7 +90,7 @@ fn fork(run: impl FnOnce()) -> Result<i32> {
 
 fn wait(pid: i32) -> Result<()> {
     let mut status = 0;
-    // SAFETY: the status is ours to be written; the process is a child that nobody else waits for.
+    // SAFETY: the status is ours to be written; no other thread waits for the child process.
     let ended = unsafe { libc::waitpid(pid, &mut status, 0) };
     if ended == pid && status == 0 { Ok(()) } else { Err("a process failed".into()) }
 }

@@ -7,7 +7,7 @@ use crate::Result;
 
 /// Zeroed memory that the processes forked from now on share with this one; never given back.
 pub fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
-    // SAFETY: no address is asked for, so that the kernel gives a new mapping and touches none that is there.
+    // SAFETY: no address is requested, so that the kernel gives a new mapping and touches no existing one.
     let memory = unsafe {
         libc::mmap(
             std::ptr::null_mut(),

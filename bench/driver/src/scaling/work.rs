@@ -20,9 +20,9 @@ pub enum Work {
     Set,
     /// Batches: the buckets of all keys are asked for, then their entries, then each is read.
     GetMany,
-    /// The lock alone: what a get spends in it.
+    /// The lock alone: its share of a get.
     LockShared,
-    /// What a set spends in it.
+    /// The lock alone: its share of a set.
     LockExclusive,
 }
 
