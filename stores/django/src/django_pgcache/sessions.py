@@ -19,7 +19,7 @@ def sessions_of(options):
     settings = {} if conninfo else connections.settings[alias]
     # DISABLE_SERVER_SIDE_CURSORS says that a pooler gives each transaction another session.
     threshold = options.get("prepare_threshold", None if settings.get("DISABLE_SERVER_SIDE_CURSORS") else 5)
-    # Tests drop their database at the end, which fails while a session is connected to it. `mail.outbox` exists in tests only.
+    # Tests drop their database at the end, which fails while a session is connected. Only tests have `mail.outbox`.
     keep = options.get("keep", 0 if hasattr(mail, "outbox") else 16)
     key = alias, conninfo, settings.get("NAME"), threshold, keep
     if key not in _sessions:
