@@ -27,7 +27,7 @@ public class Xa {
     static class Other implements XAResource, Serializable {
         enum Fate {COMMITS, REFUSES, HALTS}
 
-        /** What is read back from the manager's log commits. */
+        /** A branch that is read back from the manager's log commits. */
         transient Fate fate = Fate.COMMITS;
 
         Other(Fate fate) {
@@ -78,7 +78,7 @@ public class Xa {
         }
     }
 
-    /** What a session of its own sees of the key in each database: by function, twice, and by SELECT. */
+    /** Prints the key as a session of its own sees it in each database: by function, twice, and by SELECT. */
     static void show(String when) throws Exception {
         StringBuilder line = new StringBuilder(when);
         for (String database : DATABASES) {

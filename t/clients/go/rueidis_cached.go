@@ -35,7 +35,7 @@ func rueidisCached(url string) error {
 		}
 		return value, answer.IsCacheHit()
 	}
-	// Until it is told; sooner or later it must be.
+	// Reads until the invalidation arrives, which it must sooner or later.
 	until := func(wanted string) string {
 		value, _ := get()
 		for tries := 0; tries < 500 && value != wanted; tries++ {

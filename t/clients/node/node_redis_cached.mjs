@@ -5,7 +5,7 @@ const cache = new BasicClientSideCache({ ttl: 0, maxEntries: 100, evictPolicy: '
 const client = await createClient({ url: process.env.REDIS_URL, RESP: 3, clientSideCache: cache }).connect()
 const other = await createClient({ url: process.env.REDIS_URL }).connect()
 const say = (what, ...values) => console.log(what, ...values.map(value => JSON.stringify(value)))
-// Until it is told; sooner or later it must be.
+// Reads until the invalidation arrives, which it must sooner or later.
 const until = async wanted => {
   for (let tries = 0; tries < 500 && await client.get('k') !== wanted; tries++) await new Promise(resolve => setTimeout(resolve, 10))
   return client.get('k')

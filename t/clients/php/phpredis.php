@@ -43,7 +43,7 @@ $redis->setOption(Redis::OPT_SERIALIZER, Redis::SERIALIZER_PHP);
 say('serialized', $redis->set('object', ['cups' => [1, 2]]), $redis->get('object'));
 $redis->setOption(Redis::OPT_SERIALIZER, Redis::SERIALIZER_NONE);
 
-// While the first connection listens, a second process speaks until somebody hears it.
+// While the first connection listens, a second process publishes until a message arrives.
 $listener = $connect();
 $listener->setOption(Redis::OPT_READ_TIMEOUT, 10);
 $speaker = proc_open(['redis-cli', '--no-auth-warning', '-u', getenv('REDIS_URL'), '-r', '100', '-i', '0.02', 'PUBLISH', 'phpredis', 'hello'],

@@ -6,7 +6,7 @@ require "active_support/notifications"
 
 config = Struct.new(:cache_store).new
 eval(File.read("production.rb"), binding) # the page's block
-# A store hides what fails unless it is told not to.
+# A store hides errors unless an error handler is set.
 options = config.cache_store.last.merge(error_handler: ->(method:, returning:, exception:) { abort "#{method}: #{exception}" })
 cache = ActiveSupport::Cache.lookup_store(config.cache_store.first, options)
 def say(what, *values) = puts("#{what} #{values.inspect}")
