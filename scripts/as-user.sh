@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home: with 1,024
 # open files, no sudo, nothing of root's but the Rust and the settings of package managers. Makes the user, called
-# tester, when there is none. What the command needs must have been installed (need.sh).
+# tester, if it does not exist. The packages that the command needs must have been installed (need.sh).
 #
 # Usage, as root: as-user.sh COMMAND...        environment: AS_USER=name; the rest of it is handed on
 set -euo pipefail
@@ -19,7 +19,7 @@ here=$home/pgcache
 mine=${HOME%/}
 PATH=$(scripts/rust-path.sh)
 
-# What a build left there stays: the second time is faster. Git's own folder is only for whoever may read it.
+# Replaces all but the build folder of an earlier run, which makes the second run faster. Copies Git's own folder, too.
 copy_checkout() {
     mkdir -p "$here"
     find "$here" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
@@ -87,7 +87,7 @@ their_path() {
     printf ':%s' "$home/.cargo/bin"
 }
 
-# Whoever comes second, from another checkout perhaps, would take the files away under the first.
+# A second run, from another checkout perhaps, would take the files away under the first.
 exec 8>"$home/.pgcache.lock"
 flock --nonblock 8 || die "another as-user.sh is at work in $here: wait for it, or name another user with AS_USER=."
 
@@ -97,7 +97,7 @@ copy_rust
 copy_nightly
 chown -R "$user:" "$home"
 
-# All of ours but what points into our own home, or says who we are.
+# Passes on our environment, except variables that point into our own home or name our user.
 for name in $(compgen -e); do
     case $name=${!name} in
         PATH=*) ;;

@@ -45,7 +45,7 @@ run() {
     esac
 }
 
-# What the page shows below the line that names the program.
+# Prints the output that the page shows below the line that names the program.
 shown() {
     awk -v program="$1" '$0 == program { here = 1 } /^```/ { inside = here && $0 == "```text"; if (!inside && $0 == "```") here = 0; next } inside' \
         examples/attach/README.md
@@ -76,7 +76,7 @@ cluster=attached
 failed=0
 trap stop_cluster EXIT
 stop_cluster
-# No sweeps but those that a program asks for: it meets expired rows that are there.
+# No sweeps but those that a program calls for: it meets expired rows that still exist.
 scripts/cluster.sh start "$cluster" 'pgcache.expire_interval = 0' 8>&-
 eval "$(scripts/cluster.sh env "$cluster")"
 for program in "$@"; do

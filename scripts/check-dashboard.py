@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
 """Checks the Grafana dashboard and the alerts: layout and words of each panel, PromQL by promtool, and,
-given what an exporter says, that every metric they name is there.
+given an exporter's output, that every metric they name exists.
 
 Usage: check-dashboard.py [FILE with the exporter's metrics]
 """

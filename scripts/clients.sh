@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs unchanged clients of Redis, and frameworks that cache in it, against a Redis and against pgcache's door, and
-# compares what they print: first as whoever comes without a password, then as a role with one. The door is set up, and
+# compares what they print: first as a client without a password, then as a role with one. The door is set up, and
 # the frameworks are configured, by what docs/redis-clients.md shows. Then the recipes of docs/client-side-caching.md run
 # in the languages of these programs: a client's own cache over a table, and a row that changes.
 #
@@ -317,7 +317,7 @@ answers "$redis_port"
 answers "$door_port"
 
 failed=0
-# They sleep most of the time, in database 0, which nobody else has.
+# They sleep most of the time, in database 0, which no other program uses.
 background=
 if [[ " $* " == *" django-tests "* ]]; then
     check django-tests 'with a password' app:secret@ 0 >"$work/django-tests.log" 2>&1 &

@@ -2,7 +2,7 @@
 # Throwaway clusters that run the staged server: one folder each in the run folder, with data, log and
 # unix socket. No TCP unless a conf line asks for it. A cluster is stopped by its own pid file only.
 #
-# Usage: cluster.sh start NAME ['conf line' ...]   makes it when it is not there; later lines win
+# Usage: cluster.sh start NAME ['conf line' ...]   makes it if it does not exist; later lines win
 #        cluster.sh restart NAME ['conf line' ...] keeps the lines it had when none are given
 #        cluster.sh stop NAME | remove NAME
 #        cluster.sh psql NAME [psql arguments]

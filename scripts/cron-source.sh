@@ -21,7 +21,7 @@ rm -rf "$work"
 if [ -n "${PGCACHE_CRON_SOURCE:-}" ]; then
     cp -r "$PGCACHE_CRON_SOURCE" "$work"
 else
-    # What was packaged for a newer major fits older ones, too.
+    # A package for a newer major fits older ones, too.
     scripts/source-package.sh pg-cron "postgresql-($(seq -s '|' "${name%-cassert}" 20))-cron" "$work" ||
         die "pg_cron for Postgres $name could not be fetched: name a source tree of it with PGCACHE_CRON_SOURCE=."
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the programs of docs/drivers.md as they stand, with the drivers themselves: each directly and through pgbouncer
 # in transaction mode, and compares what they print with what the page shows. While they wait for their line the server
-# stops; it comes back after they have got it.
+# stops; it comes back after they have received it.
 #
 # A program is what stands in one language under one heading of the page.
 #
@@ -25,7 +25,7 @@ drivers_in() {
     awk -v fence="\`\`\`$(fence "$1")" '/^## / { heading = substr($0, 4) } $0 == fence && !seen[heading]++ { print heading }' $page
 }
 
-# What stands in LANGUAGE under HEADING.
+# Prints the program in LANGUAGE under HEADING.
 program() {
     awk -v fence="\`\`\`$(fence "$1")" -v heading="## $2" '
         /^```/ { inside = (under && $0 == fence); next }
@@ -67,7 +67,7 @@ begin() {
     psql -X -q -v ON_ERROR_STOP=1 -d "$database" -c 'CREATE EXTENSION pgcache' -f <(setup) >/dev/null
     rm -f "$folder/line"
     mkfifo "$folder/line"
-    # Held open, so that a program that has ended blocks nobody.
+    # Held open, so that a program that has ended does not block the writer.
     exec {line}<>"$folder/line"
     lines[number]=$line
     (

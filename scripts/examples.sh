@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the examples in a throwaway cluster and compares what they print with what examples/README.md shows.
-# What they need goes to the cache folder, not into the checkout.
+# Their packages go to the cache folder, not into the checkout.
 #
 # Usage: examples.sh LANGUAGE...      python, node, go, ruby; see need.sh for what each wants
 . "$(dirname "$0")/head.sh"

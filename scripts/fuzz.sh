@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes a crate for a number of seconds (60): with cargo-fuzz if it is there; without it plain cargo builds the same target
-# with the coverage flags that cargo-fuzz would give.
+# Fuzzes a crate for a number of seconds (60): with cargo-fuzz if it is installed; without it plain cargo builds the same
+# target with the coverage flags that cargo-fuzz would give.
 #
 # Usage: fuzz.sh store|resp [SECONDS]
 . "$(dirname "$0")/head.sh"

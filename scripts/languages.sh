@@ -4,7 +4,7 @@
 #
 #   lock_packages        holds it from here on, as file 8, which a server must not inherit (8>&-)
 #   prepare LANGUAGE     fetches what has changed since the last time
-#   free_port            a TCP port that nobody has
+#   free_port            a free TCP port
 installed=$(scripts/cache-dir.sh)/examples
 
 lock_packages() {

@@ -13,8 +13,8 @@ clippy() {
         --all-targets --no-default-features --features "pg$PG_MAJOR" -- -D warnings
 }
 
-# The majors that are not installed here: types alone, by the bindings that pgrx brings. What differs between them stands
-# in src/pg/version.
+# The majors that are not installed here: types alone, by the bindings that pgrx brings. All that differs between them
+# lies in src/pg/version.
 majors() {
     local major
     if grep -rnE 'feature *= *"pg[0-9]+"' src crates --include='*.rs' | grep -v '^src/pg/version/'; then

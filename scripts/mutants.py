@@ -39,7 +39,7 @@ MODULES = {
 FOLDERS = ["src/cache/commit", "src/cache/lease", "src/cache/open", "src/cache/table"]
 SWITCH = "crate::pg::session::fault::on(crate::pg::session::fault::Fault::{})"
 
-# Mutants that change nothing that anybody could see, as "file: function: replacement", and why.
+# Mutants that change nothing observable, as "file: function: replacement", and why.
 EQUIVALENT = {
     "src/cache/commit/ledger.rs: Transaction::note_key: ==": "the whole cache counts as changed one key earlier",
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that what a step needs is there: installs the Debian or Ubuntu packages that are missing,
+# Makes sure that a step finds its programs: installs the Debian or Ubuntu packages that are missing,
 # and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
-# What it cannot mend it says in one sentence.
+# A problem that it cannot solve it reports in one sentence.
 #
 # Usage: need.sh WHAT...     rust, server (that pg-config.sh names), cron, or a word of `install` below
 . "$(dirname "$0")/head.sh"
@@ -25,7 +25,7 @@ as_root() {
 installed() { dpkg-query --show --showformat '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed; }
 
 # Packages start their services from their install scripts; policy-rc.d is Debian's way to say no.
-# An existing policy is somebody's decision and stays.
+# An existing policy is the administrator's decision and stays.
 forbid_services() {
     local policy=/usr/sbin/policy-rc.d clusters=/etc/postgresql-common/createcluster.d
     if [ ! -e "$policy" ]; then
@@ -116,7 +116,7 @@ wheels() {
 }
 
 # Rust comes from where it costs least: the caller's own rustup, the distribution's packages, installed or else only
-# unpacked, and at last rustup's own site. What is there and too old stays as it is.
+# unpacked, and at last rustup's own site. An installed version that is too old stays as it is.
 fetch_rust() {
     if command -v rustup >/dev/null && toolchain "$(command -v rustup)"; then
         return
@@ -181,8 +181,8 @@ link_rust() {
     done
 }
 
-# Where it cannot be installed, beside an older one or without root: the same packages, and what they need and is not
-# there, in a folder of our own. Its programs find their libraries by a variable.
+# For a Rust that cannot be installed, beside an older one or without root: the same packages, with those of their
+# dependencies that are missing, in a folder of our own. Its programs find their libraries by a variable.
 unpacked_rust() {
     local names work log=$cache/rust.log package program
     read -r -a names <<<"$(offered_rust)"

@@ -16,7 +16,7 @@ smoke() {
     local settings=$1
     psql=("${@:2}")
     restart
-    # What it says of the preload that is missing is no failure.
+    # Its warning about the missing preload is no failure.
     sql -c 'CREATE EXTENSION pgcache' 2>/dev/null
     sql -c "SELECT cache_set('a', 'table')" >/dev/null
     expect table "SELECT cache_get('a')"

@@ -7,8 +7,8 @@
 # Usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]
 #
 #   BINARY     a package that must be built from it, as a regular expression
-#   OLDEST     a version: of the oldest suite that has this one or a newer one. Who asks so wants to read it, not to
-#              build it: where a mirror has not all of it, the authors' part without the distribution's will do.
+#   OLDEST     a version: of the oldest suite that has this one or a newer one. A caller that names it wants to read the
+#              source, not to build it: if a mirror lacks parts of it, the authors' part without the distribution's will do.
 . "$(dirname "$0")/head.sh"
 
 [ $# = 3 ] || [ $# = 4 ] || die "usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]"
@@ -38,11 +38,11 @@ own_apt() {
 echo '#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke;' >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 
-# What is installed may come from the own suite's security archive, and pg_upgrade wants minors of one day:
+# The installed packages may come from the own suite's security archive, and pg_upgrade wants minors of one day:
 # every suite's security archive is asked first.
 security=$(scripts/mirror.sh -security)
 
-# Reads to the end: who leaves early makes apt-cache fail.
+# Reads to the end, because apt-cache fails if its reader leaves early.
 offers_binary() { own_apt apt-cache showsrc "$package" 2>/dev/null | grep -E "^Binary:.*\b($binary)(,|\$)" >/dev/null; }
 
 is_new_enough() {

@@ -14,7 +14,7 @@ mirror() {
     cp "$kind" -r "$from/." "$STAGE$from/"
 }
 
-# What the stage was made from; a server or pg_cron that changed makes a new one.
+# The origin of the stage; a server or pg_cron that changed makes a new one.
 origin() { "$PG_CONFIG" --version --bindir && find "$pkglibdir" "$sharedir/extension" -maxdepth 1 -newermt 1970-01-02 -printf '%f %T@\n' | sort; }
 
 if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then

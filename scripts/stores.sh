@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs the tests of the stores: what an application installs to have its framework's cache in pgcache. One cluster for
-# all, with a pooler before it; a database each. What they need goes to the cache folder, not into the checkout.
+# all, with a pooler before it; a database each. Their packages go to the cache folder, not into the checkout.
 #
 # A store is a folder of stores/ with a file `needs`, words of need.sh, and a file `check.sh`, which is sourced here in a
 # shell of its own, in that folder, and calls:
@@ -14,8 +14,8 @@
 #   restart_server                so that the store's connections break
 #   packages_of, build_go         as in languages.sh; `installed` is the folder that they install to
 #
-# It finds PGHOST, PGPORT, PGUSER, PGDATABASE (the extension is there, no cache is), PGHOST_TCP for what knows no unix
-# sockets, and POOLED_HOST and POOLED_PORT, which is pgbouncer in transaction mode.
+# It finds PGHOST, PGPORT, PGUSER, PGDATABASE (with the extension, without a cache), PGHOST_TCP for programs that know no
+# unix sockets, and POOLED_HOST and POOLED_PORT, which is pgbouncer in transaction mode.
 #
 # Usage: stores.sh STORE...
 . "$(dirname "$0")/head.sh"

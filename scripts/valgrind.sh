@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `make valgrind`: the regression tests on a server under valgrind's memcheck, over both paths to a table; fails when
-# memcheck has found a fault below a frame of pgcache. What it finds in Postgres alone is counted and shown.
+# memcheck has found a fault below a frame of pgcache. Faults in Postgres alone are counted and shown.
 # A Postgres with assertions tells valgrind which memory of its own is free and which is not yet written.
 #
 # Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;

@@ -138,7 +138,7 @@ try_image() {
     expect f "SELECT pg_catalog.pg_is_in_recovery()"
 }
 
-# Every metric that is asked for somewhere is there.
+# Every metric that a dashboard or an alert reads exists.
 try_exporter() {
     say "exporter"
     DATA_SOURCE_NAME="postgresql://exporter:watching@127.0.0.1:$port/postgres?sslmode=disable" \

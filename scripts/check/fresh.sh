@@ -7,7 +7,7 @@
 #
 # Usage: check.sh fresh bookworm|trixie|noble
 # Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets), FRESH_FIRST="packages
-# that are there before", such as an old cargo
+# that are installed before", such as an old cargo
 . scripts/base.sh
 
 suite=${1:-${SUITE:-}}

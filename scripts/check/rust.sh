@@ -125,7 +125,7 @@ done
 STUB
 }
 
-# FOLDER VERSION PROGRAM...: programs that are there already.
+# FOLDER VERSION PROGRAM...: makes programs that exist already.
 rust() {
     local program folder=$system/$1 version=$2
     mkdir -p "$folder"
