@@ -25,7 +25,7 @@ password() {
     fi
 }
 
-# Who reaches the socket is inside the container and its user: its folder is closed to others.
+# The socket is reachable only inside the container and as its user, because its folder is closed to others.
 make_cluster() {
     local secret
     secret=$(password)
@@ -68,7 +68,7 @@ run_initdb_files() {
     done
 }
 
-# A server without network makes what every start needs. Its socket is elsewhere, so that nobody takes
+# A server without network makes the objects that every start needs. Its socket is elsewhere, so that no client takes
 # it for the real one.
 fill_cluster() {
     local first=$PGHOST/first

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Healthy: the server answers, and the hot tier is there.
+# Healthy: the server answers, and the hot tier exists.
 set -eu
 exec psql -X -q -A -t -v ON_ERROR_STOP=1 --username="${POSTGRES_USER:-postgres}" \
     --dbname="${POSTGRES_DB:-${POSTGRES_USER:-postgres}}" \

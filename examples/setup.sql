@@ -1,4 +1,4 @@
--- What the examples work on: a table of a shop, and three caches. psql -f examples/setup.sql
+-- The objects on which the examples work: a table of a shop, and three caches. psql -f examples/setup.sql
 SET client_min_messages = warning;
 
 CREATE EXTENSION IF NOT EXISTS pgcache;
@@ -15,6 +15,6 @@ SELECT cache_create('product_names', ttl => '1 hour');
 SELECT cache_depend('products', 'id::text', 'product_names');
 
 -- With the library preloaded, storage => 'memory' is the better choice for these two: hits count at once
--- and nobody waits for anybody.
+-- and no session waits for another.
 SELECT cache_create('limits');
 SELECT cache_create('visits', ttl => '1 day');

@@ -1,5 +1,5 @@
 """Django's own DatabaseCache over a table that pgcache has attached: `manage.py createcachetable`
-makes the table, cache_attach() makes it a cache, and Django goes on as before."""
+makes the table, cache_attach() makes it a cache, and Django continues as before."""
 
 import os
 import time

@@ -1,7 +1,7 @@
 <?php
 
 // Laravel's own database store over the tables of its own migration: cache_attach() makes caches of
-// `cache` and of `cache_locks`, and Laravel goes on as before.
+// `cache` and of `cache_locks`, and Laravel continues as before.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a Laravel may be older than the PHP that runs it
 require is_file(__DIR__ . '/vendor/autoload.php') ? __DIR__ . '/vendor/autoload.php' : 'Illuminate/Cache/autoload.php';
@@ -21,7 +21,7 @@ $manager->addConnection([
 ]);
 $db = $manager->getConnection();
 
-// What an application's container gives a migration.
+// The bindings that an application's container gives a migration.
 $manager->getContainer()->instance('db', $manager->getDatabaseManager());
 $manager->getContainer()->bind('db.schema', fn () => $db->getSchemaBuilder());
 Facade::setFacadeApplication($manager->getContainer());

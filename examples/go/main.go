@@ -59,7 +59,7 @@ func orAbsent(name *string) string {
 	return *name
 }
 
-// An example has nobody to report an error to.
+// An example ends on an error, because it has no caller to return it to.
 func must[T any](value T, err error) T {
 	if err != nil {
 		log.Fatal(err)
