@@ -44,7 +44,7 @@ impl Protocol for Http {
     }
 }
 
-/// Of the body that follows these headers.
+/// Returns the length of the body that follows these headers.
 fn length(headers: &[httparse::Header]) -> Result<usize> {
     let said = headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
     said.map_or(Ok(0), |header| Ok(std::str::from_utf8(header.value)?.parse()?))

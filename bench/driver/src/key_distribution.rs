@@ -1,4 +1,4 @@
-//! The distribution of keys: which number is drawn, and which UUID it becomes.
+//! The distribution of keys: which number is drawn, and the UUID that it becomes.
 //!
 //! Numbers 0 .. slots-1 are laid out so that every fifth is absent: a uniform draw hits an existing key in
 //! 80 of 100 cases, and misses lie between the hits instead of beyond them. `bench/key_distribution.py`
@@ -34,12 +34,12 @@ pub enum Keys {
 }
 
 impl KeyDistribution {
-    /// Numbers a read draws from: the entries and a quarter more.
+    /// Returns how many numbers a read draws from: the entries and a quarter more.
     fn slots(self) -> u64 {
         self.entries / 4 * 5
     }
 
-    /// The i-th existing number.
+    /// Returns the i-th existing number.
     pub fn existing(self, i: u64) -> u64 {
         self.offset + i / 4 * 5 + i % 4 + 1
     }
@@ -48,7 +48,7 @@ impl KeyDistribution {
         self.offset + i * 5
     }
 
-    /// Also what the workload `set` draws, as redis-benchmark does.
+    /// Draws the number of a read, and of the workload `set`, which draws as redis-benchmark does.
     pub fn read(self, random: &mut Random) -> u64 {
         match self.keys {
             Keys::Uniform => self.offset + random.below(self.slots()),
@@ -67,7 +67,8 @@ impl KeyDistribution {
         self.existing(place)
     }
 
-    /// One write in ten overwrites; the others take a number from a space so wide that none comes twice.
+    /// Draws the number of a write. One in ten overwrites; the others take a number from a space so wide that none
+    /// comes twice.
     pub fn write(self, random: &mut Random) -> u64 {
         if random.below(10) == 0 {
             self.overwrite(random)
@@ -80,13 +81,13 @@ impl KeyDistribution {
         self.entries / 5
     }
 
-    /// Whether `Keys::Hot` counts the number among the wanted fifth.
+    /// Returns whether `Keys::Hot` counts the number among the wanted fifth.
     pub fn is_hot(self, number: u64) -> bool {
         number < self.existing(self.hot())
     }
 }
 
-/// A permutation, as long as the prime does not divide the number of entries.
+/// Scatters ranks by a permutation, which it is as long as the prime does not divide the number of entries.
 pub fn scattered(rank: u64, entries: u64) -> u64 {
     ((u128::from(rank) * u128::from(SCATTER)) % u128::from(entries)) as u64
 }
@@ -102,7 +103,7 @@ pub fn key(number: u64) -> [u8; KEY_LEN] {
     out
 }
 
-/// Letters and digits that no compression shortens, the same in every run.
+/// Returns letters and digits that no compression shortens, the same in every run.
 pub fn value(size: usize) -> Vec<u8> {
     const LETTERS: &[u8; 62] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
     let mut random = Random(37);

@@ -27,7 +27,7 @@ impl Latency {
         self.0.len()
     }
 
-    /// Members of a JSON object.
+    /// Returns members of a JSON object.
     pub fn figures(&self) -> String {
         let us = |ns: u64| ns as f64 / 1000.0;
         let at = |share| if self.0.is_empty() { 0.0 } else { us(self.0.value_at_quantile(share)) };
@@ -41,7 +41,7 @@ impl Latency {
         )
     }
 
-    /// `[[microseconds, count], ...]`, for the raw results.
+    /// Returns `[[microseconds, count], ...]`, for the raw results.
     pub fn histogram(&self) -> String {
         let mut rows: Vec<(u64, u64)> = Vec::new();
         for bucket in self.0.iter_recorded() {

@@ -49,7 +49,7 @@ impl Protocol for Postgres {
     }
 }
 
-/// A miss is no row from a table and a NULL from a function.
+/// Judges a reply. A miss is no row from a table and a NULL from a function.
 fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
     match (command, row) {
         (Command::Get(_), None) => Ok(Reply::Miss),
@@ -62,7 +62,7 @@ fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
 pub type Row = Vec<Option<String>>;
 pub type Parameters<'a> = &'a [Option<&'a [u8]>];
 
-/// A connection that waits for each answer: for what asks several statements in turn, or listens.
+/// A connection that waits for each answer, for callers that run several statements in turn, or listen.
 pub struct Session {
     stream: Stream,
     input: Vec<u8>,
@@ -70,7 +70,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// With these statements prepared: name and SQL.
+    /// Opens a session with these statements prepared: name and SQL.
     pub fn open(address: &str, database: &str, statements: &[(&str, &str)]) -> Result<Session> {
         Session::on(connect(address)?, database, statements)
     }
@@ -80,7 +80,7 @@ impl Session {
         session.exchange(&startup("postgres", database))?;
         for (name, sql) in statements {
             let mut out = Vec::new();
-            // Parameter types are the server's to infer.
+            // The server infers the types of the parameters.
             message(&mut out, b'P', |body| strings(body, &[name, sql], &[0, 0]));
             message(&mut out, b'S', |_| ());
             session.exchange(&out)?;
@@ -92,7 +92,7 @@ impl Session {
         self.batch(&[(statement, parameters)])
     }
 
-    /// In one round trip; the rows of all.
+    /// Runs the calls in one round trip; returns the rows of all.
     pub fn batch(&mut self, calls: &[(&str, Parameters)]) -> Result<Vec<Row>> {
         let mut out = Vec::new();
         calls.iter().for_each(|(statement, parameters)| execute(&mut out, statement, parameters));
@@ -100,7 +100,7 @@ impl Session {
         self.exchange(&out)
     }
 
-    /// One string, or NULL.
+    /// Runs a statement that returns one string, or NULL.
     pub fn one(&mut self, statement: &str, parameters: Parameters) -> Result<Option<String>> {
         Ok(self.call(statement, parameters)?.pop().and_then(|mut row| row.swap_remove(0)))
     }
@@ -111,7 +111,7 @@ impl Session {
         self.exchange(&out)
     }
 
-    /// The payload of the next one.
+    /// Waits for the next notification and returns its payload.
     pub fn notification(&mut self) -> Result<String> {
         while self.notifications.is_empty() {
             self.receive(|kind| kind == b'A', &mut Vec::new())?;
@@ -202,14 +202,14 @@ fn execute(out: &mut Vec<u8>, statement: &str, parameters: Parameters) {
     message(out, b'E', |body| body.extend_from_slice(b"\0\0\0\0\0"));
 }
 
-/// Kind, body and what follows, or None while the message is incomplete.
+/// Splits off kind and body; None while the message is incomplete.
 fn split_message(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let header: [u8; 4] = input.get(1..5)?.try_into().ok()?;
     let end = 1 + usize::try_from(i32::from_be_bytes(header)).ok()?;
     Some((input[0], input.get(5..end)?, &input[end..]))
 }
 
-/// Of a row; NULL is None.
+/// Returns the columns of a row; NULL is None.
 fn columns(row: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
     let mut rest = row.get(2..).unwrap_or_default();
     std::iter::from_fn(move || {
@@ -228,13 +228,13 @@ fn text(body: &[u8]) -> String {
     String::from_utf8_lossy(body).replace('\0', " ")
 }
 
-/// Of an error: SQLSTATE and message, among other fields.
+/// Returns the reason of an error: SQLSTATE and message, among other fields.
 fn reason(body: &[u8]) -> String {
     let fields = body.split(|byte| *byte == 0).filter(|field| matches!(field.first(), Some(b'C' | b'M')));
     fields.map(|field| text(&field[1..])).collect::<Vec<_>>().join(": ")
 }
 
-/// Of a notification: what stands behind the process and the channel.
+/// Returns the payload of a notification, which follows the process and the channel.
 fn payload(body: &[u8]) -> String {
     text(body.get(4..).unwrap_or_default().split(|byte| *byte == 0).nth(1).unwrap_or_default())
 }

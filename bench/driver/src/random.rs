@@ -16,7 +16,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// From 0, below 1.
+    /// Draws from 0, below 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -46,7 +46,7 @@ fn request(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// By hand: `write!` costs more than the rest of a request.
+/// Writes the head of an argument by hand, because `write!` costs more than the rest of a request.
 fn head(out: &mut Vec<u8>, kind: u8, mut number: usize) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();

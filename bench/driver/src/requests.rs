@@ -35,7 +35,7 @@ enum Workload {
     Set,
     Write,
     Mixed,
-    /// As an application uses a cache: get, and on a miss set.
+    /// Gets, and sets on a miss, as an application uses a cache.
     Cached,
     Preload,
 }
@@ -73,7 +73,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(to_json(&run_threads(&plan, threads as usize, clients)?))
 }
 
-/// A number of gets is shared out evenly over the threads.
+/// Returns the end of each thread: a number of gets is divided evenly over the threads.
 fn end(options: &Options, gets: &str, seconds: &str, default: f64, threads: u64) -> Result<End> {
     match options.or(gets, 0)? {
         0 => Ok(End::After(Duration::from_secs_f64(options.or(seconds, default)?))),
@@ -311,7 +311,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A request fits the socket's buffer except with very large values; then the thread waits its turn.
+/// Writes a request. It fits the socket's buffer except with very large values; then the thread waits its turn.
 fn write_fully(stream: &mut Stream, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
@@ -323,7 +323,7 @@ fn write_fully(stream: &mut Stream, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Every existing key, many sets on the wire at once.
+/// Sets every existing key, many sets on the wire at once.
 fn preload(plan: &Plan) -> Result<()> {
     let stored = plan.protocol.stored().ok_or("this protocol has no preload")?;
     let mut stream = connect(&plan.address)?;

@@ -19,14 +19,14 @@ const STACK: usize = 256 * 1024; // there are hundreds of visitors
 
 const STORE: &str = "CASE WHEN $2::text IS NULL THEN absent_ttl() END, 'products')";
 
-/// How a miss is dealt with.
+/// The way to handle a miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// cache_get, then cache_lease: one visitor loads, others wait or take the stale value.
     Lease,
     /// cache_fetch with a loader in the server.
     Fetch,
-    /// cache_get, then everybody loads.
+    /// cache_get, then every visitor loads.
     None,
 }
 
@@ -61,7 +61,7 @@ struct Counts {
     latency: Latency,
     stale: u64,
     errors: u64,
-    /// Answers that are not what the database says.
+    /// Answers that differ from the database's value.
     wrong: u64,
     first_error: String,
 }
@@ -186,7 +186,7 @@ impl<'a> Visitor<'a> {
     }
 }
 
-/// 80 % go to products 1-50, 15 % to 51-500, 4 % to 501-5,000, 1 % to none; `bench/stampede.py` says the same.
+/// Draws a product: 80 % are products 1-50, 15 % 51-500, 4 % 501-5,000, 1 % none; `bench/stampede.py` says the same.
 fn next_product(random: &mut Random) -> u64 {
     match random.below(100) {
         0..80 => 1 + random.below(50),
@@ -232,7 +232,7 @@ impl Backend {
         self.query(pool, id)
     }
 
-    /// Nothing when no connection is free.
+    /// Loads only if a connection is free; else returns None.
     fn load_if_free(&self, id: u64) -> Option<Option<String>> {
         let pool = self.state();
         (pool.busy < self.size).then(|| self.query(pool, id))

@@ -1,6 +1,6 @@
 //! The web server of the published workloads: /get and /set over one cache, Redis or Postgres.
 //!
-//! It decides nothing: a request is one call of the store. Hits answer 200 with the value, misses 404.
+//! Decides nothing: a request is one call of the store. Hits answer 200 with the value, misses 404.
 
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ impl Store {
         Ok(Store::Postgres(postgres::Session::open(&address, &database, &statements)?))
     }
 
-    /// A miss is no row from a table and a NULL from a function.
+    /// Gets a value. A miss is no row from a table and a NULL from a function.
     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
             Store::Redis(session) => session.call(&[b"GET", key]),
@@ -89,7 +89,8 @@ pub fn main(options: &Options) -> Result<String> {
     })
 }
 
-/// Until the client goes, or sends what is no request. Each connection has its thread, which waits for the store.
+/// Serves a client until it goes, or sends an invalid request. Each connection has its thread, which waits for the
+/// store.
 fn serve(stream: TcpStream, pool: &Pool) -> Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;

@@ -21,7 +21,7 @@ impl Zipf {
         Zipf { entries, low: area(1.5) - 1.0, high: area(entries + 0.5) }
     }
 
-    /// From 0, the most wanted.
+    /// Draws a rank from 0, the most wanted.
     pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let under = self.low + random.unit() * (self.high - self.low);

@@ -22,7 +22,7 @@ struct KeyValue {
     value: String,
 }
 
-/// Without an end it is one key.
+/// A range of keys; without an end it is one key.
 #[derive(Clone, PartialEq, Message)]
 struct Range {
     #[prost(string, tag = "1")]
@@ -53,7 +53,7 @@ struct Operation {
     put: Option<Put>,
 }
 
-/// Compares nothing: what it does on success it does always.
+/// A transaction that compares nothing, so that it always runs its success branch.
 #[derive(Clone, PartialEq, Message)]
 struct Transaction {
     #[prost(message, repeated, tag = "2")]
@@ -116,7 +116,7 @@ fn below(prefix: &str, limit: i64) -> Range {
     Range { key: prefix.into(), end: end_of(prefix), limit }
 }
 
-/// The key behind all keys with a prefix, which must end in ASCII.
+/// Returns the key behind all keys with a prefix, which must end in ASCII.
 fn end_of(prefix: &str) -> String {
     let mut end = prefix.to_owned();
     let last = end.pop().map(|last| (last as u8 + 1) as char);
@@ -158,7 +158,7 @@ impl Store for Etcd {
             Ok::<_, crate::Failure>(client.streaming(Request::new(requests), path, codec).await?)
         })?;
         self.watch = Some((answers.into_inner(), patience));
-        self.changed().map(drop) // that it was created
+        self.changed().map(drop) // the confirmation that the watch exists
     }
 
     fn changed(&mut self) -> Result<Vec<String>> {

@@ -22,7 +22,7 @@ const GROUPS: u64 = 20;
 const WRITERS: usize = 10; // of the watchers' events; one makes all events of a watcher, so that they must come in order
 const WARM_UP: usize = 20; // operations of each client that are not counted
 const AT_ONCE: u64 = 100; // entries of a preload in one transaction; etcd takes 128
-/// More than any load takes, and an end where an event is lost.
+/// Longer than any load takes, and an end if an event is lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -69,9 +69,9 @@ struct Plan {
     store: String,
     address: String,
     clients: usize,
-    /// Of each client, or events of all.
+    /// The operations of each client, or the events of all.
     operations: usize,
-    /// Where there is no number of operations.
+    /// The duration of a load without a number of operations.
     seconds: f64,
 }
 
@@ -109,7 +109,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(tally.to_json(seconds))
 }
 
-/// The clock starts when all have warmed up.
+/// Runs the clients; the clock starts when all have warmed up.
 fn drive<'a>(
     plan: &Plan,
     clients: usize,
@@ -178,7 +178,7 @@ fn scan(store: &mut dyn Store, prefix: &str) -> Result<bool> {
     Ok(!ordered || !found.iter().all(|(key, value)| key.starts_with(prefix) && belongs(key, value)))
 }
 
-/// Clients draw their keys from streams of their own: every run asks for the same.
+/// Returns a client's own stream of keys: every run draws the same.
 fn random(client: usize) -> Random {
     Random(7 << 32 | client as u64)
 }
@@ -196,7 +196,7 @@ fn only_puts(client: usize) -> Operation<'static> {
     Box::new(move |store| put(store, &key(random.below(KEYS))))
 }
 
-/// 40 % PUT, 40 % GET, 10 % RANGE, 10 % DELETE.
+/// Mixes 40 % PUT, 40 % GET, 10 % RANGE, 10 % DELETE.
 fn everything(client: usize) -> Operation<'static> {
     let mut random = random(client);
     Box::new(move |store| {
@@ -210,7 +210,7 @@ fn everything(client: usize) -> Operation<'static> {
     })
 }
 
-/// Each puts three entries, all or none; every tenth looks at such a group, too, while others change it.
+/// Puts three entries, all or none; every tenth operation also reads such a group while other clients change it.
 fn transactions(client: usize) -> Operation<'static> {
     let (mut random, mut done) = (random(client), 0);
     Box::new(move |store| {
@@ -222,7 +222,7 @@ fn transactions(client: usize) -> Operation<'static> {
     })
 }
 
-/// Whether what one look sees is not of one transaction.
+/// Returns whether the entries of one read come from more than one transaction.
 fn torn(found: &[(String, String)]) -> bool {
     found.len() != 3 || found.iter().any(|(_, value)| *value != found[0].1)
 }
@@ -233,7 +233,7 @@ fn prefix(watcher: usize) -> String {
     format!("watch:{watcher:03}:")
 }
 
-/// The latency is from before the put to the watcher; the rate is that of the events that came.
+/// Measures the latency from before the put to the watcher; the rate is that of the events that arrived.
 fn watchers(plan: &Plan) -> Result<String> {
     let (each, count, sent) = (plan.operations / plan.clients, plan.clients, &Sent::default());
     let ready = &Barrier::new(count + 1);
@@ -265,7 +265,7 @@ fn changes(writer: usize, each: usize, sent: &Sent) -> Operation<'_> {
     })
 }
 
-/// Until the last of its events came.
+/// Receives events until the last one.
 fn listen(plan: &Plan, number: usize, each: usize, sent: &Sent, ready: &Barrier) -> Tally {
     let (mut tally, mut came, prefix) = (Tally::default(), Vec::new(), prefix(number));
     let opened = plan.open().and_then(|mut store| store.watch(&prefix, PATIENCE).map(|()| store));
@@ -283,7 +283,7 @@ fn listen(plan: &Plan, number: usize, each: usize, sent: &Sent, ready: &Barrier)
     });
     tally.judge(heard);
     tally.lost = (each - came.len().min(each)) as u64;
-    // Twice, or out of order.
+    // An event came twice, or out of order.
     tally.wrong += u64::from(!came.is_sorted_by(|one, next| one < next));
     tally
 }

@@ -7,18 +7,18 @@ use crate::postgres::{Parameters, Session};
 
 pub type Entries = Vec<(String, String)>;
 
-/// One connection of one client. A load knows no more of a store than this.
+/// One connection of one client: all that a load knows of a store.
 pub trait Store {
     fn put(&mut self, key: &str, value: &str) -> Result<()>;
     fn get(&mut self, key: &str) -> Result<Option<String>>;
-    /// The entries whose keys begin with prefix, in key order.
+    /// Returns the entries whose keys begin with prefix, in key order.
     fn scan(&mut self, prefix: &str, most: u32) -> Result<Entries>;
     fn delete(&mut self, key: &str) -> Result<()>;
-    /// All or none.
+    /// Puts all entries or none.
     fn put_all(&mut self, entries: &[(String, String)]) -> Result<()>;
-    /// No change below prefix is missed from here on.
+    /// Watches a prefix: no change below it is missed from here on.
     fn watch(&mut self, prefix: &str, patience: Duration) -> Result<()>;
-    /// Keys that changed; of others than those that are watched, too.
+    /// Returns keys that changed, possibly also keys outside the watched prefix.
     fn changed(&mut self) -> Result<Vec<String>>;
 }
 
@@ -58,7 +58,7 @@ impl Store for Pgcache {
         self.0.call("delete", &[Some(key.as_bytes())]).map(drop)
     }
 
-    /// One round trip, as etcd's transaction is.
+    /// Puts all in one round trip, as etcd's transaction does.
     fn put_all(&mut self, entries: &[(String, String)]) -> Result<()> {
         let pairs: Vec<_> =
             entries.iter().map(|(key, value)| [Some(key.as_bytes()), Some(value.as_bytes())]).collect();
@@ -80,7 +80,7 @@ impl Store for Pgcache {
     }
 }
 
-/// `{"op": "set", "key": "watch:001:0001"}`; our keys need no escapes.
+/// Returns the key in `{"op": "set", "key": "watch:001:0001"}`; our keys need no escapes.
 fn key_of(payload: &str) -> Option<String> {
     let rest = payload.split_once("\"key\"")?.1;
     rest.split('"').nth(1).map(str::to_owned)

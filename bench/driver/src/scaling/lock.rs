@@ -8,12 +8,12 @@ const EXCLUSIVE: u32 = 1 << 31;
 
 #[repr(C, align(128))]
 pub struct Lock {
-    /// How many hold it shared, or [`EXCLUSIVE`].
+    /// The number of shared holders, or [`EXCLUSIVE`].
     state: AtomicU32,
     sleepers: AtomicU32,
 }
 
-/// A lock that is held; `waited` tells whether it was to be had at once.
+/// A held lock; `waited` says whether the caller had to wait for it.
 pub struct Held<'l> {
     lock: &'l Lock,
     part: u32,

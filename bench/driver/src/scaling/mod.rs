@@ -45,7 +45,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// Drawn before anything is measured, because drawing costs as much as a get. Frequent keys are not neighbours.
+/// Draws keys before the measurement, because drawing costs as much as a get. Frequent keys are not neighbours.
 fn draws(keys: &str) -> Vec<u32> {
     let (mut random, zipf) = (Random(1), Zipf::new(KEYS));
     let draw = |_| match keys {
@@ -55,7 +55,7 @@ fn draws(keys: &str) -> Vec<u32> {
     (0..DRAWS).map(draw).collect()
 }
 
-/// Each process begins elsewhere in the draws.
+/// Returns the draws from a start of the process's own.
 fn from(draws: &[u32], process: usize) -> impl Iterator<Item = u32> + '_ {
     draws.iter().copied().cycle().skip(process * DRAWS / 8 % DRAWS)
 }

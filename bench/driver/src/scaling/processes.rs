@@ -1,4 +1,4 @@
-//! Processes that work at the same time, and what they report.
+//! Processes that work at the same time, and their reports.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
@@ -20,11 +20,11 @@ struct Board {
 }
 
 pub struct Found {
-    /// In all.
+    /// Operations of all processes.
     pub per_second: f64,
-    /// On a processor, for one; the load of others on the machine is not in it.
+    /// Time on a processor for one operation, without the load of other programs on the machine.
     pub nanoseconds: f64,
-    /// How many of them had to wait for a lock.
+    /// Waits for a lock, per operation.
     pub waits: f64,
 }
 
@@ -54,7 +54,7 @@ pub fn measure(tier: &Tier, draws: &[u32], work: Work, processes: usize, time: D
 fn child(board: &Board, tier: &Tier, draws: &[u32], work: Work, number: usize) {
     let mut draws = from(draws, number);
     let mut next = || std::array::from_fn::<u32, BATCH, _>(|_| draws.next().unwrap_or(0));
-    // A new process has touched none of the shared pages yet: that is not what is asked here.
+    // A new process has touched none of the shared pages yet, which is not part of the measurement.
     (0..1500).for_each(|_| tier.run(work, &next()));
     board.ready.fetch_add(1, SeqCst);
     while board.signal.load(SeqCst) == 0 {
@@ -95,7 +95,7 @@ fn wait(pid: i32) -> Result<()> {
     if ended == pid && status == 0 { Ok(()) } else { Err("a process failed".into()) }
 }
 
-/// Nanoseconds that this process has been on a processor.
+/// Returns the nanoseconds that this process has been on a processor.
 fn on_processor() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock is one that every Linux has, and the time is ours to be written.

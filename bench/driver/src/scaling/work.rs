@@ -1,4 +1,4 @@
-//! The store in shared memory with its locks, and what is done to it.
+//! The store in shared memory with its locks, and the operations on it.
 
 use std::cell::Cell;
 
@@ -11,14 +11,14 @@ use super::shared;
 use crate::Result;
 
 const VALUE: [u8; 37] = [b'v'; 37];
-/// As many as a batch of `cache_get_many` looks up at once.
+/// The number of keys that a batch of `cache_get_many` looks up at once.
 pub const BATCH: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Work {
     Get,
     Set,
-    /// Batches: the buckets of all keys are asked for, then their entries, then each is read.
+    /// Batches: prefetches the buckets of all keys, then their entries, then reads each.
     GetMany,
     /// The lock alone: its share of a get.
     LockShared,
@@ -48,7 +48,7 @@ pub struct Tier {
 }
 
 impl Tier {
-    /// With as many partitions as a server's tier of that size.
+    /// Makes a tier with as many partitions as a server's tier of that size.
     pub fn of(size: usize) -> Result<Tier> {
         let layout = Layout::new(size, 0).map_err(|_| "the size is too small")?;
         let memory = shared::zeroed(layout.region_bytes())?;
@@ -138,7 +138,7 @@ fn key(number: u32, name: &[u8; 16]) -> Key<'_> {
     Key { hash: hash(number), cache: 1, bytes: name }
 }
 
-/// Spreads keys as the server's hash does, at less cost: the hash is not what is measured.
+/// Spreads keys as the server's hash does, at less cost, because the measurement is not about the hash.
 fn hash(number: u32) -> u64 {
     let mixed = (u64::from(number) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
