@@ -26,7 +26,7 @@ copy_checkout() {
     tar --exclude=./build --exclude=./target -cf - . | tar -C "$here" -xf -
 }
 
-# How they reach the network, and what has been fetched.
+# Copies the settings of package managers, for the way to the network, and the packages that they have fetched.
 copy_settings() {
     local name
     for name in .cargo/config.toml .cargo/config .cargo/registry .npmrc .config/pip .pip .config/go .gemrc .gitconfig; do
@@ -37,7 +37,7 @@ copy_settings() {
     done
 }
 
-# Without its manual, which is most of it.
+# Copies a toolchain without its manual, which is most of it.
 copy_toolchain() {
     local from=$1 to=$2
     [ ! -e "$to/bin/rustc" ] || ! cmp -s "$from/bin/rustc" "$to/bin/rustc" || return 0
@@ -46,7 +46,7 @@ copy_toolchain() {
     tar -C "$from" --exclude=./share -cf - . | tar -C "$to" -xf -
 }
 
-# Rust itself, unless every user may run it where it is, such as a distribution's: its folder may be /usr.
+# Copies Rust itself, unless every user may run it where it is, such as a distribution's: its folder may be /usr.
 copy_rust() {
     local sysroot
     sysroot=$(rustc --print sysroot)
@@ -57,7 +57,7 @@ copy_rust() {
     fi
 }
 
-# A nightly toolchain, with rustup as rustup has it (nightly.sh).
+# Copies a nightly toolchain, with rustup as rustup has it (nightly.sh).
 copy_nightly() {
     local chain programs
     rm -rf "${home:?}/.cargo/bin"
@@ -74,7 +74,7 @@ copy_nightly() {
 
 as_them() { setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups -- "$@"; }
 
-# The folders of ours that they may use.
+# Prints the folders of our PATH that the user may use.
 their_path() {
     local folder
     printf '%s' "$home/rust/bin"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs real software over tables of its own that pgcache has attached, in a throwaway cluster, and compares what it
-# prints with what examples/attach/README.md shows. What pip and npm fetch for it goes to the cache folder, not into the
-# checkout; what PHP needs are packages of the distribution.
+# prints with what examples/attach/README.md shows. The packages that pip and npm fetch for it go to the cache folder, not
+# into the checkout; PHP needs packages of the distribution.
 #
 # Usage: attached.sh [PROGRAM...]      cache_table.py, sessions.js, keyv.js, laravel.php, symfony.php; all of them when
 #                                      none is named
@@ -53,7 +53,7 @@ shown() {
 
 stop_cluster() { scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true; }
 
-# Each in a database of its own.
+# Checks each program in a database of its own.
 check() {
     local program=$1 name=${1%.*} verdict=FAILED from
     from=$(date +%s%3N)

@@ -88,7 +88,7 @@ run() {
             cp "$sources/python/celery_results.py" .
             "$python/venv/bin/python" celery_results.py
             ;;
-        # Each test and how it ended; they set the database by themselves, and say all this to the standard error.
+        # Prints each test and its result; the tests set the database by themselves, and report to the standard error.
         django-tests)
             REDIS_URL=${REDIS_URL%/*} PYTHONPATH=$python "$python/venv/bin/python" "$python/tests/runtests.py" \
                 --settings settings_of_tests --parallel 1 -v 2 cache.tests.RedisCacheTests 2>all || { cat all && false; }
@@ -119,11 +119,11 @@ run() {
     esac
 }
 
-# The gem may be there for one of two Rubies only, as a package for the system's.
+# The gem may be installed for one of two Rubies only, as a package for the system's.
 # shellcheck disable=SC2317 # run calls it
 with_gem() { if ruby -r"$1" -e '' 2>/dev/null; then echo ruby; else echo /usr/bin/ruby; fi; }
 
-# PROGRAM SERVER URL: in a folder of its own; what it prints goes to `out`.
+# PROGRAM SERVER URL: runs it in a folder of its own; its output goes to `out`.
 run_at() (
     mkdir -p "$work/$1/$2"
     cd "$work/$1/$2"
@@ -135,7 +135,7 @@ run_at() (
     timeout "$patience" bash -euo pipefail -c 'run "$1"' bash "$1" >out 2>err
 )
 
-# PROGRAM MODE CREDENTIALS NUMBER: with a database of this number.
+# PROGRAM MODE CREDENTIALS NUMBER: checks it with a database of this number.
 check() {
     local name=$1 mode=$2 from verdict=FAILED failures=0 redis door
     from=$(date +%s%3N)
@@ -185,7 +185,7 @@ recipe() {
         -e "s#\"localhost\", 6379#\"127.0.0.1\", $door_port#; s#builder().protocol#builder().database($((count + 1))).protocol#"
 }
 
-# The page three times, how often the client's own cache had it, and after a change of the row what the next read gives.
+# Prints the page three times, how often the client's own cache had it, and the result of the next read after a change of the row.
 shown_by() {
     local update='UPDATE shop.products SET price = price + 1 WHERE id = 1'
     case $1 in

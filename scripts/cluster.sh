@@ -19,8 +19,8 @@ dir=$RUN/$name
 data=$dir/data
 port=${PGCACHE_PORT:-54$PG_MAJOR}
 
-# The server of this folder: a number that a killed one has left in its pid file may be another process' by now, which
-# pg_ctl would take for it, and stop.
+# The server of this folder. The number that a killed one has left in its pid file may be another process' by now, which
+# pg_ctl would take for the server, and stop.
 server_pid() { as_server head -n 1 "$data/postmaster.pid" 2>/dev/null; }
 running() {
     local pid

@@ -3,7 +3,7 @@
 # in transaction mode, and compares what they print with what the page shows. While they wait for their line the server
 # stops; it comes back after they have received it.
 #
-# A program is what stands in one language under one heading of the page.
+# A program is the code in one language under one heading of the page.
 #
 # Usage: drivers.sh LANGUAGE...      python, node, go, java, ruby, php; see need.sh for what each wants
 . "$(dirname "$0")/head.sh"
@@ -20,7 +20,7 @@ patience=120
 
 fence() { if [ "$1" = node ]; then echo js; else echo "$1"; fi; }
 
-# The drivers of a language: headings under which it stands.
+# Prints the drivers of a language: the headings under which it appears.
 drivers_in() {
     awk -v fence="\`\`\`$(fence "$1")" '/^## / { heading = substr($0, 4) } $0 == fence && !seen[heading]++ { print heading }' $page
 }
@@ -60,7 +60,7 @@ stop_all() {
     rm -rf "$work"
 }
 
-# NUMBER MODE: the program's own database, with what the page makes first, and the program, up to its line.
+# NUMBER MODE: prepares the program's own database with the page's setup, and runs the program up to its line.
 begin() {
     local number=$1 mode=$2 folder=$work/$1 host=127.0.0.1 port=$PGPORT database=$2_$1
     psql -X -q -c "CREATE DATABASE $database"
@@ -86,7 +86,7 @@ begin() {
 
 line_count() { if [ -e "$1" ]; then wc -l <"$1"; else echo 0; fi; }
 
-# Until the program waits for its line, or has ended.
+# Waits until the program waits for its line, or has ended.
 await_line() {
     local folder=$work/$1 mode=$2 wanted deadline=$((SECONDS + patience))
     wanted=$(($(shown | wc -l) - 1))

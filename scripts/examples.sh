@@ -25,7 +25,7 @@ shown() { awk '/^```/ { inside = ($0 == "```text"); next } inside' examples/READ
 
 stop_cluster() { scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true; }
 
-# Each in a database of its own, which the page's own command prepares.
+# Checks each in a database of its own, which the page's own command prepares.
 check() {
     local language=$1 from verdict=FAILED
     from=$(date +%s%3N)

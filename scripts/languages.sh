@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by what runs programs in other languages: what each language's programs need, pinned, in the cache folder and not in the
-# checkout. One copy for all checkouts, so one at a time uses it:
+# Sourced by scripts that run programs in other languages: the packages that each language's programs need, pinned, in the cache
+# folder and not in the checkout. One copy for all checkouts, so one at a time uses it:
 #
 #   lock_packages        holds it from here on, as file 8, which a server must not inherit (8>&-)
 #   prepare LANGUAGE     fetches what has changed since the last time
@@ -28,17 +28,17 @@ packages_of() {
     cmp -s "$list" "$folder/.installed" && return 0
     say "fetching the packages of $language"
     (cd "$folder" && "$@") || die "the packages of $language could not be fetched: check the network."
-    echo # what Maven says last does not end its line
+    echo # Maven does not end its last line
     cp "$list" "$folder/.installed"
 }
 
-# NAME FOLDER: what the pom.xml of the folder names, as jars in $installed/NAME/lib, with the folder's files beside.
+# NAME FOLDER: fetches the libraries in the folder's pom.xml, as jars in $installed/NAME/lib, with the folder's files beside.
 libraries_of() {
     packages_of "$1" "$2/pom.xml" "$2"/* -- sh -c \
         'rm -rf lib && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=lib -DincludeScope=runtime'
 }
 
-# Those of ruby, java and php are Debian's (need.sh).
+# The packages of ruby, java and php are Debian's (need.sh).
 prepare() {
     case $1 in
         python)
@@ -55,7 +55,7 @@ prepare() {
     esac
 }
 
-# The gem may be there for one of two Rubies only, as a package for the system's.
+# The gem may be installed for one of two Rubies only, as a package for the system's.
 with_pg() { ruby -rpg -e '' 2>/dev/null && echo ruby || echo /usr/bin/ruby; }
 
 # FOLDER PROGRAM

@@ -33,7 +33,7 @@ shell() {
     shellcheck --external-sources --source-path=SCRIPTDIR --source-path=. scripts/*.sh scripts/check/*.sh bench/*.sh bench/pgbench/*.sh binaries/*.sh t/clients/shell/*.sh stores/*/*.sh .ci/run
 }
 
-# Its linter is a Go program; where there is no Go, CI looks.
+# Its linter is a Go program; without Go, only CI checks it.
 workflow() {
     command -v go >/dev/null || return 0
     need actionlint && "$(scripts/cache-dir.sh)/tools/bin/actionlint"

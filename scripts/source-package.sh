@@ -34,7 +34,7 @@ own_apt() {
         -o APT::Sandbox::User="$(id -un)" -o Debug::NoLocking=true "$@"
 }
 
-# The hooks after an update are the system's business: they are for the system's lists.
+# The hooks after an update are for the system's own lists, so they do not run here.
 echo '#clear APT::Update::Post-Invoke-Success; #clear APT::Update::Post-Invoke;' >"$work/apt.conf"
 export APT_CONFIG=$work/apt.conf
 

@@ -22,14 +22,14 @@ if ! [ -e "$STAGE/origin" ] || ! cmp -s <(origin) "$STAGE/origin"; then
     mirror "$("$PG_CONFIG" --bindir)" --dereference
     mirror "$pkglibdir" --symbolic-link
     mirror "$sharedir" --symbolic-link
-    # An installed pgcache must not be what is tested, nor be written through a link.
+    # The tests must not run an installed pgcache, nor write to it through a link.
     find "$STAGE" -name 'pgcache*' -type l -delete
     origin >"$STAGE/origin"
 fi
 
 make -s -C "$ROOT" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG" PGCACHE_PROFILE="$PGCACHE_PROFILE"
 
-# Beside copies of the sources: PGXS of a server that was not built in a folder of its own cannot do otherwise.
+# Built beside copies of the sources, because PGXS of a server without a build folder of its own cannot do otherwise.
 mkdir -p "$BUILD/native"
 cp -p "$ROOT"/t/native/* "$BUILD/native/"
 make -s -C "$BUILD/native" install DESTDIR="$STAGE" PG_CONFIG="$PG_CONFIG"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Runs the tests of the stores: what an application installs to have its framework's cache in pgcache. One cluster for
+# Runs the tests of the stores: packages by which an application has its framework's cache in pgcache. One cluster for
 # all, with a pooler before it; a database each. Their packages go to the cache folder, not into the checkout.
 #
 # A store is a folder of stores/ with a file `needs`, words of need.sh, and a file `check.sh`, which is sourced here in a
 # shell of its own, in that folder, and calls:
 #
-#   one WHAT COMMAND...           runs a test; WHAT says what it shows
+#   one WHAT COMMAND...           runs a test; WHAT names its subject
 #   in_way NAME WAY COMMAND...    runs the command with a cache of its own: WAY is its storage, its type, and direct or
 #                                 pooled. The command finds STORE_CACHE, STORE_HOST and STORE_PORT, and `way` for WHAT
 #   each_way NAME COMMAND...      the same once for each of `ways`
 #   page_shows                    runs the check's function `page`, a test of what README.md shows; in it a failure ends it
 #   block LANGUAGE NUMBER         prints the block of README.md
-#   restart_server                so that the store's connections break
+#   restart_server                breaks the store's connections
 #   packages_of, build_go         as in languages.sh; `installed` is the folder that they install to
 #
 # It finds PGHOST, PGPORT, PGUSER, PGDATABASE (with the extension, without a cache), PGHOST_TCP for programs that know no
@@ -100,7 +100,7 @@ check() {
     local store=$1 status=0
     psql -X -q -c "CREATE DATABASE store_$store"
     psql -X -q -d "store_$store" -c 'CREATE EXTENSION pgcache'
-    # No `||` behind it: in what it guards nothing would end at a failure.
+    # No `||` behind it: with one, a failure in the command before it would not end it.
     set +e
     (
         set -e

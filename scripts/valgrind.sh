@@ -13,10 +13,10 @@ need_files 4096 'make valgrind'
 
 found=$RUN/memcheck
 export PGCACHE_POSTGRES=$found/postgres PGCTLTIMEOUT=600
-# Three times the leases that there are at the default pgcache.hot_size, in place of a hundred times.
+# Three times the leases that exist at the default pgcache.hot_size, in place of a hundred times.
 export PGCACHE_LEASE_KEYS=3000
 
-# In place of the server's program: one log a process.
+# Replaces the server's program: one log a process.
 write_wrapper() {
     rm -rf "$found"
     mkdir -p "$found/logs"
@@ -32,7 +32,7 @@ WRAPPER
 
 stop_cluster() { scripts/cluster.sh remove valgrind >/dev/null 2>&1 || true; }
 
-# A subshell: what points at this cluster must not reach the session tests. No errexit in here: step asks for the status.
+# A subshell, because variables that point at this cluster must not reach the session tests. No errexit in here: step reads the status.
 regress() (
     stop_cluster
     scripts/cluster.sh start valgrind 'max_prepared_transactions = 10' 'pgcache.expire_interval = 0' \
@@ -44,7 +44,7 @@ regress() (
 # shellcheck disable=SC2086 # one word a module
 sessions() { PGCACHE_PRELOAD=1 PGCACHE_TABLE_PATH=auto session_tests $SESSIONS; }
 
-# Faults whose stack has a frame of ours: a Rust source line, or the library where it has no lines.
+# Prints faults whose stack has a frame of ours: a Rust source line, or the library where it has no lines.
 faults() {
     cat "$found"/logs/*.log 2>/dev/null | awk -v ours="$1" '
         /FAULT/ { inside = 1; text = ""; mine = 0 }
@@ -58,7 +58,7 @@ step stage scripts/stage.sh
 write_wrapper
 good=0
 bad=0
-# NAME COMMAND...: a step that runs tests and reports each in its log.
+# NAME COMMAND...: runs tests as a step and reports each test in its log.
 tests() {
     local name=$1 passed unpassed status=0
     step "$@" || status=$?

@@ -2,7 +2,7 @@
 # Proves docker/ without a registry: its files pass their own tools, the image is built, refuses to start
 # without a password, starts as its own user, is healthy, takes its settings from the environment, sweeps, runs
 # pg_cron's job and the demo, and keeps its entries over a restart; a real exporter then has every metric that
-# the alerts and the dashboard name, and a real Prometheus tells with our rules that the server is gone.
+# the alerts and the dashboard name, and a real Prometheus reports with our rules that the server is gone.
 #
 # Not Docker itself: buildah reads the same Dockerfile, in a chroot, and the image it starts from is made here, by
 # debootstrap.
@@ -33,7 +33,7 @@ lint
 
 work_for docker-check 12000
 need image
-# Plain copies: overlay mounts are not to be had everywhere.
+# Plain copies, because overlay mounts do not work everywhere.
 export STORAGE_DRIVER=vfs BUILDAH_ISOLATION=chroot
 store() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
 
@@ -61,7 +61,7 @@ build_image() {
         --build-arg BASE_IMAGE=localhost/base:check . >/dev/null
 }
 
-# The network is the host's: only the loopback address, and a port of our own.
+# The network is the host's: uses only the loopback address, and a port of our own.
 in_image() {
     store run --user 999 --volume "$PWD/demo:/demo:ro" \
         --volume "$PWD/docker/exporter/role.sh:/initdb.d/role.sh:ro" --env PGCACHE_HOT_SIZE=32MB --env PGCACHE_EXPIRE_INTERVAL=1s \
@@ -156,7 +156,7 @@ page() { python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sy
 
 metrics() { page "http://127.0.0.1:$((port + 1))/metrics" >"$work/metrics"; }
 
-# The configuration and the rules as they are, but for the exporter's place and the times they wait.
+# The configuration and the rules as they are, except the exporter's place and the times they wait.
 try_prometheus() {
     say "Prometheus"
     mkdir "$work/prometheus"

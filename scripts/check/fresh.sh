@@ -32,7 +32,7 @@ make_system() {
     inside >"$root/srv/inside.sh"
 }
 
-# Runs inside, as the chosen user, with a clone of HEAD in the home folder.
+# Runs in the chosen system, as the chosen user, with a clone of HEAD in the home folder.
 inside() {
     cat <<'INSIDE'
 set -euo pipefail
@@ -51,7 +51,7 @@ left=$(git status --porcelain --ignored; ls -d /tmp/pgcache-* 2>/dev/null || tru
 INSIDE
 }
 
-# Proxy settings come along; certificates need no setting, they are installed.
+# Passes on proxy settings; certificates need no setting, because they are installed.
 run_as() {
     local who=$1 root=$work/$1 from=$SECONDS log environment
     log=$(scripts/cache-dir.sh)/fresh-$suite-$who.log

@@ -1,13 +1,13 @@
 # shellcheck shell=bash
-# Proves without a network which way need.sh takes to Rust on systems of many kinds, and what it says where no way is
-# left: apt, cargo and rustup are stand-ins, and all other programs are the machine's own. That the packages themselves
-# do is what fresh-check proves.
+# Proves without a network which way need.sh takes to Rust on systems of many kinds, and its message if no way is left:
+# apt, cargo and rustup are stand-ins, and all other programs are the machine's own. fresh-check proves that the packages
+# themselves work.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 passed=0 failed=0
 
-# PATH of a system with everything but what brings Rust.
+# The PATH of a system without any program that brings Rust.
 make_programs() {
     mkdir "$work/programs"
     ln -s /usr/bin/* /usr/sbin/* /bin/* "$work/programs/" 2>/dev/null || true
@@ -19,8 +19,8 @@ stand_in() {
     chmod 755 "$system/bin/$1"
 }
 
-# A stand-in for apt that offers what stands in $system/offers (NAME VERSION), after an update $system/later, too;
-# installs by making programs of the version; and removes nothing: what stands in $system/conflicts it refuses.
+# A stand-in for apt that offers the packages in $system/offers (NAME VERSION), after an update those in $system/later, too;
+# installs by making programs of the version; and removes nothing: it refuses the packages in $system/conflicts.
 new_system() {
     system=$work/$1
     mkdir -p "$system/bin" "$system/cache" "$system/installed" "$system/usr"
@@ -100,7 +100,7 @@ case $1 in env | apt-get | true) exec "$@" ;; -n) exec "$2" ;; esac
 STUB
 }
 
-# What curl brings.
+# Makes the file that curl brings.
 site_has() {
     stand_in curl <<STUB
 #!/bin/bash
@@ -110,7 +110,7 @@ printf '#!/bin/sh\ntouch $system/ran\n' >"\$file"
 STUB
 }
 
-# A rustup of the user's own, that makes a toolchain or fails.
+# Makes a rustup of the user's own, that makes a toolchain or fails.
 rustup_that() {
     stand_in rustup <<STUB
 #!/bin/bash
