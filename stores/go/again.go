@@ -18,7 +18,7 @@ func (s *Store[T]) exec(ctx context.Context, sql string, args ...any) error {
 	return s.again(ctx, func() error { _, err := s.db.Exec(ctx, sql, args...); return err })
 }
 
-// Only what may be said twice comes here.
+// Runs a statement that may run twice.
 func (s *Store[T]) again(ctx context.Context, ask func() error) error {
 	err := ask()
 	if pool, ok := s.db.(interface{ Reset() }); ok && lost(err) && ctx.Err() == nil {
@@ -28,7 +28,7 @@ func (s *Store[T]) again(ctx context.Context, ask func() error) error {
 	return err
 }
 
-// Whether the server or a pooler took the connection away. A server that refuses a new one is not asked again at once.
+// Returns whether the server or a pooler closed the connection. A server that refuses a new one is not tried again at once.
 func lost(err error) bool {
 	var refused *pgconn.ConnectError
 	var answer *pgconn.PgError

@@ -4,9 +4,9 @@
 //	pages := cache.New[string](pgcache.New[string](pool, "pages"))
 //	err = pages.Set(ctx, "home", "<h1>Hello</h1>", store.WithExpiration(5*time.Minute))
 //
-// A statement goes to the pool by itself. Where its connection broke it is sent once more, on a new one, unless saying it
-// twice means something else than saying it once. Over a pgx.Tx or a pgx.Conn nothing is sent twice: the store is then
-// part of that transaction, and of a table cache's entries others see nothing before it commits.
+// A statement goes to the pool by itself. If its connection breaks it runs once more, on a new one, unless running it
+// twice has another effect than running it once. Over a pgx.Tx or a pgx.Conn nothing runs twice: the store is then part
+// of that transaction, and other sessions see no entry of a table cache before it commits.
 package pgcache
 
 import (
@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Type is what GetType says, and the label of gocache's metrics.
+// Type is the result of GetType, and the label of gocache's metrics.
 const Type = "pgcache"
 
 // Keys of one tag that are removed by one statement.
@@ -73,7 +73,7 @@ func New[T string | []byte](db Querier, cache string, options ...store.Option) *
 	}}
 }
 
-// Get gives a T, or an error that is store.NotFound.
+// Get returns a T, or an error that is store.NotFound.
 func (s *Store[T]) Get(ctx context.Context, key any) (any, error) {
 	var value *T
 	if err := s.row(ctx, []any{&value}, s.sql.get, key); err != nil {
@@ -82,7 +82,7 @@ func (s *Store[T]) Get(ctx context.Context, key any) (any, error) {
 	return found(value)
 }
 
-// GetWithTTL also says how long the value stays: 0 is for ever.
+// GetWithTTL also returns how long the value stays: 0 is for ever.
 func (s *Store[T]) GetWithTTL(ctx context.Context, key any) (any, time.Duration, error) {
 	var value *T
 	var left float64
@@ -109,7 +109,7 @@ func (s *Store[T]) Set(ctx context.Context, key any, value any, options ...store
 	return s.exec(ctx, s.sql.setTagged, key, value, seconds(given.Expiration), tagged)
 }
 
-// Delete removes the entry. That there is none is no error.
+// Delete removes the entry. A missing entry is not an error.
 func (s *Store[T]) Delete(ctx context.Context, key any) error { return s.exec(ctx, s.sql.remove, key) }
 
 // Invalidate removes the entries that have one of the tags.
@@ -127,13 +127,13 @@ func (s *Store[T]) Invalidate(ctx context.Context, options ...store.InvalidateOp
 // Clear removes all entries of the cache, for which it takes the privilege TRUNCATE.
 func (s *Store[T]) Clear(ctx context.Context) error { return s.exec(ctx, s.sql.clear) }
 
-// GetType says what store it is.
+// GetType returns the name of the store.
 func (s *Store[T]) GetType() string { return Type }
 
-// The tag's length, so that no tag is the beginning of another one and its keys.
+// With the tag's length, so that no tag is the beginning of another one and its keys.
 func prefix(tag string) string { return fmt.Sprintf("gocache_tag_%d:%s:", len(tag), tag) }
 
-// NULL, which is the cache's own ttl, for none.
+// NULL, which means the cache's own ttl, for no ttl.
 func seconds(ttl time.Duration) *float64 {
 	if ttl == 0 {
 		return nil

@@ -1,7 +1,7 @@
-// The entries of one cache of pgcache over node-postgres: what the stores of this package have in common.
+// The entries of one cache of pgcache over node-postgres: the common part of this package's stores.
 //
-// A statement goes to the pool by itself, so nothing here is part of a transaction of the application. Where its
-// connection broke it is sent again, on another one, unless saying it twice means something else than saying it once.
+// A statement goes to the pool by itself, so nothing here is part of a transaction of the application. If its connection
+// breaks it runs again, on another one, unless running it twice has another effect than running it once.
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
@@ -10,10 +10,10 @@ const AS_IT_IS = { text: true, encode: value => value, decode: value => value }
 
 const hash = text => createHash('sha1').update(text).digest('hex')
 
-// NULL, which is the cache's own default, for no ttl and for one without end.
+// NULL, which means the cache's own default, for no ttl and for one without end.
 const seconds = ttl => (Number.isFinite(ttl) ? ttl / 1000 : null)
 
-// The server or a pooler took the connection away. A server that refuses a new one is not asked again at once.
+// The server or a pooler closed the connection. A server that refuses a new one is not tried again at once.
 const lost = ({ code = '', message = '' }) =>
   /^(57P0[12]|08|ECONNRESET$|EPIPE$)/.test(code) || /connection terminated|not queryable/i.test(message)
 
@@ -23,7 +23,7 @@ const statements = (cache, form) => ({
   get: `SELECT cache_get${form}($1, ${cache})`,
   getMany: `SELECT value FROM cache_get_many${form}($1, ${cache})`,
   set: `SELECT cache_set${form}($1, $2, make_interval(secs => $3), ${cache})`,
-  // In the order of the keys, as batches lock them; of a key that comes twice the last value stays.
+  // In the order of the keys, as batches lock them; if a key comes twice its last value stays.
   setMany: `SELECT count(cache_set${form}(key, value, make_interval(secs => ttl), ${cache}))
               FROM (SELECT * FROM unnest($1::text[], $2::${form ? 'bytea' : 'text'}[], $3::float8[])
                         WITH ORDINALITY AS batch (key, value, ttl, place) ORDER BY key COLLATE "C", place) AS batch`,
@@ -54,8 +54,8 @@ export class Cache {
   constructor ({ pool, cache = 'pgcache.main', codec = AS_IT_IS, prepare = false, page = 1000, wait = 2000, ...connection } = {}) {
     this.#own = !pool
     this.#pool = pool ?? new pg.Pool(connection)
-    // An idle connection that breaks is an event of the pool, and without a listener the end of the process. The pool
-    // makes another one by itself.
+    // An idle connection that breaks is an event of the pool, which without a listener ends the process. The pool makes
+    // another one by itself.
     if (!this.#pool.listenerCount('error')) this.#pool.on('error', () => {})
     this.#codec = codec
     this.#page = page
@@ -69,14 +69,14 @@ export class Cache {
 
   async getMany (keys) { return (await this.#ask('getMany', keys)).map(([value]) => this.#decode(value)) }
 
-  // A ttl is milliseconds; without one it is the cache's own.
+  // A ttl is in milliseconds; without one the cache's own applies.
   async set (key, value, ttl) {
     if (ttl <= 0) await this.delete(key)
     else await this.#ask('set', key, this.#codec.encode(value), seconds(ttl))
     return true
   }
 
-  // As `set` one by one: of a key that comes twice the last counts, and a ttl that is over removes the entry.
+  // As `set` one by one: if a key comes twice the last one counts, and a ttl that is over removes the entry.
   async setMany (entries) {
     const last = [...new Map(entries.map(entry => [entry.key, entry])).values()]
     const over = last.filter(({ ttl }) => ttl <= 0)
@@ -104,7 +104,7 @@ export class Cache {
     return (await this.#one('touch', key, seconds(ttl)))[0]
   }
 
-  // Without a prefix it is the whole cache, which takes the privilege TRUNCATE.
+  // Without a prefix it clears the whole cache, which takes the privilege TRUNCATE.
   async clear (prefix = '') { await (prefix ? this.#ask('deletePrefix', prefix) : this.#ask('clear')) }
 
   async * entries (prefix = '') {
@@ -167,8 +167,8 @@ export class Cache {
 
   async #one (name, ...values) { return (await this.#ask(name, ...values))[0] }
 
-  // Each failure takes a broken connection out of the pool, which knows of none by itself until it is used: all that
-  // are idle may be broken, and behind them a new one is made.
+  // Each failure takes a broken connection out of the pool, which does not notice one until it is used: all idle
+  // connections may be broken, and after them the pool makes a new one.
   async #ask (name, ...values) {
     for (let again = Math.max(1, this.#pool.idleCount); ; again--) {
       try {

@@ -3,7 +3,7 @@
 import { Cache } from './cache.js'
 
 export class KeyvPgcache extends Cache {
-  // By this Keyv 5 knows that a store can iterate.
+  // Tells Keyv 5 that the store can iterate.
   opts = { dialect: 'postgres' }
   // `namespace` is Keyv's to set. Were it a field, Keyv 6 would leave it to us to put it before keys.
 
@@ -16,8 +16,8 @@ export class KeyvPgcache extends Cache {
   #prefix (namespace) { return namespace ? `${namespace}:` : '' }
 }
 
-// cache-manager's `wrap` for all processes together: of those that miss a key one calls `load`, the others wait for what
-// it gives, or take the stale value where the cache has a grace.
+// cache-manager's `wrap` for all processes together: of those that miss a key one calls `load`, the others wait for its
+// result, or take the stale value if the cache has a grace.
 export async function wrap (keyv, key, load, ttl = keyv.ttl) {
   const prefix = keyv.useKeyPrefix && keyv.namespace ? `${keyv.namespace}:` : ''
   const stored = await keyv.store.remember(

@@ -26,7 +26,7 @@ final class Cache
         return self::decoded($this->connection->value('SELECT cache_get_bytes(?, ?::regclass)', $key, $this->name));
     }
 
-    /** @return array<string, string> what is there */
+    /** @return array<string, string> the values that exist */
     public function many(array $keys): array
     {
         $sql = 'SELECT key, value FROM cache_get_many_bytes(?::text[], ?::regclass) WHERE value IS NOT NULL';
@@ -76,7 +76,7 @@ final class Cache
         return $this->connection->valueOnce($sql, $key, Connection::bytes($this->encoded($value)), $this->name);
     }
 
-    /** Gives it other seconds where it has this value. */
+    /** Sets another ttl if the entry has this value. */
     public function touchIf(string $key, string $value, ?int $seconds): bool
     {
         $sql = 'SELECT cache_cas_bytes(?, ?, ?, ' . self::TTL . ', ?::regclass)';
@@ -100,8 +100,8 @@ final class Cache
 
     /**
      * Runs $compute, which stores by itself, under a lease on this key, which never has a value: of all processes one has
-     * it. The others wait for so many seconds, and then run theirs, too; what was stored meanwhile, $compute finds. With 0
-     * seconds, as on a server that does not preload pgcache, there is no lease.
+     * it. The others wait for so many seconds, and then run theirs, too; $compute finds a value that was stored meanwhile.
+     * With 0 seconds, as on a server that does not preload pgcache, no lease is taken.
      */
     public function leased(string $key, float $wait, callable $compute): mixed
     {
@@ -133,7 +133,7 @@ final class Cache
         }
     }
 
-    /** The server is asked what it takes only where that matters. */
+    /** Reads the cache's type from the server only if it matters. */
     private function encoded(string $value): string
     {
         $marked = str_starts_with($value, self::BASE64);

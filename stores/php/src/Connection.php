@@ -11,14 +11,14 @@ use PDOException;
  * A connection of the cache's own, opened when it is first needed. Not the application's: an error there would abort
  * the application's transaction, and no other session would see an entry before that transaction commits.
  *
- * A connection that the server has closed is replaced once. Then only what may run twice is run again.
+ * A connection that the server has closed is replaced once. Then only a statement that may run twice runs again.
  */
 final class Connection
 {
     /** SQLSTATEs of a connection that is gone: class 08, shutdowns, and HY000 and 7, which PDO reports for a lost one. */
     private const LOST = '/^(08|57P0[123]|HY000$|7$)/';
 
-    /** Seconds of rest after which a connection is tried before something is sent that must not run twice. */
+    /** Seconds of rest after which a connection is tested before a statement that must not run twice. */
     private const RESTED = 1.0;
 
     private ?PDO $pdo = null;
@@ -34,7 +34,7 @@ final class Connection
     }
 
     /**
-     * Runs a query that may run twice, and gives its rows as lists.
+     * Runs a query that may run twice, and returns its rows as lists.
      *
      * @param list<mixed> $values numbers, strings or NULL
      */
@@ -50,7 +50,7 @@ final class Connection
         }
     }
 
-    /** The first column of the first row of a query that may run twice. */
+    /** Returns the first column of the first row of a query that may run twice. */
     public function value(string $sql, mixed ...$values): mixed
     {
         return self::plain($this->rows($sql, $values)[0][0] ?? null);
@@ -82,7 +82,7 @@ final class Connection
         return '\\x' . bin2hex($bytes);
     }
 
-    /** PDO gives bytea as a stream. */
+    /** Reads a column; PDO returns bytea as a stream. */
     public static function plain(mixed $column): mixed
     {
         return is_resource($column) ? stream_get_contents($column) : $column;

@@ -2,6 +2,6 @@ from django.apps import AppConfig
 
 
 class PgcacheConfig(AppConfig):
-    """For its migration, which makes the extension and the caches of CACHES."""
+    """Brings the migration, which creates the extension and the caches of CACHES."""
 
     name = "django_pgcache"

@@ -1,4 +1,4 @@
-"""The cache backend. LOCATION is the cache's name in SQL; what OPTIONS takes stands in README.md."""
+"""The cache backend. LOCATION is the cache's name in SQL; README.md lists the OPTIONS."""
 
 import pickle
 
@@ -15,7 +15,7 @@ INTEGERS = range(-(2**63), 2**63)
 
 
 class Pickle:
-    """Integers that cache_incr can count stay integers; what else there is, is pickled."""
+    """Integers that cache_incr can count stay integers; all other values are pickled."""
 
     def dumps(self, value):
         if type(value) is int and value in INTEGERS:
@@ -47,7 +47,7 @@ class PgCache(BaseCache):
         return self._caches[sessions]
 
     def get_backend_timeout(self, timeout=DEFAULT_TIMEOUT):
-        """A ttl, or None where the entry would expire at once."""
+        """Returns a ttl, or None if the entry would expire at once."""
         timeout = self.default_timeout if timeout == DEFAULT_TIMEOUT else timeout
         if timeout is None:
             return FOREVER
@@ -116,7 +116,7 @@ class PgCache(BaseCache):
         return None if value is None else self._serializer.loads(value)
 
     def clear(self):
-        """In a transaction of the application's without the lock of TRUNCATE, for which all would wait till it ends."""
+        """In a transaction of the application without the lock of TRUNCATE, because all sessions would wait until it ends."""
         if self._options.get("transaction"):
             self._cache.delete_prefix("")
         else:

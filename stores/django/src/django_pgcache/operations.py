@@ -44,7 +44,7 @@ class CreateCache(Operation):
 
 
 def configured(settings):
-    """One for each cache of CACHES that has this backend and lives in a database of DATABASES."""
+    """Returns one operation for each cache of CACHES that has this backend and lives in a database of DATABASES."""
     for cache in settings.CACHES.values():
         options = cache.get("OPTIONS", {})
         if cache["BACKEND"].startswith("django_pgcache.") and cache.get("LOCATION") and "conninfo" not in options:

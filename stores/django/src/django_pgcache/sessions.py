@@ -1,4 +1,4 @@
-"""Where the backend's statements run: in sessions of their own, which all threads share, or in Django's own connection."""
+"""The connections of the backend's statements: sessions of their own, which all threads share, or Django's own connection."""
 
 from contextlib import nullcontext
 
@@ -29,7 +29,7 @@ def sessions_of(options):
 
 
 def _connect(alias, threshold):
-    """As Django would, without its cursors, which send values inside of the statement."""
+    """Connects as Django does, but without its cursors, which send values inside of the statement."""
     params = connections[alias].get_connection_params()
     del params["cursor_factory"], params["context"]
     session = psycopg.connect(**params | {"autocommit": True, "prepare_threshold": threshold})
@@ -39,8 +39,8 @@ def _connect(alias, threshold):
 
 
 class Transaction:
-    """The connection and the transaction of the application: what is set counts when that commits. A savepoint around each
-    statement, so that one that fails does not take the transaction along."""
+    """The connection and the transaction of the application: an entry that is set counts when that commits. A savepoint around
+    each statement, so that a failure does not abort the transaction."""
 
     def __init__(self, alias):
         self._alias = alias

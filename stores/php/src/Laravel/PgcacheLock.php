@@ -7,7 +7,7 @@ namespace Pgcache\Laravel;
 use Illuminate\Cache\Lock;
 use Pgcache\Cache;
 
-/** A lock is an entry whose value is its owner: added where there is none, removed only where it is still the owner's. */
+/** A lock is an entry whose value is its owner: added if no entry exists, removed only while it is still the owner's. */
 final class PgcacheLock extends Lock
 {
     public function __construct(private Cache $cache, string $name, int $seconds, ?string $owner = null)
@@ -20,7 +20,7 @@ final class PgcacheLock extends Lock
         return $this->cache->add($this->name, $this->owner, $this->seconds > 0 ? $this->seconds : null);
     }
 
-    /** Laravel 13 knows it. */
+    /** Called by Laravel 13. */
     public function refresh($seconds = null)
     {
         $seconds ??= $this->seconds;

@@ -13,7 +13,7 @@ final class PgcacheServiceProvider extends ServiceProvider
 {
     public function boot(): void
     {
-        // Laravel binds the closure to its manager: $this is another in it, and it must not be static.
+        // Laravel binds the closure to its manager: $this differs inside, and the closure must not be static.
         $this->app['cache']->extend('pgcache', function ($app, array $config) {
             $database = $app['config']['database.connections.' . ($config['connection'] ?? $app['config']['database.default'])];
             $settings = array_filter([

@@ -10,7 +10,7 @@ use Pgcache\Cache;
 
 /**
  * Laravel's store over a pgcache cache of bytea or text. Integers are stored as digits, so that the server counts;
- * everything else as serialize() gives it.
+ * all other values in the form of serialize().
  */
 class PgcacheStore extends TaggableStore implements LockProvider
 {
@@ -42,7 +42,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return true;
     }
 
-    /** Stores where nothing is: Laravel's Repository asks for it by this name. */
+    /** Stores if no entry exists; Laravel's Repository calls it by this name. */
     public function add($key, $value, $seconds)
     {
         return $this->cache->add($this->prefix . $key, self::serialize($value), self::ttl($seconds));
@@ -68,7 +68,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return $this->put($key, $value, null);
     }
 
-    /** Laravel 13 asks for it. */
+    /** Called by Laravel 13. */
     public function touch($key, $seconds)
     {
         return $this->cache->touch($this->prefix . $key, self::ttl($seconds));
@@ -79,7 +79,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return $this->cache->delete($this->prefix . $key);
     }
 
-    /** All entries of this prefix; without a prefix the whole cache. */
+    /** Removes all entries of this prefix; without a prefix the whole cache. */
     public function flush()
     {
         $this->cache->clear($this->prefix);

@@ -21,7 +21,7 @@ class PgcacheAdapter extends AbstractAdapter
     private MarshallerInterface $marshaller;
 
     /**
-     * In the order in which Symfony gives a pool's settings to its adapter.
+     * Takes its arguments in the order in which Symfony passes a pool's settings to its adapter.
      *
      * @param float $wait seconds to wait for another process that computes the same item; then compute it, too. 0 turns
      *                    leases off, as on a server that does not preload pgcache
@@ -107,7 +107,7 @@ class PgcacheAdapter extends AbstractAdapter
         });
     }
 
-    /** An id is any bytes, a key is text: what cannot be text is written as in a URL. The namespace stays in front. */
+    /** An id is any bytes, a key is text: bytes that cannot be text are written as in a URL. The namespace stays in front. */
     private static function key(string $id): string
     {
         return str_contains($id, "\0") || str_contains($id, '%') || !preg_match('//u', $id)

@@ -36,7 +36,7 @@ class Sessions:
 
     @staticmethod
     def to(conninfo="", prepare_threshold=5, keep=16):
-        """By libpq's words; the same sessions for all that ask for the same. Behind a pooler that keeps no prepared
+        """Connects by a conninfo of libpq; equal arguments share the same sessions. Behind a pooler that keeps no prepared
         statements `prepare_threshold` must be None."""
         return _sessions_to(conninfo, prepare_threshold, keep)
 
@@ -86,8 +86,8 @@ def _sessions_to(conninfo, prepare_threshold, keep):
 
 
 def _has_spoken(session):
-    """To a session that was asked nothing the server says one thing only: that it ends. Seen before a query is sent, even
-    one that must not be said twice can go to another session."""
+    """Returns whether the server has ended a session. To an idle session it sends nothing else. Seen before a query is sent,
+    even one that must not run twice can go to another session."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()
@@ -136,7 +136,7 @@ class Cache:
         return self._one("SELECT cache_exists(%s, ", key)
 
     def incr(self, key, delta=1, ttl=None):
-        """Makes the counter where there is none, with `ttl`."""
+        """Creates the counter if it does not exist, with `ttl`."""
         return self._one("SELECT cache_incr(%s, %s, %s, ", key, delta, ttl, again=False)
 
     def incr_existing(self, key, delta=1):
@@ -159,8 +159,8 @@ class Cache:
         self._one("SELECT cache_clear(")
 
     def fetch(self, key, make, ttl=None, wait=10):
-        """The value, or what `make` gives: one caller of all that miss the key makes it, under a lease. The others wait for
-        that one, up to so many seconds, or take the stale value where the cache has a grace."""
+        """Returns the value, or the result of `make`: one caller of all that miss the key makes it, under a lease. The others
+        wait for that caller, up to so many seconds, or take the stale value if the cache has a grace."""
         value, state, lease = self._lease(key, wait)
         if state in ("hit", "stale"):
             return value

@@ -10,7 +10,7 @@ class PgCache(BaseCache):
     """`cache` is its name in SQL (of bytea), `conninfo` is libpq's. Behind a pooler that keeps no
     prepared statements `prepare_threshold` must be None. A timeout of 0 is for ever."""
 
-    # Integers stay integers, so that they can be counted; what else there is, is pickled.
+    # Integers stay integers, so that they can be counted; all other values are pickled.
     serializer = RedisSerializer()
 
     def __init__(
@@ -55,7 +55,7 @@ class PgCache(BaseCache):
         return self._cache.exists(self._key(key))
 
     def clear(self):
-        """With a prefix what begins with it, or else the whole cache."""
+        """Removes the keys that begin with the prefix, or without one the whole cache."""
         if self.key_prefix:
             self._cache.delete_prefix(self._key(""))
         else:

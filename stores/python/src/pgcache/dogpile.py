@@ -10,7 +10,7 @@ from . import FOREVER, Cache, Sessions, seconds
 
 class Backend(BytesBackend):
     """Arguments: `cache` (its name in SQL, of bytea; the one that must be given), `conninfo` (of libpq), `ttl` in seconds
-    (none: the cache's own; longer than the region's expiration_time, or no stale value is there to serve),
+    (none: the cache's own; longer than the region's expiration_time, or no stale value exists to serve),
     `distributed_lock` (True), `lock_timeout` in seconds (60; None: until it is released), `lock_sleep`, `lock_prefix`,
     `prepare_threshold` (5; None behind a pooler)."""
 

@@ -7,7 +7,7 @@ from .cachelib import PgCache as CachelibPgCache
 
 class PgCache(CachelibPgCache, BaseCache):
     """Settings: CACHE_PGCACHE_NAME (of the cache in SQL), CACHE_PGCACHE_CONNINFO (of libpq), CACHE_KEY_PREFIX. CACHE_OPTIONS
-    takes what the class takes, too, such as `prepare_threshold`."""
+    also takes the arguments of the class, such as `prepare_threshold`."""
 
     @classmethod
     def factory(cls, app, config, args, kwargs):

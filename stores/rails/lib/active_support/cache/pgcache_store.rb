@@ -47,7 +47,7 @@ module ActiveSupport
         "#<#{self.class} cache=#{@cache} options=#{options.inspect}>"
       end
 
-      # An integer that was written with raw: true, or none. expires_in counts only where there is none.
+      # Counts an integer that was written with raw: true, or a new entry. expires_in counts only for a new entry.
       def increment(name, amount = 1, options = nil)
         count(:increment, name, amount, amount, options)
       end
@@ -56,7 +56,7 @@ module ActiveSupport
         count(:decrement, name, amount, -amount, options)
       end
 
-      # A Regexp, or a String with *, ? and [] as in a shell. Keys that can match come by pages.
+      # Takes a Regexp, or a String with *, ? and [] as in a shell. Reads the keys that can match by pages.
       def delete_matched(matcher, options = nil)
         options = merged_options(options)
         instrument(:delete_matched, matcher) do
@@ -64,7 +64,7 @@ module ActiveSupport
         end
       end
 
-      # All entries of the namespace, or of the cache.
+      # Removes all entries of the namespace, or of the cache.
       def clear(options = nil)
         failsafe(:clear) do
           namespace = namespace_key("", merged_options(options))
@@ -72,7 +72,7 @@ module ActiveSupport
         end
       end
 
-      # pgcache removes what has expired by itself; this does it now.
+      # Removes expired entries now; pgcache also removes them by itself.
       def cleanup(_options = nil)
         failsafe(:cleanup) { @entries.expire }
       end
@@ -125,9 +125,9 @@ module ActiveSupport
           failsafe(:delete_multi_entries, returning: 0) { @entries.delete_many(keys) }
         end
 
-        # fetch has missed: of all processes that have, the one with the lease computes, and the others read what it has
-        # stored. The lease is on a key of its own, which never has a value. Without one (no preload, an error, the wait is
-        # over) each computes for itself.
+        # fetch has missed: of all processes that missed, the one with the lease computes, and the others read the value
+        # that it stored. The lease is on a key of its own, which never has a value. Without a lease (no preload, an error,
+        # the wait is over) each process computes for itself.
         def save_block_result_to_cache(name, *rest)
           options = rest.last
           return super if @wait.zero? || options[:force]

@@ -8,12 +8,12 @@ require "weakref"
 module ActiveSupport
   module Cache
     class PgcacheStore < Store
-      # A connection that is tried before something is sent that must not run twice, and that is replaced once when it is
-      # lost. Then only what may run twice is run again.
+      # A connection that is tested before a statement that must not run twice, and that is replaced once when it is lost.
+      # Then only a statement that may run twice runs again.
       class Client # :nodoc:
         RESTED = 1.0 # seconds
 
-        # What ActiveRecord's adapter says to libpq, where there is one for Postgres.
+        # The parameters that ActiveRecord's adapter for Postgres passes to libpq, if there is such an adapter.
         def self.active_record
           config = ActiveRecord::Base.connection_db_config.configuration_hash if defined?(ActiveRecord::Base)
           return unless config && config[:adapter].to_s.start_with?("postg")
@@ -27,7 +27,7 @@ module ActiveSupport
           self.class.discard_in_forks(WeakRef.new(self))
         end
 
-        # Here, not in initialize: a block holds what it is made in, and no client would ever be collected.
+        # Here, not in initialize: a block keeps its surroundings alive, and no client would ever be collected.
         def self.discard_in_forks(client)
           ForkTracker.after_fork { client.discard if client.weakref_alive? }
         end
@@ -51,7 +51,7 @@ module ActiveSupport
           @connection = nil
         end
 
-        # A forked process has the parent's socket: it must not say goodbye there when the object goes.
+        # A forked process has the parent's socket: it must not end the session there when the object goes.
         def discard
           @connection&.socket_io&.reopen(IO::NULL)
           @connection = nil

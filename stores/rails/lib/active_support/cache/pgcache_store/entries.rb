@@ -3,8 +3,8 @@
 module ActiveSupport
   module Cache
     class PgcacheStore < Store
-      # The calls on one cache: bytes under keys, for so many seconds, or for ever with nil. In a cache of text, what is no
-      # text is written in base64; what was read says by itself which it is.
+      # The calls on one cache: bytes under keys, for so many seconds, or for ever with nil. In a cache of text, a
+      # value that is not text is written in base64 behind the prefix "base64:".
       class Entries # :nodoc:
         TTL = "coalesce(make_interval(secs => $%d), cache_forever())"
         BASE64 = "base64:".b.freeze
@@ -29,7 +29,7 @@ module ActiveSupport
           true
         end
 
-        # Whether there was none.
+        # Returns whether no entry existed.
         def add(key, bytes, seconds)
           value("SELECT cache_add_bytes($1, $2, #{TTL % 3}, $4::regclass)", key, parameter(bytes), seconds, twice: false) == "t"
         end
@@ -39,12 +39,12 @@ module ActiveSupport
           value("SELECT cache_set_many_bytes($1::text[], $2::bytea[], #{TTL % 3}, $4::regclass)", list(keys), values, seconds)
         end
 
-        # The sum. The seconds count only where there is no counter.
+        # Returns the sum. The seconds count only for a new counter.
         def increment(key, amount, seconds)
           value("SELECT cache_incr($1, $2, #{TTL % 3}, $4::regclass)", key, amount, seconds, twice: false).to_i
         end
 
-        # Whether there was one; of the others, how many.
+        # Returns whether an entry existed; delete_many and delete_if return how many.
         def delete(key)
           value("SELECT cache_delete($1, $2::regclass)", key) == "t"
         end
@@ -57,7 +57,7 @@ module ActiveSupport
           value("SELECT cache_delete_prefix($1, $2::regclass)", prefix).to_i
         end
 
-        # By pages, as there may be many.
+        # Works by pages, because there may be many entries.
         def delete_if(prefix, last = nil, deleted = 0, &block)
           loop do
             keys = run("SELECT key FROM cache_keys($1, $2, 1000, $3::regclass)", [prefix, last]).column_values(0)
@@ -96,7 +96,7 @@ module ActiveSupport
         end
 
         private
-          # The server is asked what it takes only where that matters.
+          # Reads the cache's type from the server only if it matters.
           def encode(bytes)
             bytes = bytes.b
             marked = bytes.start_with?(BASE64)

@@ -8,7 +8,7 @@ import org.springframework.cache.support.SimpleValueWrapper;
 
 /**
  * One of Spring's caches. Null is kept as an entry without a value (a negative entry). Keys are
- * told apart by toString().
+ * distinguished by toString().
  */
 class PgcacheCache extends AbstractValueAdaptingCache {
     private final String name;

@@ -34,27 +34,27 @@ public class PgcacheCacheManager implements CacheManager {
         this.cache = cache;
     }
 
-    /** In place of Java's own serialization. One that makes text can use a cache of text or JSON, which SQL reads. */
+    /** Replaces Java's own serialization. A serializer that makes text can use a cache of text or JSON, which SQL reads. */
     public PgcacheCacheManager serializer(Serializer<Object> serializer, Deserializer<Object> deserializer) {
         values = new Values(new SerializingConverter(serializer), new DeserializingConverter(deserializer));
         return this;
     }
 
-    /** How long entries live; null, as by default, is for ever. */
+    /** Sets how long entries live; null, the default, is for ever. */
     public PgcacheCacheManager ttl(Duration ttl) {
         this.ttl = ttl;
         return this;
     }
 
-    /** The same for one of Spring's caches. */
+    /** Sets how long entries of one of Spring's caches live. */
     public PgcacheCacheManager ttl(String name, Duration ttl) {
         ttls.put(name, ttl);
         return this;
     }
 
     /**
-     * How long {@code @Cacheable(sync = true)} waits for another process that loads the same entry, then it loads it, too.
-     * Zero, for servers that do not preload pgcache: it does not wait.
+     * Sets how long {@code @Cacheable(sync = true)} waits for another process that loads the same entry; then it loads the
+     * entry, too. Zero, for servers that do not preload pgcache: it does not wait.
      */
     public PgcacheCacheManager wait(Duration wait) {
         this.wait = wait;

@@ -13,7 +13,7 @@ import javax.sql.DataSource;
 class Statements {
     private static final String TTL = "coalesce(make_interval(secs => ?), cache_forever())";
 
-    /** How long what may run twice is tried. A pool's other connections went the way of the one that is lost. */
+    /** How long a statement that may run twice is tried. The pool's other connections may be lost, too. */
     private static final Duration AGAIN = Duration.ofSeconds(2);
 
     private final DataSource dataSource;
@@ -21,7 +21,7 @@ class Statements {
     private final Values values;
     private Boolean ofText;
 
-    /** {@code stored}: a value, NullValue.INSTANCE, or null where there is none; {@code number}: to store with, or null. */
+    /** {@code stored}: a value, NullValue.INSTANCE, or null without an entry; {@code number}: the lease, or null. */
     record Lease(Object stored, Long number) {}
 
     private interface Read<T> {
@@ -94,7 +94,7 @@ class Statements {
         return values.stored(value, this::isOfText);
     }
 
-    /** Asked once, for the first value that is no text. */
+    /** Reads the type of the cache, once, for the first value that is not text. */
     private boolean isOfText() {
         if (ofText == null) {
             String type = twice("SELECT value_type FROM pgcache.cache_settings(?::regclass)", row -> row.getString(1), cache);
@@ -110,7 +110,7 @@ class Statements {
         return duration == null ? null : duration.toNanos() / 1e9;
     }
 
-    /** Each try takes a lost connection out of the pool. One that cannot be had is an error at once: pools wait by themselves. */
+    /** Each try takes a lost connection out of the pool. A failure to get one is an error at once, because pools wait. */
     private <T> T twice(String sql, Read<T> read, Object... values) {
         for (long until = 0; ; LockSupport.parkNanos(1_000_000)) {
             try (Connection connection = dataSource.getConnection()) {
