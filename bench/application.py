@@ -21,10 +21,10 @@ PROGRAM = ROOT / "build/bench-application"
 CACHE = "public.products"
 FIELDS = ("requests_s", "queries_s", "hit_rate", "attainable", "amplification", "stale", "p50_us", "p99_us", "behind_ms", "errors",
           "wrong")  # fmt: skip
-# A change must have reached the application after so long; the run fails beyond it. One machine does it in a few
+# A change must have reached the application within this time; the run fails beyond it. One machine does it in a few
 # milliseconds; a machine of two cores with every visitor awake needs a hundred at times.
 BEHIND_MS = 2_000
-# Of the source that the cache depends on; a product is loaded from its row.
+# The source that the cache depends on; a product is loaded from its row.
 SHELF = """
 DROP TABLE IF EXISTS shelf;
 CREATE TABLE shelf (id int PRIMARY KEY, version int NOT NULL DEFAULT 0);

@@ -104,7 +104,7 @@ class Journal:
 
 
 def read_options(name, module, words):
-    """Options that all have, those of the workload, and what its SIZES say of those that were not given."""
+    """Returns the common options, those of the workload, and the defaults of its SIZES."""
     about = module.__doc__.partition("\n\n")[0]
     parser = argparse.ArgumentParser(prog=f"bench/run.sh {name}", description=about)
     for size in [size for size in ("quick", "smoke") if size in module.SIZES]:
@@ -125,7 +125,7 @@ def read_options(name, module, words):
 
 
 def named(known, names):
-    """The entries with these names, in this order; all where none is given."""
+    """Returns the entries with these names, in this order; all if no name is given."""
     found = {entry.name: entry for entry in known}
     if not names:
         return list(known)

@@ -1,4 +1,4 @@
-"""That the systems do the work: no figure counts unless the reads hit and the writes arrive."""
+"""Checks that the systems do the work: no figure counts unless the reads hit and the writes arrive."""
 
 from math import sqrt
 
@@ -20,7 +20,7 @@ def tier_for(entries, value_size):
 
 
 def near(share, wanted, samples):
-    """Within two points; a short run on a slow machine may stray by chance, five standard deviations at most."""
+    """Returns whether a share is within two points; a short run may stray by chance, five standard deviations at most."""
     return abs(share - wanted) <= max(TOLERANCE, 5 * sqrt(wanted * (1 - wanted) / samples))
 
 
@@ -29,7 +29,7 @@ def preload(server):
     found = server.entries()
     insist(found == wanted, f"{name} holds {found} of {wanted} entries")
     if server.system.tier and server.setup.tier_mb >= tier_for(wanted, server.setup.value_size):
-        copies = server.tier_entries()  # a tier that is cold says nothing about the tier
+        copies = server.tier_entries()  # a cold tier would not measure the tier
         insist(copies >= WARM * wanted, f"{name}: the hot tier holds {copies} of {wanted} entries")
 
 
@@ -54,7 +54,7 @@ def system(server):
     """The checked pass, outside of the timed runs. Returns the shares it found."""
     if not server.system.read:  # its reads are counted in every timed run of the driver, each SET is answered OK
         return driver_writes(server)
-    if server.slow_to_scan:  # what was overwritten can only be seen by a scan; that writes arrive, each run has shown
+    if server.slow_to_scan:  # only a scan shows overwritten values; each run has shown that writes arrive
         return {"hit_rate": hit_rate(server)}
     return {"hit_rate": hit_rate(server), **pgbench_writes(server)}  # in this order: the writes change values
 
@@ -70,7 +70,7 @@ def driver_writes(server):
 
 
 def pgbench_writes(server):
-    """The write script with another value: every key it wrote must hold that value, old keys too. Then the mixed one."""
+    """Runs the write script with another value, which every written key must then hold, old keys too; then the mixed one."""
     other = "checked" + kd.value(server.setup.value_size)
     before, writes = server.entries(), CLIENTS * WRITES
     pgbench(server, scripts.script(server.system.write), WRITES, "-D", f"value={other}")
@@ -90,7 +90,7 @@ def share_of(server, word, count, writes, wanted):
 
 
 def hit_rate(server):
-    """The read as it is, its answers kept in a table: a wrong value is no hit."""
+    """Runs the read script and keeps its answers in a table: a wrong value is no hit."""
     server.sql("CREATE UNLOGGED TABLE IF NOT EXISTS checked (value text)", "TRUNCATE checked")
     pgbench(server, scripts.script(server.system.read, "INSERT INTO checked VALUES (({}))"), READS)
     value = kd.value(server.setup.value_size)

@@ -1,4 +1,4 @@
-"""What cache_depend costs an UPDATE of 100,000 rows, beside none and beside a trigger that does nothing.
+"""The cost of cache_depend for an UPDATE of 100,000 rows, beside none and beside a trigger that does nothing.
 
 One statement in turn over tables that differ in their triggers alone, each made anew and vacuumed before; ratios are
 formed within a repetition. Beside the time that a client waits stands the processor time of its backend, which other
@@ -117,7 +117,7 @@ def make(server, options, case):
 
 
 def timed(server, case):
-    """What Postgres itself measures of a statement and its commit."""
+    """Postgres' own measurement of a statement and its commit."""
     words = [server.bin / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *server.connection, DATABASE]
     session = ("SET client_min_messages = log", "SET log_statement_stats = on", f"SET ROLE {case.writer}", UPDATE)
     words += [part for text in session for part in ("-c", text)]

@@ -1,4 +1,4 @@
-"""Expiry under churn: room on disk, HOT updates, how long expired rows stay, and what it costs.
+"""Expiry under churn: room on disk, HOT updates, how long expired rows stay, and the cost.
 
 Half gets and half sets at full speed, and four ways to get rid of what has expired.
 """
@@ -134,7 +134,7 @@ coalesce(greatest(0, extract(epoch FROM clock_timestamp() - min(expires_at))), 0
 
 
 class Run:
-    """One case on one system: a server, the load, and what is seen of the table meanwhile."""
+    """One case on one system: a server, the load, and samples of the table meanwhile."""
 
     def __init__(self, case, way, seconds, options):
         self.case, self.way, self.seconds, self.options = case, way, seconds, options
@@ -163,7 +163,7 @@ class Run:
                 "interval": self.interval, "fresh_row": self.fresh_row, "samples": self.samples, "latency": latency}  # fmt: skip
 
     def fresh_bytes(self):
-        """A table like the one that is measured, its rows written once, in no order of their keys."""
+        """Makes a table like the measured one, its rows written once, in no order of their keys."""
         server, case = self.server, self.case
         fillfactor = server.sql("SELECT coalesce(substring(reloptions::text FROM 'fillfactor=([0-9]+)'), '100') "
                                 "FROM pg_class WHERE oid = 'bench'::regclass")  # fmt: skip
@@ -182,7 +182,7 @@ class Run:
         return file
 
     def pgbench(self):
-        """Half gets, half sets, at full speed; a sample of the latencies of the second half, by script."""
+        """Runs half gets, half sets, at full speed; samples the latencies of the second half, by script."""
         case, began = self.case, time.time()
         scripts = [self.script("set", case.draw, self.way.set), self.script("get", case.draw_get, self.way.get)]
         logs = self.options.out / "pgbench_log"

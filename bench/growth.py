@@ -20,7 +20,7 @@ SIZES = {
     "quick": {"seconds": 1.0, "repeats": 3, "entries": 100_000},
     "smoke": {"seconds": 0.15, "repeats": 1, "entries": 2000, "axes": "clients,caches"},
 }
-FEW = ("redis", "pgcache_memory")  # what a quick look leaves are those whose curves say the most
+FEW = ("redis", "pgcache_memory")  # a quick look keeps the systems whose curves say the most
 LARGE = 8192  # bytes of a value: Redis stores a gigabyte a second, so runs are short
 MEMORY_FOR_VALUES = 640 * 1024**2  # entries times value size, along the axis of values
 WORKLOADS = ("read", "write")
@@ -34,8 +34,8 @@ class Axis:
     title: str
     unit: str
     values: dict  # by size of the run
-    asks: str  # what the chart shows
-    reason: str  # what is likely to bend the curve; a surprise in the figures deserves a better one
+    asks: str  # the question of the chart
+    reason: str  # the likely reason of a bend in the curve; a surprise in the figures deserves a better one
     systems: tuple = ("redis", "table_unlogged", "pgcache_hot", "pgcache_memory")
 
     def systems_of(self, size):

@@ -26,7 +26,7 @@ SIZES = {
     "quick": {"entries": 100_000, "requests": 2_000, "repeats": 1},
     "smoke": {"entries": 2_000, "requests": 300, "repeats": 1},
 }
-HEATED = 1_000  # entries that are asked for: a copy of each is in the tier before
+HEATED = 1_000  # entries that are read: a copy of each is in the tier before
 TIER_MB = 64
 QUIET = ("autovacuum = off", "pgcache.expire_interval = 0")  # no process but the session ends while it is counted
 
@@ -37,7 +37,7 @@ INSERT INTO plain SELECT {first} + n, '{value}' FROM generate_series(1, {entries
 INSERT INTO hot SELECT * FROM plain; INSERT INTO written SELECT * FROM plain;
 VACUUM (ANALYZE) plain, hot, written; CHECKPOINT"""
 
-# Of a new server, whose tier is empty.
+# The settings of a new server, whose tier is empty.
 HEAT = """SELECT count(cache_set(({first} + n)::text, '{value}', NULL, 'memory')) FROM generate_series(1, {heated}) AS n;
 SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {heated}) AS n;
 SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {heated}) AS n"""
@@ -45,7 +45,7 @@ SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {hea
 STATEMENTS = {
     "select length": scripts.statement("length", ":n"),
     **TIMED,
-    # By plain SQL, which sees no expired row of a cache; and what it costs to say so by hand.
+    # By plain SQL, which sees no expired row of a cache; and the cost of that condition written by hand.
     "select from a cache": scripts.statement("select_by_key", ":n", table="hot"),
     "select, deadline by hand": "SELECT value FROM plain WHERE key = :n AND (expires_at IS NULL OR expires_at > now())",
 }
@@ -99,7 +99,7 @@ def measure(postgres, server, options):
 
 
 def for_each(requests, count):
-    """Instructions a request: what the longer run has beyond the shorter one."""
+    """Instructions a request: the difference of the longer and the shorter run."""
     return (count(requests * LONGER) - count(requests)) / (requests * (LONGER - 1))
 
 
@@ -163,7 +163,7 @@ class Counts:
         until(lambda: total(self.read(f"{process}.counts")))
 
     def largest(self, processes):
-        """Of so many that end, the one that did most."""
+        """Returns the instructions of the process that ran the most, of so many that end."""
 
         def counts():
             found = [total(self.read(file.name)) for file in self.folder.glob("*.counts")]

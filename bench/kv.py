@@ -20,7 +20,7 @@ BAD = ("errors", "wrong", "lost")
 
 @dataclass(frozen=True)
 class Load:
-    """As it was published, and what was published of it."""
+    """A load as it was published, and its published figures."""
 
     name: str
     title: str
@@ -28,7 +28,7 @@ class Load:
     operations: int = 0  # of each client, or events of all
     seconds: float = 0
     published: str = ""
-    etcd: str = ""  # what the same report gives for etcd v3
+    etcd: str = ""  # the figure of etcd v3 in the same report
 
     def runs_on(self, system):
         """A memory cache acts at once: there is no "all or none"."""
@@ -38,7 +38,7 @@ class Load:
         return replace(self, seconds=min(self.seconds, seconds))
 
     def shrunk(self):
-        """Enough to see that it runs; the watchers stay as many as they are."""
+        """Returns a load that is long enough to see that it runs; the number of watchers stays."""
         operations = self.operations if self.name == "watchers" else min(self.operations, 40)
         return replace(self, operations=operations, seconds=min(self.seconds, 1))
 

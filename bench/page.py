@@ -40,7 +40,7 @@ Load when it began: {facts['load_at_start']:.2f}. Ratios within one run mean mor
 
 
 def noise(out):
-    """An overloaded machine is said where the figures are read, not in a footnote."""
+    """Reports an overloaded machine beside the figures, not in a footnote."""
     others = (load(out, BASE, "facts.json") or {}).get("other_cpu")
     if not others:
         return ""
@@ -49,7 +49,7 @@ def noise(out):
 
 
 def losses(out):
-    """Said first, not last: everything that is below what was promised or below Redis."""
+    """Lists first, not last, every figure below its promise or below Redis."""
     lines, summary = promises.missed(out), load(out, BASE) or []
     redis = {row["workload"]: row["tps"] for row in summary if row["system"] == "redis"}
     for row in summary:

@@ -52,7 +52,7 @@ def command_line(pid):
 
 
 def rate_and_cost(server, load):
-    """Requests a second of a load, and what the server's processes spent on a request meanwhile, in microseconds."""
+    """Requests a second of a load, and the time of the server's processes for a request, in microseconds."""
     used, start = cpu_seconds(server), time.monotonic()
     tps = load()
     return tps, (cpu_seconds(server) - used) / (time.monotonic() - start) / tps * 1e6
@@ -87,7 +87,7 @@ def pss_mb(server):
 
 
 def sizes_kb(pid):
-    """All, and the part of it that is shared memory."""
+    """Returns the whole size, and the part of it that is shared memory."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except (FileNotFoundError, ProcessLookupError):

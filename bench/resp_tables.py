@@ -33,7 +33,7 @@ WAYS = {"pinned": "Server on one core, client on another", "free": "Server and c
 KEY = ("way", "load", "clients", "side", "repetition")
 FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "wal_bytes", "ids")
 
-# All tables lie in the buffers, and no checkpoint and no VACUUM comes in between: what is left is the work of a command.
+# All tables lie in the buffers, and no checkpoint and no VACUUM comes in between, so only the work of a command remains.
 STEADY = ("shared_buffers = 512MB", "checkpoint_timeout = 1d", "max_wal_size = 16GB", "autovacuum = off", "pgcache.expire_interval = 0")
 KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # of the tables, each a cache and a plain one
 PLAIN = 'CREATE {kind} TABLE {name} (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) WITH (fillfactor = 85)'
@@ -45,7 +45,7 @@ class Load:
     title: str
     command: str
     table: str
-    sides: tuple  # the first is what the table cache is measured against
+    sides: tuple  # the table cache is measured against the first
     pipeline: int = 1
     tier: bool = True  # copies in the hot tier count
     must: float = 0.0  # of the first side, at least
@@ -116,7 +116,7 @@ class Tables(Door):
         return {**super().counters(), "sets": sets}
 
     def use_tier(self, on):
-        """Whether tables are read from their copies, of all processes: they take a setting in one after the other."""
+        """Sets whether tables are read from their copies, and waits for all processes: they take a setting in one after the other."""
         if on == self.has_tier:
             return
         self.sql(f"ALTER SYSTEM SET pgcache.hot_tier = {'on' if on else 'off'}", "SELECT pg_reload_conf()")
@@ -221,7 +221,7 @@ def each(load, side, requests, used, grown):
 
 
 def judge(load, side, requests, grown):
-    """A run that did something else than it is called is none."""
+    """Rejects a run that did other work than its name says."""
     hot, table = grown["hot_hits"], grown["table_hits"]
     if side == "table" and load.writes:
         insist(grown["sets"] >= requests, f"{load.title}: {grown['sets']} entries were stored by {requests} requests")
@@ -249,7 +249,7 @@ def by_redis_benchmark(server, load, side, clients, seconds):
 
 
 def by_pgbench(server, load, _side, clients, seconds):
-    """Its clients are sessions, and begin with the run: what that takes is not counted."""
+    """Its clients are sessions, and begin with the run: their start is not counted."""
     drawn = ["-D", f"entries={server.setup.entries}", "-D", f"value={kd.value(server.setup.value_size)}"]
     head = [server.bin / "pgbench", *server.connection, "-n", "-M", "prepared", "-c", clients, "-j", 1, *drawn]
 
@@ -313,7 +313,7 @@ def beside(summary, load):
 
 
 def ratio(row, other, bound):
-    """Over the other, and what it is to be, which only a table cache has to hold."""
+    """The ratio to the other, and its goal, which only a table cache has to hold."""
     if not other or not other["tps"]:
         return "", ""
     over, is_bound = row["tps"] / other["tps"], row["side"] == "table" and bound

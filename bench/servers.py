@@ -122,7 +122,7 @@ class Postgres:
 
     @property
     def table(self):
-        """As it is called in SQL."""
+        """The name of the cache in SQL."""
         return f"bench.{self.system.table}"
 
     def create(self):
@@ -143,14 +143,14 @@ class Postgres:
         return self.system.name == "pgcache_memory" and self.setup.entries > COUNTED
 
     def entries(self):
-        """Counted, where that is a matter of seconds; else the tier's word is taken."""
+        """Counts, if that takes seconds; else takes the tier's own number."""
         return self.tier_entries() if self.slow_to_scan else self.number(f"SELECT count(*) FROM {self.table}")
 
     def tier_entries(self):
         return self.number("SELECT entries FROM pgcache.hot_tier")
 
     def cache_bytes(self):
-        """By the server's own word: the shared region."""
+        """The bytes of the shared region, as the server reports them."""
         return self.number("SELECT size FROM pgcache.hot_tier")
 
     def settings(self):
@@ -158,7 +158,7 @@ class Postgres:
         return {name: self.sql(f"SHOW {name}") for name in (*SHOWN, *tier)}
 
     def counters(self):
-        """What only ever grows: bytes of WAL, transaction ids given out, and where reads were answered."""
+        """Counters that only grow: bytes of WAL, transaction ids given out, and where reads were answered."""
         text = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0', txid_snapshot_xmax(txid_current_snapshot())")
         found = dict(zip(("wal_bytes", "xids"), map(int, text.split("|"))))
         if self.system.tier:
@@ -174,7 +174,7 @@ class Postgres:
 
 
 def wait_for_resp(path):
-    """Until the Redis protocol answers on this socket: it waits for its database, which it looks for every few seconds."""
+    """Waits until the Redis protocol answers on this socket: it waits for its database, which it looks for every few seconds."""
     end = time.monotonic() + PATIENCE
     while not (Path(path).exists() and output(["redis-cli", "-s", path, "PING"]).strip() == "PONG"):
         if time.monotonic() > end:
@@ -342,7 +342,7 @@ class Redis(OwnProcess):
         return ["-h", "127.0.0.1", "-p", self.port] if self.setup.tcp else ["-s", self.path]
 
     def load(self):
-        """And write the snapshot, as Postgres is checkpointed."""
+        """Also writes the snapshot, as Postgres is checkpointed."""
         super().load()
         self.cli("SAVE")
 
@@ -384,7 +384,7 @@ class Memcached(OwnProcess):
 
     def words(self):
         where = ["-l", "127.0.0.1", "-p", self.port, "-U", "0"] if self.setup.tcp else ["-s", self.path]
-        who = ["-u", "root"] if os.geteuid() == 0 else []  # it does not run as root unless told to
+        who = ["-u", "root"] if os.geteuid() == 0 else []  # it does not run as root without this option
         return [program(self.system.program, self.system.suite), *where, *who, *self.system.options]
 
     def answers(self):
@@ -416,7 +416,7 @@ class Memcached(OwnProcess):
         return self.stat("curr_items")
 
     def cache_bytes(self):
-        """Slab pages and hash table."""
+        """The bytes of slab pages and hash table."""
         return self.stat("total_malloced", "stats slabs") + self.stat("hash_bytes")
 
     def settings(self):

@@ -45,7 +45,7 @@ SILENT = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": s
 
 
 class Stalled(Door):
-    """Served are caches for all that is slow, too."""
+    """Also serves caches for the slow operations."""
 
     CACHES = (
         *Door.CACHES,
@@ -66,7 +66,7 @@ class Stalled(Door):
 
 @contextmanager
 def client(server, words, database=HOT, clients=1):
-    """Clients that ask for the same again and again."""
+    """Clients that repeat one request."""
     head = ["redis-benchmark", *server.tool_connection, "--dbnum", database, "-c", clients, "-n", ENDLESS, "-q"]
     with ended(subprocess.Popen([str(word) for word in [*head, "-r", server.setup.entries, *words]], **SILENT)):
         yield
@@ -93,7 +93,7 @@ def ended(process):
 
 @contextmanager
 def repeated(act, every=0.0):
-    """Something that is done again and again by a thread."""
+    """A call that a thread repeats."""
     stop = threading.Event()
     failed = []
 
@@ -121,7 +121,7 @@ def nothing(_server):
 
 
 def computes(_server):
-    """A process that asks the server nothing: what a busy client costs the others by its processor time alone."""
+    """A process without requests to the server: the cost of a busy client for the others by its processor time alone."""
     return ended(subprocess.Popen(["sh", "-c", "while :; do :; done"], **SILENT))
 
 
@@ -167,7 +167,7 @@ def all_keys(server):
 
 @contextmanager
 def flush(server):
-    """Of as many entries as there are hot ones."""
+    """Flushes a cache with as many entries as there are hot ones."""
     rows = kd.rows_sql(server.setup.entries, kd.value(server.setup.value_size))
     server.sql(f"SELECT count(cache_set_bytes(key, value::bytea, NULL, 'other')) FROM ({rows}) AS entry", database="postgres")
     with repeated(lambda: server.cli("-n", OTHER, "FLUSHDB"), 0.1):

@@ -1,7 +1,7 @@
-// An application that keeps what it reads in its own memory: rueidis' client-side cache, which the server keeps true,
+// An application that keeps what it reads in its own memory: rueidis' client-side cache, which the server invalidates,
 // before pgcache's leases, before a slow database. A visitor is a goroutine that asks for one product after the other.
 //
-// With -writes a source row changes so many times a second, and each answer is compared with what was acknowledged.
+// With -writes a source row changes so many times a second, and each answer is compared with the acknowledged versions.
 package main
 
 import (

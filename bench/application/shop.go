@@ -30,7 +30,7 @@ const (
 	store   = "SELECT cache_set_leased($1, $2, $3, CASE WHEN $2 = '' THEN absent_ttl() END, 'products')"
 )
 
-// A shop: its products, the caches before them, and what is known of their versions.
+// A shop: its products, the caches before them, and the known versions of the products.
 type shop struct {
 	near     rueidis.Client
 	sql      *pgxpool.Pool
@@ -40,7 +40,7 @@ type shop struct {
 	versions [products + 1]version
 }
 
-// Of a source row: the last version whose commit was acknowledged, and when.
+// The last version of a source row whose commit was acknowledged, and when.
 type version struct {
 	sync.Mutex
 	number int
@@ -69,7 +69,7 @@ func newShop() *shop {
 	return s
 }
 
-// The server says that these keys have changed, or all: what was stale is now wrong.
+// Handles an invalidation of these keys, or of all: a stale value is now wrong.
 func (s *shop) forget(keys []rueidis.RedisMessage) {
 	if keys == nil {
 		for i := range s.flights {
@@ -93,7 +93,7 @@ func (s *shop) forget(keys []rueidis.RedisMessage) {
 	}
 }
 
-// What kind of answer it was.
+// The kind of an answer.
 type kind int
 
 const (
@@ -102,7 +102,7 @@ const (
 	loaded
 )
 
-// A product's value. It is empty where there is no such product: GET does not tell a negative entry from none.
+// Returns a product's value, which is empty if the product does not exist: GET does not tell a negative entry from none.
 func (s *shop) ask(ctx context.Context, id int) (string, kind, error) {
 	key := "p:" + strconv.Itoa(id)
 	value, err := s.near.DoCache(ctx, s.near.B().Get().Key(key).Cache(), kept).ToString()
@@ -179,7 +179,7 @@ func (s *shop) refresh(ctx context.Context, id int, key string, number *int64) (
 	return fresh, err
 }
 
-// Takes a connection of the slow database; waits for one only if there is nothing stale to be given meanwhile.
+// Takes a connection of the slow database; waits for one only without a stale value to return meanwhile.
 func (s *shop) enter(one *flight) bool {
 	if one.stale.Load() == nil {
 		s.slow <- struct{}{}
@@ -219,7 +219,7 @@ func (s *shop) query(ctx context.Context, id int) (string, error) {
 
 func product(id, number int) string { return fmt.Sprintf("product %d %d", id, number) }
 
-// Changes rows, as often as is asked for, with each commit noted when it is acknowledged.
+// Changes rows at the rate of -writes, and notes each commit when it is acknowledged.
 func (s *shop) write(ctx context.Context, end time.Time) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for tick := time.NewTicker(time.Second / time.Duration(*writes)); time.Now().Before(end); <-tick.C {
@@ -238,7 +238,7 @@ func (s *shop) write(ctx context.Context, end time.Time) {
 	}
 }
 
-// 80 % go to products 1-50, 15 % to 51-500, 4 % to 501-5,000, 1 % to none; bench/stampede.py says the same.
+// Draws a product: 80 % go to products 1-50, 15 % to 51-500, 4 % to 501-5,000, 1 % to none; bench/stampede.py says the same.
 func next(random *rand.Rand) int {
 	switch share := random.IntN(100); {
 	case share < 80:

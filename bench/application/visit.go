@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// One answer in so many is timed: a clock that is asked for each would be most of what it measures.
+// One answer in so many is timed, because reading the clock for each would be most of the measured time.
 const timed = 16
 
 type counts struct {
@@ -17,7 +17,7 @@ type counts struct {
 	errors     int
 	firstError string
 	wrong      int
-	// The longest time after a change was acknowledged in which its former value was still given.
+	// The longest time for which a former value was still returned after its change was acknowledged.
 	behind time.Duration
 	times  []time.Duration
 }
