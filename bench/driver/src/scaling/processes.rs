@@ -74,7 +74,8 @@ fn child(board: &Board, tier: &Tier, draws: &[u32], work: Work, number: usize) {
 }
 
 fn fork(run: impl FnOnce()) -> Result<i32> {
-    // SAFETY: this process has one thread in the mode `scaling`, so the child finds no lock taken; it ends without returning.
+    // SAFETY: this process has one thread in the mode `scaling`, so the child finds no lock taken; it ends without
+    // returning.
     unsafe {
         let pid = libc::fork();
         if pid < 0 {

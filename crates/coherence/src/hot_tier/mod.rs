@@ -11,7 +11,7 @@
 //! * (b) never a value of a transaction that was rolled back or is not yet visible;
 //! * (c) a transaction sees its own writes;
 //! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
-//! * (e) when all have ended, every pending_writers is 0, no slot is without its relation, every valid entry is the row;
+//! * (e) when all have ended, every pending_writers is 0, each slot has its relation, every valid entry is the row;
 //! * (f) in every state, an entry that a get would hit is the committed row;
 //! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or taken back on
 //!   its stripe in between: marks that stand in other caches never count.
@@ -32,8 +32,8 @@
 //! | 7 suspension | DISABLE TRIGGER suspends at its mark; only a fact read under a new ShareUpdateExclusiveLock turns the tier on | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
 //! | 8 slots | a new generation for each slot, freed by DROP and by the rollback of CREATE | `tier`: `make_slot`; `end`: `leave_callbacks` |
 //!
-//! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (expiry deletes are marked like any
-//! others) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
+//! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (expiry deletes are marked like
+//! any others) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
 //!
 //! # Atomic steps
 //!

@@ -18,7 +18,8 @@
 //! | without dependencies entries stay | `KeepsIndependent` |
 //! | a writer of the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
 //!
-//! Atomic steps: a section under the partition's lock, the replay of a change, the end of recovery, the opening of a slot.
+//! Atomic steps: a section under the partition's lock, the replay of a change, the end of recovery, the opening of a
+//! slot.
 
 mod model;
 mod steps;
