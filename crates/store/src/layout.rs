@@ -68,6 +68,8 @@ pub mod partition_word {
     pub const SHORT_SPLITS: usize = 104;
     /// Values of several pages that were written so far: what each of them is numbered by.
     pub const WRITINGS: usize = 112;
+    /// 1 once an entry had to make room since the partition was last empty; 0 while it fills.
+    pub const FULL: usize = 120;
     /// Counters written under the exclusive lock, then those that readers write, on their own line.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;

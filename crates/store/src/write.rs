@@ -50,7 +50,7 @@ impl PartitionMut<'_> {
                 return SetOutcome::Stored { replaced: true };
             }
         } else {
-            self.ensure_slot(key.hash);
+            self.ensure_slot(key.hash, now);
         }
         let footprint = Footprint::new(key.bytes.len(), new.value.len());
         let allocation = match self.allocate(&footprint, now, grant) {
@@ -131,10 +131,11 @@ impl PartitionMut<'_> {
         if remembered {
             self.count(Counter::GhostHits);
         }
+        let main = self.is_filling() || remembered && self.main_gives_way();
         let tag = self.probe(key.hash).tag;
         self.entry(allocation.head).set_slot(number);
-        self.set_new_slot(number, IndexSlot::live(tag, remembered, 0, allocation.head));
-        self.enqueue(remembered, allocation.head, allocation.granules());
+        self.set_new_slot(number, IndexSlot::live(tag, main, 0, allocation.head));
+        self.enqueue(main, allocation.head, allocation.granules());
         self.report_stored(&self.entry(allocation.head));
     }
 

@@ -1,13 +1,30 @@
 //! Where a new entry begins: its slot, and its queue.
 //!
-//! What it is not: it evicts nobody. The rule it guards: a key whose ghost is young joins the main
-//! queue, every other key the small one.
+//! What it is not: it evicts nobody. The rule it guards: while the partition has never had to evict,
+//! a key joins the main queue; afterwards only one whose ghost is young may, and every other key
+//! joins the small one.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
 use crate::partition::PartitionMut;
 
+/// Live entries for each bucket of eight slots at which the index counts as full.
+const FULL_BUCKET: u64 = 7;
+
 impl PartitionMut<'_> {
+    /// True if another entry needs the room of one that is there, for want of slots.
+    pub(crate) fn index_is_full(&self) -> bool {
+        self.entries() >= u64::from(self.region().layout.buckets) * FULL_BUCKET
+    }
+
+    /// True while no entry has had to make room: what comes first may stay.
+    pub(crate) fn is_filling(&mut self) -> bool {
+        if self.entries() == 0 {
+            self.set_field(partition_word::FULL, 0);
+        }
+        self.field(partition_word::FULL) == 0
+    }
+
     /// A ghost counts while what was evicted after it is less than its share of what the partition
     /// holds.
     pub(crate) fn ghost_is_young(&self, slot: IndexSlot) -> bool {

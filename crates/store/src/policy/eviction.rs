@@ -6,11 +6,12 @@
 //! whatever removes an entry does it here: out of its queue, its slot and its memory, and into the
 //! ledger.
 //!
-//! New entries join the small queue, or the main queue if their ghost is young. While the small
-//! queue holds more than its share its oldest entry is judged: hit often enough, it moves to the
-//! main queue, else it goes and leaves a ghost in its slot. The oldest of the main queue goes round
-//! again for each hit it has. All sizes are counted in granules, so large and small values share by
-//! bytes.
+//! Entries join the main queue until the partition has to evict. From then on new ones join the
+//! small queue; one whose ghost is young joins the main queue if an old entry there is unused. While the small queue holds more than
+//! its share its oldest entry is judged: hit since it came, it moves to the main queue, else it goes
+//! and leaves a ghost in its slot. The oldest of the main queue goes round again for each hit it
+//! has. An entry of the main queue that expires leaves a ghost, too, because its key is likely to
+//! come back. All sizes are counted in granules, so large and small values share by bytes.
 
 use super::queue::queue_of;
 use crate::entry::{Header, Key};
@@ -18,6 +19,10 @@ use crate::index::IndexSlot;
 use crate::layout::{partition_word, queue_word};
 use crate::ledger::{Counter, RemovalCause};
 use crate::partition::PartitionMut;
+
+/// Entries of the main queue that a returning key is compared with. With one, loads that move on
+/// lose two points; with three, a load that is four times the tier loses as much.
+const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
     /// Judges one entry. False: it stays, and went to the young end of the main queue.
@@ -41,6 +46,7 @@ impl PartitionMut<'_> {
     }
 
     fn judge_oldest(&mut self, now: i64) -> Judged {
+        self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
         let location = self.field(queue_of(main) + queue_word::OLDEST) as u32;
         if location == 0 {
@@ -58,7 +64,8 @@ impl PartitionMut<'_> {
             self.region().layout.params.promote_hits
         };
         if slot.hits() >= enough {
-            self.reinsert(location, main);
+            let hits = if main { slot.hits() - 1 } else { 0 };
+            self.reinsert(location, main, hits);
             return Judged::Reinserted;
         }
         match main {
@@ -68,12 +75,30 @@ impl PartitionMut<'_> {
         Judged::Removed
     }
 
-    /// To the young end of the main queue: promoted without hits, or reinserted with one hit less.
-    fn reinsert(&mut self, location: u32, from_main: bool) {
+    /// True if one of the two oldest entries of the main queue has no hits, so that a key which
+    /// returns has a better claim to the queue. Those that have hits go round again with half of
+    /// them: keys that keep coming back oust what nobody reads any more, and a load that reads all
+    /// of the main queue keeps it.
+    pub(crate) fn main_gives_way(&mut self) -> bool {
+        for _ in 0..OLDEST_COMPARED {
+            let location = self.field(partition_word::MAIN + queue_word::OLDEST) as u32;
+            if location == 0 {
+                return true;
+            }
+            let hits = self.slot(self.entry(location).slot()).hits();
+            if hits == 0 {
+                return true;
+            }
+            self.reinsert(location, true, hits / 2);
+        }
+        false
+    }
+
+    /// To the young end of the main queue, with this many hits left.
+    fn reinsert(&mut self, location: u32, from_main: bool, hits: u32) {
         let entry = self.entry(location);
         let (number, granules) = (entry.slot(), entry.allocation().granules());
         let slot = self.slot(number);
-        let hits = if from_main { slot.hits() - 1 } else { 0 };
         self.dequeue(from_main, location, granules);
         self.set_slot(number, IndexSlot::live(slot.tag(), true, hits, location));
         self.enqueue(true, location, granules);
@@ -92,9 +117,16 @@ impl PartitionMut<'_> {
         );
     }
 
-    /// Removes an entry and leaves its slot empty.
+    /// Removes an entry and leaves its slot empty, or to a ghost if it expired in the main queue.
     pub(crate) fn drop_entry(&mut self, location: u32, cause: RemovalCause) {
-        self.remove_entry(location, cause, IndexSlot::EMPTY);
+        let slot = self.slot(self.entry(location).slot());
+        let successor = match cause {
+            RemovalCause::Expired if slot.in_main() => {
+                IndexSlot::ghost(slot.tag(), self.field(partition_word::GHOST_CLOCK))
+            }
+            _ => IndexSlot::EMPTY,
+        };
+        self.remove_entry(location, cause, successor);
     }
 
     fn remove_entry(&mut self, location: u32, cause: RemovalCause, successor: IndexSlot) {
@@ -117,9 +149,13 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a key has a slot: if both buckets are full of live entries, the one that is
-    /// used least goes.
-    pub(crate) fn ensure_slot(&mut self, hash: u64) {
+    /// Makes sure that a new key has a slot. An index that is seven eighths full evicts by the
+    /// queues, as a lack of memory does, so that few keys find both of their buckets full of live
+    /// entries. Where one does, the entry of these that is used least goes.
+    pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
+        if self.index_is_full() {
+            self.evict_one(now);
+        }
         let mut least: Option<IndexSlot> = None;
         for number in self.probe(hash).slots() {
             let slot = self.slot(number);
