@@ -4,6 +4,9 @@
 //! requests and the same number of bytes; the store alone pays its bookkeeping out of them.
 #![allow(dead_code)]
 
+pub mod file;
+pub mod mortal;
+pub mod patterns;
 pub mod policies;
 pub mod tier;
 pub mod traces;
@@ -12,6 +15,18 @@ pub mod traces;
 pub trait Cache {
     /// True for a hit. On a miss the entry of `size` bytes, key included, is stored.
     fn request(&mut self, key: u64, size: usize) -> bool;
+
+    /// Says the time of the next request, and the deadline of the entry that it stores. Caches
+    /// without a clock ignore both.
+    fn at(&mut self, _now: i64, _deadline: i64) {}
+
+    /// Stores the entry, whether or not there is one. Caches of numbers do what a request does.
+    fn store(&mut self, key: u64, size: usize) {
+        self.request(key, size);
+    }
+
+    /// Removes the entry. Caches without a clock keep it until they evict it.
+    fn remove(&mut self, _key: u64) {}
 }
 
 /// Hit rate in percent of a trace, after a warm-up part that is not counted.

@@ -4,12 +4,15 @@ use std::alloc;
 use std::ptr::NonNull;
 
 use pgcache_store::{
-    EntryEvent, GetOutcome, Key, Layout, NO_DEADLINE, NewEntry, Params, Region, SET_ROUNDS,
-    SetOutcome,
+    Cursor, EntryEvent, EntryRef, GetOutcome, Key, Layout, NO_DEADLINE, NewEntry, Params, Region,
+    RemovalCause, SET_ROUNDS, SetOutcome, Verdict,
 };
 
 use super::Cache;
 use super::traces::mix;
+
+/// Microseconds between two sweeps.
+const SWEEP_INTERVAL: i64 = 10_000_000;
 
 pub struct Tier {
     base: NonNull<u8>,
@@ -17,6 +20,8 @@ pub struct Tier {
     pub region: Region,
     buffer: Vec<u8>,
     value: Vec<u8>,
+    now: i64,
+    deadline: i64,
 }
 
 /// Keys as an application would have them: 16 bytes of text.
@@ -36,6 +41,8 @@ impl Tier {
             region,
             buffer: vec![0; 1 << 20],
             value: vec![7; 1 << 20],
+            now: 0,
+            deadline: NO_DEADLINE,
         }
     }
 
@@ -50,7 +57,7 @@ impl Tier {
         let value = &self.value[..value_len];
         let new = NewEntry {
             version: 1,
-            deadline: NO_DEADLINE,
+            deadline: self.deadline,
             kind: 0,
             negative: false,
             value,
@@ -61,18 +68,32 @@ impl Tier {
         for round in 0..SET_ROUNDS {
             // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
             let answer = unsafe { self.region.partition_mut(home, &mut ledger) }
-                .set(&key, &new, 0, &mut grant);
+                .set(&key, &new, self.now, &mut grant);
             match answer {
                 SetOutcome::Stored { .. } => return round,
                 SetOutcome::NeedPages { pages, victim } => {
                     // SAFETY: one thread, and the home's `PartitionMut` went with its statement.
                     unsafe { self.region.partition_mut(victim, &mut ledger) }
-                        .reclaim(pages, 0, &mut grant);
+                        .reclaim(pages, self.now, &mut grant);
                 }
                 SetOutcome::TooLarge => panic!("too large"),
             }
         }
         panic!("a write failed for want of space");
+    }
+
+    /// Removes what has expired, as the worker does.
+    fn sweep(&mut self, now: i64) {
+        let mut ledger = |_: EntryEvent| {};
+        let judge = |entry: &EntryRef| match now >= entry.header().deadline {
+            true => Verdict::Remove(RemovalCause::Expired),
+            false => Verdict::Keep,
+        };
+        for id in 0..self.region.layout().partitions() {
+            // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
+            let mut partition = unsafe { self.region.partition_mut(id, &mut ledger) };
+            partition.sweep(&mut Cursor::default(), u32::MAX, judge);
+        }
     }
 
     pub fn get(&mut self, key: u64) -> bool {
@@ -85,14 +106,14 @@ impl Tier {
         // SAFETY: one thread, no `PartitionMut` alive.
         let partition = unsafe { self.region.partition(self.region.partition_of(key.hash)) };
         matches!(
-            partition.get(&key, 0, |_| true, &mut self.buffer),
+            partition.get(&key, self.now, |_| true, &mut self.buffer),
             GetOutcome::Hit(_)
         )
     }
 }
 
 fn name(key: u64) -> String {
-    format!("key:{key:012}")
+    format!("{key:016x}")
 }
 
 impl Cache for Tier {
@@ -102,6 +123,31 @@ impl Cache for Tier {
         }
         self.set(key, size - KEY_BYTES);
         false
+    }
+
+    fn at(&mut self, now: i64, deadline: i64) {
+        if now / SWEEP_INTERVAL != self.now / SWEEP_INTERVAL {
+            self.sweep(now);
+        }
+        (self.now, self.deadline) = (now, deadline);
+    }
+
+    fn store(&mut self, key: u64, size: usize) {
+        self.set(key, size - KEY_BYTES);
+    }
+
+    fn remove(&mut self, key: u64) {
+        let name = name(key);
+        let key = Key {
+            hash: mix(key ^ 0xABCD),
+            cache: 1,
+            bytes: name.as_bytes(),
+        };
+        let mut ledger = |_: EntryEvent| {};
+        let home = self.region.partition_of(key.hash);
+        // SAFETY: one thread, no other `PartitionMut` alive.
+        let mut partition = unsafe { self.region.partition_mut(home, &mut ledger) };
+        partition.remove(&key, RemovalCause::Cleared);
     }
 }
 
