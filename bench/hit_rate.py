@@ -5,8 +5,9 @@
 
 import threading
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from . import processes
+from . import processes, trace
 from .base import Journal, drive, ground, insist, named, say
 from .charts import head, plt, rows_of_bars, save
 from .servers import Setup, of
@@ -102,9 +103,13 @@ def add_options(parser):
     parser.add_argument("--systems", help="comma separated, as in hit_rate.py")
     parser.add_argument("--scale", type=int, help="divides limit and keys; 1 is the published size")
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--trace", type=Path, help="a CSV of key,size,op,ttl,time: its hit rates, without servers")
+    parser.add_argument("--mib", help="sizes of the tier for --trace, comma separated")
 
 
 def run(options):
+    if options.trace:
+        return trace.run(options)
     cases = [case.scaled(options.scale) for case in cases_named(options.cases)]
     journal = Journal(options.out, ("repetition", "case", "system"))
     for repetition in range(options.repeats):

@@ -5,12 +5,17 @@
 #        run.sh NAME [--quick | --smoke] [--out DIR] [...]      run.sh NAME --help, run.sh --help
 #        run.sh tests                                            the arithmetic behind the figures
 #        run.sh names                                            of the workloads
+#        run.sh hit_rate --trace FILE [--mib N,N]                a trace of your own, without servers
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [ "${1:-}" != names ] || exec python3 -B -m bench names
 
 . scripts/limits.sh
-scripts/need.sh python rust server redis
+servers=yes
+if [ "${1:-}" = hit_rate ] && [[ " $* " == *" --trace"* ]]; then
+    servers=
+fi
+scripts/need.sh python rust ${servers:+server redis}
 python=python3
 if [[ " $* " != *" --no-charts "* ]]; then
     scripts/need.sh charts
@@ -18,6 +23,7 @@ if [[ " $* " != *" --no-charts "* ]]; then
     "$python" -c 'import matplotlib' 2>/dev/null || python=/usr/bin/python3
 fi
 PATH=$(scripts/rust-path.sh)
+[ -n "$servers" ] || exec "$python" -B -m bench "$@"
 case ${1:-} in
 tuning) scripts/need.sh pgbouncer ;;
 application) scripts/need.sh go ;;

@@ -1,6 +1,6 @@
 //! Loads that once fooled an eviction policy, replayed over the store, LRU and S3-FIFO.
 //!
-//! What it is not: recorded traces; `examples/replay.rs` replays those. The rule it guards: a loop
+//! Recorded traces are replayed by `examples/replay.rs`. The rule it guards: a loop
 //! that fits is kept whatever was read before it, and no load hits three points less than under
 //! S3-FIFO.
 //!
@@ -85,7 +85,7 @@ impl Rates {
 
 type Trace = Box<dyn Iterator<Item = u64>>;
 
-/// What a tier may have lived through, in keys that never come again.
+/// Loads that a tier may have had before, with keys that never come again.
 fn histories() -> Vec<(&'static str, Trace)> {
     let room = room();
     let keys = room as usize * 8;
@@ -123,7 +123,7 @@ fn passes_after(history: Trace, keys: u64, passes: u64) -> Vec<f64> {
 }
 
 /// Of twenty passes the first misses everything in any cache. The store may take four more to let go
-/// of what was there.
+/// of the entries before.
 #[test]
 fn a_loop_that_fits_is_kept_after_any_history() {
     for percent in [50, 80, 97, 99] {

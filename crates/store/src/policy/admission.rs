@@ -1,6 +1,6 @@
 //! Where a new entry begins: its slot, and its queue.
 //!
-//! What it is not: it evicts nobody. The rule it guards: while the partition has never had to evict,
+//! It evicts no entry. The rule it guards: while the partition has never had to evict,
 //! a key joins the main queue; afterwards only one whose ghost is young may, and every other key
 //! joins the small one.
 
@@ -12,7 +12,7 @@ use crate::partition::PartitionMut;
 const FULL_BUCKET: u64 = 7;
 
 impl PartitionMut<'_> {
-    /// True if another entry needs the room of one that is there, for want of slots.
+    /// True if a new entry has to take the slot of another.
     pub(crate) fn index_is_full(&self) -> bool {
         self.entries() >= u64::from(self.region().layout.buckets) * FULL_BUCKET
     }

@@ -77,7 +77,7 @@ impl PartitionMut<'_> {
 
     /// True if one of the two oldest entries of the main queue has no hits, so that a key which
     /// returns has a better claim to the queue. Those that have hits go round again with half of
-    /// them: keys that keep coming back oust what nobody reads any more, and a load that reads all
+    /// them: keys that keep coming back oust entries that are read no more, and a load that reads all
     /// of the main queue keeps it.
     pub(crate) fn main_gives_way(&mut self) -> bool {
         for _ in 0..OLDEST_COMPARED {

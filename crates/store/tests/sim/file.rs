@@ -1,13 +1,13 @@
 //! Traces in files: CSV of key, size, op, ttl and time, and what a cache makes of them.
 //!
-//! What it is not: a reader of quoted fields. Keys are any text without a comma.
+//! It reads no quoted fields. Keys are any text without a comma.
 
 use std::collections::HashMap;
 
 use super::Cache;
 use super::tier::KEY_BYTES;
 
-/// What a line asks for.
+/// The request of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
     /// Read; a miss stores the entry.
@@ -100,7 +100,7 @@ pub fn replay(
     100.0 * hits as f64 / gets.max(1) as f64
 }
 
-/// What the store weighs: key and value.
+/// The store's weight of an entry: key and value.
 pub fn key_and_value(size: usize) -> usize {
     KEY_BYTES + size
 }

@@ -1,6 +1,6 @@
-//! Deadlines for a cache that has none: an entry that is there too late counts as a miss.
+//! Deadlines for a cache that has none: an entry past its deadline counts as a miss.
 //!
-//! What it is not: a sweep. An expired or removed entry keeps its room until the policy evicts it,
+//! It does not sweep. An expired or removed entry keeps its room until the policy evicts it,
 //! as in a cache that looks at deadlines when it reads.
 
 use std::collections::HashMap;

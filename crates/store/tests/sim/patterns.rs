@@ -1,6 +1,6 @@
 //! Requests that decide between eviction policies: loops, pools, moving and short-lived favourites.
 //!
-//! What it is not: a recording. Each is the shortest formula that has one trait of recorded loads.
+//! They are no recordings. Each is the shortest formula that has one trait of recorded loads.
 
 use super::traces::{Random, zipf};
 

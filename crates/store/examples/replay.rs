@@ -1,0 +1,96 @@
+//! The hit rate of a trace of your own, over the store, LRU, S3-FIFO and SIEVE.
+//!
+//! `cargo run --release -p pgcache-store --example replay FILE [MiB ...]`: the file has lines of
+//! `key,size,op,ttl,time` (`tests/sim/file.rs`); without sizes the tier has 1, 5, 10, 25 and 50 % of
+//! the bytes that the trace touches. The first third is not counted. One line a size, in tabs: bytes,
+//! entries that so many bytes are on average, hit rate of the store, LRU, S3-FIFO, SIEVE. A size that
+//! is too small for a tier has no line.
+//!
+//! The textbook caches pay 56 bytes for an entry beside key and value, what a header and an index
+//! slot need in any cache; the store pays its bookkeeping.
+
+#![allow(
+    unsafe_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a tool for the terminal, run by hand"
+)]
+
+#[path = "../tests/sim/mod.rs"]
+mod sim;
+
+use std::collections::HashMap;
+
+use pgcache_store::{Layout, Params};
+use sim::Cache;
+use sim::file::{Request, key_and_value, parse, replay};
+use sim::mortal::Mortal;
+use sim::policies::{Lru, S3Fifo, Sieve};
+use sim::tier::Tier;
+
+/// Bytes of an entry beside key and value, in a cache without a layout.
+const OVERHEAD: usize = 56;
+const SHARES: [usize; 5] = [1, 5, 10, 25, 50];
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let Some(file) = arguments.next() else {
+        fail("usage: replay FILE [MiB ...]");
+    };
+    let text = std::fs::read_to_string(&file).unwrap_or_else(|error| fail(&format!("{error}")));
+    let requests = parse(&text).unwrap_or_else(|error| fail(&error));
+    let touched = touched(&requests);
+    let mut sizes: Vec<usize> = arguments
+        .map(|mib| {
+            mib.parse::<f64>()
+                .map_or(0, |mib| (mib * 1048576.0) as usize)
+        })
+        .collect();
+    if sizes.is_empty() {
+        sizes.extend(SHARES.map(|share| touched.bytes / 100 * share));
+    }
+    println!("bytes\tentries\tstore\tlru\ts3_fifo\tsieve");
+    for size in sizes {
+        measure(&requests, size, &touched);
+    }
+}
+
+fn fail(reason: &str) -> ! {
+    eprintln!("{reason}");
+    std::process::exit(2);
+}
+
+struct Touched {
+    bytes: usize,
+    keys: usize,
+}
+
+fn touched(requests: &[Request]) -> Touched {
+    let sizes: HashMap<u64, usize> = requests.iter().map(|line| (line.key, line.size)).collect();
+    Touched {
+        bytes: sizes.values().map(|size| weight(*size)).sum(),
+        keys: sizes.len(),
+    }
+}
+
+fn weight(size: usize) -> usize {
+    key_and_value(size) + OVERHEAD
+}
+
+fn measure(requests: &[Request], size: usize, touched: &Touched) {
+    let params = Params::new(size, 0);
+    if Layout::with(params).is_err() {
+        return;
+    }
+    let warm_up = requests.len() / 3;
+    let store = replay(&mut Tier::new(params), requests, warm_up, key_and_value);
+    let textbook = |cache: &mut dyn Cache| replay(cache, requests, warm_up, weight);
+    let lru = textbook(&mut Mortal::new(Lru::new(size)));
+    let s3_fifo = textbook(&mut Mortal::new(S3Fifo::textbook(size)));
+    let sieve = textbook(&mut Mortal::new(Sieve::new(size)));
+    let entries = size as u128 * touched.keys as u128 / touched.bytes.max(1) as u128;
+    println!("{size}\t{entries}\t{store:.2}\t{lru:.2}\t{s3_fifo:.2}\t{sieve:.2}");
+}
