@@ -19,7 +19,7 @@ mod sim;
 
 use pgcache_store::Params;
 use sim::passes;
-use sim::tier::Tier;
+use sim::tier::{KEY_BYTES, Tier};
 
 const SMALL: usize = 8 << 20;
 const SIZE: usize = 16 << 20;
@@ -61,6 +61,59 @@ fn a_hole_that_a_short_value_leaves_is_filled_with_the_next_in_pieces() {
     let sizes = [(576, 75.5), (704, 76.5), (896, 77.0), (1_792, 78.5)];
     for (value, least) in sizes {
         assert_eq!(short_of(least, SMALL, [value]), []);
+    }
+}
+
+/// Bytes of the tier for each entry beyond its key of 36 bytes and its value: index, header, holes,
+/// rounding and all other bookkeeping, once the tier is full. `expected` is the size of entries that
+/// its index was made for.
+fn beside(value: usize, expected: Option<usize>) -> f64 {
+    const KEY: usize = 36;
+    let stock = Params::new(LARGE, 0);
+    let params = expected.map_or(stock, |size| stock.expecting(size));
+    let mut full = Tier::with_keys(params, KEY);
+    let room = LARGE / (KEY + value);
+    (0..room as u64 * 2).for_each(|key| {
+        full.set(key, value);
+    });
+    LARGE as f64 / full.region.stats().entries as f64 - (KEY + value) as f64
+}
+
+#[test]
+fn an_index_of_the_right_size_costs_few_bytes_an_entry() {
+    let most = [
+        (8, 100.0),
+        (264, 130.0),
+        (400, 97.0),
+        (3_900, 216.0),
+        (37, 72.0),
+        (100, 76.0),
+        (512, 114.0),
+        (1_000, 108.0),
+        (4_000, 116.0),
+        (8_000, 252.0),
+        (12_000, 388.0),
+    ];
+    let found = most.map(|(value, most)| {
+        let (stock, own) = (beside(value, None), beside(value, Some(36 + value)));
+        println!("{value:6}: {stock:.1} bytes beside key and value, {own:.1} with the right index");
+        (value, own, most)
+    });
+    assert!(found.iter().all(|(_, own, most)| own <= most), "{found:?}");
+}
+
+/// The size of the entries that a tier held makes an index of the same worth.
+#[test]
+fn what_a_tier_held_tells_the_size_of_its_entries() {
+    for value in [8, 100, 1_000, 4_000] {
+        let mut full = tier(SMALL);
+        (0..SMALL as u64 / value as u64).for_each(|key| {
+            full.set(key, value);
+        });
+        let stats = full.region.stats();
+        let told = Params::entry_size(stats.bytes, stats.entries).unwrap();
+        let exact = KEY_BYTES + value;
+        assert!(told.abs_diff(exact) <= 64, "{told} instead of {exact}");
     }
 }
 

@@ -20,6 +20,8 @@ pub struct Tier {
     pub region: Region,
     buffer: Vec<u8>,
     value: Vec<u8>,
+    /// Bytes of a key, at least 16.
+    key_bytes: usize,
     now: i64,
     deadline: i64,
 }
@@ -41,14 +43,22 @@ impl Tier {
             region,
             buffer: vec![0; 1 << 20],
             value: vec![7; 1 << 20],
+            key_bytes: KEY_BYTES,
             now: 0,
             deadline: NO_DEADLINE,
         }
     }
 
+    /// The same with keys of so many bytes.
+    pub fn with_keys(params: Params, key_bytes: usize) -> Tier {
+        let mut tier = Tier::new(params);
+        tier.key_bytes = key_bytes;
+        tier
+    }
+
     /// Stores and answers `NeedPages` until it is stored; the number of other partitions asked.
     pub fn set(&mut self, key: u64, value_len: usize) -> usize {
-        let name = name(key);
+        let name = self.name(key);
         let key = Key {
             hash: mix(key ^ 0xABCD),
             cache: 1,
@@ -82,6 +92,10 @@ impl Tier {
         panic!("a write failed for want of space");
     }
 
+    fn name(&self, key: u64) -> String {
+        format!("{key:0width$x}", width = self.key_bytes)
+    }
+
     /// Removes what has expired, as the worker does.
     fn sweep(&mut self, now: i64) {
         let mut ledger = |_: EntryEvent| {};
@@ -97,7 +111,7 @@ impl Tier {
     }
 
     pub fn get(&mut self, key: u64) -> bool {
-        let name = name(key);
+        let name = self.name(key);
         let key = Key {
             hash: mix(key ^ 0xABCD),
             cache: 1,
@@ -110,10 +124,6 @@ impl Tier {
             GetOutcome::Hit(_)
         )
     }
-}
-
-fn name(key: u64) -> String {
-    format!("{key:016x}")
 }
 
 impl Cache for Tier {
@@ -137,7 +147,7 @@ impl Cache for Tier {
     }
 
     fn remove(&mut self, key: u64) {
-        let name = name(key);
+        let name = self.name(key);
         let key = Key {
             hash: mix(key ^ 0xABCD),
             cache: 1,
