@@ -9,5 +9,6 @@ SHOW pgcache.hot_tier;
 \set VERBOSITY sqlstate
 SET pgcache.hot_tier = 7;
 SET pgcache.hot_size = '1GB';
+SET pgcache.hot_entry_size = 100;
 SET pgcache.hot_max_value = '1GB';
 SET pgcache.no_such_setting = 1;

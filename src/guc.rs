@@ -15,6 +15,8 @@ static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 /// Kilobytes: the store cannot address more.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
+/// Bytes of key and value. 0: as large as those that the tier held when the server stopped.
+static HOT_ENTRY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On: whoever doubts a value turns it off for their session and compares.
@@ -87,6 +89,13 @@ pub fn hot_size() -> usize {
     usize::try_from(HOT_SIZE.get()).unwrap_or(0) * 1024
 }
 
+/// Bytes of key and value for which the tier's index is made; None: those of the last run.
+pub fn hot_entry_size() -> Option<usize> {
+    usize::try_from(HOT_ENTRY_SIZE.get())
+        .ok()
+        .filter(|size| *size > 0)
+}
+
 /// Bytes of the longest value that the hot tier holds.
 pub fn hot_max_value() -> usize {
     usize::try_from(HOT_MAX_VALUE.get()).unwrap_or(0) * 1024
@@ -121,6 +130,19 @@ pub fn define(preloading: bool) {
             false => GucContext::Sighup,
         },
         GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_int_guc(
+        c"pgcache.hot_entry_size",
+        c"Sets the average size of key and value for which the hot tier's index is made.",
+        c"Smaller entries need a larger share of the memory as index. 0 takes the size that the tier held when the server was last stopped.",
+        &HOT_ENTRY_SIZE,
+        0,
+        1024 * 1024,
+        match preloading {
+            true => GucContext::Postmaster,
+            false => GucContext::Sighup,
+        },
+        GucFlags::UNIT_BYTE,
     );
     GucRegistry::define_int_guc(
         c"pgcache.hot_max_value",

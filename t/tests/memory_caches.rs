@@ -89,6 +89,39 @@ fn after_a_restart_it_is_empty_and_works() {
     }
 }
 
+/// Small entries need more of the tier as index, large ones less; a setting counts more than the last
+/// run.
+#[test]
+fn the_index_is_made_for_the_entries_of_the_last_run() {
+    let cluster = Cluster::with_tier(&["pgcache.hot_size = '16MB'"]);
+    let mut session = cluster.connect("postgres");
+    session.run(&format!("CREATE EXTENSION pgcache; {CREATE}"));
+    drop(session);
+    let bookkeeping = || {
+        let mut session = cluster.connect("postgres");
+        session.number("SELECT bookkeeping FROM pgcache.hot_tier")
+    };
+    let after = |value: u32| {
+        cluster.connect("postgres").run(&format!(
+            "SELECT cache_clear('m'); SELECT count(cache_set('k' || i, repeat('v', {value}), cache => 'm')) \
+             FROM generate_series(1, 2000) AS i"
+        ));
+        cluster.restart(Shutdown::Fast);
+        bookkeeping()
+    };
+    let stock = bookkeeping();
+    let small = after(8);
+    assert!(small > stock * 5 / 4, "{stock} bytes, then {small}");
+    cluster.restart(Shutdown::Fast);
+    assert_eq!(bookkeeping(), small, "an empty tier tells nothing");
+    let large = after(900);
+    assert!(large < stock * 4 / 5, "{stock} bytes, then {large}");
+    cluster
+        .connect("postgres")
+        .run("ALTER SYSTEM SET pgcache.hot_entry_size = '8B'");
+    assert!(after(900) > stock * 5 / 4);
+}
+
 #[test]
 fn eviction_never_fails_a_write() {
     let cluster = Cluster::with_tier(&[

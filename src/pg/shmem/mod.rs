@@ -2,6 +2,7 @@
 
 pub mod cache_id;
 pub mod changes;
+pub mod entry_size;
 pub mod lease;
 pub mod mapping;
 pub mod marks;

@@ -30,7 +30,7 @@ use super::marks::{self, Marks};
 use super::prepared::{self, Records};
 use super::slot::Slot;
 use super::stores::Stores;
-use super::{mapping, ring, worker_state};
+use super::{entry_size, mapping, ring, worker_state};
 use crate::error::Error;
 use crate::pg::encoding::decode;
 use crate::pg::shmem::pending_invalidations::Telling;
@@ -121,7 +121,7 @@ impl ShmemLayout {
     fn for_size(size: usize) -> Option<ShmemLayout> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
         let head = size_of::<Control>() + slots * (size_of::<AtomicCacheId>() + size_of::<Slot>());
-        let partitions = Layout::new(size, 0).ok()?.partitions();
+        let partitions = Layout::with(entry_size::params(size, 0)).ok()?.partitions();
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
         let leases_at = head.next_multiple_of(64);
@@ -132,7 +132,7 @@ impl ShmemLayout {
         let region_at = (prepared_at + prepared.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
-        let region = Layout::new(room, partitions).ok()?;
+        let region = Layout::with(entry_size::params(room, partitions)).ok()?;
         Some(ShmemLayout {
             leases,
             leases_at,
@@ -489,6 +489,7 @@ unsafe extern "C-unwind" fn startup() {
         ShmemLayout::for_size(size)
     };
     TIER.set(layout.map(|layout| &*Box::leak(Box::new(attach(&layout)))));
+    entry_size::register();
 }
 
 fn attach(layout: &ShmemLayout) -> Tier {

@@ -1,0 +1,71 @@
+//! The size of entries for which the tier's index is made: the setting, or what the last run held.
+//!
+//! It decides how much of the tier is index, and nothing else: any entries fit any index. A file of
+//! the data directory keeps the size from a stop to the next start. Where the file is missing
+//! or cannot be read, the store's default applies.
+
+use std::cell::OnceCell;
+use std::fs;
+
+use pgcache_store::{Params, Region};
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use super::tier::tier;
+use crate::guc;
+
+/// Where extensions keep statistics over a restart; an initdb or pg_upgrade begins without.
+const FILE: &str = "pg_stat/pgcache.entry_size";
+const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
+/// A run with fewer entries tells little about the next.
+const MIN_ENTRIES: u64 = 1_000;
+/// The largest remembered size. An index that is too small for the next load leaves memory empty
+/// until another restart, one that is too large costs a percent.
+const MAX_REMEMBERED: usize = 1_024;
+
+thread_local! {
+    // Read once: the request for memory and each start after a crash must compute the same layout.
+    static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
+}
+
+/// The store's parameters for a region of this size.
+pub fn params(size: usize, partitions: u32) -> Params {
+    let stock = Params::new(size, partitions);
+    let expected = EXPECTED
+        .with(|expected| *expected.get_or_init(|| guc::hot_entry_size().or_else(remembered)));
+    expected.map_or(stock, |size| stock.expecting(size))
+}
+
+fn remembered() -> Option<usize> {
+    let size: usize = fs::read_to_string(FILE).ok()?.trim().parse().ok()?;
+    Some(size.min(MAX_REMEMBERED))
+}
+
+/// Has the postmaster write the file when it stops.
+pub fn register() {
+    // SAFETY: called at the start, where the postmaster registers what runs when it exits; the
+    // function is one of this library, which is never unloaded.
+    unsafe {
+        if !pg_sys::IsUnderPostmaster {
+            pg_sys::on_shmem_exit(Some(keep), pg_sys::Datum::from(0));
+        }
+    }
+}
+
+/// After a crash `code` is not 0, and the tier may be in any state.
+#[pg_guard]
+unsafe extern "C-unwind" fn keep(code: i32, _argument: pg_sys::Datum) {
+    if code != 0 {
+        return;
+    }
+    let Some(size) = tier().and_then(|tier| held(tier.region())) else {
+        return;
+    };
+    // A failure costs nothing but the memory of this run.
+    let _ = fs::write(WRITTEN, format!("{size}\n")).and_then(|()| fs::rename(WRITTEN, FILE));
+}
+
+fn held(region: &Region) -> Option<usize> {
+    let stats = region.stats();
+    Params::entry_size(stats.bytes, stats.entries).filter(|_| stats.entries >= MIN_ENTRIES)
+}
