@@ -90,20 +90,39 @@ def rate(server, options, script, *words, seconds=None, **settings):
     return int(pgbench_rate(server, script, seconds or options.seconds, *words, env={**os.environ, "PGOPTIONS": given.replace("__", ".")}))
 
 
+def entry_size(_server, options):
+    """What does an entry cost beside key and value, with the stock index and with one made for it?"""
+    rows = []
+    for size in (8, 37, 100, 512, 1000, 4000):
+        costs = []
+        for conf in ((), (f"pgcache.hot_entry_size = {36 + size}",)):
+            server = server_with(options, *conf)
+            server.name += "-index"
+            with server:
+                costs.append(fill(server, options, size)[1] - 36 - size)
+        rows.append((size, *costs))
+    head = ("bytes of a value", "stock", "hot_entry_size = key and value")
+    return "Bytes of the tier for an entry beside a key of 36 bytes and the value, in a tier of 64 MB", head, rows
+
+
 def drawn(options, statement):
     return f"\\set n random(1, {options.some})\n{statement};\n"
 
 
+def fill(server, options, size):
+    """Half as much again is set as fits. Entries that are there, and bytes of the tier for each."""
+    many = options.some if options.size == "smoke" else 64 * 1048576 * 3 // 2 // (100 + size)
+    server.sql("SELECT cache_create('room', storage => 'memory')",
+               f"SELECT count(cache_set(lpad(i::text, 36, 'k'), repeat('v', {size}), cache => 'room')) FROM generate_series(1, {many}) AS i")  # fmt: skip
+    counted = "SELECT hot_entries, (SELECT size FROM pgcache.hot_tier) / hot_entries FROM pgcache.stats WHERE cache = 'room'::regclass"
+    [(entries, each)] = server.rows(counted)
+    server.sql("SELECT cache_drop('room')")
+    return int(entries), int(each)
+
+
 def room(server, options):
-    """How many entries does a tier hold? Half as much again is set as fits, then counted."""
-    rows = []
-    for size in (0, 37, 100, 512, 1000, 4000, 64000):
-        many = options.some if options.size == "smoke" else 64 * 1048576 * 3 // 2 // (100 + size)
-        server.sql("SELECT cache_create('room', storage => 'memory')",
-                   f"SELECT count(cache_set(lpad(i::text, 36, 'k'), repeat('v', {size}), cache => 'room')) FROM generate_series(1, {many}) AS i")  # fmt: skip
-        rows += [(size, *row) for row in server.rows("SELECT hot_entries, (SELECT size FROM pgcache.hot_tier) / hot_entries "
-                                                     "FROM pgcache.stats WHERE cache = 'room'::regclass")]  # fmt: skip
-        server.sql("SELECT cache_drop('room')")
+    """How many entries does a tier hold?"""
+    rows = [(size, *fill(server, options, size)) for size in (0, 37, 100, 512, 1000, 4000, 64000)]
     head = ("bytes of a value", "entries", "bytes of the tier for each")
     return "Entries of a memory cache in a tier of 64 MB, keys of 36 bytes", head, rows
 
@@ -382,5 +401,5 @@ class Part:
     of: Callable  # of a server and the options: a title, a head and rows
 
 
-ALL_PARTS = (room, transaction_ids, touches, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier, huge_pages)
+ALL_PARTS = (room, entry_size, transaction_ids, touches, batches, batched_gets, fillfactor, autovacuum, sweeps, long_values, connections, size_of_the_tier, huge_pages)
 PARTS = [Part(part.__name__, part) for part in ALL_PARTS]
