@@ -110,7 +110,7 @@ def drawn(options, statement):
 
 
 def fill(server, options, size):
-    """Half as much again is set as fits. Entries that are there, and bytes of the tier for each."""
+    """Half as much again is set as fits. Entries that stay, and bytes of the tier for each."""
     many = options.some if options.size == "smoke" else 64 * 1048576 * 3 // 2 // (100 + size)
     server.sql("SELECT cache_create('room', storage => 'memory')",
                f"SELECT count(cache_set(lpad(i::text, 36, 'k'), repeat('v', {size}), cache => 'room')) FROM generate_series(1, {many}) AS i")  # fmt: skip
