@@ -527,10 +527,10 @@ fn an_expiry_in_a_table_is_sent_at_the_deadline() {
     let mut sessions = Sessions::of(&door);
     let mut client = reader(&door, &[]);
     for words in [&["GET", "k"][..], &["TTL", "k"], &["MGET", "for-ever", "k"]] {
+        let began = Instant::now();
         sessions.run(&format!(
             "SELECT cache_set('for-ever', 'v', cache => '{TABLE}'), cache_set('k', 'v', '500 ms', '{TABLE}')"
         ));
-        let began = Instant::now();
         sessions.warm(&["for-ever", "k"]);
         take(&mut client);
         client.ask(words);

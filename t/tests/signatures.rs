@@ -21,6 +21,7 @@ const SQL_OF_RUST: &[(&str, &[&str])] = &[
     ("i32", &["integer"]),
     ("i64", &["bigint"]),
     ("f64", &["double precision"]),
+    ("Internal", &["internal"]),
     ("Interval", &["interval"]),
     ("TimestampWithTimeZone", &["timestamp with time zone"]),
     ("Oid", &["oid", "regclass", "regtype", "regproc", "regrole"]),
