@@ -8,13 +8,13 @@ use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
 use crate::partition::PartitionMut;
 
-/// Live entries for two buckets of eight slots at which the index counts as full.
-const FULL_PAIR: u64 = 15;
+/// Live entries for four buckets of eight slots at which the index counts as full.
+const FULL_FOUR: u64 = 31;
 
 impl PartitionMut<'_> {
     /// True if a new entry has to take the slot of another.
     pub(crate) fn index_is_full(&self) -> bool {
-        self.entries() * 2 >= u64::from(self.region().layout.buckets) * FULL_PAIR
+        self.entries() * 4 >= u64::from(self.region().layout.buckets) * FULL_FOUR
     }
 
     /// True while no entry has had to make room: what comes first may stay.

@@ -149,7 +149,7 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a new key has a slot. An index that is fifteen sixteenths full evicts by the
+    /// Makes sure that a new key has a slot. An index of which all but a thirty-second part is full evicts by the
     /// queues, as a lack of memory does, so that few keys find both of their buckets full of live
     /// entries. Where one does, the entry of these that is used least goes.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
