@@ -2,12 +2,14 @@
 //! were before the replayed changes, and entries without dependencies stay.
 
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::thread;
 use std::time::Duration;
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::resp::{Client as Resp, Door, Reply};
+use pgcache_tests::tables;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
@@ -163,6 +165,23 @@ fn a_standby_of_a_standby_is_promoted_as_well() {
     assert_eq!(replica.text("SELECT cache_get('k', 'own')"), "mine");
 }
 
+/// Makes a standby that serves the Redis protocol, too.
+fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Client) {
+    let standby = of.cluster.standby();
+    let socket = standby.folder.join("resp.sock");
+    standby.down(Shutdown::Fast);
+    standby.configure(&[
+        "pgcache.resp_port = 0",
+        &format!("pgcache.resp_socket = '{}'", socket.display()),
+    ]);
+    standby.up();
+    let mut replica = standby.connect("postgres");
+    wait_for_replay(session, &mut replica);
+    // The server accepts sessions before its network process listens.
+    wait_until("the door is open", || UnixStream::connect(&socket).is_ok());
+    (standby, socket, replica)
+}
+
 /// By the Redis protocol, with clients that were connected before, while others load.
 #[test]
 fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
@@ -174,18 +193,7 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
         "SELECT cache_create('dep', storage => 'memory'), cache_create('own', storage => 'memory')",
     );
     session.run("SELECT cache_depend('src', 'k', 'dep')");
-    let standby = door.cluster.standby();
-    let socket = standby.folder.join("resp.sock");
-    standby.down(Shutdown::Fast);
-    standby.configure(&[
-        "pgcache.resp_port = 0",
-        &format!("pgcache.resp_socket = '{}'", socket.display()),
-    ]);
-    standby.up();
-    let mut replica = standby.connect("postgres");
-    wait_for_replay(&mut session, &mut replica);
-    // The server accepts sessions before its network process listens.
-    wait_until("the door is open", || UnixStream::connect(&socket).is_ok());
+    let (standby, socket, mut replica) = follower_with_door(&door, &mut session);
     let client = |database: &str| {
         let mut client = Resp::at(&socket);
         assert_eq!(client.ask(&["SELECT", database]), Reply::status("OK"));
@@ -207,4 +215,35 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     assert_eq!(own.ask(&["DBSIZE"]), Reply::Integer(1));
     assert_eq!(replica.text(FETCH), "w2");
     assert_eq!(dep.ask(&["GET", "k"]), Reply::bulk("w2"));
+}
+
+/// Table caches: the standby reads them and counts the reads, so that they have slots before the promotion.
+#[test]
+fn table_caches_are_read_and_written_by_the_protocol_after_a_promotion() {
+    let door = tables::start(&[]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "SELECT cache_set('k', 'v', cache => c) FROM unnest('{{{},{}}}'::regclass[]) AS c",
+        tables::UNLOGGED,
+        tables::LOGGED
+    ));
+    let (standby, socket, _replica) = follower_with_door(&door, &mut session);
+    let mut clients: Vec<Resp> = ["1", "2"]
+        .map(|database| {
+            let mut client = Resp::at(&socket);
+            assert_eq!(client.ask(&["SELECT", database]), Reply::status("OK"));
+            client
+        })
+        .into();
+    for (client, expected) in clients.iter_mut().zip([Reply::Null, Reply::bulk("v")]) {
+        assert_eq!(client.ask(&["GET", "k"]), expected);
+        let refused = client.ask(&["SET", "k", "w"]).error();
+        assert!(refused.starts_with("READONLY"), "{refused}");
+    }
+    standby.promote();
+    for (client, expected) in clients.iter_mut().zip([Reply::Null, Reply::bulk("v")]) {
+        assert_eq!(client.ask(&["GET", "k"]), expected, "after the promotion");
+        assert_eq!(client.ask(&["SET", "k", "w"]), Reply::status("OK"));
+        assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("w"));
+    }
 }

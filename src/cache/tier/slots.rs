@@ -71,8 +71,10 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let may_be_changing = memory_id == 0 || transaction::most_prepared() > 0;
     let begins_unproven = may_be_changing && !fault::on(Fault::NewSlotNotUnproven);
     slot.unproven.store(u32::from(begins_unproven), SeqCst);
-    slot.recovered
-        .store(u32::from(session::in_recovery()), SeqCst);
+    // Nothing opens the slot of a table: its copies are made after the promotion.
+    let is_memory = memory_id != 0 || fault::on(Fault::TableSlotToOpen);
+    let must_be_opened = is_memory && session::in_recovery();
+    slot.recovered.store(u32::from(must_be_opened), SeqCst);
     if !fault::on(Fault::NewSlotForgetsRemovals) {
         slot.note_removal(clock::now());
     }

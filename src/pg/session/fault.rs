@@ -157,6 +157,8 @@ faults! {
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
     /// The first to use a slot after the promotion of a standby keeps entries that depend on a table.
     RecoveredEntriesKept => "promotion::a_promoted_standby_answers_with_nothing_from_before_a_change",
+    /// After a promotion the slot of a table waits for a session to open it, which none does.
+    TableSlotToOpen => "promotion::table_caches_are_read_and_written_by_the_protocol_after_a_promotion",
 
     // Leases and loaded values
     /// A standby stores loaded values in a cache with dependencies.
