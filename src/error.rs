@@ -301,7 +301,7 @@ errors! {
     /// A relation that is not a cache has the name.
     NameTaken(name: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "relation \"{name}\" already exists and is not a cache";
-        hint "Choose another name for the cache.";
+        hint "Choose another name for the cache. To turn an existing table into a cache use cache_attach().";
     }
 
     /// A cache has the name already.

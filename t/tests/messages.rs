@@ -949,6 +949,43 @@ fn a_name_that_was_folded_or_truncated_is_told() {
 }
 
 #[test]
+fn a_publication_that_includes_a_new_logged_cache_is_reported() {
+    for (of, others) in [
+        ("ALL TABLES", &["s.c"][..]),
+        (
+            "TABLES IN SCHEMA s",
+            &["s.c", "public.b', storage => 'logged"],
+        ),
+    ] {
+        let database = Cluster::shared().database();
+        let (mut session, notices) = hearing(&database);
+        session.run(
+            "CREATE SCHEMA s; SELECT cache_create('s.before', storage => 'logged');
+             CREATE PUBLICATION named FOR TABLE s.before",
+        );
+        // Postgres warns that the tests' wal_level replicates nothing.
+        heard(&notices);
+        session.run("SELECT cache_create('s.early', storage => 'logged')");
+        assert_eq!(heard(&notices).len(), 0, "{of}: no publication of all");
+        session.run(&format!("CREATE PUBLICATION every FOR {of}"));
+        heard(&notices);
+        session.run("SELECT cache_create('s.a', storage => 'logged')");
+        let reported = heard(&notices);
+        let [notice] = &reported[..] else {
+            panic!("{of}: one notice, not {reported:?}");
+        };
+        let expected = "publication \"every\" includes cache \"a\"";
+        assert_eq!(notice.message(), expected, "{of}");
+        let hint = notice.hint().expect("it says what to do");
+        assert!(hint.contains("subscriber"), "{hint}");
+        for other in others {
+            session.run(&format!("SELECT cache_create('{other}')"));
+            assert_eq!(heard(&notices).len(), 0, "{of}: {other}");
+        }
+    }
+}
+
+#[test]
 fn who_attaches_a_table_is_told_of_a_column_that_is_added() {
     let database = Cluster::shared().database();
     let (mut session, notices) = hearing(&database);

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
-use super::{declare, default};
+use super::{declare, default, published};
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::handle::TierHandle;
@@ -80,6 +80,9 @@ pub fn create(
     if storage == Storage::Memory {
         put_view(&new.qualified, value, made_as(relation, settings));
         take_slot(relation)?;
+    }
+    if storage == Storage::Logged {
+        published::tell_of_publication(relation);
     }
     Ok(relation)
 }
