@@ -70,6 +70,9 @@ pub mod partition_word {
     pub const WRITINGS: usize = 112;
     /// 1 once an entry had to make room since the partition was last empty; 0 while it fills.
     pub const FULL: usize = 120;
+    /// The index slot at which the next search for entries of a cache over its bound begins. It takes the
+    /// place of the last counter, of which there is none.
+    pub const SHARE_HAND: usize = 248;
     /// Counters written under the exclusive lock, then those that readers write, on their own line.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;

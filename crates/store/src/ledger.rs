@@ -37,10 +37,33 @@ pub struct EntryEvent {
     pub removed: Option<RemovalCause>,
 }
 
+/// How the entries of a cache fare when room is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The cache holds more than its bound: its entries go first.
+    OverBound,
+    /// The policy alone decides.
+    #[default]
+    Plain,
+    /// The cache holds no more than its reserve: its entries are passed over.
+    Reserved,
+}
+
 /// What the caller keeps of entries that come and go. Called under the partition's exclusive lock.
 pub trait Ledger {
     /// An entry was stored, or went.
     fn report(&mut self, event: EntryEvent);
+
+    /// Whether a cache may have another rank than [`Rank::Plain`]. Where none has, an eviction reads the
+    /// cache of no entry.
+    fn has_ranks(&self) -> bool {
+        false
+    }
+
+    /// The present rank of a cache.
+    fn rank(&self, _cache: u32) -> Rank {
+        Rank::Plain
+    }
 
     /// Whether the keys of this cache's entries are to be named where they change.
     fn wants_names(&self, _cache: u32) -> bool {

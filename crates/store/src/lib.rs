@@ -128,6 +128,10 @@
 //! **Accounting.** Every entry stored or gone is reported to the ledger as [`EntryEvent`] with its
 //! cache, version and bytes (whole granules), so sums by cache are exact.
 //!
+//! **Shares.** The ledger may rank caches, at any moment otherwise: [`Rank`]. A write into a cache over
+//! its bound evicts that cache's entries first, and no other write evicts those of a cache within its
+//! reserve, as long as 64 entries that stay are not in the way.
+//!
 //! **A write never fails for want of space** unless the entry exceeds `Layout::max_value`. If other
 //! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry:
 //! the write happened and its entry was evicted at once, which a cache may do.
@@ -170,7 +174,7 @@ mod write;
 pub use arena::pool::Grant;
 pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, NewEntry};
 pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION};
-pub use ledger::{EntryEvent, Ledger, RemovalCause};
+pub use ledger::{EntryEvent, Ledger, Rank, RemovalCause};
 pub use lookup::{GetOutcome, Piece, Reading};
 pub use params::Params;
 pub use partition::{PartitionMut, PartitionRef};

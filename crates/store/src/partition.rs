@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use crate::entry::{EntryRef, MAX_KEY};
 use crate::layout::NO_PAGE;
-use crate::ledger::{Counter, EntryEvent, Ledger, RemovalCause};
+use crate::ledger::{Counter, EntryEvent, Ledger, Rank, RemovalCause};
 use crate::region::Region;
 
 /// Bytes of a key that is copied to little room.
@@ -97,6 +97,15 @@ impl<'r> PartitionMut<'r> {
 
     pub(crate) fn report(&mut self, event: EntryEvent) {
         self.ledger.report(event);
+    }
+
+    #[inline]
+    pub(crate) fn has_ranks(&self) -> bool {
+        self.ledger.has_ranks()
+    }
+
+    pub(crate) fn rank(&self, cache: u32) -> Rank {
+        self.ledger.rank(cache)
     }
 
     /// Names the key of an entry that changes, where the ledger wants to know it.

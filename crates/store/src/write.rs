@@ -52,6 +52,9 @@ impl PartitionMut<'_> {
         } else {
             self.ensure_slot(key.hash, now);
         }
+        if self.has_ranks() {
+            self.evict_over_bound(key, new, now);
+        }
         let footprint = Footprint::new(key.bytes.len(), new.value.len());
         let allocation = match self.allocate(&footprint, now, grant) {
             Ok(allocation) => allocation,

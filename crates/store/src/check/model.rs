@@ -11,8 +11,8 @@ use std::vec::Vec;
 use super::op::{Op, length, name};
 use super::testing::{Memory, hash};
 use crate::{
-    Cursor, EntryEvent, GetOutcome, Grant, Key, NO_DEADLINE, NewEntry, Params, PartitionMut,
-    RemovalCause, SET_ROUNDS, SetOutcome, Verdict,
+    Cursor, EntryEvent, GetOutcome, Grant, Key, Ledger, NO_DEADLINE, NewEntry, Params,
+    PartitionMut, Rank, RemovalCause, SET_ROUNDS, SetOutcome, Verdict,
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +33,22 @@ struct LedgerSums {
     deadlines: BTreeMap<u32, i128>,
     /// Entries that went for space or time since the model last looked.
     lost: usize,
+    /// Of each cache; plain where there is none.
+    ranks: [Rank; 3],
+}
+
+impl Ledger for LedgerSums {
+    fn report(&mut self, event: EntryEvent) {
+        self.note(event);
+    }
+
+    fn has_ranks(&self) -> bool {
+        self.ranks != [Rank::Plain; 3]
+    }
+
+    fn rank(&self, cache: u32) -> Rank {
+        self.ranks[cache as usize % 3]
+    }
 }
 
 impl LedgerSums {
@@ -106,15 +122,18 @@ impl<'m> Model<'m> {
             Op::Compact { partition } => {
                 self.with(u32::from(partition), |part| while part.compact() {});
             }
+            Op::Rank { cache, rank } => {
+                let ranks = [Rank::OverBound, Rank::Plain, Rank::Reserved];
+                self.sums.ranks[usize::from(cache % 3)] = ranks[usize::from(rank % 3)];
+            }
             Op::Check => self.check(),
         }
     }
 
     fn with<T>(&mut self, partition: u32, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
-        let sums = &mut self.sums;
-        let mut ledger = |change| sums.note(change);
+        let region = &self.memory.region;
         // SAFETY: one thread, one `PartitionMut` at a time.
-        act(&mut unsafe { self.memory.region.partition_mut(partition, &mut ledger) })
+        act(&mut unsafe { region.partition_mut(partition, &mut self.sums) })
     }
 
     fn on_key<T>(&mut self, key: u16, act: impl FnOnce(&mut PartitionMut, &Key) -> T) -> T {

@@ -64,6 +64,11 @@ pub enum Op {
     Compact {
         partition: u8,
     },
+    /// The cache gets another rank.
+    Rank {
+        cache: u8,
+        rank: u8,
+    },
     Check,
 }
 
@@ -96,6 +101,10 @@ impl Op {
             29 => Op::Vacate { partition: a },
             30 if a % 2 == 1 => Op::Compact { partition: b },
             30 => Op::MarkToRenew { key },
+            31 if a % 4 == 3 => Op::Rank {
+                cache: a / 4,
+                rank: b,
+            },
             _ => Op::Check,
         }
     }

@@ -14,10 +14,11 @@
 //! come back. All sizes are counted in granules, so large and small values share by bytes.
 
 use super::queue::queue_of;
+use super::share::MOST_PASSED_OVER;
 use crate::entry::{Header, Key};
 use crate::index::IndexSlot;
 use crate::layout::{partition_word, queue_word};
-use crate::ledger::{Counter, RemovalCause};
+use crate::ledger::{Counter, Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
 /// Entries of the main queue that a returning key is compared with. With one, loads that move on
@@ -27,41 +28,60 @@ const OLDEST_COMPARED: u32 = 2;
 impl PartitionMut<'_> {
     /// Judges one entry. False: it stays, and went to the young end of the main queue.
     pub(crate) fn judge_one(&mut self, now: i64) -> bool {
-        matches!(self.judge_oldest(now), Judged::Removed)
+        let mut passes = MOST_PASSED_OVER;
+        let mut judged = self.judge_oldest(now, &mut passes);
+        while matches!(judged, Judged::PassedOver) {
+            judged = self.judge_oldest(now, &mut passes);
+        }
+        matches!(judged, Judged::Removed)
     }
 
     /// Removes one entry for its space; an expired one that is met goes first. False if there is
     /// none.
     pub(crate) fn evict_one(&mut self, now: i64) -> bool {
-        // Each entry can be passed over four times: three hits, and its promotion.
-        let bound = self.entries() * 4 + 1;
+        let mut passes = MOST_PASSED_OVER;
+        // Each entry can stay four times: three hits, and its promotion.
+        let bound = self.entries() * 4 + 1 + u64::from(passes);
         for _ in 0..bound {
-            match self.judge_oldest(now) {
+            match self.judge_oldest(now, &mut passes) {
                 Judged::Removed => return true,
-                Judged::Reinserted => {}
+                Judged::Reinserted | Judged::PassedOver => {}
                 Judged::QueueEmpty => return false,
             }
         }
         false
     }
 
-    fn judge_oldest(&mut self, now: i64) -> Judged {
+    /// `passes`: entries of caches within their reserve that may still be passed over.
+    fn judge_oldest(&mut self, now: i64, passes: &mut u32) -> Judged {
         self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
-        let location = self.field(queue_of(main) + queue_word::OLDEST) as u32;
+        let mut location = self.oldest(main);
+        let from_other =
+            *passes == 0 && self.is_reserved(location) && !self.is_reserved(self.oldest(!main));
+        if from_other {
+            location = self.oldest(!main);
+        }
         if location == 0 {
             return Judged::QueueEmpty;
         }
         let entry = self.entry(location);
         let slot = self.slot(entry.slot());
+        let main = slot.in_main();
         if now >= entry.deadline() {
             self.drop_entry(location, RemovalCause::Expired);
             return Judged::Removed;
         }
-        let enough = if main {
-            1
-        } else {
-            self.region().layout.params.promote_hits
+        let enough = match self.rank_at(location) {
+            Rank::OverBound => u32::MAX,
+            _ if from_other => u32::MAX,
+            Rank::Reserved if *passes > 0 => {
+                *passes -= 1;
+                self.reinsert(location, main, slot.hits());
+                return Judged::PassedOver;
+            }
+            _ if main => 1,
+            _ => self.region().layout.params.promote_hits,
         };
         if slot.hits() >= enough {
             let hits = if main { slot.hits() - 1 } else { 0 };
@@ -73,6 +93,11 @@ impl PartitionMut<'_> {
             false => self.evict_to_ghost(location),
         }
         Judged::Removed
+    }
+
+    /// The oldest entry of a queue; 0: there is none.
+    fn oldest(&self, main: bool) -> u32 {
+        self.field(queue_of(main) + queue_word::OLDEST) as u32
     }
 
     /// True if one of the two oldest entries of the main queue has no hits, so that a key which
@@ -156,17 +181,16 @@ impl PartitionMut<'_> {
         if self.index_is_full() {
             self.evict_one(now);
         }
-        let mut least: Option<IndexSlot> = None;
-        for number in self.probe(hash).slots() {
-            let slot = self.slot(number);
-            if !slot.is_live() {
-                return;
-            }
-            if least.is_none_or(|other| slot.use_rank() < other.use_rank()) {
-                least = Some(slot);
-            }
+        if self
+            .probe(hash)
+            .slots()
+            .any(|number| !self.slot(number).is_live())
+        {
+            return;
         }
-        if let Some(slot) = least {
+        let order = |slot: &IndexSlot| (self.rank_at(slot.location()), slot.use_rank());
+        let slots = self.probe(hash).slots().map(|number| self.slot(number));
+        if let Some(slot) = slots.min_by_key(order) {
             self.count(Counter::BucketEvictions);
             self.drop_entry(slot.location(), RemovalCause::Evicted);
         }
@@ -177,5 +201,7 @@ impl PartitionMut<'_> {
 enum Judged {
     Removed,
     Reinserted,
+    /// It stays whatever its hits, because its cache is within its reserve.
+    PassedOver,
     QueueEmpty,
 }

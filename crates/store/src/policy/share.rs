@@ -1,0 +1,82 @@
+//! A share for each cache: one that holds more than its bound makes room among its own entries, and
+//! one that holds no more than its reserve is passed over.
+//!
+//! What it is not: it knows no bounds. The caller's ledger ranks caches, as they stand at that moment.
+//! The rule it guards: where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
+//! write looks at 64 entries that do not go, at most.
+
+use crate::entry::{Key, NewEntry};
+use crate::footprint::Footprint;
+use crate::index::IndexSlot;
+use crate::layout::{GRANULE, partition_word};
+use crate::ledger::{Rank, RemovalCause};
+use crate::partition::PartitionMut;
+
+/// Entries that are passed over in the search for one that goes.
+pub(crate) const MOST_PASSED_OVER: u32 = 64;
+/// Slots of the index that one search looks at: a partition with large values has mostly empty ones.
+const MOST_SLOTS: u32 = 1024;
+
+impl PartitionMut<'_> {
+    /// Before an entry of a cache over its bound is stored: removes entries of that cache, twice as many
+    /// bytes as come at most, so that a bound that was lowered is reached, too. The search begins where
+    /// the last one ended. Of an entry that was hit it takes a hit.
+    pub(crate) fn evict_over_bound(&mut self, key: &Key, new: &NewEntry, now: i64) {
+        if self.rank(key.cache) != Rank::OverBound {
+            return;
+        }
+        let replaced = self.find(key).map(|(_, entry)| entry.location);
+        let footprint = Footprint::new(key.bytes.len(), new.value.len());
+        let comes = (footprint.one_run_granules() as usize * GRANULE) as u64;
+        let (mut freed, mut passed_over) = (0, 0);
+        for _ in 0..MOST_SLOTS.min(self.slot_count()) {
+            let (number, slot) = self.next_in_hand();
+            if !slot.is_live() {
+                continue;
+            }
+            let entry = self.entry(slot.location());
+            if entry.header().cache != key.cache || replaced == Some(slot.location()) {
+                passed_over += 1;
+            } else if now >= entry.deadline() {
+                freed += entry.allocation().granules();
+                self.drop_entry(slot.location(), RemovalCause::Expired);
+            } else if slot.hits() > 0 {
+                let less =
+                    IndexSlot::live(slot.tag(), slot.in_main(), slot.hits() - 1, slot.location());
+                self.set_slot(number, less);
+                passed_over += 1;
+            } else {
+                freed += entry.allocation().granules();
+                self.drop_entry(slot.location(), RemovalCause::Evicted);
+            }
+            let enough = freed * GRANULE as u64 >= comes * 2;
+            if passed_over >= MOST_PASSED_OVER || enough || self.rank(key.cache) != Rank::OverBound
+            {
+                return;
+            }
+        }
+    }
+
+    /// The slot at the hand, which goes one further.
+    fn next_in_hand(&mut self) -> (u32, IndexSlot) {
+        let number = match self.field(partition_word::SHARE_HAND) as u32 {
+            hand if hand < self.slot_count() => hand,
+            _ => 0,
+        };
+        self.set_field(partition_word::SHARE_HAND, u64::from(number) + 1);
+        (number, self.slot(number))
+    }
+
+    /// True if no other cache may have this entry evicted, and where there is no entry.
+    pub(crate) fn is_reserved(&self, location: u32) -> bool {
+        location == 0 || self.rank_at(location) == Rank::Reserved
+    }
+
+    /// The rank of an entry's cache; plain without a look at the entry where no cache has another.
+    pub(crate) fn rank_at(&self, location: u32) -> Rank {
+        match self.has_ranks() {
+            true => self.rank(self.entry(location).header().cache),
+            false => Rank::Plain,
+        }
+    }
+}
