@@ -165,12 +165,14 @@ CREATE FUNCTION cache_tune(
     negative_ttl interval DEFAULT NULL,
     ttl_jitter double precision DEFAULT NULL,
     early_refresh double precision DEFAULT NULL,
+    max_bytes bigint DEFAULT NULL,
+    reserve bigint DEFAULT NULL,
     touch_after double precision DEFAULT NULL
 ) RETURNS void
-    AS 'MODULE_PATHNAME', 'cache_tune_touches_wrapper'
+    AS 'MODULE_PATHNAME', 'cache_tune_all_wrapper'
     LANGUAGE C VOLATILE PARALLEL UNSAFE;
-COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision, double precision) IS
-    'Changes how a cache is refreshed and when a touch writes; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
+COMMENT ON FUNCTION cache_tune(regclass, interval, double precision, double precision, bigint, bigint, double precision) IS
+    'Changes how a cache is refreshed, its share of the hot tier, and when a touch writes; NULL keeps a setting, cache_forever() removes the ttl of negative entries, and 0 removes the other settings.';
 COMMENT ON FUNCTION pgcache.depends(regclass, text) IS
     'Names the cache and the key in the condition of the trigger of a dependency.';
 CREATE FUNCTION pgcache.depends(cache regclass, key text, settings text) RETURNS boolean
@@ -232,6 +234,26 @@ CREATE FUNCTION pgcache.touch_after(cache regclass) RETURNS double precision
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.touch_after(regclass) IS
     'Returns the column touch_after of pgcache.caches.';
+CREATE FUNCTION pgcache.share(
+    cache regclass,
+    OUT max_bytes bigint,
+    OUT reserve bigint,
+    OUT reserve_held bigint,
+    OUT hot_bytes bigint
+) RETURNS record
+    AS 'MODULE_PATHNAME', 'share_wrapper'
+    LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+COMMENT ON FUNCTION pgcache.share(regclass) IS
+    'Returns the columns of pgcache.caches that tell the share of the hot tier.';
+
+-- A trigger names the reserve of a cache in its argument. Only who may execute the function can make
+-- one, so that nobody takes a part of the tier from others by a definition of their own.
+CREATE FUNCTION pgcache.reserve() RETURNS trigger
+    AS 'MODULE_PATHNAME', 'reserve_wrapper'
+    LANGUAGE C;
+REVOKE EXECUTE ON FUNCTION pgcache.reserve() FROM PUBLIC;
+COMMENT ON FUNCTION pgcache.reserve() IS
+    'Names the reserve of a cache by the argument of a trigger that does nothing; made by cache_tune().';
 CREATE OR REPLACE VIEW pgcache.caches AS
     SELECT a.cache::pg_catalog.regclass AS cache,
            s.storage,
@@ -244,11 +266,16 @@ CREATE OR REPLACE VIEW pgcache.caches AS
            r.early_refresh,
            h.hides_expired,
            h.not_hidden_because,
-           pgcache.touch_after(a.cache) AS touch_after
+           pgcache.touch_after(a.cache) AS touch_after,
+           b.max_bytes,
+           b.reserve,
+           b.reserve_held,
+           b.hot_bytes
       FROM pgcache.all_caches AS a
      CROSS JOIN LATERAL pgcache.cache_settings(a.cache) AS s
      CROSS JOIN LATERAL pgcache.refresh_settings(a.cache) AS r
      CROSS JOIN LATERAL pgcache.hiding(a.cache) AS h
+     CROSS JOIN LATERAL pgcache.share(a.cache) AS b
      WHERE pg_catalog.has_table_privilege(a.cache, 'SELECT');
 COMMENT ON FUNCTION pgcache.hiding(regclass) IS
     'Returns whether plain SQL sees no expired row of a cache, and if it may see one, the reason; used by pgcache.caches.';
@@ -284,6 +311,14 @@ COMMENT ON COLUMN pgcache.caches.not_hidden_because IS
     'Explains why plain SQL may see expired rows; NULL if it does not.';
 COMMENT ON COLUMN pgcache.caches.touch_after IS
     'Shows the share of its ttl by which a touch must move a deadline to write it; NULL means that each touch writes.';
+COMMENT ON COLUMN pgcache.caches.max_bytes IS
+    'Shows the bytes above which the cache makes room among its own entries; NULL means no bound.';
+COMMENT ON COLUMN pgcache.caches.reserve IS
+    'Shows the bytes of the hot tier that writes into other caches leave this cache; NULL means none.';
+COMMENT ON COLUMN pgcache.caches.reserve_held IS
+    'Shows how many bytes of the reserve are in force; NULL without a reserve, and before the first use since the start of the server.';
+COMMENT ON COLUMN pgcache.caches.hot_bytes IS
+    'Shows the bytes that entries of the cache take in the hot tier.';
 COMMENT ON VIEW pgcache.prepared IS
     'Lists the caches that prepared transactions have changed; until the transaction is decided, the hot tier gets no copies of the changed keys (of any key if whole_cache is true), and cache_fetch() and leases store nothing under them.';
 COMMENT ON COLUMN pgcache.prepared.gid IS

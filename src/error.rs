@@ -573,6 +573,31 @@ errors! {
         hint "Leave touch_after at 0: a touch in a memory cache writes no row and takes no transaction id.";
     }
 
+    /// A number of bytes that must not be negative is.
+    NegativeBytes(name: &'static str) => ERRCODE_INVALID_PARAMETER_VALUE {
+        message "{name} must not be negative";
+        hint "The unit is bytes; 0 removes max_bytes or the reserve.";
+    }
+
+    /// A cache would have a reserve that it may not fill.
+    ReserveAboveBound => ERRCODE_INVALID_PARAMETER_VALUE {
+        message "reserve must not be larger than max_bytes";
+        hint "Raise max_bytes, or lower the reserve.";
+    }
+
+    /// The reserves of all caches would be too large: the bytes that are left.
+    ReserveTooLarge(left: u64) => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED {
+        message "reserves must not hold more than half of the hot tier";
+        detail "{left} bytes can still be reserved.";
+        hint "Lower this reserve or others (see pgcache.caches), or raise pgcache.hot_size.";
+    }
+
+    /// The role may not take a part of the tier from others.
+    MayNotReserve => ERRCODE_INSUFFICIENT_PRIVILEGE {
+        message "permission denied to reserve a part of the hot tier";
+        hint "A superuser can allow it: GRANT SET ON PARAMETER pgcache.hot_size TO the role.";
+    }
+
     /// A key expression that is something else, or several.
     NotAnExpression => ERRCODE_SYNTAX_ERROR {
         message "key_expression must be a single expression";

@@ -1,6 +1,7 @@
 //! Caches as such: create, alter, drop, and what the view `pgcache.caches` shows.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -15,6 +16,7 @@ use crate::cache::definition::{default, define, routed};
 use crate::cache::distribute::define as distribute;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
+use crate::cache::tier::slots;
 use crate::error::Error;
 use crate::pg::catalog::name::{self, NameChange, NewRelation};
 use crate::pg::catalog::privilege::{self, Privileges};
@@ -23,6 +25,8 @@ use crate::pg::encoding;
 use crate::pg::hooks::expired_rows;
 use crate::pg::session::lock::{self, Mode};
 use crate::pg::session::transaction;
+use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::tier::tier;
 use crate::pg::table::shape;
 use crate::pg::value::datum::{Name, Text, ValueType};
 use crate::pg::value::rows::OutRow;
@@ -130,15 +134,20 @@ fn cache_alter(
 }
 
 #[pg_extern]
-fn cache_tune_touches(
+#[allow(clippy::too_many_arguments)] // the signature that users call
+fn cache_tune_all(
     cache: Option<Oid>,
     negative_ttl: Option<Interval>,
     ttl_jitter: Option<f64>,
     early_refresh: Option<f64>,
+    max_bytes: Option<i64>,
+    reserve: Option<i64>,
     touch_after: Option<f64>,
 ) -> Answer<()> {
     tune(cache, |settings| {
-        settings.refreshed(negative_ttl, ttl_jitter, early_refresh, touch_after)
+        settings
+            .refreshed(negative_ttl, ttl_jitter, early_refresh, touch_after)?
+            .shared(max_bytes, reserve)
     })
 }
 
@@ -158,7 +167,15 @@ fn cache_tune(
 fn tune(cache: Option<Oid>, change: impl Fn(Settings) -> Result<Settings, Error>) -> Answer<()> {
     let function = c"cache_tune()";
     if distribute::is_spread(cache) {
-        let change = |settings, _| change(settings);
+        let change = |settings: Settings, _| {
+            let changed = change(settings)?;
+            let same =
+                (changed.max_bytes, changed.reserve) == (settings.max_bytes, settings.reserve);
+            match cache.filter(|_| !same) {
+                Some(cache) => Err(Error::OverShards(relation::display_name(cache))),
+                None => Ok(changed),
+            }
+        };
         return Ok(distribute::alter(cache, function, None, None, change)?);
     }
     let cache = open_as_owner(cache, Mode::Define, function)?;
@@ -166,6 +183,7 @@ fn tune(cache: Option<Oid>, change: impl Fn(Settings) -> Result<Settings, Error>
     if settings.touch_after.is_some() && cache.storage == Storage::Memory {
         return Err(Error::TouchAfterInMemory.into());
     }
+    define::check_reserve(&cache, &settings)?;
     define::alter(&cache, settings);
     Ok(())
 }
@@ -258,6 +276,25 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
 #[pg_extern]
 fn touch_after(cache: Option<Oid>) -> Answer<Option<f64>> {
     Ok(outline(cache)?.and_then(|cache| cache.settings.touch_after))
+}
+
+/// A cache's share of the tier: max_bytes, reserve, reserve_held, hot_bytes.
+#[pg_extern]
+fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
+    let Some((relation, outline)) = cache.zip(outline(cache)?) else {
+        return Ok(OutRow([Typed::NULL; 4]));
+    };
+    let slot = tier().and_then(|tier| Some(tier.slot(slots::find(tier, CacheId::of(relation))?)));
+    let reserved = outline.settings.reserve;
+    let held = slot
+        .map(|slot| slot.held() as i64)
+        .filter(|_| reserved.is_some());
+    Ok(OutRow([
+        Typed::of(outline.settings.max_bytes),
+        Typed::of(reserved),
+        Typed::of(held),
+        Typed::of(slot.map(|slot| slot.bytes.load(Relaxed))),
+    ]))
 }
 
 /// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the cache's ttl

@@ -3,6 +3,7 @@
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
 
+use super::catalog::registry;
 use super::commit::marks::Extent;
 use super::commit::{changes, notify, publish, setup};
 use super::definition::{declare, routed};
@@ -11,6 +12,7 @@ use super::expiry::vacuum_need;
 use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::{again, removal};
+use super::tier::shares;
 use crate::cache::lease::{held, undo_marks, unverified_after_restart};
 use crate::cache::table::replace_expired;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
@@ -61,6 +63,7 @@ pub fn register() {
             pre_commit_portal::ask_for();
         },
         altered: |relation| {
+            shares::note_altered(relation);
             if !fault::on(Fault::DefinitionNotNoted) {
                 changes::note_table(relation, Extent::Definition);
             }
@@ -118,6 +121,7 @@ fn at_moment(moment: Moment) {
             two_phases::at_commit();
             notify::at_commit();
             setup::at_commit();
+            shares::before_commit(|relation| Some(registry::outline(relation)?.settings));
             if !fault::on(Fault::MarkedAfterCommit) {
                 changes::mark();
             }
@@ -144,6 +148,7 @@ fn at_moment(moment: Moment) {
             setup::forget();
             changes::forget();
             publish::forget();
+            shares::forget();
             two_phases::forget();
             held::end(true);
         }
@@ -162,6 +167,7 @@ fn at_moment(moment: Moment) {
                 changes::mark();
             }
             changes::unmark(true);
+            shares::committed();
             // Sent after unmarking, so that a subscriber finds no older entry.
             publish::send();
             two_phases::forget();
@@ -172,6 +178,7 @@ fn at_moment(moment: Moment) {
             pending::forget();
             notify::forget();
             setup::forget();
+            shares::forget();
             changes::unmark(false);
             if fault::on(Fault::SentOnRollback) {
                 publish::send();

@@ -218,6 +218,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("cache_undepend", Elsewhere, ""),
     ("refresh_settings", READ, "pgcache.refresh_settings($c)"),
     ("touch_after", READ, "pgcache.touch_after($c)"),
+    ("share", READ, "pgcache.share($c)"),
     ("hiding", READ, "pgcache.hiding($c)"),
     ("put_default", Owner(&[]), "pgcache.put_default($c)"),
     ("live", Nothing, "pgcache.live('infinity')"),

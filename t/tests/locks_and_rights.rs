@@ -214,7 +214,7 @@ fn a_right_that_is_taken_away_while_a_call_waits_for_the_lock_is_gone() {
             continue;
         };
         // These wait for no lock.
-        if ["_settings", "hiding", "touch_after"]
+        if ["_settings", "hiding", "touch_after", "share("]
             .iter()
             .any(|name| call.contains(name))
         {

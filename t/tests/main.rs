@@ -123,6 +123,7 @@ mod role_classes;
 mod security;
 mod set_keeps;
 mod several_servers;
+mod shares;
 mod signatures;
 mod small_things;
 mod soak;

@@ -54,7 +54,9 @@ fn of_shape(
 ) -> Result<Cache, Error> {
     let name = || relation::display_name(relation);
     let broken = |why: String| Error::BrokenCache(name(), why);
-    let settings = Settings::from_arguments(arguments).map_err(broken)?;
+    let settings = Settings::from_arguments(arguments)
+        .map_err(broken)?
+        .with_reserve(shape.reserve.as_deref());
     let (value_type, columns) = check_columns(shape).map_err(broken)?;
     Ok(Cache {
         relation,

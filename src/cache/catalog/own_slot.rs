@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::cache::{Cache, Storage};
-use crate::cache::tier::slots;
+use crate::cache::tier::{shares, slots};
 use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::slot::Counter;
@@ -36,8 +36,21 @@ impl Cache {
             if slots::find(tier, self.id).is_some_and(|slot| !self.is_own(tier, slot)) {
                 slots::free(tier, self.id);
             }
-            slots::assign(tier, self.id, self.memory_id())
+            let slot = slots::assign(tier, self.id, self.memory_id());
+            self.follow_share();
+            slot
         })
+    }
+
+    /// Gives the cache's slot the share that its definition says, if it has another. A session that has
+    /// changed the definition waits for its commit.
+    pub(super) fn follow_share(&self) {
+        let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
+            return;
+        };
+        if !shares::is_changing(self.relation) {
+            shares::put(tier, slot, self.id, shares::of(&self.settings));
+        }
     }
 
     /// Returns whether the cache has a slot from before the promotion of this server that no session has opened

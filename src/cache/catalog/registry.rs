@@ -43,6 +43,7 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     let loaded = loading::load(relation).map(Rc::new);
     let former = forget_changed();
     if let Ok(cache) = &loaded {
+        cache.follow_share();
         CACHES.with(|caches| {
             caches
                 .borrow_mut()
@@ -145,7 +146,9 @@ pub fn outline(relation: Oid) -> Option<Outline> {
     Some(Outline {
         storage: loading::storage(outline.view, outline.unlogged),
         value_type: outline.value_type,
-        settings: Settings::from_arguments(&outline.settings).ok()?,
+        settings: Settings::from_arguments(&outline.settings)
+            .ok()?
+            .with_reserve(outline.reserve.as_deref()),
     })
 }
 

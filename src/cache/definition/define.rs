@@ -17,10 +17,11 @@ use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::cache::table::remove_many;
+use crate::cache::tier::shares;
 use crate::error::Error;
 use crate::pg::catalog::name::{self, NewRelation};
-use crate::pg::catalog::privilege::{self, Privileges};
-use crate::pg::catalog::{database, relation};
+use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
+use crate::pg::catalog::{database, own, relation};
 use crate::pg::session::{advisory, random};
 use crate::pg::shmem::tier::tier;
 use crate::pg::table::shape;
@@ -174,6 +175,38 @@ pub fn alter(cache: &Cache, settings: Settings) {
             upkeep::look_again(cache.relation);
         }
     }
+    if settings.reserve != cache.settings.reserve {
+        put_reserve(cache, settings.reserve.unwrap_or(0));
+    }
+}
+
+/// Raises 42501 unless the caller may reserve so much, and 53400 where other reserves leave less. A smaller
+/// reserve, or none, is the owner's to choose.
+pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
+    if settings.reserve <= cache.settings.reserve {
+        return Ok(());
+    }
+    if !privilege::may_reserve() {
+        return Err(Error::MayNotReserve);
+    }
+    shares::check_reserve(cache.id, settings.reserve)
+}
+
+/// The reserve stands in a trigger that never does anything, of a function that only superusers may execute, and
+/// so make triggers of: what anybody writes into the definition of a cache of their own takes nothing from
+/// others. It goes the ways that definitions go: with DROP, with a rename, into a dump.
+fn put_reserve(cache: &Cache, bytes: i64) {
+    let event: &[u8] = match cache.storage {
+        Storage::Memory => b" AFTER DELETE ON ",
+        _ => b" AFTER TRUNCATE ON ",
+    };
+    let _owner = AsOwner::of_function(own::RESERVE.oid(), cache.relation);
+    ddl::run(&[
+        b"CREATE OR REPLACE TRIGGER pgcache_reserve",
+        event,
+        cache.qualified_name().to_bytes(),
+        format!(" FOR EACH STATEMENT EXECUTE FUNCTION pgcache.reserve('{bytes}')").as_bytes(),
+    ]);
 }
 
 /// Drops the relation.

@@ -95,6 +95,9 @@ fn check(cache: &Cache) -> Result<(), Error> {
         _ if !cache.changes_alone() => {
             "The cache has triggers, rules, constraints or indexes of its own."
         }
+        _ if cache.settings.reserve.is_some() || cache.settings.max_bytes.is_some() => {
+            "The cache has max_bytes or a reserve; see cache_tune()."
+        }
         _ if cache.settings.watch.is_some() => {
             "The changes of the cache are watched; see cache_unwatch()."
         }

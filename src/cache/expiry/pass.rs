@@ -38,8 +38,9 @@ pub struct Pass {
     left: Option<i64>,
     /// Rows of the present chunk.
     rows_here: i64,
-    /// Rows that were not expired.
+    /// Rows that were not expired, and in a cache with `max_bytes` their bytes.
     pub live: i64,
+    bytes: i64,
     /// Expired rows that were found, and that were removed.
     pub found: i64,
     pub removed: i64,
@@ -159,10 +160,20 @@ impl Pass {
         self.live + self.found - self.removed
     }
 
+    /// About how many live rows are beyond so many bytes; known when the pass is complete.
+    pub fn rows_beyond(&self, most: i64) -> i64 {
+        let excess = i128::from(self.bytes.saturating_sub(most).max(0));
+        let bytes = i128::from(self.bytes.max(1));
+        i64::try_from((excess * i128::from(self.live) + bytes - 1) / bytes).unwrap_or(0)
+    }
+
     fn look(&mut self, cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {
         let look = look(cache, chunk, limit);
         self.rows_here = look.live + look.expired;
         self.live += look.live;
+        if cache.settings.max_bytes.is_some() && look.live > 0 {
+            self.bytes = self.bytes.saturating_add(weigh(cache, chunk, limit));
+        }
         self.found += look.expired;
         if let Some(oldest) = look.oldest {
             self.lag = self.lag.max(limit.saturating_sub(oldest.max(clock::BEGIN)));
@@ -224,6 +235,15 @@ fn look(cache: &Cache, chunk: Chunk, limit: Timestamp) -> Look {
     cache
         .plan(Statement::Look)
         .run_as_of_now(&[from, to, Typed::moment(Some(limit))], read)
+}
+
+fn weigh(cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {
+    let [from, to] = range(chunk);
+    cache
+        .plan(Statement::Weigh)
+        .run_as_of_now(&[from, to, Typed::moment(Some(limit))], |output| {
+            output.number(0, 0).unwrap_or(0)
+        })
 }
 
 fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {

@@ -1,5 +1,5 @@
-//! A sweep of a table cache, step by step: removes expired rows, then rows beyond `max_entries`. Reads never depend
-//! on it: it only frees space.
+//! A sweep of a table cache, step by step: expired rows go, then rows beyond `max_entries` or `max_bytes`. Reads
+//! never depend on it: it only gives space back.
 //!
 //! The one place that defines the order of the steps. `cache_expire` makes all steps in one transaction
 //! (`on_demand`), a worker each step in a transaction of its own, between which other caches have their turns
@@ -44,9 +44,9 @@ pub struct Sweep {
     changes: Option<i64>,
     /// Expired rows that it may remove; None: all. `max_entries` is enforced in any case.
     max_rows: Option<i64>,
-    /// Whether it trims the cache to its `max_entries`.
+    /// Whether it keeps the cache to its `max_entries` and `max_bytes`.
     trims: bool,
-    /// Whether the cache has no `max_entries`, for which all rows must be counted.
+    /// The cache has no limit, for which all rows must be counted.
     may_end_early: bool,
     /// Whether the rows beyond the limit were more than are tolerated.
     was_far_beyond: bool,
@@ -154,7 +154,7 @@ impl Sweep {
     }
 
     fn step_of_pass(&mut self, cache: &Cache, mut pass: Pass, size: StepSize) -> Step {
-        self.may_end_early = cache.settings.max_entries.is_none();
+        self.may_end_early = !is_limited(cache);
         let left = self.max_rows.unwrap_or(i64::MAX) - pass.removed;
         let most = size.rows.min(left);
         pass.set_reach(size.blocks);
@@ -185,7 +185,7 @@ impl Sweep {
     }
 
     fn after_pass(&mut self, cache: &Cache, pass: Pass) -> Stage {
-        if !self.trims || cache.settings.max_entries.is_none() {
+        if !self.trims || !is_limited(cache) {
             return Stage::Complete { excess: 0 };
         }
         match pass.is_complete() {
@@ -268,10 +268,24 @@ fn trimming(trim: Trim) -> Stage {
     }
 }
 
+/// Whether a sweep must know all rows, because the cache has a limit.
+fn is_limited(cache: &Cache) -> bool {
+    cache.settings.max_entries.is_some() || cache.settings.max_bytes.is_some()
+}
+
 /// Returns the rows beyond `max_entries`, after a complete pass.
 fn excess(cache: &Cache, pass: &Pass) -> i64 {
     let most = cache.settings.max_entries.unwrap_or(i64::MAX);
-    pass.rows().saturating_sub(most).max(0)
+    let beyond = pass.rows().saturating_sub(most).max(0);
+    let by_bytes = cache.settings.max_bytes.map(|most| {
+        // Expired rows that are still there go first.
+        let expired = pass.found - pass.removed;
+        match pass.rows_beyond(most) {
+            0 => 0,
+            rows => rows + expired,
+        }
+    });
+    beyond.max(by_bytes.unwrap_or(0))
 }
 
 /// Returns how many rows beyond the limit a sweep may leave. While a sweep trims more than that, as many may be

@@ -191,14 +191,27 @@ fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64)
     removed
 }
 
-/// Removes the entries beyond `max_entries`: the least used ones.
+/// Removes entries that are more than `max_entries` or `max_bytes`: those that are used least.
 pub fn trim(cache: &Cache) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     if let Some(most) = cache.settings.max_entries {
         let entries = handle.tier.slot(handle.slot).entries.load(Relaxed);
         walk::remove_least_used(handle.tier, handle.slot, entries - most);
     }
+    if let Some(most) = cache.settings.max_bytes {
+        walk::remove_least_used(handle.tier, handle.slot, beyond_bytes(&handle, most));
+    }
     Ok(())
+}
+
+/// About how many entries must go until a cache has no more than so many bytes.
+fn beyond_bytes(handle: &TierHandle, most: i64) -> i64 {
+    let slot = handle.tier.slot(handle.slot);
+    let (entries, bytes) = (slot.entries.load(Relaxed), slot.bytes.load(Relaxed));
+    let excess = i128::from(bytes.saturating_sub(most).max(0));
+    let beyond =
+        (excess * i128::from(entries) + i128::from(bytes.max(1)) - 1) / i128::from(bytes.max(1));
+    i64::try_from(beyond).unwrap_or(0)
 }
 
 /// Returns a memory cache's slot and the deadline up to which its entries have expired; None while it has no entries.

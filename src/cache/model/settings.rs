@@ -28,6 +28,12 @@ pub struct Settings {
     /// The share of a ttl by which a touch must move a deadline, or it writes nothing. None: each touch
     /// writes.
     pub touch_after: Option<f64>,
+    /// The bytes above which the cache's own entries make room for its writes, and above which a sweep
+    /// removes entries. None: no bound.
+    pub max_bytes: Option<i64>,
+    /// The bytes of the tier that the writes of others leave it. It stands in a trigger of its own, which
+    /// not everybody may make. None: none.
+    pub reserve: Option<i64>,
     /// What a memory cache's view is known by to the function behind it.
     pub id: Option<u64>,
     /// The oid that this view was made with: what tells it from others with its id.
@@ -104,7 +110,37 @@ impl Settings {
         })
     }
 
-    /// The trigger's arguments, one for each setting that is set.
+    /// The settings after a change of the cache's share of the tier. NULL leaves a setting; 0 removes it.
+    pub fn shared(self, max_bytes: Option<i64>, reserve: Option<i64>) -> Result<Settings, Error> {
+        let changed = |name, former, bytes: Option<i64>| match bytes {
+            None => Ok(former),
+            Some(bytes) if bytes < 0 => Err(Error::NegativeBytes(name)),
+            Some(bytes) => Ok((bytes > 0).then_some(bytes)),
+        };
+        let settings = Settings {
+            max_bytes: changed("max_bytes", self.max_bytes, max_bytes)?,
+            reserve: changed("reserve", self.reserve, reserve)?,
+            ..self
+        };
+        match (settings.reserve, settings.max_bytes) {
+            (Some(reserve), Some(most)) if reserve > most => Err(Error::ReserveAboveBound),
+            _ => Ok(settings),
+        }
+    }
+
+    /// The settings with the reserve that the arguments of its trigger say.
+    pub fn with_reserve(self, arguments: Option<&[Vec<u8>]>) -> Settings {
+        let bytes = arguments.and_then(|arguments| {
+            let text = str::from_utf8(arguments.first()?).ok()?;
+            text.parse().ok().filter(|&bytes: &i64| bytes > 0)
+        });
+        Settings {
+            reserve: bytes,
+            ..self
+        }
+    }
+
+    /// The trigger's arguments, one for each setting that is set but the reserve.
     pub fn to_arguments(self) -> Vec<String> {
         let mut arguments = Vec::new();
         if let Some(ttl) = self.ttl {
@@ -127,6 +163,9 @@ impl Settings {
         }
         if let Some(share) = self.touch_after {
             arguments.push(format!("touch_after={share}"));
+        }
+        if let Some(bytes) = self.max_bytes {
+            arguments.push(format!("max_bytes={bytes}"));
         }
         if let Some(id) = self.id {
             arguments.push(format!("id={id}"));
@@ -162,6 +201,7 @@ impl Settings {
                 Some(("touch_after", share)) => {
                     share.parse().ok().map(|s| settings.touch_after = Some(s))
                 }
+                Some(("max_bytes", n)) => n.parse().ok().map(|n| settings.max_bytes = Some(n)),
                 Some(("id", id)) => id.parse().ok().map(|id| settings.id = Some(id)),
                 Some(("watch", n)) => n.parse().ok().map(|n| settings.watch = Some(n)),
                 Some(("oid", oid)) => oid.parse().ok().map(|oid| settings.oid = Some(oid)),

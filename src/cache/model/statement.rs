@@ -49,6 +49,8 @@ pub enum Statement {
     Look,
     /// Counts the live rows of a chunk, those that expire, and their remaining time.
     Tally,
+    /// The bytes of the live rows of a chunk.
+    Weigh,
     Expire,
     Census,
     Aged,
@@ -99,6 +101,7 @@ impl Statement {
         match self {
             Statement::Look
             | Statement::Tally
+            | Statement::Weigh
             | Statement::Expire
             | Statement::Census
             | Statement::Aged
@@ -132,7 +135,7 @@ impl Statement {
             }
             Statement::KeyFrom => &[Address],
             Statement::KeysOfBlocks => &[Address, Address],
-            Statement::Look | Statement::Tally => &[Address, Address, Deadline],
+            Statement::Look | Statement::Tally | Statement::Weigh => &[Address, Address, Deadline],
             Statement::Expire => &[Address, Address, Deadline, Number],
             Statement::Census => &[Address, Address],
             Statement::Aged => &[Address, Address, Number],
@@ -301,6 +304,13 @@ impl Statement {
                 "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\
                  SELECT pgcache_e.ctid FROM $$only$$T AS pgcache_e WHERE $$chunk \
                  AND $$euntil OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
+            }
+            // The bytes of a row beside its key and value: its header, its address in the page, its deadline.
+            Statement::Weigh => {
+                "SELECT pg_catalog.sum(pg_catalog.pg_column_size(pgcache_e.$$k) \
+                 OPERATOR(pg_catalog.+) COALESCE(pg_catalog.pg_column_size(pgcache_e.$$v), 0) \
+                 OPERATOR(pg_catalog.+) 36)::pg_catalog.int8 FROM $$only$$T AS pgcache_e \
+                 WHERE $$chunk AND ($$euntil IS NULL OR $$euntil OPERATOR(pg_catalog.>) $3)"
             }
             Statement::Census => {
                 "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \

@@ -2,5 +2,6 @@
 
 pub mod hashed_key;
 pub mod io;
+pub mod shares;
 pub mod slots;
 pub mod walk;

@@ -15,6 +15,7 @@ use crate::pg::catalog::{database, relation};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, clock, lock, transaction};
 use crate::pg::shmem::cache_id::CacheId;
+use crate::pg::shmem::slot::Share;
 use crate::pg::shmem::tier::Tier;
 
 /// Returns the caches of a database that have a slot: relation and slot.
@@ -63,6 +64,7 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let slot = tier.slot(number);
     slot.reset_figures();
     slot.forget_loads();
+    tier.put_share(number, Share::default());
     slot.memory_id.store(memory_id, SeqCst);
     let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
     slot.suspended.store(u32::from(begins_suspended), SeqCst);
@@ -89,6 +91,7 @@ pub fn free(tier: &Tier, cache: CacheId) {
         let number = find(tier, cache)?;
         tier.renew_version(number);
         tier.cache_of(number).store(Some(CacheId::VACATED), SeqCst);
+        tier.put_share(number, Share::default());
         Some(number)
     }) else {
         return;

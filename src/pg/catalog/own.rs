@@ -33,8 +33,10 @@ pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const COLUMNS: Function = in_c(c"columns", &[]);
 /// Runs before each row of a cache that is a partition of a plain table; from 0.4.0 on.
 pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
-/// The functions of the triggers that make a table a cache, or describe it.
-pub const OF_A_CACHE: [Function; 4] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW];
+/// What the trigger of a cache's reserve names; from 0.5.0 on. Only superusers may make a trigger of it.
+pub const RESERVE: Function = in_c(c"reserve", &[]);
+/// What the triggers call that make a table a cache, or say how.
+pub const OF_A_CACHE: [Function; 5] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW, RESERVE];
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
 pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);

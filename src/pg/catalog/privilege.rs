@@ -9,6 +9,7 @@ use super::invalidation::KnownPrivilege;
 use crate::error::Error;
 use crate::pg::catalog::{name, relation, trigger_trust};
 use crate::pg::memory::emergency;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::hint;
 use crate::pg::{session, version};
 
@@ -194,6 +195,19 @@ pub fn require_owner(relation: pg_sys::Oid) {
     }
 }
 
+/// Whether the current user is a superuser, or may set the tier's size and so share it out.
+pub fn may_reserve() -> bool {
+    // SAFETY: a syscache look-up inside of a transaction.
+    let granted = unsafe {
+        pg_sys::pg_parameter_aclcheck(
+            c"pgcache.hot_size".as_ptr(),
+            session::user(),
+            pg_sys::ACL_SET as pg_sys::AclMode,
+        )
+    };
+    granted == pg_sys::AclResult::ACLCHECK_OK || fault::on(Fault::AnybodyReserves)
+}
+
 /// Returns whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, which for a dropped relation returns that no policies
@@ -247,8 +261,18 @@ impl AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }
 
+    /// To make a trigger of a function that the caller may not execute, for a call that has checked what the
+    /// caller may: as the owner of the function, with the same restrictions.
+    pub fn of_function(function: pg_sys::Oid, relation: pg_sys::Oid) -> AsOwner {
+        let restricted = pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
+        AsOwner::become_role(trigger_trust::owner_of(function), relation, restricted)
+    }
+
     fn with(relation: pg_sys::Oid, more: i32) -> AsOwner {
-        let owner = relation::owner(relation);
+        AsOwner::become_role(relation::owner(relation), relation, more)
+    }
+
+    fn become_role(owner: pg_sys::Oid, relation: pg_sys::Oid, more: i32) -> AsOwner {
         let mut former = AsOwner {
             user: pg_sys::InvalidOid,
             context: 0,

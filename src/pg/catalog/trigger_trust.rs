@@ -129,9 +129,10 @@ fn is_trusted(function: Oid, owner: Oid) -> bool {
     !is_of_a_user(function) || ours() || has_privileges()
 }
 
-/// Returns the function's owner; InvalidOid, which has no role's privileges, where the function is dropped.
-fn owner_of(function: Oid) -> Oid {
-    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field has been copied.
+/// InvalidOid, which has nobody's privileges, where the function is gone.
+pub(super) fn owner_of(function: Oid) -> Oid {
+    // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
+    // has been copied.
     unsafe {
         let kind = pg_sys::SysCacheIdentifier::PROCOID as i32;
         let tuple = pg_sys::SearchSysCache1(kind, pg_sys::Datum::from(function));

@@ -36,6 +36,20 @@ pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datu
     Datum::null()
 }
 
+/// Tells Postgres the calling convention of `pgcache.reserve()`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pg_finfo_reserve_wrapper() -> *const pg_sys::Pg_finfo_record {
+    &V1
+}
+
+/// `pgcache.reserve()`: the argument of the trigger that calls it is the cache's reserve. It does nothing.
+#[pg_guard]
+#[unsafe(no_mangle)]
+pub extern "C-unwind" fn reserve_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
+    called_as_trigger(call, "reserve");
+    Datum::null()
+}
+
 /// Returns the calling convention of `pgcache.record_truncate()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_record {

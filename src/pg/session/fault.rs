@@ -58,6 +58,12 @@ faults! {
     /// A touch leaves the deadline where its update would run user-defined code.
     TouchLeavesTriggersOut => "touch_after::user_defined_triggers_rules_and_policies_see_every_touch",
 
+    // Shares of the tier
+    /// A bound or reserve of a definition does not get into the cache's slot.
+    ShareNotFollowed => "shares::a_neighbours_flood_leaves_reserved_sessions_alone",
+    /// Whoever owns a cache may reserve a part of the tier for it.
+    AnybodyReserves => "shares::only_roles_with_the_right_reserve",
+
     // Marks: before the commit record
     /// A session that has pgcache.enabled off marks nothing.
     DisabledMarksNothing => "enabled::reloads_at_random_times_leave_no_stale_copy",

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use pgcache_store::{EntryEvent, NO_DEADLINE, RemovalCause};
+use pgcache_store::{EntryEvent, NO_DEADLINE, Rank, RemovalCause};
 use pgrx::pg_sys;
 
 /// Groups of counters, so that backends do not contend for one cache line.
@@ -24,6 +24,14 @@ pub enum Counter {
     Expired,
     /// Rows removed because the cache had more than `max_entries`.
     Trimmed,
+}
+
+/// How much of the tier a cache may hold, and how much others leave it, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Share {
+    /// 0: no bound.
+    pub max_bytes: u64,
+    pub reserve: u64,
 }
 
 /// One cache as all backends see it.
@@ -50,6 +58,11 @@ pub struct Slot {
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
+    /// As the cache's definition says. 0: no bound, no reserve.
+    max_bytes: AtomicU64,
+    reserve: AtomicU64,
+    /// How much of the reserve is in force: reserves hold half of the tier at most.
+    held: AtomicU64,
     /// Entries that have a deadline, and the sum of the deadlines in seconds.
     expiring: AtomicI64,
     deadlines: AtomicI64,
@@ -101,6 +114,37 @@ impl Slot {
             Some(RemovalCause::Expired) => self.expired.fetch_add(1, Ordering::Relaxed),
             _ => 0,
         };
+    }
+
+    /// The share that the cache's definition gives it.
+    pub fn share(&self) -> Share {
+        Share {
+            max_bytes: self.max_bytes.load(Ordering::Relaxed),
+            reserve: self.reserve.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How much of the reserve is in force.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Only [`super::tier::Tier::put_share`] may call this, which knows what others hold.
+    pub(super) fn set_share(&self, share: Share, held: u64) {
+        self.max_bytes.store(share.max_bytes, Ordering::Relaxed);
+        self.reserve.store(share.reserve, Ordering::Relaxed);
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// How the cache's entries fare where room is made.
+    pub(super) fn rank(&self) -> Rank {
+        let bytes = self.bytes.load(Ordering::Relaxed).max(0) as u64;
+        let most = self.max_bytes.load(Ordering::Relaxed);
+        match most {
+            1.. if bytes > most => Rank::OverBound,
+            _ if bytes <= self.held() => Rank::Reserved,
+            _ => Rank::Plain,
+        }
     }
 
     /// Returns how many entries have a deadline, and the mean of the deadlines in seconds since 2000.

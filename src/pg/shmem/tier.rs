@@ -18,7 +18,9 @@ use std::mem::size_of;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pgcache_store::{EntryEvent, Layout, Ledger, PartitionMut, PartitionRef, Region, RemovalCause};
+use pgcache_store::{
+    EntryEvent, Layout, Ledger, PartitionMut, PartitionRef, Rank, Region, RemovalCause,
+};
 use pgrx::pg_sys;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
@@ -28,7 +30,7 @@ use super::changes::Changes;
 use super::lease::{Leases, Shape};
 use super::marks::{self, Marks};
 use super::prepared::{self, Records};
-use super::slot::Slot;
+use super::slot::{Share, Slot};
 use super::stores::Stores;
 use super::{entry_size, mapping, ring, worker_state};
 use crate::error::Error;
@@ -69,6 +71,8 @@ pub struct Control {
     pub changes: Changes,
     /// Processes that track changes of entries of any cache, a bit each.
     trackers: AtomicU64,
+    /// Caches that have a bound or a reserve.
+    shares: AtomicU64,
     /// Processes that keep watched keys without an entry unchanged, a bit each.
     pub watchers: AtomicU64,
     /// Transactions that are going to notify those processes.
@@ -236,6 +240,34 @@ impl Tier {
         run()
     }
 
+    /// Gives a slot its share; the caller holds the assignment lock. Reserves hold half of the tier at
+    /// most: the last to come gets less, until others give theirs back.
+    pub fn put_share(&self, slot: u32, share: Share) {
+        let others = || {
+            self.slots
+                .iter()
+                .enumerate()
+                .filter(|(n, _)| *n != slot as usize)
+        };
+        let taken: u64 = others().map(|(_, other)| other.held()).sum();
+        let held = share
+            .reserve
+            .min(self.most_reserved().saturating_sub(taken));
+        self.slot(slot).set_share(share, held);
+        let shares = self
+            .slots
+            .iter()
+            .filter(|slot| slot.share() != Share::default());
+        self.control
+            .shares
+            .store(shares.count() as u64, Ordering::Relaxed);
+    }
+
+    /// The most that all reserves together hold, in bytes.
+    pub fn most_reserved(&self) -> u64 {
+        self.size as u64 / 2
+    }
+
     /// Returns the count of transactions that have stored a loaded value in this cache, or in one that shares its
     /// place, and have not ended.
     pub fn stores(&self, cache: CacheId) -> &Stores {
@@ -331,6 +363,15 @@ impl Ledger for Books<'_> {
     #[inline]
     fn report(&mut self, event: EntryEvent) {
         self.0.slot(event.cache).account(event);
+    }
+
+    #[inline]
+    fn has_ranks(&self) -> bool {
+        self.0.control.shares.load(Ordering::Relaxed) != 0
+    }
+
+    fn rank(&self, cache: u32) -> Rank {
+        self.0.slot(cache).rank()
     }
 
     #[inline]

@@ -43,6 +43,8 @@ pub struct Shape {
     /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view;
     /// None when there is neither.
     pub settings: Option<Vec<Vec<u8>>>,
+    /// The arguments of the trigger that says the cache's reserve.
+    pub reserve: Option<Vec<Vec<u8>>>,
     /// The table as a direct access sees it.
     pub target: Option<Target>,
     /// The table and its indexes; none if a statement that reads the table may run somebody else's
@@ -84,6 +86,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
             },
             columns,
             own_relations: target::relations_read_alone(open),
+            reserve: trigger_arguments(open, own::RESERVE.oid()),
             settings,
         };
         pg_sys::relation_close(open, pg_sys::AccessShareLock as i32);
@@ -103,6 +106,7 @@ pub struct Outline {
     pub unlogged: bool,
     pub value_type: ValueType,
     pub settings: Vec<Vec<u8>>,
+    pub reserve: Option<Vec<Vec<u8>>>,
 }
 
 /// The committed state of a relation that somebody is altering, perhaps; None where it is no cache.
@@ -117,6 +121,7 @@ pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
         unlogged: relation::persistence(relation)? == pg_sys::RELPERSISTENCE_UNLOGGED,
         value_type: value_type(relation)?,
         settings: settings?,
+        reserve: relation::trigger_arguments(relation, own::RESERVE.oid()),
     })
 }
 
