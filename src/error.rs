@@ -575,8 +575,8 @@ errors! {
 
     /// A number of bytes that must not be negative is.
     NegativeBytes(name: &'static str) => ERRCODE_INVALID_PARAMETER_VALUE {
-        message "{name} must not be negative";
-        hint "The unit is bytes; 0 removes max_bytes or the reserve.";
+        message "{name} is a number of bytes and must not be negative";
+        hint "0 removes max_bytes or the reserve.";
     }
 
     /// A cache would have a reserve that it may not fill.

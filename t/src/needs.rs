@@ -239,6 +239,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("invalidate_all", Trigger, "pgcache.invalidate_all()"),
     ("record", Trigger, "pgcache.record()"),
     ("record_truncate", Trigger, "pgcache.record_truncate()"),
+    ("reserve", Trigger, "pgcache.reserve()"),
     ("figures", Granted, "count(*) FROM pgcache.figures()"),
     (
         "sweep_figures",

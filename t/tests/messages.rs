@@ -58,6 +58,18 @@ const RAISED: &[(&str, &str)] = &[
         "SELECT cache_incr('max', cache => 'c')",
     ),
     (
+        "… is a number of bytes and must not be negative",
+        "SELECT cache_tune('c', reserve => -1)",
+    ),
+    (
+        "reserve must not be larger than max_bytes",
+        "SELECT cache_tune('c', max_bytes => 1, reserve => 2)",
+    ),
+    (
+        "reserves must not hold more than half of the hot tier",
+        "SELECT cache_tune('c', reserve => 1000000000000)",
+    ),
+    (
         "touch_after is for table caches",
         "SELECT cache_tune('m', touch_after => 0.1)",
     ),
@@ -320,6 +332,11 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
         "cannot PREPARE a transaction that has published messages",
         "t/tests/resp_publish.rs",
         "messages_that_cannot_be_sent_are_refused",
+    ),
+    (
+        "permission denied to reserve a part of the hot tier",
+        "t/tests/shares.rs",
+        "only_roles_with_the_right_reserve",
     ),
     (
         "permission denied to terminate a client of the Redis protocol",

@@ -46,13 +46,12 @@ fn hot_bytes(session: &mut Client, cache: &str) -> i64 {
     ))
 }
 
-/// Reserves what the sessions take now.
+/// Reserves what the sessions take now. The view is not read after that: who reads it puts the share into the slot.
 fn reserve_all(session: &mut Client) -> i64 {
     let bytes = hot_bytes(session, "sessions");
     session.run(&format!(
         "SELECT cache_tune('sessions', reserve => {bytes})"
     ));
-    assert_eq!(held(session, "sessions"), Some(bytes.to_string()));
     bytes
 }
 
@@ -280,11 +279,8 @@ fn a_share_counts_from_the_commit_on() {
     for cache in ["m", "t"] {
         let one = |bytes: i64| format!("SELECT cache_tune('{cache}', reserve => {bytes})");
         let use_it = format!("SELECT cache_set('k', 'v', cache => '{cache}')");
-        session.run(&format!(
-            "{}; BEGIN; {}; {use_it}; {use_it}",
-            one(1000),
-            one(2000)
-        ));
+        session.run(&one(1000));
+        session.run(&format!("BEGIN; {}; {use_it}; {use_it}", one(2000)));
         assert_eq!(
             held(&mut other, cache),
             Some("1000".into()),
@@ -367,10 +363,12 @@ fn only_roles_with_the_right_reserve() {
     let cluster = server();
     let database = cluster.database();
     let mut admin = database.connect();
-    let role = database.role();
+    let role = cluster.role();
     let mut owner = database.connect_as(&role);
     admin.run(&format!("CREATE SCHEMA mine AUTHORIZATION {role}"));
     owner.run("SELECT cache_create('mine.m', storage => 'memory'), cache_create('mine.t')");
+    owner.run("SELECT cache_set('k', 'v', cache => 'mine.t')");
+    owner.run("SELECT cache_get('k', 'mine.t')");
     for cache in ["mine.m", "mine.t"] {
         let reserve = |bytes: i64| format!("SELECT cache_tune('{cache}', reserve => {bytes})");
         let error = refused(owner.batch_execute(&reserve(1000)), "42501");
