@@ -821,10 +821,10 @@ CREATE FUNCTION pgcache.share(
     AS 'MODULE_PATHNAME', 'share_wrapper'
     LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION pgcache.share(regclass) IS
-    'Returns the columns of pgcache.caches that tell the share of the hot tier.';
+    'Returns the share of the hot tier that pgcache.shares shows.';
 
--- A trigger names the reserve of a cache in its argument. Only who may execute the function can make
--- one, so that nobody takes a part of the tier from others by a definition of their own.
+-- A trigger names the reserve of a cache in its argument. Only roles that may execute the function can
+-- make such a trigger, so that no owner of a cache takes room from other caches by a definition by hand.
 CREATE FUNCTION pgcache.reserve() RETURNS trigger
     AS 'MODULE_PATHNAME', 'reserve_wrapper'
     LANGUAGE C;
@@ -886,9 +886,7 @@ CREATE VIEW pgcache.caches AS
            h.not_hidden_because,
            pgcache.touch_after(a.cache) AS touch_after,
            b.max_bytes,
-           b.reserve,
-           b.reserve_held,
-           b.hot_bytes
+           b.reserve
       FROM pgcache.all_caches AS a
      CROSS JOIN LATERAL pgcache.cache_settings(a.cache) AS s
      CROSS JOIN LATERAL pgcache.refresh_settings(a.cache) AS r
@@ -925,11 +923,30 @@ COMMENT ON COLUMN pgcache.caches.max_bytes IS
     'Shows the bytes above which the cache makes room among its own entries; NULL means no bound.';
 COMMENT ON COLUMN pgcache.caches.reserve IS
     'Shows the bytes of the hot tier that writes into other caches leave this cache; NULL means none.';
-COMMENT ON COLUMN pgcache.caches.reserve_held IS
-    'Shows how many bytes of the reserve are in force; NULL without a reserve, and before the first use since the start of the server.';
-COMMENT ON COLUMN pgcache.caches.hot_bytes IS
-    'Shows the bytes that entries of the cache take in the hot tier.';
 GRANT SELECT ON pgcache.caches TO PUBLIC;
+
+CREATE VIEW pgcache.shares AS
+    SELECT a.cache::pg_catalog.regclass AS cache,
+           b.max_bytes,
+           b.reserve,
+           b.reserve_held,
+           COALESCE(b.hot_bytes, 0) AS hot_bytes
+      FROM pgcache.all_caches AS a
+     CROSS JOIN LATERAL pgcache.share(a.cache) AS b
+     WHERE pg_catalog.has_table_privilege(a.cache, 'SELECT');
+COMMENT ON VIEW pgcache.shares IS
+    'Lists what every cache that the current user may SELECT from may hold of the hot tier, what others leave it, and what it holds.';
+COMMENT ON COLUMN pgcache.shares.cache IS
+    'Names the relation.';
+COMMENT ON COLUMN pgcache.shares.max_bytes IS
+    'Shows the bytes above which the cache makes room among its own entries; NULL means no bound.';
+COMMENT ON COLUMN pgcache.shares.reserve IS
+    'Shows the bytes of the hot tier that writes into other caches leave this cache; NULL means none.';
+COMMENT ON COLUMN pgcache.shares.reserve_held IS
+    'Shows how many bytes of the reserve are in force; NULL without a reserve, and before the first use since the start of the server.';
+COMMENT ON COLUMN pgcache.shares.hot_bytes IS
+    'Shows the bytes that entries of the cache take in the hot tier.';
+GRANT SELECT ON pgcache.shares TO PUBLIC;
 
 -- Locks say which caches a prepared transaction has changed: they are there without preload, too, and
 -- after a restart, when a transaction is of no session (-1).

@@ -589,7 +589,7 @@ errors! {
     ReserveTooLarge(left: u64) => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED {
         message "reserves must not hold more than half of the hot tier";
         detail "{left} bytes can still be reserved.";
-        hint "Lower this reserve or others (see pgcache.caches), or raise pgcache.hot_size.";
+        hint "Lower this reserve or others (see pgcache.shares), or raise pgcache.hot_size.";
     }
 
     /// The role may not take a part of the tier from others.

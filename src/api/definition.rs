@@ -278,7 +278,7 @@ fn touch_after(cache: Option<Oid>) -> Answer<Option<f64>> {
     Ok(outline(cache)?.and_then(|cache| cache.settings.touch_after))
 }
 
-/// A cache's share of the tier: max_bytes, reserve, reserve_held, hot_bytes.
+/// One row of `pgcache.shares`: max_bytes, reserve, reserve_held, hot_bytes.
 #[pg_extern]
 fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
     let Some((relation, outline)) = cache.zip(outline(cache)?) else {

@@ -32,7 +32,7 @@ fn kept(session: &mut Client) -> i64 {
 
 fn share(session: &mut Client, cache: &str, column: &str) -> Option<String> {
     session.value(&format!(
-        "SELECT {column} FROM pgcache.caches WHERE cache = '{cache}'::regclass"
+        "SELECT {column} FROM pgcache.shares WHERE cache = '{cache}'::regclass"
     ))
 }
 
@@ -42,11 +42,11 @@ fn held(session: &mut Client, cache: &str) -> Option<String> {
 
 fn hot_bytes(session: &mut Client, cache: &str) -> i64 {
     session.number(&format!(
-        "SELECT hot_bytes FROM pgcache.caches WHERE cache = '{cache}'::regclass"
+        "SELECT hot_bytes FROM pgcache.shares WHERE cache = '{cache}'::regclass"
     ))
 }
 
-/// Reserves what the sessions take now. The view is not read after that: who reads it puts the share into the slot.
+/// Reserves what the sessions take now. The view is not read after that, because a session that reads it puts the share into the slot.
 fn reserve_all(session: &mut Client) -> i64 {
     let bytes = hot_bytes(session, "sessions");
     session.run(&format!(
@@ -405,7 +405,7 @@ fn only_roles_with_the_right_reserve() {
             "REVOKE SET ON PARAMETER pgcache.hot_size FROM {role}"
         ));
         refused(owner.batch_execute(&reserve(5000)), "42501");
-        // What was given stays, and the cache works as before.
+        // The present reserve stays, and the cache works as before.
         owner.run(&format!(
             "SELECT cache_set('k', 'v', cache => '{cache}'), cache_get('k', '{cache}')"
         ));

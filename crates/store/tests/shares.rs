@@ -1,6 +1,6 @@
 //! Bounds and reserves of caches that share a tier, over seeded loads.
 //!
-//! The rule it guards: a cache keeps to its bound whoever writes, the writes of others leave it its
+//! The rule it guards: a cache keeps to its bound, the writes of other caches leave it its
 //! reserve, and both hold from the moment on at which a rank changes.
 
 #![allow(
@@ -19,7 +19,7 @@ use pgcache_store::{
     Region, RemovalCause, SET_ROUNDS, SetOutcome,
 };
 
-/// What the caller of the store keeps of each cache.
+/// The sums and settings of one cache, which the caller of the store keeps.
 #[derive(Clone, Copy)]
 struct Share {
     bytes: u64,
@@ -216,7 +216,7 @@ fn write(tier: &mut Tier, cache: u32, load: Load, seed: u64, at: u64, length: us
     }
 }
 
-/// The percentage of so many sessions that are there, which are not read by that.
+/// Returns the percentage of so many sessions that the tier still has, without reading them.
 fn kept(tier: &mut Tier, sessions: u64) -> f64 {
     let kept = (0..sessions)
         .filter(|&number| {

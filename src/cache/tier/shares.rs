@@ -17,7 +17,7 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Share;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// What a transaction remembers.
+/// Definitions that a transaction has changed.
 #[derive(Default)]
 struct Changing {
     /// Relations whose definition it has changed, under savepoints that were rolled back, too.

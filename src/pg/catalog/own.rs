@@ -33,7 +33,7 @@ pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const COLUMNS: Function = in_c(c"columns", &[]);
 /// Runs before each row of a cache that is a partition of a plain table; from 0.4.0 on.
 pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
-/// What the trigger of a cache's reserve names; from 0.5.0 on. Only superusers may make a trigger of it.
+/// The function of the trigger whose argument is a cache's reserve; from 0.5.0 on.
 pub const RESERVE: Function = in_c(c"reserve", &[]);
 /// What the triggers call that make a table a cache, or say how.
 pub const OF_A_CACHE: [Function; 5] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW, RESERVE];

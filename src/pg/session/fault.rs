@@ -61,7 +61,7 @@ faults! {
     // Shares of the tier
     /// A bound or reserve of a definition does not get into the cache's slot.
     ShareNotFollowed => "shares::a_neighbours_flood_leaves_reserved_sessions_alone",
-    /// Whoever owns a cache may reserve a part of the tier for it.
+    /// Any owner of a cache may reserve a part of the tier for it.
     AnybodyReserves => "shares::only_roles_with_the_right_reserve",
 
     // Marks: before the commit record

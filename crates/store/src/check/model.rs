@@ -24,7 +24,7 @@ struct Stored {
     value: Vec<u8>,
 }
 
-/// What the ledger has heard.
+/// The sums of all reports to the ledger.
 #[derive(Default)]
 struct LedgerSums {
     bytes: BTreeMap<u32, i64>,

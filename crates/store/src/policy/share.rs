@@ -1,7 +1,7 @@
 //! A share for each cache: one that holds more than its bound makes room among its own entries, and
 //! one that holds no more than its reserve is passed over.
 //!
-//! What it is not: it knows no bounds. The caller's ledger ranks caches, as they stand at that moment.
+//! It knows no bounds: the caller's ledger ranks caches, as they stand at that moment.
 //! The rule it guards: where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
 //! write looks at 64 entries that do not go, at most.
 
