@@ -22,6 +22,14 @@ static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On: whoever doubts a value turns it off for their session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
+/// Off: a file with values in clear text appears in the data directory only where an administrator wants it.
+static SAVE_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(false);
+
+/// Returns whether a clean shutdown saves the entries of memory caches for the next start.
+pub fn save_memory() -> bool {
+    SAVE_MEMORY.get()
+}
+
 /// Milliseconds. Expired rows cost space only, and after 10 s little of it; a visit costs some
 /// milliseconds of a database's time.
 static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
@@ -153,6 +161,17 @@ pub fn define(preloading: bool) {
         1024 * 1024,
         GucContext::Sighup,
         GucFlags::UNIT_KB,
+    );
+    GucRegistry::define_bool_guc(
+        c"pgcache.save_memory",
+        c"Saves the entries of memory caches at a clean shutdown, and restores them at the next start.",
+        c"The file with the entries is in the directory pg_stat of the data directory while the server is down.",
+        &SAVE_MEMORY,
+        match preloading {
+            true => GucContext::Postmaster,
+            false => GucContext::Sighup,
+        },
+        GucFlags::default(),
     );
     GucRegistry::define_bool_guc(
         c"pgcache.hot_tier",

@@ -9,6 +9,7 @@ use super::commit::{changes, notify, publish, setup};
 use super::definition::{declare, routed};
 use super::distribute::two_phases;
 use super::expiry::vacuum_need;
+use super::memory::saved;
 use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::{again, removal};
@@ -72,6 +73,8 @@ pub fn register() {
         dropped: changes::note_dropped,
         database_dropped: changes::note_database_dropped,
         transaction: at_moment,
+        started: saved::restore,
+        stopped: saved::save,
     });
 }
 

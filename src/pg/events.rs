@@ -40,6 +40,10 @@ pub struct Observer {
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
     pub transaction: fn(Moment),
+    /// The server has started: shared memory exists, and no process but the postmaster, which calls this.
+    pub started: fn(),
+    /// The server was shut down without a failure, and only the postmaster is left, which calls this.
+    pub stopped: fn(),
 }
 
 /// The value of a row of a table cache, and where its copy is.

@@ -19,6 +19,7 @@ pub const WRITTEN_TO_ASKED: u32 = 7;
 pub const LOOK_TO_ASK: u32 = 8;
 pub const DRAIN_TO_READ: u32 = 9;
 pub const NO_SLOT_TO_MARK: u32 = 10;
+pub const SAVED_TO_NAMED: u32 = 11;
 
 /// The longest stay in a window, for a test that fails before it lets the session go.
 const LONGEST: &str = "60s";

@@ -120,6 +120,7 @@ mod resp_workers_together;
 mod restart;
 mod rights_taken_away;
 mod role_classes;
+mod save_memory;
 mod security;
 mod set_keeps;
 mod several_servers;

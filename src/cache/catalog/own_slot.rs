@@ -53,8 +53,8 @@ impl Cache {
         }
     }
 
-    /// Returns whether the cache has a slot from before the promotion of this server that no session has opened
-    /// since.
+    /// Returns whether the cache has a slot from before the promotion of this server, or with entries restored at its
+    /// start, that no session has opened since.
     #[inline]
     pub fn is_to_open(&self) -> bool {
         let slot = || tier().and_then(|tier| Some(tier.slot(self.slot(tier)?)));

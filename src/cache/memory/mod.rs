@@ -4,4 +4,5 @@ pub mod handle;
 pub mod ops;
 pub mod pages;
 pub mod raw;
+pub mod saved;
 mod window;

@@ -41,7 +41,9 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
 /// Returns the slot of a cache; assigns one if it has none. None when all are taken. `memory_id`: the id of a memory
 /// cache, 0 for a table.
 pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
-    let assign = || tier.assigning(|| find(tier, cache).or_else(|| take(tier, cache, memory_id)));
+    let to_open = session::in_recovery();
+    let take = || take(tier, cache, memory_id, to_open);
+    let assign = || tier.assigning(|| find(tier, cache).or_else(take));
     find(tier, cache).or_else(assign).or_else(|| {
         // A table cache works without a slot, and its reads should not scan all slots each time.
         if memory_id == 0 && !session::in_recovery() {
@@ -52,10 +54,17 @@ pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     })
 }
 
-/// Takes a free slot; the caller holds the assignment lock. Skips a slot that a transaction has marked for the former
-/// cache and not unmarked yet (DROP frees a slot while another transaction that marked it is still committing),
-/// because the `pending_writers` of that transaction will fall on this slot.
-fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
+/// Gives a slot to a memory cache whose entries are restored at the start, when no catalog can be read. The first
+/// session that uses the cache opens the slot. None when all are taken.
+pub fn assign_at_start(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
+    tier.assigning(|| take(tier, cache, memory_id, true))
+}
+
+/// Takes a free slot; the caller holds the assignment lock. `to_open`: the first user of a memory cache on a primary
+/// must open it. Skips a slot that a transaction has marked for the former cache and not unmarked yet (DROP frees a
+/// slot while another transaction that marked it is still committing), because the `pending_writers` of that
+/// transaction will fall on this slot.
+fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
             && tier.slot(*number).pending_writers.load(SeqCst) == 0
@@ -75,8 +84,8 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     slot.unproven.store(u32::from(begins_unproven), SeqCst);
     // Nothing opens the slot of a table: its copies are made after the promotion.
     let is_memory = memory_id != 0 || fault::on(Fault::TableSlotToOpen);
-    let must_be_opened = is_memory && session::in_recovery();
-    slot.recovered.store(u32::from(must_be_opened), SeqCst);
+    slot.recovered
+        .store(u32::from(is_memory && to_open), SeqCst);
     if !fault::on(Fault::NewSlotForgetsRemovals) {
         slot.note_removal(clock::now());
     }

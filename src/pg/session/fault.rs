@@ -214,6 +214,12 @@ faults! {
     /// A decision over an entry is carried out although the entry has changed.
     DecisionNotJudged => "memory_caches::counters_lose_nothing",
 
+    // Entries saved at a shutdown
+    /// The file of saved entries stays after the start that reads it.
+    SavedFileKept => "save_memory::the_file_goes_before_it_is_read_and_is_never_read_twice",
+    /// A start takes saved entries although the server has run since.
+    SavedStateNotCompared => "save_memory::a_start_without_preload_in_between_leaves_nothing",
+
     // Prepared transactions
     /// PREPARE TRANSACTION undoes the marks.
     PrepareForgetsMarks => "prepared::a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before",

@@ -31,6 +31,8 @@ pub enum Window {
     DrainToRead,
     /// A writer has found no slot for the cache that it has changed, and not marked it yet.
     NoSlotToMark,
+    /// The postmaster has written the saved entries, and not given the file its name yet.
+    SavedToNamed,
 }
 
 /// Does nothing, because this library was built without the feature.
@@ -73,7 +75,7 @@ mod paused {
             c"This setting is for tests only, because the library was built with the feature pauses.",
             &ONLY,
             -1,
-            Window::NoSlotToMark as i32,
+            Window::SavedToNamed as i32,
             GucContext::Suset,
             GucFlags::NO_SHOW_ALL,
         );

@@ -8,6 +8,7 @@ pub mod mapping;
 pub mod marks;
 pub mod pending_invalidations;
 pub mod prepared;
+pub mod restart;
 pub mod ring;
 pub mod role_counts;
 pub mod slot;

@@ -47,8 +47,8 @@ pub struct Slot {
     /// 1: a transaction that was prepared before the server's start may have changed the cache, because its marks are
     /// lost and no session has yet seen that it is decided or never changed the cache.
     pub unproven: AtomicU32,
-    /// 1: a memory cache took the slot on a standby, and no session has opened it since the promotion. Replayed changes
-    /// have removed no entry. 0 for a table.
+    /// 1: no session has opened the slot of this memory cache since it was taken on a standby, whose replayed changes
+    /// remove no entry, or since its entries were restored at the start. 0 for a table.
     pub recovered: AtomicU32,
     /// The id of the memory cache whose only entries lie here; 0: the slot holds copies of a table's.
     pub memory_id: AtomicU64,

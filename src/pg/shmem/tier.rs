@@ -32,7 +32,7 @@ use super::marks::{self, Marks};
 use super::prepared::{self, Records};
 use super::slot::{Share, Slot};
 use super::stores::Stores;
-use super::{entry_size, mapping, ring, worker_state};
+use super::{entry_size, mapping, restart, ring, worker_state};
 use crate::error::Error;
 use crate::pg::encoding::decode;
 use crate::pg::shmem::pending_invalidations::Telling;
@@ -169,6 +169,22 @@ impl Tier {
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_SHARED);
         // SAFETY: lock `partition` is held until the end of this function.
         look(unsafe { self.region.partition(partition) })
+    }
+
+    /// Reads a partition by number for a process that must not wait. None while its lock is held.
+    pub fn read_at_once<R>(
+        &self,
+        partition: u32,
+        look: impl FnOnce(PartitionRef<'_>) -> R,
+    ) -> Option<R> {
+        let mode = pg_sys::LWLockMode::LW_SHARED;
+        // SAFETY: a partition's number is below the number of locks, and this process holds none of them (rule 2).
+        let _lock = unsafe {
+            let lock = &raw mut (*self.locks.as_ptr().add(partition as usize)).lock;
+            LWLockConditionalAcquire(lock, mode).then(|| Held(lock))
+        }?;
+        // SAFETY: lock `partition` is held until the end of this function.
+        Some(look(unsafe { self.region.partition(partition) }))
     }
 
     /// Changes a partition under its exclusive lock.
@@ -531,6 +547,7 @@ unsafe extern "C-unwind" fn startup() {
     };
     TIER.set(layout.map(|layout| &*Box::leak(Box::new(attach(&layout)))));
     entry_size::register();
+    restart::begin();
 }
 
 fn attach(layout: &ShmemLayout) -> Tier {

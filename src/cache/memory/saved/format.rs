@@ -1,0 +1,81 @@
+//! The layout of the file of saved entries. Numbers are little-endian:
+//!
+//! ```text
+//! MAGIC | control file: length u32, bytes | caches: count u32, then id u64, memory id u64 each
+//! entries: EntryHead, key, value ... | an EntryHead whose cache is END | number of entries u64
+//! checksum of all bytes before: xxh3, u64
+//! ```
+//!
+//! Every part of the layout, and the numbers of `ValueType`, may change only together with MAGIC.
+
+use std::ffi::CStr;
+use std::path::Path;
+
+/// The complete file.
+pub const FILE: &CStr = c"pg_stat/pgcache_memory.stat";
+/// The file while it is being written.
+pub const UNFINISHED: &CStr = c"pg_stat/pgcache_memory.tmp";
+/// The last byte is the number of the format.
+pub const MAGIC: &[u8; 8] = b"pgcache\x01";
+/// In the place of a cache: no more entries follow.
+pub const END: u32 = u32::MAX;
+/// Bytes of the checksum.
+pub const CHECKSUM: u64 = 8;
+
+/// Returns one of the two names as a path.
+pub fn path(name: &'static CStr) -> &'static Path {
+    Path::new(name.to_str().unwrap_or_default())
+}
+
+/// What stands before the key and value of an entry.
+#[derive(Clone, Copy)]
+pub struct EntryHead {
+    /// The cache's place in the list of caches.
+    pub cache: u32,
+    pub key_len: u32,
+    pub value_len: u32,
+    pub kind: u8,
+    pub negative: bool,
+    pub deadline: i64,
+}
+
+impl EntryHead {
+    /// Bytes of a head.
+    pub const BYTES: usize = 22;
+
+    pub fn to_bytes(self) -> [u8; EntryHead::BYTES] {
+        let mut bytes = [0; EntryHead::BYTES];
+        let (words, rest) = bytes.split_at_mut(12);
+        for (place, number) in
+            words
+                .chunks_exact_mut(4)
+                .zip([self.cache, self.key_len, self.value_len])
+        {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
+        let (flags, deadline) = rest.split_at_mut(2);
+        flags.copy_from_slice(&[self.kind, u8::from(self.negative)]);
+        deadline.copy_from_slice(&self.deadline.to_le_bytes());
+        bytes
+    }
+
+    pub fn of_bytes(bytes: &[u8; EntryHead::BYTES]) -> EntryHead {
+        let (words, rest) = bytes.split_at(12);
+        let mut numbers = words.chunks_exact(4).map(|chunk| {
+            chunk
+                .first_chunk::<4>()
+                .map_or(0, |bytes| u32::from_le_bytes(*bytes))
+        });
+        let mut next = || numbers.next().unwrap_or(0);
+        EntryHead {
+            cache: next(),
+            key_len: next(),
+            value_len: next(),
+            kind: rest.first().copied().unwrap_or(0),
+            negative: rest.get(1).is_some_and(|&negative| negative != 0),
+            deadline: rest
+                .last_chunk::<8>()
+                .map_or(0, |bytes| i64::from_le_bytes(*bytes)),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Entries of memory caches over a planned restart: with `pgcache.save_memory` the postmaster saves them when it ends
+//! a clean shutdown, and restores them at the next start, before any other process exists.
+//!
+//! Guards that a start restores entries only if nothing has run on the data directory since they were saved. The file
+//! contains the control file as the shutdown left it, and a start compares all of it. The file is removed before it is
+//! read, so that no second start can read it.
+//!
+//! The postmaster has no catalogs. A restored slot is one that a session must open, like a slot from before a
+//! promotion: the first session compares the memory id, and drops the entries of a cache with dependencies.
+
+mod format;
+mod reader;
+mod writer;
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+
+use pgrx::PgLogLevel;
+use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
+use pgrx::pg_sys::panic::ErrorReport;
+
+use format::{FILE, UNFINISHED, path};
+use reader::{NotRestored, Restored};
+
+use crate::guc;
+use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::pause::{self, Window};
+use crate::pg::shmem::restart::{self, ControlFile};
+use crate::pg::shmem::tier::tier;
+
+/// The longest time that saving or restoring may take: the caller of a restart waits meanwhile, `pg_ctl` for a minute.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// Saves the live entries of all memory caches. Called at the end of a shutdown.
+pub fn save() {
+    let Some(tier) = tier().filter(|_| guc::save_memory()) else {
+        return;
+    };
+    // A crash or an immediate stop leaves another state. A standby's data goes on changing while it is down.
+    let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
+        return;
+    };
+    let began = Instant::now();
+    let saved = writer::write(tier, &control, began + LONGEST).and_then(|saved| {
+        pause::at(Window::SavedToNamed);
+        in_time(began + LONGEST)?;
+        match restart::durable_rename(UNFINISHED, FILE) {
+            true => Ok(saved),
+            false => Err(io::Error::other("The file could not be renamed.")),
+        }
+    });
+    match saved {
+        Ok(saved) => log(format!(
+            "pgcache saved {} entries of memory caches, {} MB in {} ms",
+            saved.entries,
+            saved.bytes >> 20,
+            began.elapsed().as_millis()
+        )),
+        Err(error) => {
+            drop(fs::remove_file(path(UNFINISHED)));
+            drop(fs::remove_file(path(FILE)));
+            warn("could not save the entries of memory caches", error);
+        }
+    }
+}
+
+/// Restores the saved entries, and removes the file first, even if nothing is restored. Called at the start.
+pub fn restore() {
+    let file = File::open(path(FILE));
+    drop(fs::remove_file(path(UNFINISHED)));
+    if !fault::on(Fault::SavedFileKept)
+        && let Err(error) = remove_saved()
+    {
+        warn("could not restore the entries of memory caches", error);
+        return;
+    }
+    let (Ok(file), Some(tier)) = (file, tier().filter(|_| guc::save_memory())) else {
+        return;
+    };
+    let began = Instant::now();
+    match reader::read(tier, file, began + LONGEST) {
+        Ok(Restored { entries, of }) => log(format!(
+            "pgcache restored {entries} of {of} saved entries of memory caches in {} ms",
+            began.elapsed().as_millis()
+        )),
+        Err(NotRestored::Outdated) => log(
+            "pgcache restored no entries of memory caches, because the database has changed since they were saved"
+                .to_owned(),
+        ),
+        Err(NotRestored::Unreadable(error)) => {
+            warn("could not restore the entries of memory caches", error);
+        }
+    }
+}
+
+/// Removes the file, and waits until the removal is on disk.
+fn remove_saved() -> io::Result<()> {
+    match fs::remove_file(path(FILE)) {
+        Ok(()) if restart::syncs() => File::open("pg_stat")?.sync_all(),
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Fails once the deadline has passed.
+fn in_time(deadline: Instant) -> io::Result<()> {
+    match Instant::now() < deadline {
+        true => Ok(()),
+        false => Err(io::Error::other("It took longer than 10 s.")),
+    }
+}
+
+fn log(message: String) {
+    ErrorReport::new(
+        pgrx::PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        message,
+        "pgcache",
+    )
+    .report(PgLogLevel::LOG);
+}
+
+fn warn(message: &'static str, error: io::Error) {
+    ErrorReport::new(ERRCODE_WARNING, message, "pgcache")
+        .set_detail(error.to_string())
+        .report(PgLogLevel::WARNING);
+}

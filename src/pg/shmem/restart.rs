@@ -1,0 +1,87 @@
+//! The server's start and its clean end, as the postmaster sees them, and the control file, by which a start knows
+//! that nothing has run since an end.
+//!
+//! Both moments are reported as events of `pg::events`. At both no other process of the server uses shared memory.
+//! The receiver has no catalogs, no transaction and no session: it must raise no error and wait for no lock.
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::{offset_of, size_of};
+use std::path::Path;
+
+use pgrx::pg_sys;
+use pgrx::prelude::*;
+
+use crate::pg::events;
+
+/// Reports the start, and registers for the end. Called by the startup hook when the tier exists, and again by a
+/// start after a crash. A server in single-user mode reports neither, because it has no postmaster.
+pub fn begin() {
+    // SAFETY: reads variables of this process. `on_shmem_exit` only keeps the function's address; each exit and each
+    // start after a crash empties that list, and so does each process that the postmaster forks.
+    unsafe {
+        if !pg_sys::IsPostmasterEnvironment || pg_sys::IsUnderPostmaster {
+            return;
+        }
+        pg_sys::on_shmem_exit(Some(end), pg_sys::Datum::from(0));
+    }
+    events::emit(|observer| (observer.started)());
+}
+
+/// Reports the end, unless it is a failure. The postmaster ends without one only when its other processes have ended.
+#[pg_guard]
+unsafe extern "C-unwind" fn end(code: i32, _argument: pg_sys::Datum) {
+    // SAFETY: reads a variable of this process.
+    let is_postmaster = unsafe { !pg_sys::IsUnderPostmaster };
+    if code == 0 && is_postmaster {
+        events::emit(|observer| (observer.stopped)());
+    }
+}
+
+/// The content of the control file. Each start, checkpoint and end of a server changes it, even one that writes
+/// nothing else, because it contains the time of its last change.
+#[derive(PartialEq, Eq)]
+pub struct ControlFile(Vec<u8>);
+
+impl ControlFile {
+    /// Reads the file of this server's data directory, in which the postmaster runs.
+    pub fn read() -> io::Result<ControlFile> {
+        let mut content = vec![0; size_of::<pg_sys::ControlFileData>()];
+        File::open("global/pg_control")?.read_exact(&mut content)?;
+        Ok(ControlFile(content))
+    }
+
+    /// Returns the content, to be stored and compared with a later one.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Returns whether the server was shut down cleanly, after its last checkpoint, and was not a standby. An
+    /// immediate stop also ends the postmaster without an error code, but it leaves another state here.
+    pub fn is_shut_down(&self) -> bool {
+        const AT: usize = offset_of!(pg_sys::ControlFileData, state);
+        let state = self.0.get(AT..).and_then(|rest| rest.first_chunk::<4>());
+        state.is_some_and(|state| u32::from_ne_bytes(*state) == pg_sys::DBState::DB_SHUTDOWNED)
+    }
+}
+
+/// Returns whether the start is going to replay WAL from elsewhere: as a standby, or from a backup.
+pub fn will_recover() -> bool {
+    ["standby.signal", "recovery.signal", "backup_label"]
+        .iter()
+        .any(|file| Path::new(file).exists())
+}
+
+/// Returns whether this server waits until files are on disk.
+pub fn syncs() -> bool {
+    // SAFETY: a variable of this process.
+    unsafe { pg_sys::enableFsync }
+}
+
+/// Writes a file to disk and gives it another name, so that a power loss leaves either the whole file or none under
+/// that name. Logs the reason and returns false if it fails.
+pub fn durable_rename(from: &CStr, to: &CStr) -> bool {
+    // SAFETY: both are C strings. With this level a failure is logged and does not raise.
+    unsafe { pg_sys::durable_rename(from.as_ptr(), to.as_ptr(), PgLogLevel::WARNING as i32) == 0 }
+}
