@@ -225,7 +225,7 @@ fn the_file_goes_before_it_is_read_and_is_never_read_twice() {
         .connect("postgres")
         .run("SELECT cache_set('k', 'second', cache => 'm')");
     cluster.down(Shutdown::Fast);
-    // Somebody puts the first file back.
+    // An operator puts the first file back.
     fs::write(file(cluster), first).unwrap();
     cluster.up();
     assert_eq!(kept(cluster), None);
@@ -390,7 +390,7 @@ fn a_start_that_replays_from_an_archive_restores_nothing() {
     assert!(!file(cluster).exists());
 }
 
-/// What a session does first with a cache; an answer other than None comes from before the restart.
+/// The first call for a cache after the restart; a result other than None comes from before it.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",

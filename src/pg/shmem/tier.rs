@@ -2,8 +2,8 @@
 //!
 //! Access rules:
 //!
-//! 1. Partition `i` of the store is accessed only inside [`Tier::read`] or [`Tier::change`], which hold lock `i` of
-//!    the tranche "pgcache" shared or exclusively.
+//! 1. Partition `i` of the store is accessed only inside [`Tier::read`], [`Tier::change`] and their variants, which
+//!    hold lock `i` of the tranche "pgcache" shared or exclusively.
 //! 2. A backend holds at most one of these locks. Lock number `partitions` guards the assignment of slots; under it
 //!    no partition is accessed.
 //! 3. Inside, nothing raises an error, allocates from Postgres, or runs SQL.

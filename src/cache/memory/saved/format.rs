@@ -27,7 +27,7 @@ pub fn path(name: &'static CStr) -> &'static Path {
     Path::new(name.to_str().unwrap_or_default())
 }
 
-/// What stands before the key and value of an entry.
+/// The fixed part of an entry, before its key and value.
 #[derive(Clone, Copy)]
 pub struct EntryHead {
     /// The cache's place in the list of caches.

@@ -37,7 +37,7 @@ pub fn save() {
     let Some(tier) = tier().filter(|_| guc::save_memory()) else {
         return;
     };
-    // A crash or an immediate stop leaves another state. A standby's data goes on changing while it is down.
+    // A crash or an immediate stop leaves another state. The data of a standby changes while it is down.
     let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
         return;
     };
@@ -67,7 +67,14 @@ pub fn save() {
 
 /// Restores the saved entries, and removes the file first, even if nothing is restored. Called at the start.
 pub fn restore() {
-    let file = File::open(path(FILE));
+    let file = match File::open(path(FILE)) {
+        Ok(file) => Some(file),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => {
+            warn("could not restore the entries of memory caches", error);
+            None
+        }
+    };
     drop(fs::remove_file(path(UNFINISHED)));
     if !fault::on(Fault::SavedFileKept)
         && let Err(error) = remove_saved()
@@ -75,7 +82,7 @@ pub fn restore() {
         warn("could not restore the entries of memory caches", error);
         return;
     }
-    let (Ok(file), Some(tier)) = (file, tier().filter(|_| guc::save_memory())) else {
+    let (Some(file), Some(tier)) = (file, tier().filter(|_| guc::save_memory())) else {
         return;
     };
     let began = Instant::now();

@@ -23,7 +23,7 @@ const BUFFER: usize = 1 << 20;
 /// short.
 const SYNCED_EVERY: usize = 32 << 20;
 
-/// What was written.
+/// The size of the file.
 pub struct Saved {
     pub entries: u64,
     pub bytes: u64,
