@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
-use pgcache_tests::resp::{Door, Reply};
+use pgcache_tests::resp::{Client as Resp, Door, Reply};
 use pgcache_tests::tier::{PRELOAD, Tiered};
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows;
@@ -117,7 +119,7 @@ fn deadlines_pass_while_the_server_is_down() {
     session.run("SELECT cache_set('brief', 'b', '1 s', 'm')");
     drop(session);
     cluster.down(Shutdown::Fast);
-    std::thread::sleep(Duration::from_millis(1100));
+    thread::sleep(Duration::from_millis(1100));
     cluster.up();
     let mut session = cluster.connect("postgres");
     assert_eq!(session.value("SELECT cache_get('brief', 'm')"), None);
@@ -526,22 +528,74 @@ fn a_large_tier_is_saved_and_restored_within_the_limit() {
     assert_eq!(cluster.connect("postgres").lines(sum), before);
 }
 
+/// Adds to a counter until the session breaks; returns how often it was told of the sum.
+fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -> i64 {
+    let mut session = cluster.connect("postgres");
+    let mut told = 0;
+    let add = format!("SELECT cache_incr('w{writer}', cache => 'm')");
+    while session.try_value(&add).is_ok() {
+        told += 1;
+        sums.fetch_add(1, Ordering::Relaxed);
+    }
+    told
+}
+
+#[test]
+fn what_was_acknowledged_before_a_shutdown_under_load_is_kept() {
+    let (cluster, session) = saving(&[]);
+    drop(session);
+    let mut sums = [0; 3];
+    for round in 0..3 {
+        let added = AtomicUsize::new(0);
+        let told: Vec<i64> = thread::scope(|scope| {
+            let added = &added;
+            let writers: Vec<_> = (0..sums.len())
+                .map(|writer| scope.spawn(move || count_until_it_breaks(cluster, writer, added)))
+                .collect();
+            wait_until("the writers add", || added.load(Ordering::Relaxed) > 500);
+            cluster.down(Shutdown::Fast);
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .collect()
+        });
+        cluster.up();
+        let mut session = cluster.connect("postgres");
+        for (writer, (sum, told)) in sums.iter_mut().zip(told).enumerate() {
+            let now = session.number(&format!("SELECT cache_get('w{writer}', 'm')"));
+            // The last call may have added without an answer.
+            assert!(
+                (*sum + told..=*sum + told + 1).contains(&now),
+                "round {round}: {now} of {sum} and {told}"
+            );
+            *sum = now;
+        }
+        session.sums_up();
+    }
+}
+
 #[test]
 fn clients_of_the_redis_protocol_find_their_entries() {
-    let door = Door::start(&[SAVE]);
+    let door = Door::start(&[SAVE, "pgcache.resp_caches = 'pgcache.resp, public.dep'"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run("CREATE TABLE src (k text); SELECT cache_create('dep', storage => 'memory')");
+    session.run("SELECT cache_depend('src', 'k', 'dep')");
+    drop(session);
+    let select = |mut client: Resp| {
+        assert_eq!(client.ask(&["SELECT", "1"]), Reply::status("OK"));
+        client
+    };
     let mut client = door.client();
     for key in ["a", "b"] {
         assert_eq!(client.ask(&["SET", key, "1"]), Reply::status("OK"));
     }
     assert_eq!(client.ask(&["EXPIRE", "b", "1000"]), Reply::Integer(1));
+    let mut client = select(client);
+    assert_eq!(client.ask(&["SET", "k", "1"]), Reply::status("OK"));
+    assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("1"));
     drop(client);
     door.cluster.restart(Shutdown::Fast);
-    let mut client = None;
-    wait_until("the protocol is served", || {
-        client = door.try_client();
-        client.is_some()
-    });
-    let mut client = client.unwrap();
+    let mut client = door.client();
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
     assert_eq!(client.ask(&["INCR", "a"]), Reply::Integer(2));
     assert_eq!(client.ask(&["DBSIZE"]), Reply::Integer(2));
@@ -549,4 +603,11 @@ fn clients_of_the_redis_protocol_find_their_entries() {
         panic!("TTL replies a number");
     };
     assert!((900..=1000).contains(&ttl), "{ttl}");
+    let mut client = select(client);
+    assert_eq!(
+        client.ask(&["GET", "k"]),
+        Reply::Null,
+        "it has dependencies"
+    );
+    assert_eq!(client.ask(&["DBSIZE"]), Reply::Integer(0));
 }
