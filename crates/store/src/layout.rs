@@ -12,9 +12,8 @@
 //! by their byte offset in it; the index slot's bits are in `index.rs`, which alone reads them.
 
 use crate::params::Params;
+pub use crate::params::{ENTRY_HEADER, GRANULE};
 
-/// Bytes in a granule, the unit of space: a cache line.
-pub const GRANULE: usize = 64;
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
 /// Granules in a page: as many as a bitmap word has bits.
@@ -138,8 +137,6 @@ pub mod entry_word {
     pub const EXTENDED: u64 = 2;
 }
 
-/// Bytes of an entry's header: a 16-byte key and a 512-byte value take nine granules.
-pub const ENTRY_HEADER: usize = 40;
 /// The same with the flag `EXTENDED`.
 pub const EXTENDED_HEADER: usize = 48;
 /// Bytes before the value's in a tail run: location of the head (32 bits) | granules of the tail

@@ -4,7 +4,10 @@
 //! eviction", SOSP 2023), counted in bytes instead of entries. Where a default differs from the
 //! paper's, it says why; what was measured, `examples/hit_rates.rs` measures again.
 
-use crate::layout::{ENTRY_HEADER, GRANULE};
+/// Bytes in a granule, the unit of space: a cache line.
+pub const GRANULE: usize = 64;
+/// Bytes of an entry's header: a 16-byte key and a 512-byte value take nine granules.
+pub const ENTRY_HEADER: usize = 40;
 
 /// What a tier is made of. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,15 +4,12 @@
 //! the data directory keeps the size from a stop to the next start. Where the file is missing
 //! or cannot be read, the store's default applies.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::fs;
 
-use pgcache_store::{Params, Region};
+use pgcache_store::{Params, Stats};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
-
-use super::tier::tier;
-use crate::guc;
 
 /// Where extensions keep statistics over a restart; an initdb or pg_upgrade begins without.
 const FILE: &str = "pg_stat/pgcache.entry_size";
@@ -26,13 +23,13 @@ const MAX_REMEMBERED: usize = 1_024;
 thread_local! {
     // Read once: the request for memory and each start after a crash must compute the same layout.
     static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
+    static STATS: Cell<Option<fn() -> Option<Stats>>> = const { Cell::new(None) };
 }
 
-/// The store's parameters for a region of this size.
-pub fn params(size: usize, partitions: u32) -> Params {
+/// Returns the store's parameters for a region of this size. `setting`: what `pgcache.hot_entry_size` says, if anything.
+pub fn params(size: usize, partitions: u32, setting: Option<usize>) -> Params {
     let stock = Params::new(size, partitions);
-    let expected = EXPECTED
-        .with(|expected| *expected.get_or_init(|| guc::hot_entry_size().or_else(remembered)));
+    let expected = EXPECTED.with(|expected| *expected.get_or_init(|| setting.or_else(remembered)));
     expected.map_or(stock, |size| stock.expecting(size))
 }
 
@@ -41,8 +38,9 @@ fn remembered() -> Option<usize> {
     Some(size.min(MAX_REMEMBERED))
 }
 
-/// Has the postmaster write the file when it stops.
-pub fn register() {
+/// Lets the postmaster write the file when it stops. `stats` reads the tier's statistics then.
+pub fn register(stats: fn() -> Option<Stats>) {
+    STATS.set(Some(stats));
     // SAFETY: called at the start, where the postmaster registers what runs when it exits; the
     // function is one of this library, which is never unloaded.
     unsafe {
@@ -58,14 +56,13 @@ unsafe extern "C-unwind" fn keep(code: i32, _argument: pg_sys::Datum) {
     if code != 0 {
         return;
     }
-    let Some(size) = tier().and_then(|tier| held(tier.region())) else {
+    let Some(size) = STATS.get().and_then(|stats| held(&stats()?)) else {
         return;
     };
     // A failure costs nothing but the memory of this run.
     let _ = fs::write(WRITTEN, format!("{size}\n")).and_then(|()| fs::rename(WRITTEN, FILE));
 }
 
-fn held(region: &Region) -> Option<usize> {
-    let stats = region.stats();
+fn held(stats: &Stats) -> Option<usize> {
     Params::entry_size(stats.bytes, stats.entries).filter(|_| stats.entries >= MIN_ENTRIES)
 }

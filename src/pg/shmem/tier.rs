@@ -125,7 +125,9 @@ impl ShmemLayout {
     fn for_size(size: usize) -> Option<ShmemLayout> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
         let head = size_of::<Control>() + slots * (size_of::<AtomicCacheId>() + size_of::<Slot>());
-        let partitions = Layout::with(entry_size::params(size, 0)).ok()?.partitions();
+        let partitions = Layout::with(entry_size::params(size, 0, crate::guc::hot_entry_size()))
+            .ok()?
+            .partitions();
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
         let leases_at = head.next_multiple_of(64);
@@ -136,7 +138,12 @@ impl ShmemLayout {
         let region_at = (prepared_at + prepared.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
-        let region = Layout::with(entry_size::params(room, partitions)).ok()?;
+        let region = Layout::with(entry_size::params(
+            room,
+            partitions,
+            crate::guc::hot_entry_size(),
+        ))
+        .ok()?;
         Some(ShmemLayout {
             leases,
             leases_at,
@@ -546,7 +553,7 @@ unsafe extern "C-unwind" fn startup() {
         ShmemLayout::for_size(size)
     };
     TIER.set(layout.map(|layout| &*Box::leak(Box::new(attach(&layout)))));
-    entry_size::register();
+    entry_size::register(|| tier().map(|tier| tier.region().stats()));
     restart::begin();
 }
 

@@ -20,7 +20,7 @@ use pgrx::PgLogLevel;
 use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 use pgrx::pg_sys::panic::ErrorReport;
 
-use format::{FILE, UNFINISHED, path};
+use format::{FILE, UNFINISHED, in_time, path};
 use reader::{NotRestored, Restored};
 
 use crate::guc;
@@ -107,14 +107,6 @@ fn remove_saved() -> io::Result<()> {
         Ok(()) if restart::syncs() => File::open("pg_stat")?.sync_all(),
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
-    }
-}
-
-/// Fails once the deadline has passed.
-fn in_time(deadline: Instant) -> io::Result<()> {
-    match Instant::now() < deadline {
-        true => Ok(()),
-        false => Err(io::Error::other("It took longer than 10 s.")),
     }
 }
 

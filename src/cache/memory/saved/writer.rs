@@ -9,8 +9,7 @@ use std::time::Instant;
 use pgcache_store::{Cursor, EntryRef, Header, PartitionRef};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::format::{END, EntryHead, MAGIC, UNFINISHED, path};
-use super::in_time;
+use super::format::{END, EntryHead, MAGIC, UNFINISHED, in_time, path};
 use crate::cache::tier::io::is_live;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::cache_id::CacheId;
