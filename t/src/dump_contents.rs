@@ -11,7 +11,6 @@ pub const CACHES: &str = r#"
     SELECT cache_create('"Odd name"', '1 month 2 days 3.5 seconds', 'logged', 'bytea');
     SELECT cache_create('plain');
     SELECT cache_tune('shop.products', '10 seconds', 0.25, 1.5, 5000000, touch_after => 0.125);
-    SELECT cache_tune('"Odd name"', reserve => 4096);
     SELECT cache_watch('plain');
     SELECT cache_set_json('p:1', '{"name": "teapot"}', cache => 'shop.products');
     SELECT cache_set_bytes('b', '\x00ff', cache_forever(), '"Odd name"');

@@ -184,6 +184,48 @@ fn an_ordinary_owner_of_a_database_restores_a_whole_dump_where_the_extension_is_
 }
 
 #[test]
+fn a_reserve_is_restored_by_a_superuser_and_without_one_only_it_is_lost() {
+    const SHARE: &str =
+        "SELECT max_bytes, reserve FROM pgcache.caches WHERE cache = 'public.r'::regclass";
+    let cluster = Cluster::shared();
+    let from = cluster.database();
+    from.connect().run(
+        "SELECT cache_create('r'); SELECT cache_tune('r', max_bytes => 9000, reserve => 4096)",
+    );
+    for options in [&["-Fc"][..], &["-Fc", "-t", "public.r"]] {
+        let file = dump(&from, "dump", options);
+        let to = match options.len() {
+            1 => cluster.empty_database(""),
+            _ => cluster.database(),
+        };
+        succeed(pg_restore(&to, &[]).arg(&file));
+        assert_eq!(to.connect().lines(SHARE), ["9000|4096"]);
+    }
+    let owner = cluster.role();
+    let to = cluster.empty_database(&format!("OWNER {owner}"));
+    to.connect().run(&format!(
+        "CREATE EXTENSION pgcache; ALTER SCHEMA public OWNER TO {owner}; GRANT SELECT, INSERT ON pgcache.main TO {owner}"
+    ));
+    let file = dump(&from, "dump", &["-Fc"]);
+    let mut pg_restore = cluster.program("pg_restore");
+    pg_restore.args(["-d", &to.name, "--no-owner", "--no-acl", "--no-comments"]);
+    let ended = pg_restore
+        .env("PGUSER", &owner)
+        .arg(&file)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(
+        said.contains("permission denied for function pgcache.reserve"),
+        "{said}"
+    );
+    assert!(said.contains("errors ignored on restore: 1"), "{said}");
+    assert_eq!(to.connect().lines(SHARE), ["9000|"]);
+    to.connect_as(&owner)
+        .run("SELECT cache_set('k', 'v', cache => 'r'), cache_get('k', 'r')");
+}
+
+#[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn a_dump_is_restored_by_another_version_of_postgres() {
     let other = Stage::other();
