@@ -48,7 +48,7 @@ impl Cache {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
             return;
         };
-        if !shares::is_changing(self.relation) {
+        if !shares::is_changing(self.relation) || fault::on(Fault::ShareBeforeCommit) {
             shares::put(tier, slot, self.id, shares::of(&self.settings));
         }
     }

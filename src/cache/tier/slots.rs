@@ -73,7 +73,7 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u3
     let slot = tier.slot(number);
     slot.reset_figures();
     slot.forget_loads();
-    tier.put_share(number, Share::default());
+    forget_share(tier, number);
     slot.memory_id.store(memory_id, SeqCst);
     let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
     slot.suspended.store(u32::from(begins_suspended), SeqCst);
@@ -94,13 +94,20 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u3
     Some(number)
 }
 
+/// Removes the share of a slot that has no cache; the caller holds the assignment lock.
+fn forget_share(tier: &Tier, slot: u32) {
+    if !fault::on(Fault::NewSlotKeepsShare) {
+        tier.put_share(slot, Share::default());
+    }
+}
+
 /// Frees the slot of a dropped relation, and its entries.
 pub fn free(tier: &Tier, cache: CacheId) {
     let Some(number) = tier.assigning(|| {
         let number = find(tier, cache)?;
         tier.renew_version(number);
         tier.cache_of(number).store(Some(CacheId::VACATED), SeqCst);
-        tier.put_share(number, Share::default());
+        forget_share(tier, number);
         Some(number)
     }) else {
         return;

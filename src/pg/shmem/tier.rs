@@ -35,6 +35,7 @@ use super::stores::Stores;
 use super::{entry_size, mapping, restart, ring, worker_state};
 use crate::error::Error;
 use crate::pg::encoding::decode;
+use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::pending_invalidations::Telling;
 use crate::pg::version;
 
@@ -273,9 +274,11 @@ impl Tier {
                 .filter(|(n, _)| *n != slot as usize)
         };
         let taken: u64 = others().map(|(_, other)| other.held()).sum();
-        let held = share
-            .reserve
-            .min(self.most_reserved().saturating_sub(taken));
+        let left = match fault::on(Fault::ReservesUnbounded) {
+            true => u64::MAX,
+            false => self.most_reserved().saturating_sub(taken),
+        };
+        let held = share.reserve.min(left);
         self.slot(slot).set_share(share, held);
         let shares = self
             .slots
