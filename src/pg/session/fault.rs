@@ -63,8 +63,8 @@ faults! {
     ShareNotFollowed => "shares::a_neighbours_flood_leaves_reserved_sessions_alone",
     /// A share counts before its transaction commits.
     ShareBeforeCommit => "shares::a_share_counts_from_the_commit_on",
-    /// A slot keeps the share of the cache that had it before.
-    NewSlotKeepsShare => "shares::the_next_cache_in_a_slot_has_no_share_of_the_last",
+    /// A slot keeps the share of a cache that was dropped.
+    NewSlotKeepsShare => "shares::reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back",
     /// Reserves hold more than half of the tier.
     ReservesUnbounded => "shares::reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back",
     /// Any owner of a cache may reserve a part of the tier for it.
