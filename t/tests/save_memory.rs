@@ -155,6 +155,11 @@ fn a_crash_or_an_immediate_stop_leaves_nothing() {
     assert_eq!(kept(cluster).as_deref(), Some("saved"), "a planned restart");
     let mut session = cluster.connect("postgres");
     cluster.kill_backend(session.number("SELECT pg_backend_pid()") as i32);
+    wait_until("the server notices", || {
+        cluster
+            .log_text()
+            .contains("all server processes terminated")
+    });
     cluster.wait_until_up();
     assert_eq!(kept(cluster), None, "a backend was killed");
     set(cluster);
@@ -528,7 +533,7 @@ fn a_large_tier_is_saved_and_restored_within_the_limit() {
     assert_eq!(cluster.connect("postgres").lines(sum), before);
 }
 
-/// Adds to a counter until the session breaks; returns how often it was told of the sum.
+/// Adds to a counter until the session breaks; returns how many sums it received.
 fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -> i64 {
     let mut session = cluster.connect("postgres");
     let mut told = 0;

@@ -9,9 +9,7 @@
 //! Every part of the layout, and the numbers of `ValueType`, may change only together with MAGIC.
 
 use std::ffi::CStr;
-use std::io;
 use std::path::Path;
-use std::time::Instant;
 
 /// The complete file.
 pub const FILE: &CStr = c"pg_stat/pgcache_memory.stat";
@@ -79,13 +77,5 @@ impl EntryHead {
                 .last_chunk::<8>()
                 .map_or(0, |bytes| i64::from_le_bytes(*bytes)),
         }
-    }
-}
-
-/// Fails once the deadline has passed.
-pub fn in_time(deadline: Instant) -> io::Result<()> {
-    match Instant::now() < deadline {
-        true => Ok(()),
-        false => Err(io::Error::other("It took longer than 10 s.")),
     }
 }

@@ -9,18 +9,19 @@
 //! promotion: the first session compares the memory id, and drops the entries of a cache with dependencies.
 
 mod format;
+mod limit;
 mod reader;
 mod writer;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::time::{Duration, Instant};
 
 use pgrx::PgLogLevel;
 use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 use pgrx::pg_sys::panic::ErrorReport;
 
-use format::{FILE, UNFINISHED, in_time, path};
+use format::{FILE, UNFINISHED, path};
+use limit::Limit;
 use reader::{NotRestored, Restored};
 
 use crate::guc;
@@ -28,9 +29,6 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
 use crate::pg::shmem::restart::{self, ControlFile};
 use crate::pg::shmem::tier::tier;
-
-/// The longest time that saving or restoring may take: the caller of a restart waits meanwhile, `pg_ctl` for a minute.
-const LONGEST: Duration = Duration::from_secs(10);
 
 /// Saves the live entries of all memory caches. Called at the end of a shutdown.
 pub fn save() {
@@ -41,10 +39,10 @@ pub fn save() {
     let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
         return;
     };
-    let began = Instant::now();
-    let saved = writer::write(tier, &control, began + LONGEST).and_then(|saved| {
+    let limit = Limit::begin();
+    let saved = writer::write(tier, &control, limit).and_then(|saved| {
         pause::at(Window::SavedToNamed);
-        in_time(began + LONGEST)?;
+        limit.check()?;
         match restart::durable_rename(UNFINISHED, FILE) {
             true => Ok(saved),
             false => Err(io::Error::other("The file could not be renamed.")),
@@ -55,7 +53,7 @@ pub fn save() {
             "pgcache saved {} entries of memory caches, {} MB in {} ms",
             saved.entries,
             saved.bytes >> 20,
-            began.elapsed().as_millis()
+            limit.milliseconds()
         )),
         Err(error) => {
             drop(fs::remove_file(path(UNFINISHED)));
@@ -85,11 +83,11 @@ pub fn restore() {
     let (Some(file), Some(tier)) = (file, tier().filter(|_| guc::save_memory())) else {
         return;
     };
-    let began = Instant::now();
-    match reader::read(tier, file, began + LONGEST) {
+    let limit = Limit::begin();
+    match reader::read(tier, file, limit) {
         Ok(Restored { entries, of }) => log(format!(
             "pgcache restored {entries} of {of} saved entries of memory caches in {} ms",
-            began.elapsed().as_millis()
+            limit.milliseconds()
         )),
         Err(NotRestored::Outdated) => log(
             "pgcache restored no entries of memory caches, because the database has changed since they were saved"

@@ -2,12 +2,12 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
-use std::time::Instant;
 
 use pgcache_store::{MAX_KEY, NewEntry};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::format::{CHECKSUM, END, EntryHead, MAGIC, in_time};
+use super::format::{CHECKSUM, END, EntryHead, MAGIC};
+use super::limit::Limit;
 use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::io::{self as tier_io, StoreOutcome};
 use crate::cache::tier::slots;
@@ -42,9 +42,9 @@ pub struct Restored {
     pub of: u64,
 }
 
-/// Restores the entries that are live and find room. Stops at the deadline.
-pub fn read(tier: &Tier, mut file: File, deadline: Instant) -> Result<Restored, NotRestored> {
-    let of = check(&mut file, deadline)?;
+/// Restores the entries that are live and find room. Stops when the time is over.
+pub fn read(tier: &Tier, mut file: File, limit: Limit) -> Result<Restored, NotRestored> {
+    let of = check(&mut file, limit)?;
     file.rewind()?;
     let mut input = Input(BufReader::with_capacity(BUFFER, file));
     if input.array()? != *MAGIC {
@@ -57,12 +57,12 @@ pub fn read(tier: &Tier, mut file: File, deadline: Instant) -> Result<Restored, 
         return Err(NotRestored::Outdated);
     }
     let slots = assign_slots(tier, &mut input)?;
-    let entries = store_all(tier, &slots, &mut input, deadline)?;
+    let entries = store_all(tier, &slots, &mut input, limit)?;
     Ok(Restored { entries, of })
 }
 
 /// Returns the number of entries in the file, once its checksum is found to be right.
-fn check(file: &mut File, deadline: Instant) -> io::Result<u64> {
+fn check(file: &mut File, limit: Limit) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let summed = length
         .checked_sub(CHECKSUM)
@@ -73,7 +73,7 @@ fn check(file: &mut File, deadline: Instant) -> io::Result<u64> {
     let mut count = [0; 8];
     let mut rest = summed;
     while rest > 0 {
-        in_time(deadline)?;
+        limit.check()?;
         let length = rest.min(BUFFER as u64) as usize;
         let part = buffer.get_mut(..length).unwrap_or_default();
         file.read_exact(part)?;
@@ -123,14 +123,14 @@ fn store_all(
     tier: &Tier,
     slots: &[Option<Place>],
     input: &mut Input,
-    deadline: Instant,
+    limit: Limit,
 ) -> io::Result<u64> {
     let (mut seen, mut stored) = (0u64, 0);
     let mut buffer = Vec::new();
     loop {
         let head = EntryHead::of_bytes(&input.array()?);
         seen += 1;
-        if head.cache == END || seen % AT_ONCE == 0 && in_time(deadline).is_err() {
+        if head.cache == END || seen % AT_ONCE == 0 && limit.check().is_err() {
             return Ok(stored);
         }
         let key_len = head.key_len as usize;

@@ -4,12 +4,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::Ordering::SeqCst;
-use std::time::Instant;
 
 use pgcache_store::{Cursor, EntryRef, Header, PartitionRef};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::format::{END, EntryHead, MAGIC, UNFINISHED, in_time, path};
+use super::format::{END, EntryHead, MAGIC, UNFINISHED, path};
+use super::limit::Limit;
 use crate::cache::tier::io::is_live;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::cache_id::CacheId;
@@ -28,10 +28,10 @@ pub struct Saved {
     pub bytes: u64,
 }
 
-/// Writes the live entries of all memory caches to the unfinished file. Fails after the deadline.
-pub fn write(tier: &Tier, control: &ControlFile, deadline: Instant) -> io::Result<Saved> {
+/// Writes the live entries of all memory caches to the unfinished file. Fails when the time is over.
+pub fn write(tier: &Tier, control: &ControlFile, limit: Limit) -> io::Result<Saved> {
     let caches = Caches::of(tier);
-    let mut output = Output::create(deadline)?;
+    let mut output = Output::create(limit)?;
     output.append(MAGIC)?;
     output.append(&(control.bytes().len() as u32).to_le_bytes())?;
     output.append(control.bytes())?;
@@ -130,11 +130,11 @@ struct Output {
     entries: u64,
     bytes: u64,
     unsynced: usize,
-    deadline: Instant,
+    limit: Limit,
 }
 
 impl Output {
-    fn create(deadline: Instant) -> io::Result<Output> {
+    fn create(limit: Limit) -> io::Result<Output> {
         drop(fs::remove_file(path(UNFINISHED)));
         let file = OpenOptions::new()
             .write(true)
@@ -148,7 +148,7 @@ impl Output {
             entries: 0,
             bytes: 0,
             unsynced: 0,
-            deadline,
+            limit,
         })
     }
 
@@ -195,7 +195,7 @@ impl Output {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        in_time(self.deadline)?;
+        self.limit.check()?;
         self.checksum.update(&self.buffer);
         self.file.write_all(&self.buffer)?;
         self.bytes += self.buffer.len() as u64;
@@ -225,7 +225,7 @@ impl Output {
         if restart::syncs() {
             self.file.sync_data()?;
         }
-        in_time(self.deadline)?;
+        self.limit.check()?;
         Ok(Saved {
             entries: self.entries,
             bytes: self.bytes,

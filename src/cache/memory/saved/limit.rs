@@ -1,0 +1,34 @@
+//! The longest time that saving or restoring may take.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+/// The caller of a restart waits meanwhile; `pg_ctl` waits for a minute.
+const LONGEST: Duration = Duration::from_secs(10);
+
+/// The time since saving or restoring began.
+#[derive(Clone, Copy)]
+pub struct Limit {
+    began: Instant,
+}
+
+impl Limit {
+    pub fn begin() -> Limit {
+        Limit {
+            began: Instant::now(),
+        }
+    }
+
+    /// Fails once the time is over.
+    pub fn check(self) -> io::Result<()> {
+        match self.began.elapsed() < LONGEST {
+            true => Ok(()),
+            false => Err(io::Error::other("It took longer than 10 s.")),
+        }
+    }
+
+    /// Returns the time since the beginning.
+    pub fn milliseconds(self) -> u128 {
+        self.began.elapsed().as_millis()
+    }
+}
