@@ -579,7 +579,7 @@ SELECT pgcache.verify_dependencies();
 -- The planner knows how many entries a memory cache has.
 CREATE FUNCTION pgcache.memory_entries_support(request internal) RETURNS internal
     AS 'MODULE_PATHNAME', 'memory_entries_support_wrapper'
-    LANGUAGE C STRICT;
+    LANGUAGE C;
 COMMENT ON FUNCTION pgcache.memory_entries_support(internal) IS
     'Tells the planner how many entries a memory cache has; Postgres calls it.';
 

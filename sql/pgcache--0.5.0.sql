@@ -101,7 +101,7 @@ COMMENT ON FUNCTION pgcache.renew_row() IS
 
 CREATE FUNCTION pgcache.memory_entries_support(request internal) RETURNS internal
     AS 'MODULE_PATHNAME', 'memory_entries_support_wrapper'
-    LANGUAGE C STRICT;
+    LANGUAGE C;
 COMMENT ON FUNCTION pgcache.memory_entries_support(internal) IS
     'Tells the planner how many entries a memory cache has; Postgres calls it.';
 

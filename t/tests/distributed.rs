@@ -57,6 +57,7 @@ fn every_function_refuses_a_distributed_table_in_sessions_that_know_it_as_a_cach
         "cache_settings",
         "refresh_settings",
         "touch_after",
+        "share",
         "hiding",
         "put_default",
     ];
