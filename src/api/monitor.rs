@@ -53,7 +53,7 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
 
 /// Tells the planner how many entries a memory cache has, as the SUPPORT function of `pgcache.memory_entries`.
 #[pg_extern]
-fn memory_entries_support(request: Internal) -> Internal {
+fn memory_entries_support(request: Option<Internal>) -> Internal {
     row_estimate::answer(request, view::estimated_entries)
 }
 

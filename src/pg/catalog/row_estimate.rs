@@ -8,8 +8,8 @@ use crate::pg::value::datum::{Text, Value};
 /// Answers a request of the planner with the number of rows that `rows` knows for the argument. Returns a null pointer
 /// for other requests, for an argument that is not a constant, and where `rows` returns None: then the planner takes
 /// the number of the function's declaration.
-pub fn answer(request: Internal, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
-    let Some(datum) = request.unwrap() else {
+pub fn answer(request: Option<Internal>, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
+    let Some(datum) = request.and_then(|request| request.unwrap()) else {
         return Internal::from(Some(pg_sys::Datum::null()));
     };
     // SAFETY: the function takes `internal`, which no SQL can make; the planner calls it with a node that lives
