@@ -1,15 +1,15 @@
-//! Where everything lies in the region: every size, offset and word of the format, and nothing
-//! else.
+//! The format of the region: every size, offset and word, and nothing else.
 //!
-//! What it is not: it touches no memory. The rule it guards: `region_bytes() <= size`, bookkeeping
-//! included, for every size and number of partitions.
+//! This file touches no memory. The rule: `region_bytes() <= size`, bookkeeping included, for every
+//! size and number of partitions.
 //!
 //! ```text
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |
 //!   256 B    2 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
 //! ```
 //! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part
-//! by their byte offset in it; the index slot's bits are in `index.rs`, which alone reads them.
+//! by their byte offset in it. The bits of an index slot are in `index.rs`, the only file that reads
+//! them.
 
 use crate::params::Params;
 pub use crate::params::{ENTRY_HEADER, GRANULE};
@@ -20,7 +20,7 @@ pub const PAGE: usize = 4096;
 pub const PAGE_GRANULES: u32 = 64;
 pub const HEADER_BYTES: usize = 256;
 pub const PARTITION_BYTES: usize = 2048;
-/// Insertions that a partition's journal tells of.
+/// The number of latest insertions that a partition's journal holds.
 pub const JOURNAL_PLACES: u64 = 128;
 pub const STRIPE_BYTES: usize = 8;
 pub const BUCKET_BYTES: usize = 64;
@@ -30,7 +30,7 @@ pub const MAX_REGION: usize = 1 << 38;
 const MIN_PAGES: usize = 16;
 const MAX_PARTITIONS: u32 = 1024;
 
-/// No page: the end of a list of pages or of a value's chain of pages. As an owner: nobody.
+/// No page: the end of a list of pages or of a value's chain of pages. As an owner: no partition.
 pub const NO_PAGE: u32 = (1 << 26) - 1;
 
 /// The region's header.
@@ -39,13 +39,13 @@ pub mod region_word {
     pub const SIZE: usize = 8;
     pub const PAGES: usize = 16;
     pub const PARTITIONS: usize = 24;
-    /// What an offset outside the region reads and writes.
+    /// The word that an access outside the region reads or writes instead.
     pub const SCRAP: usize = 32;
-    /// Written by every taker of pages: on a cache line of their own.
+    /// Written by each partition that takes pages: these words have a cache line of their own.
     pub const FREE_PAGES: usize = 128;
-    /// Word of the pool's summary where the last free page was found.
+    /// The word of the pool's summary in which the last free page was found.
     pub const SUMMARY_HINT: usize = 136;
-    /// The walk over the arena that chooses victims; on another line.
+    /// The position of the walk over the arena that chooses victims; on another line.
     pub const VICTIM_HAND: usize = 192;
 }
 
@@ -54,31 +54,31 @@ pub mod partition_word {
     /// The small and the main queue of S3-FIFO: the words of `queue_word` each.
     pub const SMALL: usize = 0;
     pub const MAIN: usize = 32;
-    /// Granules evicted from the small queue so far: what ghosts are dated by.
+    /// Granules evicted from the small queue so far: the clock by which ghosts are dated.
     pub const GHOST_CLOCK: usize = 64;
     /// One bit for each length of hole that some page offers.
     pub const HOLE_LISTS: usize = 72;
     /// Pages that hold runs, and granules in these runs.
     pub const RUN_PAGES: usize = 80;
     pub const RUN_GRANULES: usize = 88;
-    /// Pages that a large value fills alone.
+    /// Pages that belong to one large value each.
     pub const VALUE_PAGES: usize = 96;
     /// Short entries in two runs.
     pub const SHORT_SPLITS: usize = 104;
-    /// Values of several pages that were written so far: what each of them is numbered by.
+    /// Values of several pages that were written so far: the source of their numbers.
     pub const WRITINGS: usize = 112;
     /// 1 once an entry had to make room since the partition was last empty; 0 while it fills.
     pub const FULL: usize = 120;
     /// The index slot at which the next search for entries of a cache over its bound begins. It takes the
-    /// place of the last counter, of which there is none.
+    /// place of the last counter, which is unused.
     pub const SHARE_HAND: usize = 248;
     /// Counters written under the exclusive lock, then those that readers write, on their own line.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;
     /// First page of each list, by the length of its longest hole: 64 words, for 1 to 64 granules.
     pub const HOLE_HEADS: usize = 384;
-    /// Keys that have come so far, and in the journal the number of the index slot that each of the
-    /// last has got: 128 words.
+    /// The number of keys inserted so far, and in the journal the index slot of each of the last 128: 128
+    /// words.
     pub const INSERTED: usize = 896;
     pub const JOURNAL: usize = 1024;
 }
@@ -103,8 +103,8 @@ pub mod page_word {
     /// One bit for each granule that starts a head run, or a tail run.
     pub const HEADS: usize = 8;
     pub const TAILS: usize = 16;
-    /// No runs start in a page of a value: in a value's first page this is the number of its writing, which
-    /// no other writing in its partition has had or will have.
+    /// No runs start in a page of a value, so in the first page of a value this is the number of its write.
+    /// No other write of its partition ever has this number.
     pub const WRITING: usize = HEADS;
     pub const LINK: usize = 24;
     pub const PREVIOUS_SHIFT: u32 = 26;
@@ -143,7 +143,7 @@ pub const EXTENDED_HEADER: usize = 48;
 /// (32).
 pub const TAIL_HEADER: usize = 8;
 
-/// Why there is no layout for these parameters.
+/// Why these parameters have no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The size leaves no room for even the smallest arena.
@@ -174,12 +174,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout for a region of at most `size` bytes; `partitions` 0 means chosen by size.
+    /// Returns the layout for a region of at most `size` bytes; with `partitions` 0 it chooses their number
+    /// by size.
     pub fn new(size: usize, partitions: u32) -> Result<Layout, LayoutError> {
         Layout::with(Params::new(size, partitions))
     }
 
-    /// The layout for these parameters, as many pages as fit.
+    /// Returns the layout for these parameters, with as many pages as fit.
     pub fn with(params: Params) -> Result<Layout, LayoutError> {
         let size = params.size.min(MAX_REGION);
         if params.bytes_per_slot < 16 || params.small_percent > 90 || params.ghost_percent > 1000 {
@@ -243,28 +244,28 @@ impl Layout {
         }
     }
 
-    /// Bytes that the caller must reserve; never more than the size it asked with.
+    /// Returns the bytes that the caller must reserve; never more than the requested size.
     pub fn region_bytes(&self) -> usize {
         self.arena_at + self.arena_bytes()
     }
 
-    /// Number of partitions, hence of locks.
+    /// Returns the number of partitions, hence of locks.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }
 
-    /// Bytes that entries can live in, their headers included.
+    /// Returns the bytes of the arena for entries, their headers included.
     pub fn arena_bytes(&self) -> usize {
         self.pages as usize * PAGE
     }
 
-    /// Slots of a partition's index: how far a [`crate::Cursor`] goes.
+    /// Returns the number of slots in a partition's index: the range of a [`crate::Cursor`].
     pub fn slots(&self) -> u32 {
         self.buckets * (BUCKET_BYTES / 8) as u32
     }
 
-    /// Bytes of the longest value that can be stored under a key of this length: half of the arena,
-    /// so that an overwrite finds room beside the old value.
+    /// Returns the length of the longest value that can be stored under a key of this length: half
+    /// of the arena, so that an overwrite finds room beside the old value.
     pub fn max_value(&self, key_len: usize) -> usize {
         let most = (self.pages as usize / 2).saturating_sub(2) * PAGE;
         most.min(u32::MAX as usize)
@@ -272,8 +273,8 @@ impl Layout {
     }
 }
 
-/// At least 2 MiB each; 64 serve up to 8 GiB, because few large partitions evict better than many
-/// small ones; then doubling to 256.
+/// Returns the number of partitions: at least 2 MiB each; up to 64 below 8 GiB, because few large
+/// partitions evict better than many small ones; then doubling to 256.
 fn partitions_for(size: usize) -> u32 {
     let by_size = (size >> 21).max(1);
     let floor = 1u32 << by_size.min(256).ilog2();

@@ -1,46 +1,44 @@
-//! What happens to entries: what the caller's ledger is told, and the events that a partition
-//! counts.
+//! The events of entries: the interface of the caller's ledger, and the counters of a partition.
 //!
-//! What it is not: sums by cache; those are the caller's, kept from [`EntryEvent`].
-//! The rule it guards: an entry that goes is reported with the bytes that it was reported with when
-//! it came.
+//! The sums by cache are not here: the caller keeps them from [`EntryEvent`].
+//! The rule: an entry is reported with the same bytes when it is removed as when it was stored.
 
 use crate::layout::partition_word;
 
-/// Why an entry went.
+/// Why an entry was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalCause {
-    /// Another value took its place.
+    /// Another value replaced it.
     Overwritten,
-    /// For want of space.
+    /// Its space was needed.
     Evicted,
-    /// Its time had come.
+    /// Its deadline passed.
     Expired,
-    /// The data behind it changed, or its version is of the past.
+    /// The data behind it changed, or its version is an old one.
     Invalidated,
-    /// Someone asked.
+    /// A caller requested it.
     Cleared,
 }
 
-/// One entry was stored, or went.
+/// An entry that was stored or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryEvent {
-    /// Of its key.
+    /// The cache of its key.
     pub cache: u32,
-    /// Of its header.
+    /// The version of its header.
     pub version: u64,
-    /// Whole granules, header and key included; the same when the entry goes as when it came.
+    /// Whole granules, header and key included; the same at the removal as at the store.
     pub bytes: u64,
     /// The deadline, or `NO_DEADLINE`.
     pub deadline: i64,
-    /// Why it went; `None`: it was stored.
+    /// Why it was removed; `None`: it was stored.
     pub removed: Option<RemovalCause>,
 }
 
-/// How the entries of a cache fare when room is made.
+/// How an eviction treats the entries of a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// The cache holds more than its bound: its entries go first.
+    /// The cache holds more than its bound: its entries are evicted first.
     OverBound,
     /// The policy alone decides.
     #[default]
@@ -49,29 +47,29 @@ pub enum Rank {
     Reserved,
 }
 
-/// What the caller keeps of entries that come and go. Called under the partition's exclusive lock.
+/// The caller's record of entries. Called under the partition's exclusive lock.
 pub trait Ledger {
-    /// An entry was stored, or went.
+    /// Records an entry that was stored or removed.
     fn report(&mut self, event: EntryEvent);
 
-    /// Whether a cache may have another rank than [`Rank::Plain`]. Where none has, an eviction reads the
-    /// cache of no entry.
+    /// Returns whether any cache may have another rank than [`Rank::Plain`]. If not, an eviction
+    /// reads the cache of no entry.
     fn has_ranks(&self) -> bool {
         false
     }
 
-    /// The present rank of a cache.
+    /// Returns the present rank of a cache.
     fn rank(&self, _cache: u32) -> Rank {
         Rank::Plain
     }
 
-    /// Whether the keys of this cache's entries are to be named where they change.
+    /// Returns whether the ledger wants the key of each entry of this cache that changes.
     fn wants_names(&self, _cache: u32) -> bool {
         false
     }
 
-    /// The entry of this key changes, nobody sees it yet: it is stored, gets another deadline, or
-    /// goes.
+    /// Records the key of an entry that is stored, gets another deadline or is removed. No reader
+    /// can see the change yet.
     fn name(&mut self, _event: &EntryEvent, _key: &[u8]) {}
 }
 
@@ -100,7 +98,7 @@ pub(crate) enum Counter {
 
 impl Counter {
     pub(crate) fn at(self) -> usize {
-        // Readers' counters, from 16 on, lie on another cache line than those of writers.
+        // Counters that readers write, from 16 on, lie on another cache line than those of writers.
         const { assert!(partition_word::COUNTERS + 16 * 8 == partition_word::READ_COUNTERS) };
         partition_word::COUNTERS + self as usize * 8
     }

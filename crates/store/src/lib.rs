@@ -1,10 +1,10 @@
 //! The hot tier of pgcache: a cache in one fixed region of memory that many backends map.
 //!
-//! What it is: bytes in, bytes out. An index, an arena, S3-FIFO eviction, stripes for the coherence
-//! protocol, and exact accounting, all at offsets inside the region.
-//! What it is not: it takes no lock, reads no clock, draws no random number, allocates nothing
-//! after `Region::init`, knows no SQL and no transaction. Those are the caller's.
-//! The rule it guards: **the structure is valid at each step**, and the region never grows.
+//! The crate takes and returns bytes. It holds an index, an arena, S3-FIFO eviction, stripes for
+//! the coherence protocol, and exact accounting, all at offsets inside the region.
+//! It takes no lock, reads no clock, draws no random number, allocates nothing after
+//! `Region::init`, and knows no SQL and no transaction. The caller does these.
+//! The rule: **the structure is valid at each step**, and the region never grows.
 //!
 //! # Access rules
 //!
@@ -15,16 +15,16 @@
 //! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below
 //!    3) and statistics, both relaxed atomics.
 //! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and
-//!    whoever clears the bit owns the page, so there is no ABA. See `arena/pool.rs`.
-//! 5. A closure of the caller (validity, ledger, sweep) runs at a point where the structure is
-//!    valid. It must not touch the region.
+//!    the process that clears the bit owns the page, so there is no ABA. See `arena/pool.rs`.
+//! 5. A closure of the caller (validity, ledger, sweep) runs only while the structure is valid. It
+//!    must not touch the region.
 //!
 //! # Words
 //!
 //! *Expire* = removed because of time, *evict* = because of space, *invalidate* = because the data
-//! changed, *clear* = because someone asked. *Granule*: 64 bytes, the unit of space. *Page*: 64
-//! granules. *Run*: neighbouring granules in one page. *Location*: offset in the region in
-//! granules; 0 is none.
+//! changed, *clear* = because a caller requested it. *Granule*: 64 bytes, the unit of space. *Page*:
+//! 64 granules. *Run*: neighbouring granules in one page. *Location*: offset in the region in
+//! granules; 0 means no location.
 //!
 //! # Floors
 //!
@@ -33,15 +33,15 @@
 //! | floor | what |
 //! |---|---|
 //! | `lookup`, `write`, `sweep`, `stripe` | what callers do under a lock |
-//! | `policy` | who stays: queues, ghosts, eviction, compaction, and the room they make for a write |
+//! | `policy` | which entries stay: queues, ghosts, eviction, compaction, and the room they make for a write |
 //! | `index` | from a key to its entry |
 //! | `arena` | memory for entries: free pages, runs of granules, holes |
-//! | `access`, `stats` | the unsafe interface; figures |
-//! | `partition` | what is seen under one lock |
+//! | `access`, `stats` | the unsafe interface; counters |
+//! | `partition` | one partition as seen under its lock |
 //! | `entry`, `footprint` | one entry: its header and value, and how much memory it takes |
 //! | `region` | raw memory as words and byte copies |
 //! | `seqlock` | a version word for other shared memory of the server, read without a lock |
-//! | `layout`, `params`, `ledger` | the format, its numbers, and what is reported |
+//! | `layout`, `params`, `ledger` | the format, its numbers, and the events that the store reports |
 //!
 //! # Using it
 //!
@@ -115,22 +115,22 @@
 //! Read-modify-write (cas, incr, add, replace): under one exclusive lock `peek`, decide, `set`. A
 //! `PartitionMut` derefs to `PartitionRef`. After `NeedPages` decide again: the lock was released.
 //!
-//! **Validity.** `Header.version` is the caller's number for the present content of a cache: never
-//! used twice for one cache slot. The store never compares it; the `valid` closure of `get` does.
-//! Entries of old versions are overwritten by a `set` of the same key, evicted, or removed by a
-//! `sweep` whose judge knows the versions.
+//! **Validity.** `Header.version` is the caller's number for the present content of a cache. A
+//! number is never used twice for one cache slot. The store never compares it; the `valid` closure
+//! of `get` does. Entries of old versions are overwritten by a `set` of the same key, evicted, or
+//! removed by a `sweep` whose judge knows the versions.
 //!
 //! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve
-//! stale values passes `now - grace` and compares `header.deadline` itself. Grace is not stored: it
-//! is a setting of the cache, applied by the caller's judge in a sweep. Expired entries met by an
-//! eviction go first.
+//! stale values passes `now - grace` and compares `header.deadline` itself. The store does not keep
+//! the grace: it is a setting of the cache, applied by the caller's judge in a sweep. An eviction
+//! removes the expired entries that it meets first.
 //!
-//! **Accounting.** Every entry stored or gone is reported to the ledger as [`EntryEvent`] with its
-//! cache, version and bytes (whole granules), so sums by cache are exact.
+//! **Accounting.** The store reports every entry that is stored or removed to the ledger as
+//! [`EntryEvent`] with its cache, version and bytes (whole granules), so sums by cache are exact.
 //!
-//! **Shares.** The ledger may rank caches, at any moment otherwise: [`Rank`]. A write into a cache over
-//! its bound evicts that cache's entries first, and no other write evicts those of a cache within its
-//! reserve, as long as 64 entries that stay are not in the way.
+//! **Shares.** The ledger may rank caches ([`Rank`]), and a rank may change at any moment. A write
+//! into a cache over its bound evicts that cache's entries first. No other write evicts the entries
+//! of a cache within its reserve, unless it meets more than 64 entries that stay.
 //!
 //! **A write never fails for want of space** unless the entry exceeds `Layout::max_value`. If other
 //! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry:

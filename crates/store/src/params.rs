@@ -1,15 +1,16 @@
-//! What a tier is made of: its size, how it is cut, and the three numbers of its eviction policy.
+//! The parameters of a tier: its size, its division into partitions, and the three numbers of its
+//! eviction policy.
 //!
 //! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache
-//! eviction", SOSP 2023), counted in bytes instead of entries. Where a default differs from the
-//! paper's, it says why; what was measured, `examples/hit_rates.rs` measures again.
+//! eviction", SOSP 2023), counted in bytes instead of entries. Each default that differs from the
+//! paper gives its reason; `examples/hit_rates.rs` repeats the measurements.
 
 /// Bytes in a granule, the unit of space: a cache line.
 pub const GRANULE: usize = 64;
 /// Bytes of an entry's header: a 16-byte key and a 512-byte value take nine granules.
 pub const ENTRY_HEADER: usize = 40;
 
-/// What a tier is made of. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
+/// The parameters of a tier. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
     /// In bytes. The region is never larger than this.
@@ -30,18 +31,19 @@ pub struct Params {
     pub promote_hits: u32,
 }
 
-/// Bytes of key and value for which a tier is made where nothing is known: 5 % are index. With 7 %
-/// the two-class load of 512-byte values loses two points, because its hot set just does not fit.
+/// Bytes of key and value for which a tier is laid out by default: 5 % are index. With 7 % the
+/// two-class load of 512-byte values loses two points, because its hot set just does not fit.
 const ENTRY_SIZE: usize = 188;
 /// Bytes that an entry takes beside key and value: its header, and half a granule of rounding.
 const BESIDE_KEY_AND_VALUE: usize = 64;
-/// Slots for four entries. With 5 ghosts find no room: a loop that fits is not kept, and zipf hits
-/// two points less. 8 hit no more than 7.
+/// Slots for four entries. With 5, ghosts find no room: a loop that fits is not kept, and zipf
+/// loses two points. 8 gain nothing over 7.
 const SLOTS_FOR_FOUR: usize = 7;
 
 impl Params {
-    /// The same for entries whose key and value are so many bytes on average. Entries of one size
-    /// take whole granules; where sizes differ, half a granule is lost on average.
+    /// Returns the parameters for entries whose key and value have so many bytes on average.
+    /// Entries of one size take whole granules; where sizes differ, half a granule is lost on
+    /// average.
     pub const fn expecting(self, entry_size: usize) -> Params {
         let average = entry_size.saturating_add(BESIDE_KEY_AND_VALUE);
         let one = entry_size.saturating_add(ENTRY_HEADER).div_ceil(GRANULE);
@@ -57,8 +59,8 @@ impl Params {
         }
     }
 
-    /// The size of entries that these figures of a tier show, as `expecting` counts it; None of an
-    /// empty one.
+    /// Returns the average entry size of a tier with these totals, as `expecting` counts it; None
+    /// for an empty tier.
     pub const fn entry_size(bytes: u64, entries: u64) -> Option<usize> {
         match bytes.checked_div(entries) {
             Some(room) => Some((room as usize).saturating_sub(BESIDE_KEY_AND_VALUE)),
@@ -66,13 +68,13 @@ impl Params {
         }
     }
 
-    /// The defaults, for a region of at most `size` bytes.
+    /// Returns the defaults for a region of at most `size` bytes.
     pub const fn new(size: usize, partitions: u32) -> Params {
         Params {
             size,
             partitions,
             bytes_per_slot: 0,
-            // 10 costs the two-class load a point. 5 loses as much where keys are read often while
+            // 10 costs the two-class load a point. 5 costs as much where keys are read often while
             // they are new, and seldom later.
             small_percent: 7,
             // A loop that just fits returns to a key after it has evicted as many bytes as the

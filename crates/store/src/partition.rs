@@ -1,8 +1,7 @@
 //! A partition as seen under its lock: shared for look-ups, exclusive for changes.
 //!
-//! What it is not: it takes no lock; `Region::partition` and `partition_mut` are where callers
-//! promise that they did. The rule it guards: a [`PartitionRef`] writes only hit counters and
-//! statistics.
+//! This file takes no lock: the callers of `Region::partition` and `partition_mut` promise that
+//! they hold it. The rule: a [`PartitionRef`] writes only hit counters and statistics.
 
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
@@ -12,7 +11,7 @@ use crate::layout::NO_PAGE;
 use crate::ledger::{Counter, EntryEvent, Ledger, Rank, RemovalCause};
 use crate::region::Region;
 
-/// Bytes of a key that is copied to little room.
+/// The longest key that is copied into the small buffer.
 const SHORT_KEY: usize = 128;
 
 /// A partition under its shared lock.
@@ -26,7 +25,8 @@ pub struct PartitionRef<'r> {
 pub struct PartitionMut<'r> {
     view: PartitionRef<'r>,
     ledger: &'r mut dyn Ledger,
-    /// The page that compaction is emptying: in no list, and not given away when its last run goes.
+    /// The page that compaction is emptying. It is in no list, and it is not given away with its
+    /// last run.
     pub(crate) vacating: u32,
 }
 
@@ -46,12 +46,12 @@ impl<'r> PartitionRef<'r> {
         self.id
     }
 
-    /// A word of the partition's header.
+    /// Returns a word of the partition's header.
     pub(crate) fn field(&self, word: usize) -> u64 {
         self.region.load(self.region.partition_at(self.id) + word)
     }
 
-    /// Adds to a statistic; shared lock suffices.
+    /// Adds one to a statistic; the shared lock suffices.
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
         let at = self.region.partition_at(self.id) + counter.at();
@@ -108,7 +108,7 @@ impl<'r> PartitionMut<'r> {
         self.ledger.rank(cache)
     }
 
-    /// Names the key of an entry that changes, where the ledger wants to know it.
+    /// Reports the key of an entry that changes, if the ledger wants it.
     #[inline]
     pub(crate) fn name(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
         if self.ledger.wants_names(entry.header().cache) {
@@ -116,7 +116,8 @@ impl<'r> PartitionMut<'r> {
         }
     }
 
-    /// Most keys are short: room for the longest would cost more to clear than all else here.
+    /// Uses a small buffer for most keys, because clearing one for the longest key would cost more
+    /// than everything else here.
     #[cold]
     fn name_aloud(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
         match entry.header().key_len as usize <= SHORT_KEY {

@@ -1,9 +1,9 @@
-//! Storing an entry: find memory, evicting as needed, then write, then name it in the index.
+//! Storing an entry: find memory, evicting as needed, then write, then link it into the index.
 //!
-//! What it is not: it does not take pages from partitions whose lock the caller does not hold; it
-//! says which partition to ask (`NeedPages`).
-//! The rule it guards: memory first, index last. A key's old entry stays until the new one is
-//! written, and a closure of the caller runs only between steps that leave the structure valid.
+//! A write takes no pages from partitions whose lock the caller does not hold; it returns the
+//! partition to take them from (`NeedPages`).
+//! The rule: memory first, index last. The old entry of a key stays until the new one is written,
+//! and a closure of the caller runs only between steps that leave the structure valid.
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
@@ -13,32 +13,33 @@ use crate::layout::{PAGE, partition_word};
 use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// How often a caller should answer `NeedPages` before it takes its write as evicted at once.
+/// How often a caller should answer `NeedPages` before it treats its write as evicted at once.
 pub const SET_ROUNDS: usize = 96;
 
-/// The answer of [`PartitionMut::set`].
+/// The result of [`PartitionMut::set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetOutcome {
-    /// The entry is there.
+    /// The entry is stored.
     Stored {
-        /// It took the place of an entry of this key.
+        /// It replaced an entry of this key.
         replaced: bool,
     },
     /// Release the lock, lock `victim`, `reclaim(pages)` there into the same grant, and come back.
     NeedPages {
-        /// What the grant must cover in total.
+        /// The pages that the grant must cover in total.
         pages: u32,
         /// The partition to take them from.
         victim: u32,
     },
-    /// Longer than `Layout::max_value`, or a key that is empty or above `MAX_KEY`. Nothing has
-    /// changed: an old entry of the key is still there.
+    /// The value is longer than `Layout::max_value`, or the key is empty or longer than `MAX_KEY`.
+    /// Nothing changed: an old entry of the key still exists.
     TooLarge,
 }
 
 impl PartitionMut<'_> {
-    /// Inserts or overwrites. `now`: microseconds on the caller's clock, for expired entries met by
-    /// an eviction. An overwrite counts as a hit and keeps the entry's place in its queue.
+    /// Inserts or overwrites. `now` is in microseconds on the caller's clock; an eviction uses it
+    /// to find expired entries. An overwrite counts as a hit and keeps the entry's place in its
+    /// queue.
     pub fn set(&mut self, key: &Key, new: &NewEntry, now: i64, grant: &mut Grant) -> SetOutcome {
         let longest = self.region().layout.max_value(key.bytes.len());
         if key.bytes.is_empty() || key.bytes.len() > MAX_KEY || new.value.len() > longest {
@@ -80,7 +81,7 @@ impl PartitionMut<'_> {
         self.name(entry, None);
     }
 
-    /// Counts an overwrite, and says what the ledger is told once the old entry is gone.
+    /// Counts an overwrite, and returns the event to report once the old entry is gone.
     fn overwritten(&self, old: &EntryRef) -> EntryEvent {
         self.count(Counter::Overwritten);
         let granules = old.allocation().granules();
@@ -100,8 +101,8 @@ impl PartitionMut<'_> {
         self.report_stored(entry);
     }
 
-    /// Gives the writing of a value of several pages its number: who has copied some of them sees by it that
-    /// the rest is of another one.
+    /// Gives each write of a value of several pages a number, so that a reader that has copied some
+    /// of the pages sees that the rest belongs to another write.
     fn number(&mut self, entry: &EntryRef, pages: u32) {
         if pages > 0 {
             self.add_field(partition_word::WRITINGS, 1);
@@ -119,7 +120,7 @@ impl PartitionMut<'_> {
             number,
             IndexSlot::live(slot.tag(), slot.in_main(), slot.hits() + 1, after.head),
         );
-        // The old entry is out of the index and the queue but its memory is still there to be read.
+        // The old entry is out of the index and the queue, but its memory can still be read.
         let gone = self.overwritten(old);
         self.free_allocation(&before);
         self.report(gone);
@@ -127,7 +128,7 @@ impl PartitionMut<'_> {
     }
 
     fn insert(&mut self, key: &Key, allocation: &Allocation) {
-        // `ensure_slot` made room and evictions only make more; else the entry is evicted at once.
+        // `ensure_slot` made room and evictions only make more; otherwise the entry is evicted at once.
         let Some((number, remembered)) = self.choose_slot(key.hash) else {
             return self.free_allocation(allocation);
         };
@@ -142,7 +143,7 @@ impl PartitionMut<'_> {
         self.report_stored(&self.entry(allocation.head));
     }
 
-    /// `pages` is what the grant must cover in total.
+    /// Returns the request for a grant of `pages` in total.
     fn ask_elsewhere(&mut self, pages: u32) -> SetOutcome {
         let partitions = self.region().layout.partitions;
         let mut victim = self.region().next_victim(self.defers_to_tier());
@@ -152,15 +153,15 @@ impl PartitionMut<'_> {
         SetOutcome::NeedPages { pages, victim }
     }
 
-    /// Gives an entry a new deadline; false if the key has none. Whether the old one has passed is
-    /// the caller's question (`peek`).
+    /// Gives an entry a new deadline; returns false if the key has no entry. Does not check the old
+    /// deadline: the caller does (`peek`).
     pub fn touch(&mut self, key: &Key, deadline: i64) -> bool {
         let found = self.find(key);
         if let Some((slot, entry)) = found {
             let granules = entry.allocation().granules();
             let former = entry.header();
             entry.set_deadline(deadline);
-            // The ledger sums deadlines, too.
+            // The ledger also sums deadlines.
             self.report(former.event(granules, Some(RemovalCause::Overwritten)));
             self.report(entry.header().event(granules, None));
             self.name(&entry, None);

@@ -1,7 +1,8 @@
 //! The hit rate holds at every size of value, and a full tier is taken over in time.
 //!
-//! What it is not: the fine sweep; `examples/hit_rates.rs` is. The rule it guards: whatever hole a
-//! value leaves beside it, and however few fit in a partition, the policy decides who goes.
+//! This is not the fine sweep, which is in `examples/hit_rates.rs`. The rule: the policy alone
+//! chooses the entry to evict, whatever hole a value leaves beside it, and however few entries fit
+//! in a partition.
 //!
 //! The load is that of a memory limit: data four times the tier, 20 % of the keys get 80 % of the
 //! gets, a miss sets. A pass is four gets a key.
@@ -146,9 +147,9 @@ fn a_new_working_set_has_taken_a_full_tier_over_after_two_passes() {
     }
 }
 
-/// Both sizes are cut from the same pages, but the holes of one do not take the other: 300 bytes
-/// leave six granules, of which 512 need nine. What is left to reach a fresh tier is paid in moves
-/// and in pieces.
+/// Both sizes are cut from the same pages, but the holes of one size do not fit the other: 300
+/// bytes leave six granules, and 512 bytes need nine. The rest of the way to a fresh tier is paid
+/// in moves and in pieces.
 #[test]
 fn a_new_size_that_fits_no_hole_of_the_old_takes_over_within_two_points() {
     for (old, new) in [(300, 512), (704, 896)] {

@@ -1,8 +1,9 @@
 //! The store beside a model of it: a `HashMap` with deadlines, stripes, and sums by cache.
 //!
-//! What it is not: part of a release build. Property tests and the fuzz target both run `run` over
+//! It is not part of a release build. Property tests and the fuzz target both run `run` over
 //! [`Op`].
-//! The rule it guards: what the store answers is what was stored; what it lost, it reported.
+//! The rule: the store returns exactly the values that were stored, and reports every entry that it
+//! loses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::vec;

@@ -1,23 +1,23 @@
-//! Where a new entry begins: its slot, and its queue.
+//! Admission of a new entry: its slot and its queue.
 //!
-//! It evicts no entry. The rule it guards: while the partition has never had to evict,
-//! a key joins the main queue; afterwards only one whose ghost is young may, and every other key
-//! joins the small one.
+//! This file evicts no entry. The rule: until the partition has to evict for the first time, a key
+//! joins the main queue; afterwards only a key with a young ghost may, and every other key joins
+//! the small queue.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
 use crate::partition::PartitionMut;
 
-/// Live entries for four buckets of eight slots at which the index counts as full.
+/// Live entries in four buckets of eight slots at which the index counts as full.
 const FULL_FOUR: u64 = 31;
 
 impl PartitionMut<'_> {
-    /// True if a new entry has to take the slot of another.
+    /// Returns whether a new entry has to take the slot of another.
     pub(crate) fn index_is_full(&self) -> bool {
         self.entries() * 4 >= u64::from(self.region().layout.buckets) * FULL_FOUR
     }
 
-    /// True while no entry has had to make room: what comes first may stay.
+    /// Returns whether no entry has had to make room yet: until then, new entries may stay.
     pub(crate) fn is_filling(&mut self) -> bool {
         if self.entries() == 0 {
             self.set_field(partition_word::FULL, 0);
@@ -25,17 +25,17 @@ impl PartitionMut<'_> {
         self.field(partition_word::FULL) == 0
     }
 
-    /// A ghost counts while what was evicted after it is less than its share of what the partition
-    /// holds.
+    /// Returns whether a slot holds a young ghost: one after which fewer bytes were evicted than
+    /// the ghosts' share of the bytes in the partition.
     pub(crate) fn ghost_is_young(&self, slot: IndexSlot) -> bool {
         let share = u64::from(self.region().layout.params.ghost_percent);
         let age = slot.ghost_age(self.field(partition_word::GHOST_CLOCK));
         slot.is_ghost() && u64::from(age) * 100 <= self.granules() * share
     }
 
-    /// The slot for a new key, and whether its ghost says it was here a short time ago. In this
-    /// order: that of its ghost, an empty one or one of an old ghost, one of a young ghost. None:
-    /// all are live.
+    /// Returns the slot for a new key, and whether a young ghost shows that the key was evicted a
+    /// short time ago. Takes, in this order, the slot of the key's ghost, an empty slot or one of
+    /// an old ghost, a slot of a young ghost. None: all are live.
     pub(crate) fn choose_slot(&self, hash: u64) -> Option<(u32, bool)> {
         let probe = self.probe(hash);
         let mut vacant = [(0u32, None); 2];

@@ -1,9 +1,9 @@
 //! Compaction: empties a sparse page by moving its runs into holes elsewhere.
 //!
-//! What it is not: a loop. A write that needs a page empties one, and a caller with time to spare
-//! one after the other, each under a lock of its own.
-//! The rule it guards: it removes no entry. Who goes for want of space is the policy's to say,
-//! whatever the shape of the hole that is left.
+//! There is no loop here. A write that needs a page empties one; a caller with time to spare
+//! empties one after the other, each under a lock of its own.
+//! The rule: compaction removes no entry. The policy alone chooses which entry is evicted, whatever
+//! the shape of the hole that this leaves.
 
 use crate::arena::bitmap::longest_run;
 use crate::arena::page_table::RunKind;
@@ -12,38 +12,38 @@ use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
 use crate::ledger::Counter;
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// A partition is sparse when one granule in so many is a hole. A page is then emptied for the pool
-/// at the first ratio, and at the second for a run that finds no hole, since the holes are of the
-/// wrong sizes then.
+/// A partition is sparse when one granule in so many is a hole. At the first ratio a page is
+/// emptied for the pool. The second ratio applies to a run that finds no hole, because the holes
+/// then have the wrong sizes.
 pub(crate) const HOLE_RATIO_FOR_PAGES: u64 = 8;
 pub(crate) const HOLE_RATIO_FOR_RUNS: u64 = 32;
 
 impl PartitionRef<'_> {
-    /// True if holes make up a page and more than this share (one in so many) of the pages that
-    /// hold runs.
+    /// Returns whether the holes add up to more than a page plus this share (one in so many) of the
+    /// pages that hold runs.
     pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
         let granules = self.field(partition_word::RUN_PAGES) * u64::from(PAGE_GRANULES);
         let free = granules.saturating_sub(self.field(partition_word::RUN_GRANULES));
         free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 
-    /// Whether [`PartitionMut::compact`] has something to do.
+    /// Returns whether [`PartitionMut::compact`] has work.
     pub fn has_holes(&self) -> bool {
         self.is_sparse(HOLE_RATIO_FOR_PAGES)
     }
 }
 
 impl PartitionMut<'_> {
-    /// Gives one page to the pool if holes make up more than an eighth of this partition's pages:
-    /// moves its runs, 64 at most and 4 kB together, into holes elsewhere. True if there may be
-    /// more to do.
+    /// Gives one page to the pool if the holes exceed a page plus an eighth of the pages that hold
+    /// runs: moves its runs, 64 at most and 4 kB together, into holes elsewhere. Returns true if
+    /// there may be more to do.
     pub fn compact(&mut self) -> bool {
         self.has_holes() && self.vacate_page()
     }
 
-    /// Moves what it can out of the page with the longest hole. True if that emptied the page,
-    /// which then is in the pool; else it stays, with what fits nowhere else, and the policy says
-    /// who goes.
+    /// Moves as many runs as possible out of the page with the longest hole. Returns true if that
+    /// emptied the page, which then is in the pool. Otherwise the page stays, with the runs that
+    /// fit nowhere else, and the policy chooses which entry is evicted.
     pub(crate) fn vacate_page(&mut self) -> bool {
         let hole = self.longest_hole();
         if hole == 0 {

@@ -1,17 +1,18 @@
-//! S3-FIFO: which entry goes when space is needed, and what its removal leaves behind. See
-//! `params.rs` for the paper, and for what is counted otherwise here.
+//! S3-FIFO: the choice of the entry to evict, and the ghost that its removal leaves. See
+//! `params.rs` for the paper, and for the sizes that are counted differently here.
 //!
-//! What it is not: it does not say how much must go; `room.rs` does.
-//! The rule it guards: a hit costs a counter only; order changes under the exclusive lock, and
-//! whatever removes an entry does it here: out of its queue, its slot and its memory, and into the
-//! ledger.
+//! This file does not decide how much must be evicted; `room.rs` does.
+//! The rule: a hit costs one counter only. The order changes under the exclusive lock. Every
+//! removal of an entry happens here, and takes it out of its queue, its slot and its memory and
+//! reports it to the ledger.
 //!
-//! Entries join the main queue until the partition has to evict. From then on new ones join the
-//! small queue; one whose ghost is young joins the main queue if an old entry there is unused. While the small queue holds more than
-//! its share its oldest entry is judged: hit since it came, it moves to the main queue, else it goes
-//! and leaves a ghost in its slot. The oldest of the main queue goes round again for each hit it
-//! has. An entry of the main queue that expires leaves a ghost, too, because its key is likely to
-//! come back. All sizes are counted in granules, so large and small values share by bytes.
+//! Entries join the main queue until the partition has to evict. From then on new entries join the
+//! small queue; one with a young ghost joins the main queue if an old entry there is unused. While
+//! the small queue holds more than its share, its oldest entry is judged: if it was hit since it
+//! was stored, it moves to the main queue, otherwise it is evicted and leaves a ghost in its slot.
+//! The oldest entry of the main queue goes round again once for each of its hits. An entry of the
+//! main queue that expires also leaves a ghost, because its key is likely to come back. All sizes
+//! are counted in granules, so large and small values share by bytes.
 
 use super::queue::queue_of;
 use super::share::MOST_PASSED_OVER;
@@ -21,12 +22,12 @@ use crate::layout::{partition_word, queue_word};
 use crate::ledger::{Counter, Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// Entries of the main queue that a returning key is compared with. With one, loads that move on
-/// lose two points; with three, a load that is four times the tier loses as much.
+/// Entries of the main queue that a returning key is compared with. With one, loads whose working
+/// set moves lose two points; with three, a load that is four times the tier loses as much.
 const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
-    /// Judges one entry. False: it stays, and went to the young end of the main queue.
+    /// Judges one entry. Returns false if it stays, at the young end of the main queue.
     pub(crate) fn judge_one(&mut self, now: i64) -> bool {
         let mut passes = MOST_PASSED_OVER;
         let mut judged = self.judge_oldest(now, &mut passes);
@@ -36,8 +37,8 @@ impl PartitionMut<'_> {
         matches!(judged, Judged::Removed)
     }
 
-    /// Removes one entry for its space; an expired one that is met goes first. False if there is
-    /// none.
+    /// Removes one entry for its space; an expired entry that it meets is removed first. Returns
+    /// false if the partition has none.
     pub(crate) fn evict_one(&mut self, now: i64) -> bool {
         let mut passes = MOST_PASSED_OVER;
         // Each entry can stay four times: three hits, and its promotion.
@@ -52,7 +53,8 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// `passes`: entries of caches within their reserve that may still be passed over.
+    /// Judges the oldest entry of the queue in turn. `passes` counts the entries of caches within
+    /// their reserve that may still be passed over.
     fn judge_oldest(&mut self, now: i64, passes: &mut u32) -> Judged {
         self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
@@ -95,15 +97,15 @@ impl PartitionMut<'_> {
         Judged::Removed
     }
 
-    /// The oldest entry of a queue; 0: there is none.
+    /// Returns the oldest entry of a queue; 0 if the queue is empty.
     fn oldest(&self, main: bool) -> u32 {
         self.field(queue_of(main) + queue_word::OLDEST) as u32
     }
 
-    /// True if one of the two oldest entries of the main queue has no hits, so that a key which
-    /// returns has a better claim to the queue. Those that have hits go round again with half of
-    /// them: keys that keep coming back oust entries that are read no more, and a load that reads all
-    /// of the main queue keeps it.
+    /// Returns whether one of the two oldest entries of the main queue has no hits, so that a
+    /// returning key has a better claim to the queue. An entry that has hits goes round again with
+    /// half of them: keys that keep coming back displace entries that are no longer read, and a
+    /// load that reads all of the main queue keeps it.
     pub(crate) fn main_gives_way(&mut self) -> bool {
         for _ in 0..OLDEST_COMPARED {
             let location = self.field(partition_word::MAIN + queue_word::OLDEST) as u32;
@@ -119,7 +121,7 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// To the young end of the main queue, with this many hits left.
+    /// Moves an entry to the young end of the main queue, with this many hits left.
     fn reinsert(&mut self, location: u32, from_main: bool, hits: u32) {
         let entry = self.entry(location);
         let (number, granules) = (entry.slot(), entry.allocation().granules());
@@ -174,9 +176,10 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a new key has a slot. An index of which all but a thirty-second part is full evicts by the
-    /// queues, as a lack of memory does, so that few keys find both of their buckets full of live
-    /// entries. Where one does, the entry of these that is used least goes.
+    /// Makes sure that a new key has a slot. Once all but a thirty-second part of the index is
+    /// full, it evicts by the queues, as a lack of memory does, so that few keys find both of their
+    /// buckets full of live entries. If a key does, the least used entry of the two buckets is
+    /// evicted.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
             self.evict_one(now);
@@ -197,7 +200,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// What became of the oldest entry of a queue.
+/// The outcome for the oldest entry of a queue.
 enum Judged {
     Removed,
     Reinserted,

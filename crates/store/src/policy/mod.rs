@@ -1,8 +1,9 @@
-//! Who stays: S3-FIFO over the partitions, and the room that evictions and moves make.
+//! The eviction policy: S3-FIFO over the partitions, and the room that evictions and moves make.
 //!
-//! From the ground up: `queue` holds the lists, `admission` says where an entry begins, `victim`
-//! whose turn it is; `eviction` judges and removes; `share` keeps to the bounds and reserves of caches; `compact` moves runs out of sparse pages;
-//! `room` makes both serve a write.
+//! From the bottom up: `queue` holds the lists, `admission` chooses the queue of a new entry,
+//! `victim` chooses the partition and queue to evict from, `eviction` judges and removes, `share`
+//! enforces the bounds and reserves of caches, `compact` moves runs out of sparse pages, and `room`
+//! uses evictions and moves to make room for a write.
 
 pub mod admission;
 pub mod compact;

@@ -1,12 +1,13 @@
 //! The queues of S3-FIFO: doubly linked lists that run through the entries' headers.
 //!
-//! What it is not: it judges nobody. The rule it guards: an entry that is removed for any reason
-//! unlinks itself, so no queue can name an entry that is gone. All sizes are counted in granules.
+//! This file does not decide which entry is evicted. The rule: an entry that is removed for any
+//! reason unlinks itself, so no queue can name an entry that is gone. All sizes are counted in
+//! granules.
 
 use crate::layout::{partition_word, queue_word};
 use crate::partition::PartitionMut;
 
-/// The queue's place in the partition's header.
+/// Returns the offset of a queue in the partition's header.
 pub fn queue_of(main: bool) -> usize {
     if main {
         partition_word::MAIN
@@ -59,13 +60,13 @@ impl PartitionMut<'_> {
         self.join(queue, new, older);
     }
 
-    /// The queue's sizes differ from one entry to its overwrite.
+    /// Adjusts the size of a queue after an entry was overwritten with another size.
     pub(crate) fn resize_in_queue(&mut self, main: bool, before: u64, after: u64) {
         let at = queue_of(main) + queue_word::GRANULES;
         self.set_field(at, (self.field(at) + after).saturating_sub(before));
     }
 
-    /// Granules of all entries.
+    /// Returns the granules of all entries.
     pub(crate) fn granules(&self) -> u64 {
         self.field(partition_word::SMALL + queue_word::GRANULES)
             + self.field(partition_word::MAIN + queue_word::GRANULES)

@@ -1,9 +1,9 @@
-//! A share for each cache: one that holds more than its bound makes room among its own entries, and
-//! one that holds no more than its reserve is passed over.
+//! A share for each cache: a cache that holds more than its bound makes room among its own entries,
+//! and one that holds no more than its reserve is passed over.
 //!
-//! It knows no bounds: the caller's ledger ranks caches, as they stand at that moment.
-//! The rule it guards: where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
-//! write looks at 64 entries that do not go, at most.
+//! This file knows no bounds: the caller's ledger ranks the caches at each moment.
+//! The rule: where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
+//! write meets at most 64 entries that stay.
 
 use crate::entry::{Key, NewEntry};
 use crate::footprint::Footprint;
@@ -12,15 +12,16 @@ use crate::layout::{GRANULE, partition_word};
 use crate::ledger::{Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// Entries that are passed over in the search for one that goes.
+/// Entries that a search for one to evict may pass over.
 pub(crate) const MOST_PASSED_OVER: u32 = 64;
-/// Slots of the index that one search looks at: a partition with large values has mostly empty ones.
+/// Index slots that one search reads, because most slots are empty in a partition with large values.
 const MOST_SLOTS: u32 = 1024;
 
 impl PartitionMut<'_> {
-    /// Before an entry of a cache over its bound is stored: removes entries of that cache, twice as many
-    /// bytes as come at most, so that a bound that was lowered is reached, too. The search begins where
-    /// the last one ended. Of an entry that was hit it takes a hit.
+    /// Removes entries of a cache over its bound before another one is stored: at most about twice
+    /// the bytes of the new entry, so that the cache also shrinks to a bound that was lowered. The
+    /// search begins where the last one ended. It takes one hit from each entry that was hit,
+    /// instead of removing it.
     pub(crate) fn evict_over_bound(&mut self, key: &Key, new: &NewEntry, now: i64) {
         if self.rank(key.cache) != Rank::OverBound {
             return;
@@ -57,7 +58,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// The slot at the hand, which goes one further.
+    /// Returns the slot at the hand, and advances the hand.
     fn next_in_hand(&mut self) -> (u32, IndexSlot) {
         let number = match self.field(partition_word::SHARE_HAND) as u32 {
             hand if hand < self.slot_count() => hand,
@@ -67,12 +68,12 @@ impl PartitionMut<'_> {
         (number, self.slot(number))
     }
 
-    /// True if no other cache may have this entry evicted, and where there is no entry.
+    /// Returns whether no other cache may evict this entry; true also where there is no entry.
     pub(crate) fn is_reserved(&self, location: u32) -> bool {
         location == 0 || self.rank_at(location) == Rank::Reserved
     }
 
-    /// The rank of an entry's cache; plain without a look at the entry where no cache has another.
+    /// Returns the rank of an entry's cache. Reads no entry if no cache has a rank of its own.
     pub(crate) fn rank_at(&self, location: u32) -> Rank {
         match self.has_ranks() {
             true => self.rank(self.entry(location).header().cache),

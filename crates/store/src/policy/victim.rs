@@ -1,8 +1,9 @@
-//! Whose turn it is: the partition that gives pages, and the queue from which the next entry goes.
+//! The choice of victims: the partition that gives pages, and the queue from which the next entry
+//! is evicted.
 //!
-//! What it is not: it removes nothing (`eviction.rs`) and holds no lock: it reads words that change
-//! meanwhile, and what it says is a hint. The rule it guards: many small queues behave as one large
-//! queue would.
+//! This file removes nothing (`eviction.rs` does) and holds no lock: it reads words that change
+//! meanwhile, so its results are hints. The rule: many small queues behave as one large queue
+//! would.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,15 +12,16 @@ use crate::layout::{NO_PAGE, partition_word, queue_word, region_word};
 use crate::partition::PartitionMut;
 use crate::region::Region;
 
-/// Pages looked at for an owner that can give, before the partitions are asked one after the other.
+/// Pages that are probed for an owner that can give, before the partitions are tried one after the
+/// other.
 const VICTIM_PROBES: usize = 16;
 /// 2^32 divided by the golden ratio: multiples of it, modulo 2^32, are spread evenly over the arena
 /// (Knuth, "The Art of Computer Programming", volume 3, section 6.4).
 const GOLDEN_STRIDE: u64 = 0x9E37_79B1;
 
-/// Entries below which a partition goes by the queues of the whole tier. Their sum costs as much as
-/// the copy of a small value, so it is not taken where one partition's queues are long enough to
-/// have shares.
+/// Entries below which a partition follows the queues of the whole tier. Their sum costs as much as
+/// the copy of a small value, so it is not computed where the queues of one partition are long
+/// enough to have shares.
 const MIN_ENTRIES_FOR_OWN_POLICY: u64 = 256;
 
 /// Granules in each kind of queue.
@@ -30,7 +32,8 @@ struct QueueGranules {
 }
 
 impl Region {
-    /// Both queues of all partitions; read without locks, so nearly right.
+    /// Returns the sums of both queues over all partitions. They are read without locks, so they
+    /// are approximate.
     fn queues(&self) -> QueueGranules {
         let mut sums = QueueGranules::default();
         for id in 0..self.layout.partitions {
@@ -42,27 +45,27 @@ impl Region {
         sums
     }
 
-    /// True if the small queues together hold more than their share.
+    /// Returns whether the small queues together hold more than their share.
     fn small_exceeds_share(&self, queues: &QueueGranules) -> bool {
         let all = queues.small + queues.main;
         queues.small * 100 > all * u64::from(self.layout.params.small_percent)
     }
 
-    /// The queue from which the next entry of the tier should go.
+    /// Returns the queue from which the next entry of the tier should be evicted.
     pub(crate) fn queue_to_evict_from(&self) -> usize {
         queue_of(!self.small_exceeds_share(&self.queues()))
     }
 
-    /// True if a partition has an entry in the queue that is wanted.
+    /// Returns whether a partition has an entry in the wanted queue.
     pub(crate) fn has_entry_in(&self, id: u32, wanted: Option<usize>) -> bool {
         wanted.is_none_or(|queue| self.load(self.partition_at(id) + queue + queue_word::COUNT) > 0)
     }
 
-    /// A partition to take pages from: the owner of the next page in a walk that visits the arena
-    /// evenly. So partitions are chosen in proportion to what they hold, every entry's time in the
-    /// tier is the same whatever its partition, and many small queues behave as one large queue
-    /// would. Where the queues defer to the tier, its shares say from which queue the next entry
-    /// goes, and only an owner that has one there will do.
+    /// Returns a partition to take pages from: the owner of the next page in a walk that visits the
+    /// arena evenly. So partitions are chosen in proportion to the memory they hold, an entry's
+    /// time in the tier does not depend on its partition, and many small queues behave as one large
+    /// queue would. With `defers_to_tier` the shares of the tier decide from which queue the next
+    /// entry is evicted, and only an owner with an entry in that queue is chosen.
     pub(crate) fn next_victim(&self, defers_to_tier: bool) -> u32 {
         let pages = u64::from(self.layout.pages);
         let wanted = defers_to_tier.then(|| self.queue_to_evict_from());
@@ -88,13 +91,15 @@ impl Region {
 }
 
 impl PartitionMut<'_> {
-    /// Too few entries for a policy of their own: the next that goes is the tier's to choose.
+    /// Returns whether the partition has too few entries for a policy of its own, so that the
+    /// tier's shares choose the next entry to evict.
     pub(crate) fn defers_to_tier(&self) -> bool {
         self.entries() < MIN_ENTRIES_FOR_OWN_POLICY && self.region().layout.partitions > 1
     }
 
-    /// With few entries here (large values) the shares of the whole tier decide: a small queue of
-    /// three entries cannot hold five percent.
+    /// Returns whether the small queue holds more than its share. With few entries here (large
+    /// values) the shares of the whole tier decide: a small queue of three entries cannot hold five
+    /// percent.
     pub(crate) fn small_exceeds_its_share(&self) -> bool {
         if self.field(partition_word::SMALL + queue_word::COUNT) == 0
             || self.field(partition_word::MAIN + queue_word::COUNT) == 0
