@@ -1,4 +1,4 @@
-//! Caches as such: create, alter, drop, and what the view `pgcache.caches` shows.
+//! The functions that create, alter and drop caches, and those behind the view `pgcache.caches`.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,7 +62,8 @@ fn cache_create(
     }
 }
 
-/// Says that the cache has another name than the one that was given. Names are no keys.
+/// Reports that the cache has another name than the one given. Names are not keys, so the message may show
+/// them.
 fn tell_change(new: &NewRelation) {
     let Some(change) = new.change else {
         return;
@@ -114,8 +115,8 @@ fn cache_alter(
             change,
         )?);
     }
-    // The DEFAULT of a column changes under the strongest lock: taken at once, or two who change a
-    // cache could wait for each other.
+    // The DEFAULT of a column changes under the strongest lock. It is taken at once, because two sessions
+    // that change a cache could otherwise wait for each other.
     let mode = match ttl {
         Some(_) => Mode::Remove,
         None => Mode::Define,
@@ -123,7 +124,7 @@ fn cache_alter(
     let cache = open_as_owner(cache, mode, c"cache_alter()")?;
     let settings = cache.settings.changed(ttl, max_entries, grace)?;
     if ttl.is_some() && settings.ttl.is_some() && cache.is_attached() {
-        // Only what a function writes would get it.
+        // Only entries written by a function would get this ttl.
         cache.check_writable().map_err(|_| Error::GeneratedTtl)?;
     }
     define::alter(&cache, settings);
@@ -151,7 +152,7 @@ fn cache_tune_all(
     })
 }
 
-/// As databases call it whose extension is older than 0.5.0.
+/// The form that databases with an extension older than 0.5.0 call.
 #[pg_extern]
 fn cache_tune(
     cache: Option<Oid>,
@@ -225,7 +226,7 @@ fn cache_attach(
     privilege::require_owner(table);
     transaction::require_writable(c"cache_attach()");
     lock::relation(table, Mode::Remove);
-    privilege::require_owner(table); // asked again: the lock may have been waited for
+    privilege::require_owner(table); // again: the call may have waited for the lock
     attach::attach(table, &names, settings)?;
     Ok(table)
 }
@@ -236,7 +237,7 @@ fn cache_detach(cache: Option<Oid>) -> Answer<()> {
     Ok(attach::detach(&cache)?)
 }
 
-/// One row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation
+/// Returns one row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation
 /// that no longer works as a cache, so that the view itself never fails.
 #[pg_extern]
 fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
@@ -258,7 +259,7 @@ fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
     ]))
 }
 
-/// What `cache_tune` has set: negative_ttl, ttl_jitter, early_refresh.
+/// Returns the settings of `cache_tune`: negative_ttl, ttl_jitter, early_refresh.
 #[pg_extern]
 fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
     let Some(cache) = outline(cache)? else {
@@ -272,13 +273,13 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
     ]))
 }
 
-/// The share of its ttl by which a touch must move a deadline; NULL where each touch writes.
+/// Returns the share of the ttl by which a touch must move a deadline; NULL if each touch writes.
 #[pg_extern]
 fn touch_after(cache: Option<Oid>) -> Answer<Option<f64>> {
     Ok(outline(cache)?.and_then(|cache| cache.settings.touch_after))
 }
 
-/// One row of `pgcache.shares`: max_bytes, reserve, reserve_held, hot_bytes.
+/// Returns one row of `pgcache.shares`: max_bytes, reserve, reserve_held, hot_bytes.
 #[pg_extern]
 fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
     let Some((relation, outline)) = cache.zip(outline(cache)?) else {
@@ -297,8 +298,9 @@ fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
     ]))
 }
 
-/// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the cache's ttl
-/// stands for, and the trigger that it needs as a partition of another table. Nothing happens to a relation that does not work as a cache: the upgrade asks for all.
+/// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the ttl stands for, and
+/// the trigger that the cache needs as a partition of another table. Skips a relation that does not work as
+/// a cache, because the upgrade calls this for all.
 #[pg_extern]
 fn put_default(cache: Option<Oid>) -> Answer<()> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
@@ -313,7 +315,7 @@ fn put_default(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Whether plain SQL sees no expired row of a cache: hides_expired, not_hidden_because. NULLs for a
+/// Returns whether plain SQL sees no expired row of a cache: hides_expired, not_hidden_because. NULLs for a
 /// relation that no longer works as a cache.
 #[pg_extern]
 fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
@@ -330,7 +332,7 @@ fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
     ]))
 }
 
-/// Who asks for all caches waits for none of them.
+/// Reads the outline of a cache without a lock, so that a listing of all caches waits for no session.
 fn outline(cache: Option<Oid>) -> Answer<Option<Outline>> {
     let Some(relation) = cache else {
         return Ok(None);
@@ -339,7 +341,7 @@ fn outline(cache: Option<Oid>) -> Answer<Option<Outline>> {
     Ok(registry::outline(relation))
 }
 
-/// Opens a cache that the caller owns, for a definition.
+/// Opens a cache that the caller owns, for a change of its definition.
 pub fn open_as_owner(
     cache: Option<Oid>,
     mode: Mode,
@@ -349,6 +351,6 @@ pub fn open_as_owner(
     open::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
     let cache = open::to_define(cache, Privileges::NONE, mode, function)?;
-    privilege::require_owner(relation); // asked again: the lock may have been waited for
+    privilege::require_owner(relation); // again: the call may have waited for the lock
     Ok(cache)
 }

@@ -1,5 +1,5 @@
-//! What happens in Postgres that the layer above must know: rows and definitions that change, and
-//! the end of transactions. This layer sees and reports; it decides nothing.
+//! Events of Postgres that the layer above must know: changes of rows and definitions, and the end of
+//! transactions. This layer reports them and decides nothing.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -9,44 +9,47 @@ use pgrx::pg_sys::{Datum, Oid};
 /// Receives the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
 pub struct Observer {
-    /// A row with this key came, went or changed; called after the change, before the statement
+    /// A row with this key was inserted, deleted or changed; called after the change, before the statement
     /// ends.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
-    /// A row was written whose copy the tier has, and this is what the row holds; called after `row`.
+    /// A row was written whose copy is in the tier, with its new content; called after `row`.
     pub stored: fn(Copied<'_>),
     /// A plain statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
-    /// A COPY into this table begins that tells of each key so; the number is for its end.
+    /// A COPY begins into this table, and reports each of its keys in this way; the result is the number
+    /// for its end.
     pub copying: fn(table: Oid) -> usize,
-    /// It has ended, without an error.
+    /// The COPY with this number has ended without an error.
     pub copied: fn(number: usize),
-    /// It has held back these rows of this composite type, which the INSERT of one row is to write.
+    /// A COPY has held back these rows of this composite type, to be written by this INSERT of one row.
     pub held_back: fn(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]),
-    /// A change of a row left so many bytes for VACUUM to give back; called when `row` is.
+    /// A change of a row left so many bytes for VACUUM to reclaim; called together with `row`.
     pub died: fn(relation: Oid, dead: DeadBytes),
     /// All rows of a cache may have changed.
     pub truncated: fn(relation: Oid),
     /// A relation's definition or one of its triggers changes, or TRUNCATE removes its rows.
     pub altered: fn(relation: Oid),
-    /// A row of a table changed on which an entry of a cache depends.
+    /// A row changed in a table on which an entry of a cache depends.
     pub depended_on: fn(cache: Oid, key: &[u8]),
-    /// All rows of such a table may have gone or changed.
+    /// All rows of such a table may have been removed or changed.
     pub depended_on_all: fn(cache: Oid),
     /// A table on which entries depend has, or had, this child.
     pub inherited: fn(child: Oid, parent: Oid),
-    /// A cache has become a partition of another table, or is such no longer.
+    /// A cache has become a partition of another table, or has ceased to be one.
     pub placed: fn(cache: Oid),
     pub created: fn(relation: Oid),
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
     pub transaction: fn(Moment),
-    /// The server has started: shared memory exists, and no process but the postmaster, which calls this.
+    /// The server has started: shared memory exists, and the only process is the postmaster, which calls
+    /// this.
     pub started: fn(),
-    /// The server was shut down without a failure, and only the postmaster is left, which calls this.
+    /// The server was shut down without a failure, and the only process left is the postmaster, which calls
+    /// this.
     pub stopped: fn(),
 }
 
-/// The value of a row of a table cache, and where its copy is.
+/// The value of a row of a table cache, and the place of its copy.
 #[derive(Clone, Copy)]
 pub struct Copied<'a> {
     pub relation: Oid,
@@ -54,7 +57,7 @@ pub struct Copied<'a> {
     pub hash: u64,
     pub key: &'a [u8],
     pub value: Option<&'a [u8]>,
-    /// Of the value, as the tier keeps it.
+    /// The kind of the value, as the tier keeps it.
     pub kind: u8,
     pub deadline: i64,
 }
@@ -66,41 +69,42 @@ pub struct DeadBytes {
     pub toast: usize,
 }
 
-/// What a change of a row means for its key.
+/// The effect of a change of a row on its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RowChange {
-    /// It is there, new or changed.
+    /// The key has a row, which is new or changed.
     Set,
-    /// It is gone.
+    /// The key has no row any more.
     Gone,
 }
 
-/// Who saw it.
+/// The code that reports a change of a row.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NotedBy {
-    /// The trigger that every cache has, for a statement.
+    /// The trigger of each cache, for a statement.
     Trigger,
-    /// A function of ours that changed the row without a statement.
+    /// A function of pgcache that changed the row without a statement.
     Function,
 }
 
 /// Moments in the life of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// The last one at which user-defined code may run; see `hooks::pre_commit_portal`.
+    /// The last moment at which user-defined code may run; see `hooks::pre_commit_portal`.
     Ending,
-    /// The last one at which it can fail; nobody else sees its writes yet.
+    /// The last moment at which the transaction can fail; no other session sees its writes yet.
     BeforeCommit,
     /// PREPARE TRANSACTION was called and can still fail.
     BeforePrepare,
-    /// It has ended: the transaction belongs to nobody now, and others decide it.
+    /// PREPARE TRANSACTION has ended: the transaction belongs to no session now, and any session may decide
+    /// it.
     Prepared,
-    /// Some prepared transaction was committed or rolled back.
+    /// A prepared transaction was committed or rolled back.
     PreparedEnded,
-    /// Others see its writes; its locks are still held.
+    /// Other sessions see its writes; its locks are still held.
     Committed,
     Aborted,
-    /// A savepoint was released: what happened under it counts for the one above.
+    /// A savepoint was released: its changes count for the level above.
     SubCommitted {
         level: i32,
     },
@@ -110,16 +114,16 @@ pub enum Moment {
     },
 }
 
-/// How far the end of a transaction has come.
+/// The progress of a transaction's end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The observer has not heard of an end.
+    /// The observer was not notified of an end.
     Open,
-    /// It has heard of the commit. What changes from now on is done by callbacks of other
-    /// extensions that run after ours. It must be dealt with at once: the observer is not called
-    /// again before others see it.
+    /// The observer was notified of the commit. Any change from now on is made by callbacks of other
+    /// extensions that run after ours. It must be handled at once, because the observer is not called again
+    /// before other sessions see it.
     Committing,
-    /// The same of PREPARE TRANSACTION.
+    /// The same for PREPARE TRANSACTION.
     Preparing,
 }
 
@@ -128,21 +132,21 @@ thread_local! {
     static PHASE: Cell<Phase> = const { Cell::new(Phase::Open) };
 }
 
-/// Sets who hears of the events; called once, while the library is loaded.
+/// Sets the observer; called once, while the library is loaded.
 pub(in crate::pg) fn set_observer(observer: Observer) {
     OBSERVER.set(Some(observer));
 }
 
-/// Hands an event to the observer, if there is one.
+/// Passes an event to the observer, if one is set.
 pub fn emit(event: impl FnOnce(&Observer)) {
     if let Some(observer) = OBSERVER.get() {
         event(&observer);
     }
 }
 
-/// How deep in savepoints the session is; 1 outside of any.
+/// Returns the depth of savepoints of the session; 1 outside of any.
 pub fn nesting_level() -> i32 {
-    // Asked for every row, so without the guard that pgrx puts around calls that may raise.
+    // Called for every row, so without the guard that pgrx puts around calls that may raise.
     unsafe extern "C-unwind" {
         safe fn GetCurrentTransactionNestLevel() -> i32;
     }

@@ -1,4 +1,5 @@
-//! A cache as this session knows it, and what that says of keys and values: it is right as long as it is present.
+//! A cache as this session knows it, and the rules of its keys and values. They are valid as long as the
+//! cache is present.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::key_type::KeyType;
 use crate::pg::value::stored::Stored;
 
-/// Where a cache's entries are.
+/// The place of a cache's entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
     /// In a table that is emptied by a crash.
@@ -48,76 +49,76 @@ pub struct Cache {
     /// An update of a row runs no user-defined trigger, rule or policy. Of a partitioned table this says nothing about
     /// partitions.
     pub updates_alone: bool,
-    /// The triggers see every row that changes, so copies stay coherent; and whoever has the
-    /// privilege may read them, which is not so of a temporary table.
+    /// The triggers see every row that changes, so that copies stay coherent; and every role with the
+    /// privilege may read them, unlike a temporary table.
     pub may_be_copied: bool,
-    /// A temporary table that somebody made a cache by hand. Anybody may, so it gets nothing of
-    /// what all share: no slot, no lease, no record.
+    /// A temporary table that a role made a cache by hand. Any role may do this, so the cache gets nothing
+    /// that all sessions share: no slot, no lease, no record.
     pub temporary: bool,
-    /// Where keys, values and deadlines are in the table; None for a memory cache.
+    /// The columns of keys, values and deadlines; None for a memory cache.
     pub columns: Option<Columns>,
-    /// What a key must be made before it is hashed.
+    /// The type to which a key is converted before it is hashed.
     pub key_type: KeyType,
-    /// The table as a direct access sees it; `access_path` says when that way is taken.
+    /// The table as a direct access sees it; `access_path` decides when such an access is used.
     pub target: Option<Target>,
     /// Its rows are those of partitions. It has no copies in the tier: a partition that comes or goes brings or
     /// takes rows past every trigger.
     pub partitioned: bool,
-    /// The table and its indexes, whose locks a read gives back; none if a statement that reads the
-    /// table may run somebody else's code.
+    /// The table and its indexes, whose locks a read gives back; empty if a statement that reads the table
+    /// may run user-defined code.
     pub own_relations: Vec<Oid>,
     pub(super) qualified: std::ffi::CString,
     pub(super) kept: Kept,
     pub(super) watch: Watch,
 }
 
-/// What the session has found out about it and keeps, as it was first needed.
+/// Facts about the cache that the session keeps after their first use.
 #[derive(Default)]
 pub(super) struct Kept {
-    /// The slot it had when last asked; see `slots` for why it is checked at each use.
+    /// The slot at the last check; see `slots` for why it is checked at each use.
     pub(super) slot: Cell<Option<u32>>,
     pub(super) dialect: OnceCell<Dialect>,
     pub(super) plans: RefCell<HashMap<(Statement, Form), Rc<Plan>>>,
 }
 
 impl Cache {
-    /// Whether it is what the catalogs say now, as far as the session has heard.
+    /// Returns whether this agrees with the catalogs, as far as the session has processed invalidations.
     pub(super) fn is_present(&self) -> bool {
         !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
     }
 
-    /// Whether the relation may have changed since it was looked at.
+    /// Returns whether the relation may have changed since it was loaded.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.watch.is_stale()
     }
 
-    /// Whether a change of its rows runs nobody's code but ours.
+    /// Returns whether a change of its rows runs no code except pgcache's own.
     pub fn changes_alone(&self) -> bool {
         let plain = self.target.as_ref().is_some_and(|target| target.writable);
         plain || self.storage == Storage::Memory
     }
 
-    /// Whether reading or changing its rows may run code that is not ours.
+    /// Returns whether reading or changing its rows may run user-defined code.
     pub fn runs_user_code(&self) -> bool {
         self.row_security || !self.changes_alone()
     }
 
-    /// Whether somebody else has made its table.
+    /// Returns whether a user created its table, and `cache_attach` made it a cache.
     pub fn is_attached(&self) -> bool {
         self.columns
             .as_ref()
             .is_some_and(|columns| columns.attached)
     }
 
-    /// Whether a negative entry can be stored.
+    /// Returns whether a negative entry can be stored.
     pub fn takes_null(&self) -> bool {
         let columns = self.columns.as_ref();
         columns.is_none_or(|columns| columns.value_nullable)
     }
 
-    /// The key as the table prints it: what is hashed, noted and compared. Raises 22P02 for what is
-    /// no value of the key's column.
+    /// Returns the key as the table prints it: the form that is hashed, noted and compared. Raises 22P02
+    /// for a text that is not a value of the key's column.
     #[inline]
     pub fn key(&self, key: Key) -> Key {
         match self.key_type.is_text() {
@@ -126,13 +127,13 @@ impl Cache {
         }
     }
 
-    /// A key of this cache with its hash.
+    /// Returns a key of this cache with its hash.
     #[inline]
     pub fn hashed(&self, key: Key) -> HashedKey {
         HashedKey::of(self.id, key)
     }
 
-    /// The same for a key as a caller spells it.
+    /// Does the same for a key as a caller spells it.
     #[inline]
     pub fn rehashed(&self, key: HashedKey) -> HashedKey {
         match self.key_type.is_text() {
@@ -141,7 +142,7 @@ impl Cache {
         }
     }
 
-    /// Raises 22001 for a key that the table's column is too short for.
+    /// Raises 22001 for a key that is too long for the table's column.
     #[inline]
     pub fn check_room(&self, key: Key) -> Result<(), Error> {
         match self.key_type.has_room_for(key.text()) {
@@ -150,7 +151,7 @@ impl Cache {
         }
     }
 
-    /// Raises 0A000 for a prefix of keys that have none.
+    /// Raises 0A000 for a prefix if the keys are not text.
     pub fn check_prefix(&self, prefix: Text) -> Result<(), Error> {
         match self.key_type.is_text() || prefix.bytes().is_empty() {
             true => Ok(()),
@@ -158,7 +159,7 @@ impl Cache {
         }
     }
 
-    /// Raises 0A000 where the table's values or deadlines are generated.
+    /// Raises 0A000 if the values or deadlines of the table are generated.
     pub fn check_writable(&self) -> Result<(), Error> {
         match self
             .columns
@@ -170,7 +171,7 @@ impl Cache {
         }
     }
 
-    /// An entry that is written now: the value in the cache's own type.
+    /// Returns an entry for a write at this moment: the value in the cache's own type.
     pub fn entry(&self, value: Option<Stored>, ttl: Option<Interval>) -> Result<Entry, Error> {
         Ok(Entry {
             deadline: self.deadline(ttl)?,
@@ -178,12 +179,12 @@ impl Cache {
         })
     }
 
-    /// The deadline of an entry that is written now.
+    /// Returns the deadline of an entry that is written now.
     pub fn deadline(&self, ttl: Option<Interval>) -> Result<Deadline, Error> {
         deadline::with_jitter(ttl, self.settings.ttl, self.settings.ttl_jitter)
     }
 
-    /// `schema.name`, quoted, for a definition statement.
+    /// Returns `schema.name`, quoted, for a definition statement.
     pub fn qualified_name(&self) -> &std::ffi::CStr {
         &self.qualified
     }

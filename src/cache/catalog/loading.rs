@@ -1,4 +1,4 @@
-//! How a cache gets known: from the catalogs, or from another process of the server.
+//! Loading of a cache: from the catalogs, or from the record of another process of the server.
 
 use pgrx::pg_sys::Oid;
 
@@ -15,7 +15,7 @@ use crate::pg::table::shape::{self, Shape};
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
 
-/// From the catalogs, of a relation that is locked.
+/// Loads the cache of a locked relation from the catalogs.
 pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
     let watch = Watch::over(relation);
     let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
@@ -36,7 +36,7 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
     of_shape(relation, &shape, arguments, watch)
 }
 
-/// The same of a cache that is distributed, for who changes its definition.
+/// Does the same for a change of the definition: does not refuse a distributed cache or a temporary view.
 pub(super) fn load_definition(relation: Oid) -> Result<Cache, Error> {
     let watch = Watch::over(relation);
     let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
@@ -82,7 +82,7 @@ fn of_shape(
     })
 }
 
-/// Of a partition of a cache, which is locked; None for what is none.
+/// Loads a locked partition of a cache; returns None for a table that is not such a partition.
 pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     let watch = Watch::over(table);
     let partition = shape::partition(table)?;
@@ -111,7 +111,7 @@ pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     })
 }
 
-/// As somebody else has found it: without what only the catalogs say.
+/// Returns a cache that another process has loaded, without the facts that only the catalogs contain.
 pub(super) fn adopted(
     relation: Oid,
     settings: Settings,
@@ -139,7 +139,8 @@ pub(super) fn adopted(
     }
 }
 
-/// Whether a crash takes rows of a partitioned cache, and a standby has none of them.
+/// Returns whether a partitioned cache has an unlogged partition: a crash removes its rows, and a standby
+/// has none of them.
 fn has_unlogged_partition(shape: &Shape, relation: Oid) -> bool {
     let is_unlogged =
         |&leaf: &Oid| relation::persistence(leaf) == Some(pgrx::pg_sys::RELPERSISTENCE_UNLOGGED);
@@ -154,7 +155,8 @@ pub(super) fn storage(view: bool, unlogged: bool) -> Storage {
     }
 }
 
-/// The type of the values, and the columns of a table, when the relation has all that is needed.
+/// Returns the type of the values and the columns of the table, or the reason why the relation cannot be a
+/// cache.
 fn check_columns(shape: &Shape) -> Result<(ValueType, Option<Columns>), String> {
     if shape.view {
         let value_type = shape

@@ -1,7 +1,7 @@
-//! Making, changing, clearing and dropping caches.
+//! The definition of caches: create, change, clear and drop.
 //!
-//! A definition is ordinary DDL, run as the caller: with their privileges, event triggers and
-//! transaction. What makes the table a cache are its triggers.
+//! A definition is ordinary DDL and runs as the caller: with the privileges, event triggers and transaction
+//! of the caller. Its triggers make a table a cache.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -27,13 +27,14 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 
-/// The storage that a word stands for; 55000 for memory where there is no shared memory for it, or
-/// the extension knows of none yet.
+/// Returns the storage that a word stands for. Raises 55000 for memory if the server has no shared memory
+/// for it, or if the installed version of the extension has no memory caches.
 pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),
         "logged" => Ok(Storage::Logged),
-        // The extension's own is there on every server: what was granted on it is in dumps.
+        // The extension creates its own memory cache on every server, because dumps contain the grants on
+        // it.
         "memory" if tier().is_none() && !database::extension_is_being_made() => Err(Error::NoTier),
         "memory" if !database::has_extension() => Err(Error::OlderExtension),
         "memory" => Ok(Storage::Memory),
@@ -41,7 +42,7 @@ pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     }
 }
 
-/// The word that stands for a storage.
+/// Returns the word that stands for a storage.
 pub fn storage_word(storage: Storage) -> &'static str {
     match storage {
         Storage::Unlogged => "unlogged",
@@ -50,15 +51,15 @@ pub fn storage_word(storage: Storage) -> &'static str {
     }
 }
 
-/// Storage parameters of every cache table.
+/// The storage parameters of every cache table.
 ///
-/// A fillfactor of 85 leaves room for a second version of a row on its page: overwrites stay HOT
-/// updates, which touch no index. Vacuum starts at 2 % dead rows, because a cache's rows all die.
+/// A fillfactor of 85 leaves room for a second version of a row on its page, so that overwrites stay HOT
+/// updates, which touch no index. Vacuum starts at 2 % dead rows, because all rows of a cache die.
 const STORAGE_PARAMETERS: &str = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, \
      autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2, \
      toast.autovacuum_vacuum_scale_factor = 0.02";
 
-/// Makes the relation of a cache. Raises 53400 where all slots are taken and the cache needs one.
+/// Creates the relation of a cache. Raises 53400 if all slots are taken and the cache needs one.
 pub fn create(
     new: &NewRelation,
     storage: Storage,
@@ -88,8 +89,8 @@ pub fn create(
     Ok(relation)
 }
 
-/// A memory cache has its slot from the start: without one its first write would fail. The extension's own,
-/// which is in every database, gets it when it is used.
+/// Takes a slot for a memory cache at its creation, because its first write would fail without one. The
+/// extension's own memory cache, which exists in every database, takes its slot at its first use.
 fn take_slot(relation: Oid) -> Result<(), Error> {
     if let Some(tier) = tier().filter(|_| !database::extension_is_being_made()) {
         TierHandle::in_tier(&*registry::find(relation)?, tier)?;
@@ -97,13 +98,14 @@ fn take_slot(relation: Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// The settings of a memory cache with the oid of its view, which is known only when it is there.
+/// Returns the settings of a memory cache with the oid of its view, which is known only once the view
+/// exists.
 fn made_as(relation: Oid, settings: Settings) -> Settings {
     let oid = Some(relation.to_u32());
     Settings { oid, ..settings }
 }
 
-/// The view of a memory cache; its settings are the argument of the function behind it.
+/// Creates the view of a memory cache; its settings are the argument of the function that the view calls.
 fn put_view(view: &CStr, value: ValueType, settings: Settings) {
     let settings = name::quote_literal(&settings.to_arguments().join(" "));
     ddl::run(&[
@@ -119,7 +121,7 @@ fn put_view(view: &CStr, value: ValueType, settings: Settings) {
     ]);
 }
 
-/// The table of a cache and its triggers.
+/// Creates the table of a cache and its triggers.
 fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Settings) {
     let unlogged = match storage {
         Storage::Unlogged => "UNLOGGED ",
@@ -142,15 +144,16 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
     put_triggers(table, settings);
 }
 
-/// The cache of that name, if there is one already; 42809 when it is something else. Whoever makes
-/// a relation of the same name at the same time is waited for.
+/// Returns the cache of that name if one exists; raises 42809 if the name belongs to another relation.
+/// Waits for a session that is creating a relation of that name.
 pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
     advisory::name(new.schema, new.name.as_bytes());
     let Some(relation) = name::lookup(new) else {
         return Ok(None);
     };
     advisory::leave_name(new.schema, new.name.as_bytes());
-    // It may be anybody's: whoever may not read it shall neither lock it nor wait for it.
+    // The relation may belong to any role: a caller that may not read it must neither lock it nor wait for
+    // it.
     if privilege::has(relation, Privileges::SELECT) {
         open::lock_to_read(relation, Privileges::SELECT).map_err(|error| match error {
             Error::NotACache(name) => Error::NameTaken(name),
@@ -162,7 +165,7 @@ pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
     Ok(Some(relation))
 }
 
-/// Replaces the settings of a cache. The caller owns it.
+/// Replaces the settings of a cache that the caller owns.
 pub fn alter(cache: &Cache, settings: Settings) {
     match cache.storage {
         Storage::Memory => put_view(
@@ -180,8 +183,8 @@ pub fn alter(cache: &Cache, settings: Settings) {
     }
 }
 
-/// Raises 42501 unless the caller may reserve so much, and 53400 where other reserves leave less. A smaller
-/// reserve, or none, is the owner's to choose.
+/// Raises 42501 unless the caller may reserve so much, and 53400 if other reserves leave less. The owner of
+/// the cache may always choose a smaller reserve, or none.
 pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     if settings.reserve <= cache.settings.reserve {
         return Ok(());
@@ -192,9 +195,9 @@ pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     shares::check_reserve(cache.id, settings.reserve)
 }
 
-/// The reserve stands in a trigger that never does anything, of a function that only superusers may execute, and
-/// so make triggers of: what anybody writes into the definition of a cache of their own takes nothing from
-/// others. It goes the ways that definitions go: with DROP, with a rename, into a dump.
+/// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute its
+/// function, and therefore create triggers of it, so that an owner who edits the definition of a cache
+/// cannot take memory from other caches. As a trigger, the reserve follows DROP, a rename and a dump.
 fn put_reserve(cache: &Cache, bytes: i64) {
     let event: &[u8] = match cache.storage {
         Storage::Memory => b" AFTER DELETE ON ",
@@ -239,7 +242,8 @@ pub fn put_triggers(table: &CStr, settings: Settings) {
     ddl::enable_always(table, "pgcache_record_truncate");
 }
 
-/// The row trigger carries the settings; replacing it keeps the table and its privileges as is.
+/// Creates or replaces the row trigger, which carries the settings; replacing it keeps the table and its
+/// privileges.
 fn put_row_trigger(table: &CStr, settings: Settings) {
     let arguments: Vec<String> = settings
         .to_arguments()
@@ -258,7 +262,7 @@ fn put_row_trigger(table: &CStr, settings: Settings) {
     ddl::enable_always(table, "pgcache_record");
 }
 
-/// Whether it is the cache that is used when none is named.
+/// Returns whether this is the cache that calls use when they name none.
 pub fn is_main(cache: &Cache) -> bool {
     cache.qualified_name() == c"pgcache.main"
 }

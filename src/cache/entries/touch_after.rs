@@ -1,8 +1,9 @@
-//! Touches that write nothing: where a cache has `touch_after`, a touch leaves a deadline that it would move by less.
+//! Touches that write nothing: if a cache has `touch_after`, a touch keeps a deadline that it would move by
+//! less.
 //!
-//! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another session's change
-//! of the row. Guards what it must not leave out: it never leaves a deadline that the touch would bring forward, and the
-//! update that it saves would have run no user-defined trigger, rule or policy.
+//! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another
+//! session's change of the row. The rule: it never keeps a deadline that the touch would bring forward, and
+//! it skips only an update that would run no user-defined trigger, rule or policy.
 
 use super::read::{self, Found, Look};
 use crate::cache::catalog::registry::{self, Cache};
@@ -14,8 +15,8 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::table::routing;
 use crate::pg::value::moment::DeadlineForm;
 
-/// The live entry under a key whose deadline a touch leaves as it is. None: the touch writes, or there is no entry. The
-/// cache is open to be changed.
+/// Returns the live entry of a key if a touch keeps its deadline. None: the touch must write, or the key
+/// has no live entry. The caller has opened the cache for a change.
 pub fn left_as_it_is(cache: &Cache, key: HashedKey, new: Deadline) -> Result<Option<Found>, Error> {
     let Some(share) = cache.settings.touch_after else {
         return Ok(None);
@@ -31,7 +32,7 @@ pub fn left_as_it_is(cache: &Cache, key: HashedKey, new: Deadline) -> Result<Opt
     Ok(stays.then_some(found))
 }
 
-/// Whether the update that would be saved runs nothing that a user has defined.
+/// Returns whether the skipped update would run no user-defined trigger, rule or policy.
 fn updates_alone(cache: &Cache, key: Key) -> bool {
     let partition = || registry::partition(routing::leaf(cache.relation, key.text())?);
     cache.updates_alone

@@ -1,8 +1,9 @@
-//! How much of the tier each cache may hold, and how much others leave it: from definitions into slots.
+//! The bytes of the tier that each cache may hold, and the bytes that other caches must leave it: from
+//! definitions into slots.
 //!
-//! A share stands in the cache's definition and counts from its commit on. The session that has changed it
-//! puts it into the slot then; every session that learns of the definition looks whether the slot agrees,
-//! which is what remains after a restart or COMMIT PREPARED.
+//! A share is part of the cache's definition and takes effect with its commit. The session that changed it
+//! then writes it into the slot. Every session that loads the definition also checks whether the slot
+//! agrees, because after a restart or COMMIT PREPARED no session has written it.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +18,12 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Share;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Definitions that a transaction has changed.
+/// The definitions that a transaction has changed.
 #[derive(Default)]
 struct Changing {
-    /// Relations whose definition it has changed, under savepoints that were rolled back, too.
+    /// Relations whose definition it has changed, also under savepoints that were rolled back.
     relations: BTreeSet<u32>,
-    /// What their definitions say at the commit.
+    /// The shares in their definitions at the commit.
     shares: Vec<(CacheId, Share)>,
 }
 
@@ -30,7 +31,7 @@ thread_local! {
     static CHANGING: TransactionLocal<Changing> = TransactionLocal::default();
 }
 
-/// The share that settings say.
+/// Returns the share in these settings.
 pub fn of(settings: &Settings) -> Share {
     let bytes = |setting: Option<i64>| setting.unwrap_or(0).max(0) as u64;
     Share {
@@ -39,7 +40,7 @@ pub fn of(settings: &Settings) -> Share {
     }
 }
 
-/// The transaction changes the definition of a relation.
+/// Notes that the transaction changes the definition of a relation.
 pub fn note_altered(relation: Oid) {
     let known = tier().is_some_and(|tier| slots::find(tier, CacheId::of(relation)).is_some());
     if known {
@@ -47,12 +48,13 @@ pub fn note_altered(relation: Oid) {
     }
 }
 
-/// Whether the transaction has changed the definition of a relation.
+/// Returns whether the transaction has changed the definition of a relation.
 pub fn is_changing(relation: Oid) -> bool {
     CHANGING.with(|changing| changing.look(|c| c.relations.contains(&relation.to_u32())))
 }
 
-/// Before the commit: notes what the definitions say now. `definition` gives None for what is no cache.
+/// Notes the shares in the present definitions. Called before the commit. `definition` returns None for a
+/// relation that is not a cache.
 pub fn before_commit(definition: impl Fn(Oid) -> Option<Settings>) {
     let relations = CHANGING.with(|changing| changing.look(|c| c.relations.clone()));
     for relation in relations.into_iter().map(Oid::from_u32) {
@@ -63,7 +65,7 @@ pub fn before_commit(definition: impl Fn(Oid) -> Option<Settings>) {
     }
 }
 
-/// The commit is visible.
+/// Writes the noted shares into the slots. Called once the commit is visible.
 pub fn committed() {
     let changing = CHANGING.with(|changing| changing.change(std::mem::take));
     for (cache, share) in changing.shares {
@@ -75,12 +77,12 @@ pub fn committed() {
     }
 }
 
-/// The transaction is rolled back, or prepared.
+/// Drops the notes of a transaction that is rolled back or prepared.
 pub fn forget() {
     CHANGING.with(|changing| changing.change(std::mem::take));
 }
 
-/// Gives the slot of a cache this share, if it has another or not all of its reserve.
+/// Writes the share into the slot of a cache, unless the slot has it already with all of its reserve.
 pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
     let agrees = || {
         let slot = tier.slot(slot);
@@ -96,8 +98,8 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
     });
 }
 
-/// Raises 53400 unless the reserves of other caches leave so many bytes. Caches that were not used since the
-/// start are not known.
+/// Raises 53400 unless the reserves of other caches leave so many bytes. Caches that have no slot, because
+/// no session has used them since the start, do not count.
 pub fn check_reserve(cache: CacheId, reserve: Option<i64>) -> Result<(), Error> {
     let Some(tier) = tier() else {
         return Ok(());

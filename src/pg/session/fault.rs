@@ -145,7 +145,7 @@ faults! {
     NotSuspended => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A suspended cache is filled again whatever its triggers are.
     TriggersNotVerified => "hostile_role::a_trigger_that_no_longer_sees_every_row_ends_the_copies",
-    /// Triggers are verified without a lock that waits for who changes them.
+    /// Triggers are verified without a lock that waits for the sessions that change them.
     TriggersVerifiedWithoutLock => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A new slot is filled before the triggers of its cache are verified.
     NewSlotNotSuspended => "coherence_limits::a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled",
@@ -209,7 +209,7 @@ faults! {
     HolderMayWait => "fetch::two_loaders_that_fetch_each_others_keys_do_not_wait",
     /// A transaction that fails keeps its leases.
     LeaseOutlivesError => "fetch::after_a_failed_cancelled_or_terminated_holder_the_next_one_loads",
-    /// Without preload a writer does not wait for who loads its keys.
+    /// Without preload a writer does not wait for the sessions that load its keys.
     LoadersNotKeptOut => "fetch_truth::without_preload_a_commit_waits_only_for_current_loaders_of_the_key",
 
     // Memory caches
@@ -237,13 +237,13 @@ faults! {
     WholeMarksNotJoined => "fair_caches::a_transaction_that_changes_many_caches_can_be_prepared",
     /// A DROP that was prepared keeps the slot.
     PreparedDropKeepsSlot => "prepared::caches_that_come_and_go_in_prepared_transactions_use_up_no_slots",
-    /// A prepared transaction that has stored loaded values is counted no more.
+    /// A prepared transaction that has stored loaded values is no longer counted.
     PreparedStoresNotCounted => "prepared::a_value_that_a_prepared_transaction_has_loaded_goes_when_its_source_changes",
-    /// PREPARE TRANSACTION takes no lock that says what it has changed.
+    /// PREPARE TRANSACTION takes no lock that names the caches it has changed.
     NotTouched => "prepared_restart::a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier",
-    /// After a restart nobody asks what prepared transactions have changed.
+    /// After a restart the changes of prepared transactions are not checked.
     RestartProves => "prepared_restart::a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier",
-    /// Nobody undoes the marks of a decided transaction.
+    /// The marks of a decided transaction are not undone.
     RecordNotLowered => "prepared::marks_that_share_a_place_fall_together",
     /// A transaction counts as decided as soon as the log of commits says so.
     DecidedByLog => "coherence_commit::a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible",
@@ -255,7 +255,7 @@ faults! {
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
     /// A connection with REDIRECT ends, and its target is not notified.
     LostRedirectNotTold => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
-    /// Whether anybody tracks is asked before the commit is visible.
+    /// The check for clients that track runs before the commit is visible.
     AsksTooEarly => "resp_tracking_tables_storm::a_client_that_starts_tracking_before_a_commit_is_visible_is_notified",
     /// Clients receive invalidations for changes that were rolled back.
     RollbackTold => "resp_tracking_tables::a_change_is_sent_by_its_commit_and_not_before",
@@ -279,11 +279,11 @@ faults! {
     UnheardNotOwed => "resp_tracking_tables::while_changes_are_not_noted_each_read_is_invalidated_at_once",
 
     // The Redis protocol
-    /// A back replies before it commits.
+    /// An executor replies before it commits.
     RepliedBeforeCommit => "resp_table_standby::a_commit_that_waits_for_a_standby_stalls_no_other_client",
-    /// What a role may do counts after a REVOKE.
+    /// A cached permission remains valid after a REVOKE.
     DecisionNeverVoid => "resp_connections::a_revoke_acts_on_the_next_command",
-    /// All clients together take as much memory as they like.
+    /// The memory of all clients together is not limited.
     ClientsMemoryUnbounded => "resp_memory::the_client_that_uses_most_is_disconnected_first",
     /// A client whose role may no longer log in stays connected.
     LockedOutStay => "resp_memory::clients_of_a_role_that_may_no_longer_log_in_are_disconnected",
@@ -297,15 +297,15 @@ faults! {
     SentOnRollback => "resp_publish::messages_are_sent_by_the_commit_in_order",
 
     // Privileges, locks, deadlines
-    /// A call does not ask for its privileges.
+    /// A call does not check its privileges.
     PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_the_listed_privileges",
-    /// Privileges are not asked for again under the lock.
+    /// Privileges are not checked again under the lock.
     PrivilegeNotAskedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
-    /// Who has TRIGGER on a table makes it a cache, or says how.
+    /// A role with TRIGGER on a table makes it a cache, or changes its settings.
     TriggerOfAnybody => "user_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
-    /// REPEATABLE READ gives the lock on the cache back.
+    /// REPEATABLE READ releases the lock on the cache.
     ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
-    /// Caches of one name are made by several transactions at once.
+    /// Several transactions create caches of one name at once.
     NameNotLocked => "concurrency::caches_can_be_made_and_dropped_by_many_at_once",
     /// Plain SQL sees expired rows.
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",

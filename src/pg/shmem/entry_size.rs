@@ -1,8 +1,9 @@
-//! The size of entries for which the tier's index is made: the setting, or what the last run held.
+//! The entry size for which the index of the tier is laid out: the setting, or the average of the server's
+//! last run.
 //!
-//! It decides how much of the tier is index, and nothing else: any entries fit any index. A file of
-//! the data directory keeps the size from a stop to the next start. Where the file is missing
-//! or cannot be read, the store's default applies.
+//! It decides only how much of the tier is index: any entries fit any index. A file in the data directory
+//! keeps the size from a stop to the next start. If the file is missing or cannot be read, the store's
+//! default applies.
 
 use std::cell::{Cell, OnceCell};
 use std::fs;
@@ -14,14 +15,14 @@ use pgrx::prelude::*;
 /// Where extensions keep statistics over a restart; an initdb or pg_upgrade begins without.
 const FILE: &str = "pg_stat/pgcache.entry_size";
 const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
-/// A run with fewer entries tells little about the next.
+/// The fewest entries of a run that predict the next one.
 const MIN_ENTRIES: u64 = 1_000;
-/// The largest remembered size. An index that is too small for the next load leaves memory empty
-/// until another restart, one that is too large costs a percent.
+/// The largest remembered size. An index that is too small for the next load leaves memory empty until
+/// another restart; one that is too large costs only a percent.
 const MAX_REMEMBERED: usize = 1_024;
 
 thread_local! {
-    // Read once: the request for memory and each start after a crash must compute the same layout.
+    // Read once, because the request for memory and each start after a crash must compute the same layout.
     static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
     static STATS: Cell<Option<fn() -> Option<Stats>>> = const { Cell::new(None) };
 }
@@ -50,7 +51,7 @@ pub fn register(stats: fn() -> Option<Stats>) {
     }
 }
 
-/// After a crash `code` is not 0, and the tier may be in any state.
+/// Writes the file, except after a crash: then `code` is not 0, and the tier may be in any state.
 #[pg_guard]
 unsafe extern "C-unwind" fn keep(code: i32, _argument: pg_sys::Datum) {
     if code != 0 {
@@ -59,7 +60,7 @@ unsafe extern "C-unwind" fn keep(code: i32, _argument: pg_sys::Datum) {
     let Some(size) = STATS.get().and_then(|stats| held(&stats()?)) else {
         return;
     };
-    // A failure costs nothing but the memory of this run.
+    // A failure loses only the size of this run.
     let _ = fs::write(WRITTEN, format!("{size}\n")).and_then(|()| fs::rename(WRITTEN, FILE));
 }
 

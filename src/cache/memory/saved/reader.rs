@@ -25,7 +25,8 @@ const AT_ONCE: u64 = 1024;
 
 /// Why nothing was restored.
 pub enum NotRestored {
-    /// The server, or one without the library, has run on the data since, or is going to replay WAL.
+    /// A server has run on the data since, perhaps without the library, or this start is going to replay
+    /// WAL.
     Outdated,
     Unreadable(io::Error),
 }
@@ -36,7 +37,7 @@ impl From<io::Error> for NotRestored {
     }
 }
 
-/// How many entries were restored, and how many the file has.
+/// The number of restored entries and of entries in the file.
 pub struct Restored {
     pub entries: u64,
     pub of: u64,
@@ -107,7 +108,7 @@ fn is_unchanged(saved: &[u8]) -> io::Result<bool> {
 /// A saved cache and its slot.
 type Place = (CacheId, u32);
 
-/// Gives each cache of the list a slot, as long as there are any.
+/// Gives each cache of the list a slot, as long as slots are free.
 fn assign_slots(tier: &Tier, input: &mut Input) -> io::Result<Vec<Option<Place>>> {
     let mut slots = Vec::new();
     for _ in 0..input.number()? {
@@ -187,7 +188,7 @@ impl Input {
         Ok(bytes)
     }
 
-    /// Reads so many bytes into the buffer, in the place of what it had.
+    /// Reads so many bytes into the buffer, replacing its content.
     fn fill(&mut self, buffer: &mut Vec<u8>, length: usize) -> io::Result<()> {
         buffer.clear();
         buffer.try_reserve(length)?;
