@@ -7,19 +7,18 @@ use std::time::Duration;
 use crate::pg::hooks::expired_rows::begun::SHOW_EXPIRED;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
-/// On: it is the way out for an operator in trouble, without a restart.
+/// On: an operator in trouble turns it off without a restart.
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 
-/// Kilobytes. 64 MB hold some 400,000 small entries and go unnoticed on any server that runs
-/// Postgres.
+/// Kilobytes. 64 MB hold some 400,000 small entries and are negligible on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 /// Kilobytes: the store cannot address more.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
-/// Bytes of key and value. 0: as large as those that the tier held when the server stopped.
+/// Bytes of key and value. 0: the average size in the tier when the server stopped.
 static HOT_ENTRY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// Kilobytes. A page fragment or an image fits; a value that would push out thousands does not.
+/// Kilobytes. A page fragment or an image fits; a value that would evict thousands of entries does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// On: whoever doubts a value turns it off for their session and compares.
+/// On: a user who doubts a value turns it off in one session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// Off: a file with values in clear text appears in the data directory only where an administrator wants it.
@@ -37,84 +36,86 @@ static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 /// enough to be marked one by one in the hot tier.
 static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 
-/// Whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only these read it: nothing that
-/// records a change, marks it or removes what depends on it may, because processes see a reload at different times, and
-/// one that still believes in `on` reads the copies of all.
+/// Returns whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only
+/// these may check it. Code that records a change, marks it or removes dependent entries must not, because
+/// processes see a reload at different times, and a process that still has `on` reads the copies of all
+/// sessions.
 #[inline]
 pub fn enabled() -> bool {
     ENABLED.get()
 }
 
-/// How long a database waits from one visit of the worker to the next; None: the worker is off.
+/// Returns the time between two visits of the worker to a database; None: the worker is off.
 pub fn expire_interval() -> Option<Duration> {
     let milliseconds = u64::try_from(EXPIRE_INTERVAL.get()).unwrap_or(0);
     (milliseconds > 0 && enabled()).then(|| Duration::from_millis(milliseconds))
 }
 
-/// Rows that the worker removes in one transaction.
+/// Returns the number of rows that the worker removes in one transaction.
 pub fn expire_batch() -> i64 {
     i64::from(EXPIRE_BATCH.get())
 }
 
 /// Milliseconds. Longer than most loaders take, shorter than most callers' patience.
 static FETCH_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
-/// Milliseconds. Twice the wait: who waits for a slow holder gives up before a second one begins.
+/// Milliseconds. Twice the wait: a session that waits for a slow holder gives up before a second holder
+/// begins.
 static LEASE_TIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 
 const HOUR: i32 = 3_600_000;
 
-/// Milliseconds that `cache_fetch` waits for another session's value.
+/// Returns the time that `cache_fetch` waits for another session's value.
 pub fn fetch_wait() -> Duration {
     Duration::from_millis(FETCH_WAIT.get().unsigned_abs().into())
 }
 
-/// Milliseconds that a lease lasts.
+/// Returns the milliseconds that a lease lasts.
 pub fn lease_time() -> i64 {
     LEASE_TIME.get().into()
 }
 
-/// Auto: whoever doubts the direct way compares it with the plans.
+/// Auto: a user who doubts direct access compares it with the plans.
 static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
 
-/// How calls get to the rows of a table cache.
+/// The access of calls to the rows of a table cache.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TablePath {
-    /// Directly by the index where the table is plain enough, else by plans.
+    /// Direct access by the index if the table is plain enough, otherwise plans.
     #[name = c"auto"]
     Auto,
-    /// By kept plans only.
+    /// Kept plans only.
     #[name = c"plan"]
     Plan,
 }
 
-/// Whether this session goes to tables directly where it can.
+/// Returns whether this session uses direct access where it can.
 pub fn table_path_is_direct() -> bool {
     TABLE_PATH.get() == TablePath::Auto
 }
 
-/// Bytes of shared memory for the hot tier, bookkeeping included.
+/// Returns the bytes of shared memory for the hot tier, bookkeeping included.
 pub fn hot_size() -> usize {
     usize::try_from(HOT_SIZE.get()).unwrap_or(0) * 1024
 }
 
-/// Bytes of key and value for which the tier's index is made; None: those of the last run.
+/// Returns the bytes of key and value for which the tier's index is laid out; None: those of the last run.
 pub fn hot_entry_size() -> Option<usize> {
     usize::try_from(HOT_ENTRY_SIZE.get())
         .ok()
         .filter(|size| *size > 0)
 }
 
-/// Bytes of the longest value that the hot tier holds.
+/// Returns the length of the longest value that the hot tier holds.
 pub fn hot_max_value() -> usize {
     usize::try_from(HOT_MAX_VALUE.get()).unwrap_or(0) * 1024
 }
 
-/// Whether this session reads table entries from the hot tier.
+/// Returns whether this session reads table entries from the hot tier.
 pub fn hot_tier() -> bool {
     HOT_TIER.get() && enabled()
 }
 
-/// Defines the settings. `preloading`: shared memory can still be asked for.
+/// Defines the settings. `preloading`: shared memory can still be requested.
 pub fn define(preloading: bool) {
     GucRegistry::define_bool_guc(
         c"pgcache.enabled",
@@ -131,8 +132,8 @@ pub fn define(preloading: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Without preloading it is too late for a setting of the postmaster. It is defined all the
-        // same: else each session would warn of what it finds in the configuration file.
+        // Without preloading it is too late for a setting of the postmaster. It is defined nevertheless,
+        // because otherwise each session would warn of its line in the configuration file.
         match preloading {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,

@@ -1,8 +1,8 @@
-//! A cache's settings and the form in which they are kept.
+//! The settings of a cache, and the form in which they are stored.
 //!
-//! They live in the arguments of the cache's own trigger: `pgcache.record('ttl=PT5M', ...)`. So
-//! they follow the table through pg_dump (whole and `-t`), rename, drop and a change of its oid;
-//! rows of a catalog table would not.
+//! They are arguments of the cache's own trigger: `pgcache.record('ttl=PT5M', ...)`. So they follow the
+//! table through pg_dump (whole and `-t`), rename, drop and a change of its oid, unlike rows of a catalog
+//! table.
 
 use pgrx::datum::Interval;
 
@@ -10,40 +10,40 @@ use super::deadline;
 use crate::error::Error;
 use crate::pg::session::clock;
 
-/// What `cache_create` and `cache_alter` set.
+/// The settings of one cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Settings {
     /// The ttl of entries written without one. None: no expiry.
     pub ttl: Option<Interval>,
     /// The number of entries that a sweep leaves at most. None: no limit.
     pub max_entries: Option<i64>,
-    /// How long past its deadline an entry may be served as stale. None: not at all.
+    /// The time after its deadline for which an entry may be served as stale. None: not at all.
     pub grace: Option<Interval>,
     /// The ttl of negative entries that a loader makes. None: the same as that of values.
     pub negative_ttl: Option<Interval>,
-    /// The largest share of a ttl that is taken off at random. None: nothing is.
+    /// The largest share of a ttl that is subtracted at random. None: nothing.
     pub ttl_jitter: Option<f64>,
     /// How early a fetch may refresh a live entry: the factor of the loader's time. None: never.
     pub early_refresh: Option<f64>,
-    /// The share of a ttl by which a touch must move a deadline, or it writes nothing. None: each touch
-    /// writes.
+    /// The share of a ttl by which a touch must move a deadline; a smaller move writes nothing. None: each
+    /// touch writes.
     pub touch_after: Option<f64>,
     /// The bytes above which the cache's own entries make room for its writes, and above which a sweep
     /// removes entries. None: no bound.
     pub max_bytes: Option<i64>,
-    /// The bytes of the tier that the writes of others leave it. It stands in a trigger of its own, which
-    /// not everybody may make. None: none.
+    /// The bytes of the tier that writes to other caches leave to this one. It is stored in a trigger of
+    /// its own, which not every role may create. None: no reserve.
     pub reserve: Option<i64>,
-    /// What a memory cache's view is known by to the function behind it.
+    /// The number by which the function of a memory cache's view finds the cache.
     pub id: Option<u64>,
-    /// The oid that this view was made with: what tells it from others with its id.
+    /// The oid with which this view was created: it distinguishes the view from others with the same id.
     pub oid: Option<u32>,
-    /// The number of the channel on which changes are told. None: they are not.
+    /// The number of the channel on which changes are published. None: they are not.
     pub watch: Option<u64>,
 }
 
 impl Settings {
-    /// The settings after a change. An argument that is NULL leaves what it stands for.
+    /// Returns the settings after a change. An argument that is NULL leaves its setting.
     pub fn changed(
         self,
         ttl: Option<Interval>,
@@ -73,8 +73,8 @@ impl Settings {
         })
     }
 
-    /// The settings after a change of what matters to a refresh. NULL leaves a setting; 0, and a
-    /// ttl of forever, remove it. Raises 22023 for a value out of its range.
+    /// Returns the settings after a change of those for refreshes. NULL leaves a setting; 0, and a ttl of
+    /// forever, remove it. Raises 22023 for a value out of its range.
     pub fn refreshed(
         self,
         negative_ttl: Option<Interval>,
@@ -110,7 +110,8 @@ impl Settings {
         })
     }
 
-    /// The settings after a change of the cache's share of the tier. NULL leaves a setting; 0 removes it.
+    /// Returns the settings after a change of the cache's share of the tier. NULL leaves a setting; 0
+    /// removes it.
     pub fn shared(self, max_bytes: Option<i64>, reserve: Option<i64>) -> Result<Settings, Error> {
         let changed = |name, former, bytes: Option<i64>| match bytes {
             None => Ok(former),
@@ -128,7 +129,7 @@ impl Settings {
         }
     }
 
-    /// The settings with the reserve that the arguments of its trigger say.
+    /// Returns the settings with the reserve in the arguments of its trigger.
     pub fn with_reserve(self, arguments: Option<&[Vec<u8>]>) -> Settings {
         let bytes = arguments.and_then(|arguments| {
             let text = str::from_utf8(arguments.first()?).ok()?;
@@ -140,7 +141,7 @@ impl Settings {
         }
     }
 
-    /// The trigger's arguments, one for each setting that is set but the reserve.
+    /// Returns the arguments of the trigger, one for each setting that is set, except the reserve.
     pub fn to_arguments(self) -> Vec<String> {
         let mut arguments = Vec::new();
         if let Some(ttl) = self.ttl {
@@ -179,7 +180,7 @@ impl Settings {
         arguments
     }
 
-    /// Reads the trigger's arguments; says what is wrong with the first that it does not know.
+    /// Reads the arguments of the trigger; returns an error message for the first that it does not know.
     pub fn from_arguments(arguments: &[Vec<u8>]) -> Result<Settings, String> {
         let mut settings = Settings::default();
         for argument in arguments {
@@ -215,8 +216,8 @@ impl Settings {
     }
 }
 
-/// A span as ISO 8601 writes it, in the three fields that an interval has: months, days, seconds.
-/// Postgres reads this form the same way whatever IntervalStyle and DateStyle say.
+/// Formats a span as ISO 8601, in the three fields of an interval: months, days, seconds. Postgres reads
+/// this form the same way, whatever IntervalStyle and DateStyle are.
 pub fn iso_8601(span: &Interval) -> String {
     let (months, days, micros) = (span.months(), span.days(), span.micros());
     let mut text = String::from("P");
@@ -241,9 +242,8 @@ fn decimal_seconds(micros: i64) -> String {
     }
 }
 
-/// Reads what [`iso_8601`] writes of a setting, and nothing else: none goes back in time. A grace
-/// that did reached beyond the end of time, where nobody who asks for all caches could pass it
-/// over.
+/// Reads the form that [`iso_8601`] writes for a setting, and nothing else: no setting is negative. A
+/// negative grace would reach beyond the end of time, where no call for all caches could skip it.
 fn parse_span(text: &str) -> Option<Interval> {
     let text = text.strip_prefix('P')?;
     let (date, time) = text.split_once('T').unwrap_or((text, ""));
@@ -258,7 +258,7 @@ fn parse_span(text: &str) -> Option<Interval> {
         .filter(|span| span.as_micros() >= 0)
 }
 
-/// A number before its letter, 0 where the letter is not there, and what follows.
+/// Splits off the number before a letter, 0 if the letter is absent, and the rest.
 fn field(text: &str, letter: char) -> Option<(i32, &str)> {
     match text.split_once(letter) {
         None => Some((0, text)),

@@ -35,7 +35,7 @@ pub const COLUMNS: Function = in_c(c"columns", &[]);
 pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
 /// The function of the trigger whose argument is a cache's reserve; from 0.5.0 on.
 pub const RESERVE: Function = in_c(c"reserve", &[]);
-/// What the triggers call that make a table a cache, or say how.
+/// The functions of the triggers that make a table a cache or carry its settings.
 pub const OF_A_CACHE: [Function; 5] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW, RESERVE];
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);

@@ -129,7 +129,8 @@ fn is_trusted(function: Oid, owner: Oid) -> bool {
     !is_of_a_user(function) || ours() || has_privileges()
 }
 
-/// InvalidOid, which has nobody's privileges, where the function is gone.
+/// Returns the owner of a function; if the function was dropped, InvalidOid, which has no role's
+/// privileges.
 pub(super) fn owner_of(function: Oid) -> Oid {
     // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
     // has been copied.

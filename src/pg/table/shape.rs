@@ -1,8 +1,7 @@
-//! The facts about a relation that decide whether and how it is a cache: its columns, pgcache's
-//! triggers or view, and the settings that stand in these.
+//! The facts about a relation that decide whether and how it is a cache: its columns, pgcache's triggers or
+//! view, and the settings in these.
 //!
-//! Not what they mean: whether the relation makes a good cache is judged in
-//! `cache::catalog::registry`.
+//! This file does not judge them: `cache::catalog::registry` decides whether the relation is a valid cache.
 
 use std::ffi::{CStr, CString};
 
@@ -14,45 +13,44 @@ use crate::pg::catalog::{own, relation};
 use crate::pg::memory::pg_list;
 use crate::pg::value::datum::ValueType;
 
-/// What there is of a cache.
+/// The facts about a relation.
 pub struct Shape {
     /// `schema.name`, quoted as a statement needs it, in the server's encoding.
     pub qualified: CString,
-    /// Tables of the ordinary kind; not partitions' parents, views, foreign tables.
+    /// An ordinary table, not a partitioned table, view or foreign table.
     pub ordinary_table: bool,
     /// A table that has partitions in place of rows.
     pub partitioned: bool,
-    /// A view, as memory caches have.
+    /// A view, as each memory cache has.
     pub view: bool,
     /// `UNLOGGED`.
     pub unlogged: bool,
-    /// Row-level security is enabled, for whomever.
+    /// Row-level security is enabled, for any role.
     pub row_security: bool,
     /// An update of a row runs no user-defined trigger, rule or policy of the table's own.
     pub updates_alone: bool,
     /// Both of pgcache's triggers fire for every session, replicas and apply workers included.
     pub triggers_always: bool,
-    /// `TEMPORARY`: other sessions must not read it, whatever they may.
+    /// `TEMPORARY`: other sessions must not read it, whatever their privileges.
     pub temporary: bool,
-    /// Where a table's keys, values and deadlines are, or why it cannot be a cache.
+    /// The columns of a table's keys, values and deadlines, or the reason why it cannot be a cache.
     pub columns: Result<Columns, Misfit>,
-    /// The type of a view's column `value`, when it is one that a cache can have.
+    /// The type of a view's column `value`, if a cache can have this type.
     pub view_value: Option<ValueType>,
-    /// A view's column `expires_at timestamptz`.
+    /// The view has a column `expires_at timestamptz`.
     pub view_has_deadline: bool,
-    /// The arguments of pgcache's row trigger, or of the function behind a memory cache's view;
-    /// None when there is neither.
+    /// The arguments of pgcache's row trigger, or of the function that a memory cache's view calls; None if
+    /// the relation has neither.
     pub settings: Option<Vec<Vec<u8>>>,
-    /// The arguments of the trigger that says the cache's reserve.
+    /// The arguments of the trigger that carries the cache's reserve.
     pub reserve: Option<Vec<Vec<u8>>>,
     /// The table as a direct access sees it.
     pub target: Option<Target>,
-    /// The table and its indexes; none if a statement that reads the table may run somebody else's
-    /// code.
+    /// The table and its indexes; empty if a statement that reads the table may run user-defined code.
     pub own_relations: Vec<pg_sys::Oid>,
 }
 
-/// Reads a relation's facts; None when it is gone. The caller holds a lock on it.
+/// Returns the facts of a relation, which the caller has locked; None if it was dropped.
 pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     let rows = own::RECORD.oid();
     let truncate = own::RECORD_TRUNCATE.oid();
@@ -94,13 +92,12 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     }
 }
 
-/// Whether the catalogs say that it was made a cache, without a lock on it; it may work as one or
-/// not.
+/// Returns whether the catalogs mark the relation as a cache, without a lock on it. It may be broken.
 pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
-/// What a cache is, as far as the catalogs say without a lock on it.
+/// The facts about a cache that the catalogs give without a lock on it.
 pub struct Outline {
     pub view: bool,
     pub unlogged: bool,
@@ -109,7 +106,8 @@ pub struct Outline {
     pub reserve: Option<Vec<Vec<u8>>>,
 }
 
-/// The committed state of a relation that somebody is altering, perhaps; None where it is no cache.
+/// Returns the committed state of a relation that another session may be altering; None if it is not a
+/// cache.
 pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
     let view = relation::is_view(relation);
     let settings = match view {
@@ -125,7 +123,7 @@ pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
     })
 }
 
-/// The type of the values of a relation that is not locked.
+/// Returns the type of the values of a relation that is not locked.
 fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
     let Some(numbers) = relation::trigger_columns(relation, own::COLUMNS.oid()) else {
         return ValueType::from_oid(type_of_column(relation, c"value")?);
@@ -134,14 +132,14 @@ fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
     ValueType::of_column(unsafe { pg_sys::get_atttype(relation, *numbers.get(1)?) })
 }
 
-/// The type of a live column by its name.
+/// Returns the type of a live column by its name.
 fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
     let number = relation::column_number(relation, name)?;
-    // SAFETY: a syscache look-up of a column that is there.
+    // SAFETY: a syscache look-up of a column that exists.
     Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
-/// A partition of a cache, as what is done with it alone needs to know it.
+/// The facts about a partition of a cache that an access to it alone needs.
 pub struct Partition {
     /// The cache.
     pub whole: pg_sys::Oid,
@@ -157,8 +155,8 @@ pub struct Partition {
     pub target: Option<Target>,
 }
 
-/// The facts of a partition, from what it has itself: the whole is not looked at, nor locked. None for what is
-/// no partition of a cache. The caller holds a lock on it.
+/// Returns the facts of a partition, which the caller has locked, from its own catalog rows: it neither
+/// reads nor locks the whole. None if the table is not a partition of a cache.
 pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     let rows = own::RECORD.oid();
     let whole = relation::above(partition, rows)?;
@@ -190,8 +188,8 @@ pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     }
 }
 
-/// The trigger of the relation's own that calls `function`: a partition has copies of its parent's, and is
-/// no cache for that.
+/// Returns the relation's own trigger that calls `function`. A partition has copies of its parent's
+/// triggers, which do not make it a cache.
 ///
 /// # Safety
 /// `relation` must be open for as long as the result is used.
@@ -209,7 +207,7 @@ unsafe fn trigger_calling<'a>(
         .find(|trigger| trigger.tgfoid == function && !trigger.tgisclone)
 }
 
-/// The names of the triggers that make a table a cache, or say how.
+/// Returns the names of the triggers that make a table a cache or carry its settings.
 pub fn own_triggers(relation: pg_sys::Oid) -> Vec<CString> {
     let ours = own::OF_A_CACHE.map(|function| function.oid());
     // SAFETY: the caller holds a lock on the relation, so it can be opened, and is open while the
@@ -226,7 +224,7 @@ pub fn own_triggers(relation: pg_sys::Oid) -> Vec<CString> {
     }
 }
 
-/// The arguments of the trigger that calls `function`.
+/// Returns the arguments of the trigger that calls `function`.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -253,7 +251,7 @@ const EVERY_ROW: u32 = pg_sys::TRIGGER_TYPE_ROW
 /// BEFORE TRUNCATE, FOR EACH STATEMENT.
 const EVERY_TRUNCATE: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_TRUNCATE;
 
-/// Whether the trigger that calls `function` is enabled ALWAYS and fires for all of these events,
+/// Returns whether the trigger that calls `function` is enabled ALWAYS and fires for all of these events,
 /// without a WHEN and without a list of columns.
 ///
 /// # Safety
@@ -271,14 +269,14 @@ unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events
     }
 }
 
-/// What Postgres calls the rule of every view.
+/// The name of the SELECT rule of every view.
 const SELECT_RULE: &CStr = c"_RETURN";
 /// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
-/// The settings in a memory cache's view, from the catalogs alone: the number may be one that
-/// somebody has made up, so no lock is taken on what it names, nor waited for. None for a temporary
-/// view, which is no cache.
+/// Returns the settings in a memory cache's view, from the catalogs alone. A caller may have made up the
+/// number, so this neither locks the relation nor waits for it. None for a temporary view, which is not a
+/// cache.
 pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;
@@ -307,7 +305,8 @@ pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The settings in a memory cache's view: the words of the one argument of the function behind it.
+/// Returns the settings in a memory cache's view: the words of the one argument of the function that it
+/// calls.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -348,7 +347,7 @@ unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// The constant text that a call of `function` in FROM is given.
+/// Returns the constant text argument of a call of `function` in FROM.
 ///
 /// # Safety
 /// `functions` is a list of RangeTblFunction nodes.

@@ -1,8 +1,9 @@
-//! What a direct access needs to know of a table, and whether the table is plain enough for one.
+//! The facts about a table that a direct access needs, and the check whether the table is plain enough for
+//! one.
 //!
-//! Judged when the session learns of the relation, and again after any change of it. Guards the
-//! rule that a direct write may skip only what is not there: whatever the executor would evaluate,
-//! check or fire besides our own trigger makes the table one for the kept plans.
+//! The check runs when the session loads the relation, and again after any change of it. Guards the rule
+//! that a direct write omits no work of the executor: if the executor would evaluate, check or fire
+//! anything besides our own trigger, the table uses the kept plans.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum};
@@ -21,25 +22,25 @@ pub struct Target {
     pub relation: pg_sys::Oid,
     /// The btree of the primary key, which is the key alone.
     pub index: pg_sys::Oid,
-    /// What the key's column holds, and how the index compares it.
+    /// The type of the key's column, and the comparison that the index uses.
     pub key_type: KeyType,
     pub collation: pg_sys::Oid,
-    /// In what form the deadline is stored.
+    /// The form in which the deadline is stored.
     pub deadline_form: DeadlineForm,
     /// A negative entry can be stored.
     pub value_nullable: bool,
-    /// Numbers of our columns, from 1; they may stand in any order, with dropped ones between.
+    /// Numbers of the columns of pgcache, from 1; they may stand in any order, with dropped ones between.
     pub key: i16,
     pub value: i16,
     pub deadline: i16,
-    /// How many columns there are, dropped ones included.
+    /// The number of columns, dropped ones included.
     pub columns: i16,
-    /// Columns of the user's own.
+    /// Columns that the user added.
     pub more: Vec<i16>,
-    /// Rows can be written past the executor.
+    /// Rows can be written without the executor.
     pub writable: bool,
-    /// The transaction that made the index, where rows had changed their keys while there was none:
-    /// a snapshot that is older may see a row which the index has under a newer key.
+    /// The transaction that created the index, if rows changed their keys before it existed: a snapshot
+    /// that is older may see a row that the index has under a newer key.
     made_by: Option<pg_sys::TransactionId>,
 }
 
@@ -50,8 +51,8 @@ impl Target {
         self.key_type.datum(key)
     }
 
-    /// Whether the index leads the transaction's snapshots to the rows that they see. The planner's
-    /// rule.
+    /// Returns whether the index leads the transaction's snapshots to the rows that they see. This is the
+    /// rule of the planner.
     pub fn is_indexed_for_reads(&self) -> bool {
         // SAFETY: a variable of this process, and a comparison.
         self.made_by.is_none_or(|made| unsafe {
@@ -59,8 +60,8 @@ impl Target {
         })
     }
 
-    /// The type of the values, if the table and its index are still what was judged. No lock keeps
-    /// a session's own statements from changing them, and they may run in between: in a loader, a
+    /// Returns the type of the values if the table and its index are still as they were checked. No lock
+    /// keeps a session's own statements from changing them, and these may run in between: in a loader, a
     /// trigger, a policy. The table stays as it is while it is open.
     ///
     /// # Safety
@@ -71,8 +72,8 @@ impl Target {
         table: pg_sys::Relation,
         index: pg_sys::Relation,
     ) -> Option<ValueType> {
-        // SAFETY: an open relation has a descriptor and an open index its form; a column that is
-        // not there, or was dropped, is of no type.
+        // SAFETY: an open relation has a descriptor and an open index its form; a column that does not
+        // exist, or was dropped, has no type.
         unsafe {
             let descriptor = (*table).rd_att;
             let kind = |column: i16| unguarded::SPI_gettypeid(descriptor, i32::from(column));
@@ -88,13 +89,12 @@ impl Target {
     }
 }
 
-/// The table as a target; None where its rows do not hold the values as they are.
+/// Returns the table as a target; None if its rows do not hold the values as they are.
 ///
 /// # Safety
 /// `relation` must be open and locked, and these its columns.
 pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Target> {
-    // SAFETY: the relation is open, so its descriptor and class row are there; what is kept are
-    // numbers.
+    // SAFETY: the relation is open, so its descriptor and class row exist; only numbers are kept.
     unsafe {
         if (*(*relation).rd_rel).relkind != pg_sys::RELKIND_RELATION as i8 {
             return None;
@@ -143,7 +143,7 @@ pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Ta
     }
 }
 
-/// The transaction that made an index over rows whose former keys it does not have.
+/// Returns the transaction that created an index over rows whose former keys the index lacks.
 ///
 /// # Safety
 /// The index exists, and its table is locked.
@@ -159,9 +159,10 @@ unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
     }
 }
 
-/// Whether a column takes what is written to it as it is. One of the user's own must stay NULL in a
-/// new row: no default, no domain that could refuse it. One of ours has no modifier, by which
-/// Postgres would cut or round what is written; but for the key, whose length is looked at before.
+/// Returns whether a column accepts written values unchanged. A column that the user added must stay NULL
+/// in a new row: it has no default, and no domain that could refuse NULL. A column of pgcache has no
+/// modifier, by which Postgres would cut or round the value, except the key, whose length is checked
+/// before.
 fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
     if column.attisdropped {
         return true;
@@ -177,7 +178,7 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
         }
 }
 
-/// Whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or
+/// Returns whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or
 /// a publication, whose row filters and identities the executor checks.
 ///
 /// # Safety
@@ -201,9 +202,9 @@ unsafe fn is_plain_table(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// The table and its indexes, if a statement over it alone evaluates nothing of anybody else's,
-/// neither when it is planned (expressions of indexes, constraints and statistics) nor when it
-/// reads (policies); else none.
+/// Returns the table and its indexes if a statement over it alone evaluates no user-defined code, neither
+/// during planning (expressions of indexes, constraints and statistics) nor during reading (policies);
+/// otherwise an empty list.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -229,7 +230,7 @@ pub unsafe fn relations_read_alone(relation: pg_sys::Relation) -> Vec<pg_sys::Oi
     }
 }
 
-/// Whether an index has an expression or a predicate.
+/// Returns whether an index has an expression or a predicate.
 ///
 /// # Safety
 /// The index exists, and its table is locked.
@@ -247,7 +248,7 @@ unsafe fn evaluates(index: pg_sys::Oid) -> bool {
 /// `index` must be open.
 unsafe fn has_expression(index: pg_sys::Relation) -> bool {
     let has = |column: u32| {
-        // SAFETY: the row of pg_index is there as long as the index is open.
+        // SAFETY: the row of pg_index exists as long as the index is open.
         unsafe {
             !pg_sys::heap_attisnull((*index).rd_indextuple, column as i32, std::ptr::null_mut())
         }
@@ -255,7 +256,7 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
     has(pg_sys::Anum_pg_index_indexprs) || has(pg_sys::Anum_pg_index_indpred)
 }
 
-/// Whether an update of a row runs nothing that a user has defined for the table: no trigger, rule or policy.
+/// Returns whether an update of a row runs no user-defined trigger, rule or policy of the table.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -268,7 +269,7 @@ pub unsafe fn updates_alone(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Whether every trigger is one of ours, whose effect a direct write has too.
+/// Returns whether every trigger is one of pgcache, whose effect a direct write also has.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -281,7 +282,7 @@ unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
         .all(|trigger| ours.contains(&trigger.tgfoid))
 }
 
-/// Whether only the primary key is unique, and no index evaluates an expression or a predicate.
+/// Returns whether only the primary key is unique, and no index evaluates an expression or a predicate.
 ///
 /// # Safety
 /// `relation` must be open and locked.

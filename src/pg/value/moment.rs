@@ -9,7 +9,7 @@ use pgrx::pg_sys::{self, Datum, Oid};
 
 use crate::pg::session::clock::Timestamp;
 
-/// What a deadline column holds.
+/// The form of the deadlines in a column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadlineForm {
     pub kind: DeadlineKind,
