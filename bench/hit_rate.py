@@ -1,4 +1,4 @@
-"""What a cache hits when memory is a quarter of the data, after a published comparison.
+"""The hit rate of each cache when memory is a quarter of the data, after a published comparison.
 
 20 % of the keys get 80 % of the gets; on a miss, set. A pass of four gets a key warms up, the next is counted.
 """
@@ -29,7 +29,7 @@ def other(name, label, options, program="redis-server", suite=""):
     return System(name, label, colour, program=program, options=options, suite=suite)
 
 
-# Each is told the same limit.
+# Each gets the same limit.
 SYSTEMS = (
     MEMORY,
     HOT,
@@ -166,7 +166,7 @@ def row(case, server, seen, peak_mb):
 
 
 def per_memory(hit_rate, used, limit):
-    """What counts of a hit rate that was bought with more than the limit; less than the limit earns nothing."""
+    """Scales down a hit rate that used more memory than the limit; less memory than the limit earns no bonus."""
     return hit_rate / max(1.0, used / limit)
 
 
@@ -180,7 +180,7 @@ def tier_share(server):
 
 
 class Peak(threading.Thread):
-    """Watches the proportional set size of a server until it is told to stop."""
+    """Watches the proportional set size of a server until it is stopped."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)

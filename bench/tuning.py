@@ -76,7 +76,7 @@ class Server(Postgres):
         return [line.split("|") for line in self.sql(*statements).splitlines()]
 
     def alter(self, *settings):
-        """`SET name = value` or `RESET name`; the workers have heard of it when a new session has."""
+        """Applies `SET name = value` or `RESET name`, and gives the workers a second to reload."""
         self.sql(*(f"ALTER SYSTEM {setting}" for setting in settings), "SELECT pg_reload_conf()")
         time.sleep(1)
 

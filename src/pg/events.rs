@@ -16,7 +16,7 @@ pub struct Observer {
     pub stored: fn(Copied<'_>),
     /// A plain statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
-    /// A COPY begins into this table, and reports each of its keys in this way; the result is the number
+    /// A COPY into this table begins, which reports each of its keys through `writing`; returns a number
     /// for its end.
     pub copying: fn(table: Oid) -> usize,
     /// The COPY with this number has ended without an error.

@@ -1,26 +1,26 @@
-//! Privileges as a table: what each function of the extension needs, and a call that shows it.
+//! The privileges that each function of the extension needs, as a table, with a call that shows it.
 //!
-//! Not read from the extension: the test of privileges holds the two against each other, and fails for
-//! a function that is missing here.
+//! The table is written by hand, not read from the extension: the test of privileges compares the two, and
+//! fails for a function that is missing here.
 
 use postgres::Client;
 
 use crate::ask::Ask;
 
-/// What a function asks of its caller.
+/// The privileges that a function needs.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Needs {
     /// These privileges on the cache, each of them.
     All(&'static [&'static str]),
     /// Ownership of the cache, and these privileges.
     Owner(&'static [&'static str]),
-    /// Nothing of a cache.
+    /// No privilege on a cache.
     Nothing,
-    /// EXECUTE, which PUBLIC has not.
+    /// EXECUTE, which PUBLIC lacks.
     Granted,
     /// Only a trigger can call it.
     Trigger,
-    /// A right that is no table's; tested elsewhere.
+    /// A privilege on another kind of object; tested elsewhere.
     Elsewhere,
 }
 
@@ -31,7 +31,7 @@ pub const WRITE: Needs = All(&["SELECT", "INSERT", "UPDATE"]);
 pub const DELETE: Needs = All(&["DELETE"]);
 pub const TAKE: Needs = All(&["SELECT", "DELETE"]);
 
-/// Function, what it needs, a call on the cache `$c` that nothing but a missing privilege refuses.
+/// Function, needed privileges, and a call on the cache `$c` that fails only for a missing privilege.
 pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ("cache_forever", Nothing, "cache_forever()"),
     ("cache_create", Elsewhere, ""),
@@ -279,7 +279,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ),
 ];
 
-/// Without shared memory these raise 55000, whoever calls them.
+/// Functions that raise 55000 without shared memory, for every caller.
 const WITH_PRELOAD_ONLY: [&str; 5] = [
     "cache_lease",
     "cache_lease_bytes",

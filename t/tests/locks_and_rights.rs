@@ -1,5 +1,5 @@
-//! What a caller names is locked only after the caller was seen to have the right to it; and a right that they
-//! had when the wait for a lock began is asked for again once the lock is there.
+//! A relation that a caller names is locked only after the privileges of the caller were checked.
+//! Privileges that the caller had before a wait for a lock are checked again once the lock is held.
 
 use std::thread;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn impatient(mut session: Client) -> Client {
     session
 }
 
-/// The relations on which a session holds locks, of those with such a name.
+/// Returns the relations with such a name on which a session holds locks.
 fn locked(session: &mut Client, like: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' \
@@ -66,7 +66,8 @@ fn settings_that_a_caller_makes_up_neither_lock_nor_wait_for_what_they_name() {
                 let call = format!("SELECT * FROM pgcache.memory_entries('{settings}') {ROW}");
                 mallory.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s");
                 refused(mallory.try_lines(&call), state);
-                // What an exception handler gives back must not have been taken in the first place.
+                // A lock that an exception handler would release must not have been taken in the first
+                // place.
                 mallory.run("ROLLBACK TO s");
                 mallory.run(&format!(
                     "DO $$BEGIN PERFORM * FROM pgcache.memory_entries('{settings}') {ROW}; \
@@ -80,7 +81,7 @@ fn settings_that_a_caller_makes_up_neither_lock_nor_wait_for_what_they_name() {
     owner.run("ROLLBACK");
 }
 
-/// The number in a view's definition is another relation's after a restore.
+/// After a restore the number in a view's definition may be that of another relation.
 #[test]
 fn a_reader_whose_view_names_another_relation_waits_for_none_but_his_own() {
     let database = database();
@@ -148,7 +149,7 @@ fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
             assert_eq!(locked(&mut mallory, "his_%"), [""; 0], "{call}");
             mallory.run("ROLLBACK");
         }
-        // Names that are taken, by a cache and by something else.
+        // Names that are taken, by a cache or by another relation.
         let is_cache = matches!(relation, "his_table" | "his_memory");
         mallory.run("BEGIN; SAVEPOINT s");
         let state = if is_cache { "42P07" } else { "42809" };
@@ -168,7 +169,7 @@ fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
             assert_eq!(locked(&mut mallory, "his_%"), [""; 0]);
         }
         mallory.run("ROLLBACK");
-        // What is shown of all caches is what the role may read.
+        // The list of all caches shows those that the role may read.
         assert_eq!(
             mallory.lines("SELECT cache FROM pgcache.caches"),
             ["own_cache"]
@@ -178,8 +179,8 @@ fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
     holder.run("ROLLBACK");
 }
 
-/// Runs a call in a session of its own while `holder` has the cache locked; there, when the call waits, this
-/// is committed.
+/// Runs a call in a session of its own while `holder` has the cache locked. Once the call waits, `holder`
+/// runs `change` and commits.
 fn meanwhile(
     database: &Database,
     role: &str,
@@ -259,7 +260,7 @@ fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
         admin.run(&format!(
             "SELECT cache_create('c'), cache_create('d'); ALTER TABLE c OWNER TO {role}; GRANT ALL ON d TO {role}"
         ));
-        // The role keeps every privilege, TRIGGER too, but the table is another's.
+        // The role keeps every privilege, also TRIGGER, but another role owns the table.
         let change = format!("ALTER TABLE c OWNER TO postgres; GRANT ALL ON c TO {role}");
         let error = meanwhile(&database, &role, &mut admin, call, &change).expect_err(call);
         refused::<()>(Err(error), "42501");
@@ -267,8 +268,9 @@ fn a_cache_that_changes_hands_while_its_owner_waits_is_his_no_more() {
     }
 }
 
-/// Who owns a cache need not have the right to look its name up. The statements that name it are ours: what depends on
-/// changed rows goes, and what has expired, whichever way the table is gone to.
+/// The owner of a cache may lack USAGE on its schema, because the statements that name the cache are those
+/// of the extension: entries that depend on changed rows and expired entries are removed, whichever way the
+/// table is accessed.
 #[test]
 fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
     let cluster = Cluster::hot();
@@ -320,13 +322,13 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
             session.run("TRUNCATE src");
         }
         session.run("INSERT INTO closed.c VALUES ('old', '1', now())");
-        // Analysed anew, too.
+        // Also after a new parse analysis.
         session.run("ALTER TABLE closed.c SET (fillfactor = 80)");
         assert_eq!(session.number("SELECT cache_expire()"), 1, "{trigger}");
     }
     let seen = "SELECT count(DISTINCT key) FROM seen";
     assert_eq!(session.number(seen), 2);
-    // Nor does a call with its number need the right.
+    // A call with the oid of the cache does not need the privilege either.
     let cache = session.text("SELECT 'closed.c'::regclass::oid");
     for path in ["auto", "plan"] {
         owned.run(&format!("SET pgcache.table_path = {path}"));
@@ -342,7 +344,7 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
     assert_eq!(owned.text("SELECT current_user"), owner);
 }
 
-/// Somebody who alters a cache, or has locked it, keeps nobody from the list of all.
+/// A session that alters a cache, or has locked it, does not block the list of all caches.
 #[test]
 fn the_list_of_caches_waits_for_nobody() {
     let database = database();

@@ -1,5 +1,5 @@
-//! What a user reads when something fails: the words and the hint of each error, the GRANT for a privilege that is
-//! missing, notices of names and of what a server lacks; and that no message shows a piece of a key or a value.
+//! The messages of errors: the text and hint of each error, the GRANT for a missing privilege, and notices
+//! of names and of features that a server lacks. No message shows a part of a key or a value.
 
 use std::sync::mpsc::Receiver;
 
@@ -13,7 +13,7 @@ use pgcache_tests::tier::PRELOAD;
 use postgres::Client;
 use postgres::error::DbError;
 
-/// What the calls below are about.
+/// The objects of the calls below.
 const SETUP: &str = "
     SELECT cache_create('c'), cache_create('j', value_type => 'jsonb'), cache_create('b', value_type => 'bytea'),
            cache_create('broken'), cache_create('guarded'), cache_create('m', storage => 'memory');
@@ -34,7 +34,7 @@ const SETUP: &str = "
     CREATE FUNCTION without_extension() RETURNS text LANGUAGE plpgsql AS
         $$BEGIN DROP EXTENSION pgcache CASCADE; RETURN '* * * * *'; END$$;";
 
-/// Each error of the reference that one session can raise, and how.
+/// Each error of the reference that one session can raise, and the call that raises it.
 const RAISED: &[(&str, &str)] = &[
     (
         "extension \"pgcache\" was dropped while the statement ran",
@@ -281,7 +281,7 @@ const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
     ),
 ];
 
-/// Those that take more than a call, and the test that raises each.
+/// The errors that need more than one call, and the test that raises each.
 const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "cache \"…\" cannot be distributed",
@@ -440,7 +440,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// An error as docs/reference.md has it.
+/// An error as documented in docs/reference.md.
 struct Told {
     state: String,
     message: String,
@@ -467,7 +467,7 @@ fn row(line: &str) -> Option<Told> {
     })
 }
 
-/// Whether a text is this one, with anything in place of each ellipsis.
+/// Returns whether a text matches a pattern, in which an ellipsis stands for any text.
 fn fits(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('…');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else {
@@ -570,7 +570,7 @@ fn a_dependency_under_policies_and_a_child_of_another_say_what_to_do() {
     ));
 }
 
-/// Names that SQL must quote, and the role that has them.
+/// Names that SQL must quote, and the role with these names.
 const ODD_SCHEMA: &str = "Odd schema";
 const ODD_CACHE: &str = "the \"cache\"";
 
@@ -727,7 +727,7 @@ fn a_write_where_nothing_can_be_written_says_what_can() {
 const KEY: &str = "Kq7keypiece";
 const VALUE: &str = "Vx9valuepiece";
 
-/// Everything that an error tells its client, and with it the log.
+/// Returns everything that an error sends to its client, and therefore to the log.
 fn words(error: &DbError) -> String {
     format!("{error:?}")
 }
@@ -785,7 +785,7 @@ fn a_value_that_cannot_be_converted_is_not_shown() {
             ] {
                 shows_nothing(&mut session, &format!("SELECT {call}"));
             }
-            // What is stored and read as JSON, and what a loader gives.
+            // Values that are stored and read as JSON, and values from a loader.
             session.run(&format!(
                 "SELECT cache_set('{KEY}', {value}, cache => '{prefix}t')"
             ));
@@ -802,7 +802,7 @@ fn a_value_that_cannot_be_converted_is_not_shown() {
                 shows_nothing(&mut session, &call);
             }
         }
-        // Bytes that are no text: Postgres shows them as 0xc3 0x28.
+        // Bytes that are not text: Postgres shows them as 0xc3 0x28.
         let bytes = "'\\xc328'::bytea";
         session.run(&format!(
             "SELECT cache_set_bytes('{KEY}', {bytes}, cache => '{prefix}b')"
@@ -893,7 +893,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
                     .is_some_and(|detail| detail.contains("not shown")),
                 "{error:?}"
             );
-            // Not the context: the loader's text, which is the caller's own, stands there.
+            // Without the context, because it contains the text of the loader, which belongs to the caller.
             let told = format!(
                 "{} {:?} {:?}",
                 error.message(),
@@ -905,7 +905,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
     }
 }
 
-/// What the session is told besides its results.
+/// Connects a session, and returns it with the channel of its notices.
 fn hearing(database: &Database) -> (Client, Receiver<DbError>) {
     database.cluster.connect_hearing(&database.name)
 }
@@ -1017,7 +1017,7 @@ fn who_attaches_a_table_is_told_of_a_column_that_is_added() {
         notice.message().contains("\"expires_at\"") && hint.contains("expires_column"),
         "{notice:?}"
     );
-    // What it says can be done.
+    // The statements of the hint work.
     session.run(
         "SELECT cache_detach('c'); ALTER TABLE c DROP expires_at; SELECT cache_attach('c', expires_column => 'expires')",
     );
@@ -1065,7 +1065,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
         "{alter} RESET session_preload_libraries; SET client_min_messages = warning"
     ));
 
-    // Each session that wants to hear nothing hears nothing; what is undone is not told.
+    // A session that suppresses notices receives none, and a change that is rolled back sends none.
     session
         .run("DROP EXTENSION pgcache; SET client_min_messages = warning; CREATE EXTENSION pgcache");
     session.run("RESET client_min_messages; DROP EXTENSION pgcache");
@@ -1073,7 +1073,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     session.run("BEGIN; SAVEPOINT s; CREATE EXTENSION pgcache; ROLLBACK TO s; COMMIT");
     assert_eq!(heard(&notices).len(), 0);
 
-    // The lines do what they say.
+    // The suggested lines work.
     drop(session);
     cluster.configure(&lines);
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
@@ -1139,8 +1139,8 @@ fn the_lines_that_are_missing_keep_other_libraries() {
     );
 }
 
-/// The message of a misspelt cache is Postgres' own, because it reads the name before our function is called. The
-/// reference quotes it, and says what to look at.
+/// The message for a misspelt cache is that of Postgres, because it reads the name before our function is
+/// called. The reference quotes the message, and names the things to check.
 #[test]
 fn the_message_of_a_misspelt_cache_is_the_one_that_the_reference_explains() {
     let mut session = Cluster::shared().database().connect();

@@ -1,7 +1,8 @@
-//! The seam between SQL and Rust: Postgres calls a C function with whatever its declaration says, so a wrong list of
-//! arguments there is undefined behaviour. Each function that the catalog has in any version of the extension (a
-//! database may be older than the library) is a `#[pg_extern] fn` with the same arguments, result and idea of NULL.
-//! That the symbol is there, also of a trigger's function, CREATE FUNCTION has looked at.
+//! The interface between SQL and Rust: Postgres calls a C function with the arguments of its declaration,
+//! so a wrong list of arguments there is undefined behaviour. Each function that the catalog has in any
+//! version of the extension (a database may be older than the library) is a `#[pg_extern] fn` with the same
+//! arguments, result and treatment of NULL. CREATE FUNCTION has already checked that the symbol exists,
+//! also for the function of a trigger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +11,8 @@ use pgcache_lint::tree::load;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 
-/// What a Rust type is in SQL. A type that is not here is a finding: add it with its counterparts.
+/// The SQL counterparts of each Rust type. A type that is missing here is a finding: add it with its
+/// counterparts.
 const SQL_OF_RUST: &[(&str, &[&str])] = &[
     ("Text", &["text"]),
     ("Name", &["name"]),
@@ -42,8 +44,8 @@ const DECLARED: &str = r"
       JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname = 'c'
      WHERE p.prorettype <> 'trigger'::regtype";
 
-/// What is declared of functions in Postgres' own calling convention, which take a call apart by hand: as the text above
-/// each says.
+/// The declarations of functions in Postgres' own calling convention, which take a call apart by hand, as
+/// the comment above each of them says.
 const BY_HAND: &[&str] = &[
     "live_wrapper|f|f|0|boolean|expires_at timestamp with time zone",
     "live_unix_wrapper|f|f|0|boolean|deadline bigint,per_second integer",
@@ -78,7 +80,7 @@ fn is_same(rust: &str, sql: &str) -> bool {
     }
 }
 
-/// What differs between a function of the catalog and that of Rust.
+/// Returns the differences between a function of the catalog and its Rust function.
 fn differences(declared: &str, written: &BTreeMap<String, Extern>) -> Vec<String> {
     if BY_HAND.contains(&declared) {
         return Vec::new();

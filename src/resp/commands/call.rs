@@ -1,5 +1,5 @@
-//! One command's way to entries: privileges, keys, values and deadlines, checked before anything is
-//! touched.
+//! The access of one command to entries: privileges, keys, values and deadlines, all checked before any
+//! entry is changed.
 
 use pgcache_resp::{Expiry, Failure, Lifetime};
 use pgcache_store::NO_DEADLINE;
@@ -20,7 +20,7 @@ use crate::pg::value::moment;
 use crate::resp::auth::target::Target;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Redis' longest string.
+/// The longest string of Redis.
 pub const LONGEST: i64 = 512 << 20;
 
 /// A command on a cache at one moment.
@@ -41,7 +41,7 @@ impl<'t> Call<'t> {
 }
 
 impl<'t, S: Served> Call<'t, S> {
-    /// On these entries of the target.
+    /// Returns a call on these entries of the target.
     pub fn on(target: &'t Target, entries: S, now: Timestamp) -> Call<'t, S> {
         let entries = Some(entries);
         Call {
@@ -55,7 +55,7 @@ impl<'t, S: Served> Call<'t, S> {
         &self.target.cache.settings
     }
 
-    /// An error without these privileges, and where this protocol cannot serve the cache.
+    /// Returns an error if the client lacks these privileges, or if this protocol cannot serve the cache.
     #[inline]
     pub fn needs<'a>(&self, privileges: Privileges) -> Done<'a> {
         if !self.target.privileges.has(privileges) {
@@ -64,7 +64,7 @@ impl<'t, S: Served> Call<'t, S> {
         S::admits(self.target, privileges)
     }
 
-    /// The entries, to read; None while there are none.
+    /// Returns the entries for reading; None while the cache has none.
     #[inline]
     pub fn to_read<'a>(&self, privileges: Privileges) -> Done<'a, Option<&S>> {
         self.needs(privileges)?;
@@ -74,7 +74,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// The entries, to change them.
+    /// Returns the entries for changing them.
     #[inline]
     pub fn to_write<'a>(&self, privileges: Privileges) -> Done<'a, &S> {
         self.needs(privileges)?;
@@ -83,7 +83,7 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(entries)
     }
 
-    /// An error for a key that nothing can be stored under, because SQL could not read it.
+    /// Returns an error for a key under which no entry can be stored, because SQL could not read it.
     #[inline]
     pub fn check_key<'a>(&self, key: &[u8]) -> Done<'a> {
         let fits = (1..=key::MAX_BYTES).contains(&key.len());
@@ -93,18 +93,18 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// An error for bytes that the cache's type does not take.
+    /// Returns an error for bytes that are not valid in the cache's type.
     #[inline]
     pub fn check_value<'a>(&self, value: &[u8]) -> Done<'a> {
         Ok(store::check_value(self.target.cache.value_type, value)?)
     }
 
-    /// Milliseconds since 1970.
+    /// Returns the milliseconds since 1970.
     pub fn unix_now(&self) -> i64 {
         moment::to_unix_time(self.now, 1000)
     }
 
-    /// The deadline of an entry for which none was given: the cache's own.
+    /// Returns the deadline of an entry without one in the command: the default of the cache.
     #[inline]
     pub fn default_deadline<'a>(&self) -> Done<'a, Timestamp> {
         match self.settings().ttl {
@@ -116,7 +116,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// The deadline that a lifetime means, for a command that takes only amounts above zero.
+    /// Returns the deadline that a lifetime means, for a command that accepts only amounts above zero.
     pub fn deadline<'a>(
         &self,
         lifetime: &Lifetime<'a>,
@@ -126,8 +126,8 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(self.moment(moment, lifetime.absolute))
     }
 
-    /// A moment of Redis' as a deadline. One that was computed from now on keeps now's fraction of a
-    /// millisecond; one beyond the range of timestamptz is none.
+    /// Returns a moment of Redis as a deadline. A moment computed relative to now keeps the fraction of a
+    /// millisecond of now; one beyond the range of timestamptz means no deadline.
     pub fn moment(&self, milliseconds: i64, absolute: bool) -> Timestamp {
         let fraction = match absolute {
             true => 0,
@@ -140,7 +140,7 @@ impl<'t, S: Served> Call<'t, S> {
         i64::try_from(deadline).unwrap_or(clock::BEGIN)
     }
 
-    /// Changes an entry by what it is; see [`store::Store::change`].
+    /// Changes an entry depending on its present state; see [`store::Store::change`].
     #[inline]
     pub fn change<'a, R>(
         &self,
@@ -152,7 +152,7 @@ impl<'t, S: Served> Call<'t, S> {
         entries.change(key, buffers, decide)
     }
 
-    /// What becomes of an entry that gets this deadline: one that is over removes it.
+    /// Returns the change of an entry that gets this deadline: a deadline in the past removes it.
     pub fn touch(&self, deadline: Timestamp) -> Change {
         match self.is_past(deadline) {
             true => Change::Remove,
@@ -160,7 +160,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// The deadline of an expiry that is a ttl from now on.
+    /// Returns the deadline of an expiry that is a ttl from now.
     pub fn sliding(&self, expiry: &Expiry<'_>, command: &'static str) -> Option<Timestamp> {
         match expiry {
             Expiry::At(lifetime) if !lifetime.absolute => self.deadline(lifetime, command).ok(),
@@ -168,7 +168,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// Whether a deadline is over already.
+    /// Returns whether a deadline has passed.
     pub fn is_past(&self, deadline: Timestamp) -> bool {
         deadline <= self.now
     }
@@ -196,7 +196,7 @@ impl<'t, S: Served> Call<'t, S> {
     /// Counts a read.
     #[inline]
     pub fn counted<'a>(&self, entries: &S, seen: Option<EntryMeta>) -> Done<'a, Option<EntryMeta>> {
-        // The table may have it.
+        // The table may have the entry.
         if seen.is_none() && S::is_partial(self.target) {
             return Err(CommandError::Table);
         }
@@ -204,7 +204,7 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(seen)
     }
 
-    /// Counts the read of a command, also of one that has changed what it found.
+    /// Counts the read of a command, also of one that has changed the entry it found.
     #[inline]
     pub fn count_read(&self, entries: &S, is_hit: bool) {
         let counter = if is_hit {
@@ -215,7 +215,7 @@ impl<'t, S: Served> Call<'t, S> {
         entries.tally(counter, 1);
     }
 
-    /// Keys in the order in which they are changed.
+    /// Returns the keys in the order in which they are changed.
     pub fn in_order<'a>(
         &self,
         entries: &S,
@@ -229,7 +229,7 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(all)
     }
 
-    /// The deadline of a write, by what it says and what is there.
+    /// Returns the deadline of a write, from its expiry and the present entry.
     pub fn deadline_of<'a>(
         &self,
         expiry: &Expiry<'a>,
@@ -245,9 +245,9 @@ impl<'t, S: Served> Call<'t, S> {
     }
 }
 
-/// The entries of a cache at this moment. Those of a table are copies, which a session would use now: the same
-/// conditions stand in `cache::table::copies`. A network process changes no rows, and each of its turns is a new
-/// statement.
+/// Returns the entries of a cache at this moment. Those of a table are copies, and they are returned only
+/// under the conditions under which a session would use them now: see `cache::table::copies`. A network
+/// process changes no rows, and each iteration of its event loop is a new statement.
 fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     if target.is_table() && (!guc::hot_tier() || session::in_recovery()) {
         return None;
@@ -255,17 +255,17 @@ fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     Entries::of(&target.cache, now)
 }
 
-/// A deadline as Redis tells it; None: there is none.
+/// Returns a deadline in the form of Redis; None: the entry has none.
 pub fn unix_deadline(seen: &EntryMeta) -> Option<i64> {
     raw::has_deadline(seen).then(|| moment::to_unix_time(seen.deadline, 1000))
 }
 
-/// Text in every encoding of a server: ASCII without NUL.
+/// Returns whether the bytes are text in every server encoding: ASCII without NUL.
 fn is_plain(key: &[u8]) -> bool {
     key.iter().all(|byte| (1..0x80).contains(byte))
 }
 
-/// Redis' error for a value that is no integer.
+/// Returns the error of Redis for a value that is not an integer.
 pub fn not_an_integer<'a>() -> CommandError<'a> {
     CommandError::Redis(Failure::NotInteger)
 }

@@ -1,4 +1,4 @@
-//! Commands on one entry, or two, whatever its value.
+//! Commands on one or two entries, independent of their values.
 
 use std::iter;
 
@@ -15,7 +15,7 @@ use crate::cache::memory::raw::has_deadline;
 use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// What an entry says, and a read is counted; None where there is none.
+/// Returns the metadata of an entry, and counts a read; None if the key has no entry.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {
     Ok(match call.to_read(Privileges::READ)? {
         None => None,
@@ -32,7 +32,7 @@ pub fn kind<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) -> 
     Ok(())
 }
 
-/// EXPIRE and its kin.
+/// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
 pub fn expire<'a, S: Served>(
     call: &Call<'_, S>,
     name: &'a [u8],
@@ -47,7 +47,7 @@ pub fn expire<'a, S: Served>(
     let key = entries.key(name);
     let allows = |entry: &dyn Present| when.allows(unix_deadline(&entry.meta()), moment);
     let done = match moment <= call.unix_now() {
-        // A deletion, of an absent entry, too: a fetch that began before it stores nothing.
+        // Deletes the key even if it has no entry, so that a fetch that began before stores nothing.
         true if when.is_always() => entries.delete_each(iter::once(name))? > 0,
         true => entries.remove(&key, allows)?,
         false if when.is_always() && !lifetime.absolute => entries.slide(&key, deadline)?,
@@ -57,7 +57,7 @@ pub fn expire<'a, S: Served>(
     Ok(())
 }
 
-/// TTL and PTTL; EXPIRETIME and PEXPIRETIME, which tell the moment itself.
+/// TTL and PTTL; EXPIRETIME and PEXPIRETIME, which return the moment itself.
 pub fn deadline<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -85,7 +85,8 @@ pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) 
     Ok(())
 }
 
-/// RENAME and RENAMENX. Two entries change one after the other: in between somebody may find both.
+/// RENAME and RENAMENX. The two entries change one after the other: in between another client may find
+/// both.
 pub fn rename<'a, S: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
@@ -111,7 +112,7 @@ pub fn rename<'a, S: Served>(
         if !entries.put_or_remove(&to_key, new, condition)? {
             break false;
         }
-        // What has changed meanwhile is renamed as it is now.
+        // If the entry changed meanwhile, its new state is renamed in the next round.
         let copied = Some((seen, value(&seen, &buffers.found)));
         let is_it = |entry: &dyn Present| is_unchanged(Some(entry), copied);
         if entries.remove(&from_key, is_it)? {
@@ -126,7 +127,7 @@ pub fn rename<'a, S: Served>(
     Ok(())
 }
 
-/// An entry as it is stored under another key.
+/// Returns the entry to store under another key.
 fn new_of<'b>(seen: &EntryMeta, found: &'b [u8]) -> NewEntry<'b> {
     NewEntry {
         value: (!seen.negative).then(|| Value::Spelled(value(seen, found))),
@@ -170,7 +171,7 @@ pub fn copy<'a, S: Served, T: Served>(
     Ok(())
 }
 
-/// OBJECT of what a key has.
+/// OBJECT, for the subcommands that name a key.
 pub fn object<'a, S: Served>(
     call: &Call<'_, S>,
     question: &str,
@@ -187,7 +188,7 @@ pub fn object<'a, S: Served>(
         return Ok(());
     }
     match question {
-        // Of these Redis tells what it does inside; programs ask for them to see what a value costs.
+        // Redis reports its internal representation here; programs read it to learn what a value costs.
         "encoding" => {
             let seen = entries.get(&entries.key(key), &mut buffers.found)?;
             let found = seen.map_or(&[][..], |seen| value(&seen, &buffers.found));
@@ -217,7 +218,7 @@ pub fn usage<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) ->
     Ok(())
 }
 
-/// Removes an entry by comparing its value; whether it was there and had it. For scripts.
+/// Removes an entry if it has this value; returns whether it did. For scripts.
 pub fn remove_equal<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],
@@ -228,7 +229,8 @@ pub fn remove_equal<'a, S: Served>(
     Ok(entries.remove_if(&entries.key(key), condition)?)
 }
 
-/// Changes an entry by what it is; see [`crate::cache::entries::store::Store::change`]. For scripts.
+/// Changes an entry depending on its present state; see [`crate::cache::entries::store::Store::change`].
+/// For scripts.
 pub fn change<'a, S: Served, R>(
     call: &Call<'_, S>,
     key: &[u8],

@@ -38,7 +38,7 @@ pub fn set<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a> {
     let entries = call.to_write(Privileges::WRITE)?;
-    // Redis finds fault with a deadline before it looks at the entry.
+    // Redis rejects a deadline before it reads the entry.
     let deadline = call.deadline_of(&set.expiry, None, set.command)?;
     call.check_key(set.key)?;
     call.check_value(set.value)?;
@@ -56,7 +56,8 @@ pub fn set<'a, S: Served>(
     Ok(())
 }
 
-/// A condition that can be judged in place; None: it needs a copy of what is there.
+/// Returns the condition in a form that can be evaluated in place; None: it needs a copy of the present
+/// value.
 fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
     Some(match condition {
         Condition::Always => If::Always,
@@ -70,7 +71,7 @@ fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
     })
 }
 
-/// Whether a condition holds, by a copy of what is there.
+/// Returns whether a condition holds for a copy of the present value.
 fn allows_copy(condition: Condition<'_>, present: Copied<'_>) -> bool {
     let value = present.and_then(|(seen, value)| (!seen.negative).then_some(value));
     let has_digest =
@@ -191,7 +192,7 @@ pub fn get_expire<'a, S: Served>(
         out.bulk_or_null(shown(&Some(seen), &buffers.found));
         return Ok(());
     }
-    // The entry that is replied gets the deadline.
+    // The same entry that the reply contains gets the deadline.
     let seen = call.change(entries, &name, buffers, |present, _| {
         let Some((seen, _)) = present else {
             return Ok((Change::Keep, None));
@@ -218,7 +219,7 @@ pub fn delete_if<'a, S: Served>(
     };
     let entries = call.to_write(needs)?;
     if matches!(condition, Condition::Always) {
-        // As DEL, which also voids the lease of an absent key.
+        // Like DEL, which also voids the lease of an absent key.
         out.integer(entries.delete_each(std::iter::once(key))?);
         return Ok(());
     }
@@ -254,7 +255,7 @@ pub fn digest<'a, S: Served>(
     Ok(())
 }
 
-/// The XXH3 of a value in 16 hexadecimal digits.
+/// Returns the XXH3 of a value in 16 hexadecimal digits.
 fn digest_of(value: &[u8]) -> [u8; 16] {
     let hash = xxh3_64(value);
     std::array::from_fn(|place| {
@@ -305,7 +306,7 @@ fn seen_of<'s>(present: &'s Copied<'_>) -> Option<&'s EntryMeta> {
     present.as_ref().map(|(seen, _)| seen)
 }
 
-/// Room for a value of this length, if the tier can hold it.
+/// Makes room for a value of this length, if the tier can hold it.
 fn make_room<'a, S: Served>(
     entries: &S,
     key: &S::Key<'_>,
@@ -373,7 +374,7 @@ pub fn get_range<'a, S: Served>(
     Ok(())
 }
 
-/// The bytes from one place to another, counted from the end where negative.
+/// Returns the bytes from one position to another, counted from the end if negative.
 fn range(value: &[u8], from: i64, to: i64) -> &[u8] {
     if from < 0 && to < 0 && from > to {
         return b"";
@@ -412,7 +413,7 @@ pub fn increment<'a, S: Served>(
     Ok(())
 }
 
-/// The number that is there; 0 where there is no value.
+/// Returns the present number; 0 if the key has no value.
 pub fn number<'a>(present: &Copied<'_>) -> Done<'a, i64> {
     match present {
         Some((seen, value)) if !seen.negative => integer(value).ok_or_else(not_an_integer),
@@ -449,7 +450,7 @@ pub fn increment_within<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a> {
     let entries = call.to_write(Privileges::WRITE)?;
-    // Redis finds fault with a deadline before it looks at the entry.
+    // Redis rejects a deadline before it reads the entry.
     if let Expiry::At(_) = increment.expiry {
         call.deadline_of(&increment.expiry, None, "increx")?;
     }
@@ -521,7 +522,7 @@ impl Sum {
         })
     }
 
-    /// The value to store; None where the sum was out of bounds.
+    /// Returns the value to store; None if the sum was out of bounds.
     fn new_value(&self) -> Option<String> {
         match self {
             Sum::Integer { value, is_new, .. } => is_new.then(|| value.to_string()),
