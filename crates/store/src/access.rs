@@ -56,7 +56,7 @@ impl Region {
         PartitionRef::new(self, id & (self.layout.partitions - 1))
     }
 
-    /// Gives access for changes; each entry that comes or goes is reported to `ledger`.
+    /// Gives access for changes; each entry that is stored or removed is reported to `ledger`.
     ///
     /// # Safety
     /// The caller holds lock `id` exclusively until the value is gone.

@@ -19,8 +19,8 @@ impl Region {
 }
 
 impl PartitionRef<'_> {
-    /// Returns how many keys have come so far. To continue a walk by the journal, the caller reads it before the walk
-    /// begins.
+    /// Returns how many keys were inserted so far. To continue a walk by the journal, the caller reads this
+    /// number before the walk begins.
     pub fn inserted(&self) -> u64 {
         self.field(partition_word::INSERTED)
     }

@@ -1,7 +1,7 @@
 //! The format of the region: every size, offset and word, and nothing else.
 //!
-//! This file touches no memory. The rule: `region_bytes() <= size`, bookkeeping included, for every
-//! size and number of partitions.
+//! This file touches no memory. Guards that `region_bytes() <= size`, bookkeeping included, for
+//! every size and number of partitions.
 //!
 //! ```text
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |

@@ -1,7 +1,7 @@
 //! The events of entries: the interface of the caller's ledger, and the counters of a partition.
 //!
 //! The sums by cache are not here: the caller keeps them from [`EntryEvent`].
-//! The rule: an entry is reported with the same bytes when it is removed as when it was stored.
+//! Guards that an entry is reported with the same bytes when it is removed as when it was stored.
 
 use crate::layout::partition_word;
 

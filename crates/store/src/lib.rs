@@ -4,7 +4,7 @@
 //! the coherence protocol, and exact accounting, all at offsets inside the region.
 //! It takes no lock, reads no clock, draws no random number, allocates nothing after
 //! `Region::init`, and knows no SQL and no transaction. The caller does these.
-//! The rule: **the structure is valid at each step**, and the region never grows.
+//! Guards that **the structure is valid at each step**, and the region never grows.
 //!
 //! # Access rules
 //!

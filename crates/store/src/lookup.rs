@@ -135,8 +135,8 @@ impl<'r> PartitionRef<'r> {
         self.find(key).map(|(_, entry)| entry)
     }
 
-    /// Returns how much the entry of a key is used, as eviction judges it: 0 for one that was not read since it came
-    /// or was last passed over, at most 7. None: no entry exists. Counts nothing.
+    /// Returns how much the entry of a key is used, as eviction judges it: 0 for one that was not read
+    /// since it was stored or last passed over, at most 7. None: no entry exists. Counts nothing.
     pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())

@@ -1,7 +1,7 @@
 //! A partition as seen under its lock: shared for look-ups, exclusive for changes.
 //!
 //! This file takes no lock: the callers of `Region::partition` and `partition_mut` promise that
-//! they hold it. The rule: a [`PartitionRef`] writes only hit counters and statistics.
+//! they hold it. Guards that a [`PartitionRef`] writes only hit counters and statistics.
 
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;

@@ -2,8 +2,8 @@
 //!
 //! A write takes no pages from partitions whose lock the caller does not hold; it returns the
 //! partition to take them from (`NeedPages`).
-//! The rule: memory first, index last. The old entry of a key stays until the new one is written,
-//! and a closure of the caller runs only between steps that leave the structure valid.
+//! Guards the order: memory first, index last. The old entry of a key stays until the new one is
+//! written, and a closure of the caller runs only between steps that leave the structure valid.
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};

@@ -1,6 +1,6 @@
 //! The hit rate holds at every size of value, and a full tier is taken over in time.
 //!
-//! This is not the fine sweep, which is in `examples/hit_rates.rs`. The rule: the policy alone
+//! This is not the fine sweep, which is in `examples/hit_rates.rs`. Guards that the policy alone
 //! chooses the entry to evict, whatever hole a value leaves beside it, and however few entries fit
 //! in a partition.
 //!

@@ -2,8 +2,8 @@
 //! less.
 //!
 //! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another
-//! session's change of the row. The rule: it never keeps a deadline that the touch would bring forward, and
-//! it skips only an update that would run no user-defined trigger, rule or policy.
+//! session's change of the row. Guards that it never keeps a deadline that the touch would bring forward,
+//! and it skips only an update that would run no user-defined trigger, rule or policy.
 
 use super::read::{self, Found, Look};
 use crate::cache::catalog::registry::{self, Cache};

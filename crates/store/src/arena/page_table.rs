@@ -13,7 +13,7 @@ pub enum RunKind {
 }
 
 impl Region {
-    /// Offset of a page's word, one of `page_word`.
+    /// Returns the offset of a page's word, one of `page_word`.
     pub(crate) fn page_meta(&self, page: u32, word: usize) -> usize {
         if page >= self.layout.pages {
             return usize::MAX;
@@ -31,34 +31,34 @@ impl Region {
         )
     }
 
-    /// The page that a location lies in.
+    /// Returns the page in which a location lies.
     pub(crate) fn page_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) / PAGE_GRANULES
     }
 
-    /// Its granule in that page.
+    /// Returns the granule of a location in its page.
     pub(crate) fn granule_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) % PAGE_GRANULES
     }
 
-    /// The location of a page's granule.
+    /// Returns the location of a granule of a page.
     pub(crate) fn location(&self, page: u32, granule: u32) -> u32 {
         (self.layout.arena_at / GRANULE) as u32 + page * PAGE_GRANULES + granule
     }
 
-    /// Offset of a page's first byte.
+    /// Returns the offset of a page's first byte.
     pub(crate) fn page_at(&self, page: u32) -> usize {
         self.location(page, 0) as usize * GRANULE
     }
 
-    /// A bit for each granule in use.
+    /// Returns a bit for each granule in use.
     pub(crate) fn used(&self, page: u32) -> u64 {
         self.load(self.page_meta(page, page_word::USED))
     }
 
-    /// A bit for each granule where a run of this kind starts.
+    /// Returns a bit for each granule where a run of this kind starts.
     pub(crate) fn starts(&self, page: u32, run: RunKind) -> u64 {
         self.load(self.starts_at(page, run))
     }
@@ -77,7 +77,7 @@ impl Region {
             & u64::from(NO_PAGE)) as u32
     }
 
-    /// Readable without a lock, as a hint; `NO_PAGE` for a free page.
+    /// Returns the owner of a page, `NO_PAGE` for a free page. Readable without a lock, as a hint.
     pub(crate) fn page_owner(&self, page: u32) -> u32 {
         match self.load(self.page_meta(page, page_word::LINK)) >> page_word::OWNER_SHIFT {
             page_word::NO_OWNER => NO_PAGE,

@@ -2,8 +2,8 @@
 //!
 //! It is not part of a release build. Property tests and the fuzz target both run `run` over
 //! [`Op`].
-//! The rule: the store returns exactly the values that were stored, and reports every entry that it
-//! loses.
+//! Guards that the store returns exactly the values that were stored, and reports every entry that
+//! it loses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::vec;

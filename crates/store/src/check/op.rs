@@ -1,6 +1,6 @@
 //! One step of the model test and of the fuzz target, and the keys and lengths that steps refer to.
 //!
-//! It is not part of a release build. The rule: any bytes are valid steps.
+//! It is not part of a release build. Guards that any bytes are valid steps.
 
 use std::vec;
 use std::vec::Vec;

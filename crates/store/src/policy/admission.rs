@@ -1,8 +1,8 @@
 //! Admission of a new entry: its slot and its queue.
 //!
-//! This file evicts no entry. The rule: until the partition has to evict for the first time, a key
-//! joins the main queue; afterwards only a key with a young ghost may, and every other key joins
-//! the small queue.
+//! This file evicts no entry. Guards that until the partition has to evict for the first time, a
+//! key joins the main queue; afterwards only a key with a young ghost may, and every other key
+//! joins the small queue.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;

@@ -2,8 +2,8 @@
 //!
 //! There is no loop here. A write that needs a page empties one; a caller with time to spare
 //! empties one after the other, each under a lock of its own.
-//! The rule: compaction removes no entry. The policy alone chooses which entry is evicted, whatever
-//! the shape of the hole that this leaves.
+//! Guards that compaction removes no entry. The policy alone chooses which entry is evicted,
+//! whatever the shape of the hole that this leaves.
 
 use crate::arena::bitmap::longest_run;
 use crate::arena::page_table::RunKind;

@@ -2,7 +2,7 @@
 //! `params.rs` for the paper, and for the sizes that are counted differently here.
 //!
 //! This file does not decide how much must be evicted; `room.rs` does.
-//! The rule: a hit costs one counter only. The order changes under the exclusive lock. Every
+//! Guards that a hit costs one counter only. The order changes under the exclusive lock. Every
 //! removal of an entry happens here, and takes it out of its queue, its slot and its memory and
 //! reports it to the ledger.
 //!

@@ -1,6 +1,6 @@
 //! The queues of S3-FIFO: doubly linked lists that run through the entries' headers.
 //!
-//! This file does not decide which entry is evicted. The rule: an entry that is removed for any
+//! This file does not decide which entry is evicted. Guards that an entry that is removed for any
 //! reason unlinks itself, so no queue can name an entry that is gone. All sizes are counted in
 //! granules.
 

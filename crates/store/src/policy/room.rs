@@ -1,8 +1,8 @@
 //! Room for an entry: pages and holes, made by evicting and by moving runs.
 //!
 //! This file takes no pages from partitions whose lock the caller does not hold, and `eviction.rs`
-//! chooses the entries to evict. The rule: the work is bounded, and no partition gives more than it
-//! must.
+//! chooses the entries to evict. Guards that the work is bounded, and no partition gives more than
+//! it must.
 
 use crate::arena::pool::Grant;
 use crate::footprint::{Allocation, Footprint};

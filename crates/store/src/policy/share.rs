@@ -2,7 +2,7 @@
 //! and one that holds no more than its reserve is passed over.
 //!
 //! This file knows no bounds: the caller's ledger ranks the caches at each moment.
-//! The rule: where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
+//! Guards that where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
 //! write meets at most 64 entries that stay.
 
 use crate::entry::{Key, NewEntry};

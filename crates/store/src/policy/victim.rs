@@ -2,7 +2,7 @@
 //! is evicted.
 //!
 //! This file removes nothing (`eviction.rs` does) and holds no lock: it reads words that change
-//! meanwhile, so its results are hints. The rule: many small queues behave as one large queue
+//! meanwhile, so its results are hints. Guards that many small queues behave as one large queue
 //! would.
 
 use core::sync::atomic::Ordering::Relaxed;

@@ -1,7 +1,7 @@
 //! Textbook caches and traces to compare the store with, and the store behind the same interface.
 //!
-//! They are not fast, and not part of the crate. The rule: every contestant gets the same requests
-//! and the same number of bytes; the store alone pays for its bookkeeping out of them.
+//! They are not fast, and not part of the crate. Guards that every contestant gets the same
+//! requests and the same number of bytes; the store alone pays for its bookkeeping out of them.
 #![allow(dead_code)]
 
 pub mod file;
