@@ -180,7 +180,7 @@ def tier_share(server):
 
 
 class Peak(threading.Thread):
-    """Watches the proportional set size of a server until it is stopped."""
+    """Watches the proportional set size of a server until the thread is stopped."""
 
     def __init__(self, pid):
         super().__init__(daemon=True)

@@ -159,13 +159,13 @@ pub fn phase() -> Phase {
     PHASE.get()
 }
 
-/// Whether what changes now must be dealt with at once.
+/// Returns whether a change at this moment must be handled at once.
 #[inline]
 pub fn is_late() -> bool {
     phase() != Phase::Open
 }
 
-/// Notes how far the end of the transaction has come.
+/// Sets the progress of the transaction's end.
 #[inline]
 pub(in crate::pg) fn set_phase(phase: Phase) {
     PHASE.set(phase);

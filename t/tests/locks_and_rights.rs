@@ -190,7 +190,7 @@ fn meanwhile(
 ) -> Result<Option<String>, postgres::Error> {
     let mut caller = database.connect_as(role);
     caller.run("SET pgcache.hot_tier = off");
-    caller.run("SELECT cache_exists('k', 'c')"); // what it has learnt by now counts no more
+    caller.run("SELECT cache_exists('k', 'c')"); // facts that the session keeps from now must not count later
     holder.run("BEGIN; LOCK TABLE c IN ACCESS EXCLUSIVE MODE");
     thread::scope(|scope| {
         let call = scope.spawn(|| caller.try_value(&format!("SELECT {call}")));

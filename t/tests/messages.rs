@@ -269,7 +269,7 @@ const RAISED: &[(&str, &str)] = &[
     ),
 ];
 
-/// The same without preload.
+/// The errors that one session can raise without preload, and the calls that raise them.
 const RAISED_WITHOUT_PRELOAD: &[(&str, &str)] = &[
     (
         "leases need pgcache's shared memory",
@@ -578,7 +578,8 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A call that needs a privilege is refused with the GRANT as its hint; with what that grants it is not refused.
+/// A call without a needed privilege fails with the GRANT as its hint, and succeeds in that check after
+/// this GRANT.
 fn check_grants(storage: &str) {
     let database = Cluster::hot().database();
     let mut admin = database.connect();
@@ -1037,7 +1038,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     let hint = notice.hint().expect("it says what to do");
     let lines: Vec<&str> = hint.lines().filter(|line| line.contains(" = ")).collect();
     assert_eq!(lines.len(), 2, "{hint}");
-    // What plain SQL sees has two ways.
+    // Either of the two preload settings hides expired rows from plain SQL.
     let seen = |notice: &DbError| {
         notice
             .detail()

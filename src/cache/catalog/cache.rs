@@ -46,8 +46,8 @@ pub struct Cache {
     pub storage: Storage,
     /// Row-level security is enabled: policies may hide rows, so copies are not used.
     pub row_security: bool,
-    /// An update of a row runs no user-defined trigger, rule or policy. Of a partitioned table this says nothing about
-    /// partitions.
+    /// An update of a row runs no user-defined trigger, rule or policy. For a partitioned table this does
+    /// not cover the partitions.
     pub updates_alone: bool,
     /// The triggers see every row that changes, so that copies stay coherent; and every role with the
     /// privilege may read them, unlike a temporary table.
@@ -61,10 +61,10 @@ pub struct Cache {
     pub key_type: KeyType,
     /// The table as a direct access sees it; `access_path` decides when such an access is used.
     pub target: Option<Target>,
-    /// Its rows are those of partitions. It has no copies in the tier: a partition that comes or goes brings or
-    /// takes rows past every trigger.
+    /// Its rows are in partitions. It has no copies in the tier, because attaching or detaching a partition
+    /// adds or removes rows without firing a trigger.
     pub partitioned: bool,
-    /// The table and its indexes, whose locks a read gives back; empty if a statement that reads the table
+    /// The table and its indexes, whose locks a read releases; empty if a statement that reads the table
     /// may run user-defined code.
     pub own_relations: Vec<Oid>,
     pub(super) qualified: std::ffi::CString,

@@ -1,4 +1,4 @@
-//! Whether the triggers of a table are safe to fire when we change its rows as its owner.
+//! The check whether the triggers of a table are safe to fire when we change its rows as its owner.
 //!
 //! Any role that holds TRIGGER on a table can create triggers on it, and no catalog records which role has created
 //! one. So the check looks at the code that a trigger runs: its function must belong to a role that has the owner's

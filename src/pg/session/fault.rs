@@ -1,10 +1,10 @@
-//! Deliberate faults, each of which leaves out one clause of what keeps a cache right: `make power` sets one after
-//! the other and runs the test that must fail with it.
+//! Deliberate faults, each of which leaves out one clause of the rules that keep a cache right: `make
+//! power` sets one after the other and runs the test that must fail with it.
 //!
 //! Only with the cargo feature `pauses`; without it [`on`] is false at compile time and the library contains no
 //! fault. The setting `pgcache.fault` names one for the whole server. It counts in every process from its start.
 
-/// Makes the enum of the faults. Each names the session test that fails with it.
+/// Creates the enum of the faults. Each names the session test that fails with it.
 macro_rules! faults {
     ($($(#[$doc:meta])* $fault:ident => $test:literal,)*) => {
         /// A clause that is left out.
@@ -25,17 +25,17 @@ faults! {
     RowNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
     /// A write past the executor does not note its key.
     DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
-    /// A batch does not read again what other commits kept it from copying.
+    /// A batch does not read again the rows that other commits kept it from copying.
     BatchNotRefilled => "fair_caches::repeated_writes_affect_no_other_cache",
     /// A dependency's key is evaluated under the settings of the session that changes the row.
     KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
     /// The former DEFAULT of an attached table is kept as the session's settings print it.
     FormerDefaultUnderSessionsSettings => "depend_settings::a_former_default_comes_back_as_it_was",
-    /// cache_fetch stores what a parallel worker loads.
+    /// cache_fetch stores a value that a parallel worker loads.
     ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
     /// Statements of pgcache may be compiled.
     OwnStatementsCompiled => "small_things::no_statement_of_pgcache_is_compiled",
-    /// A process that is asked to end acknowledges a commit that waited for a standby.
+    /// A process that is being terminated acknowledges a commit that waited for a standby.
     EndedWaitAcknowledged => "resp_table_standby::a_waiting_process_may_be_ended_and_commands_behind_it_run",
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::rows_applied_by_logical_replication_are_seen",
@@ -59,7 +59,7 @@ faults! {
     TouchLeavesTriggersOut => "touch_after::user_defined_triggers_rules_and_policies_see_every_touch",
 
     // Shares of the tier
-    /// A bound or reserve of a definition does not get into the cache's slot.
+    /// A bound or reserve of a definition is not written into the cache's slot.
     ShareNotFollowed => "shares::a_neighbours_flood_leaves_reserved_sessions_alone",
     /// A share counts before its transaction commits.
     ShareBeforeCommit => "shares::a_share_counts_from_the_commit_on",
@@ -73,7 +73,7 @@ faults! {
     // Marks: before the commit record
     /// A session that has pgcache.enabled off marks nothing.
     DisabledMarksNothing => "enabled::reloads_at_random_times_leave_no_stale_copy",
-    /// Marks are set when the commit is visible already.
+    /// Marks are set only after the commit is visible.
     MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a key leaves its copy in the tier.
     MarkKeepsEntry => "coherence_statements::after_any_statement_function_and_select_agree",
@@ -83,11 +83,11 @@ faults! {
     CacheNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a whole cache leaves its version, and with it its copies.
     CacheKeepsVersion => "coherence_statements::after_any_statement_function_and_select_agree",
-    /// A key that finds no place among the marks does not keep readers off its cache.
+    /// A key that finds no place among the marks does not block the readers of its cache.
     NoPlaceNotPending => "marks_at_limits::a_key_that_finds_no_place_keeps_readers_off_its_cache",
     /// The mark of a whole cache that has no slot takes no lock.
     NoSlotNotLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
-    /// A writer does not look again for the slot of a cache that had none.
+    /// A writer does not check again for the slot of a cache that had none.
     SlotNotLookedForAgain => "marks_at_limits::a_slot_that_is_made_while_a_writer_marks_is_found",
     /// The mark of a key leaves its lease valid.
     MarkVoidsNoLease => "leases::a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not",
@@ -177,9 +177,9 @@ faults! {
     StandbyStoresReplayed => "promotion::a_fetch_on_a_standby_stores_nothing_that_a_replayed_change_makes_old",
     /// A lease or token is granted while a writer of the key is between mark and unmark.
     LeaseWhileKeyPends => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
-    /// The same while a writer of the whole cache is.
+    /// A lease or token is granted while a writer of the whole cache is between mark and unmark.
     LeaseWhileCachePends => "fetch_commit::a_whole_cache_that_is_marked_gives_no_lease",
-    /// The same while a writer of a cache without a slot is.
+    /// A lease or token is granted while a writer of a cache without a slot is between mark and unmark.
     LeaseWhileLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
     /// A removal passes over loaded rows that are not committed.
     RemovalDoesNotWait => "fetch_commit::an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source",
@@ -193,7 +193,7 @@ faults! {
     KeyVoidsNoWatch => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// The mark of a whole cache leaves its watches.
     CacheVoidsNoWatches => "fetch_commit::a_value_loaded_before_the_source_was_truncated_is_not_stored_after_it",
-    /// A fetch under an old snapshot stores what it has loaded.
+    /// A fetch under an old snapshot stores the value it has loaded.
     OldSnapshotStores => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
     /// A snapshot of a standby counts as the latest after the promotion.
     StandbySnapshotStores => "standby::an_old_snapshot_of_a_standby_stores_nothing",
@@ -245,11 +245,11 @@ faults! {
     RestartProves => "prepared_restart::a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier",
     /// The marks of a decided transaction are not undone.
     RecordNotLowered => "prepared::marks_that_share_a_place_fall_together",
-    /// A transaction counts as decided as soon as the log of commits says so.
+    /// A transaction counts as decided as soon as the commit log contains it.
     DecidedByLog => "coherence_commit::a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible",
 
     // Client-side caching
-    /// A network process does not note what a client that tracks has read.
+    /// A network process does not note the keys that a tracking client has read.
     ReadNotNoted => "resp_tracking_tables::reads_of_an_executor_are_tracked",
     /// A read of a client with BCAST is not noted, so that a change during it is sent only before its reply.
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
@@ -263,17 +263,17 @@ faults! {
     ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// Clients receive invalidations before the commit is visible.
     ToldBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
-    /// A back replies with rows whose writer has not told of them.
+    /// An executor replies with rows whose writer has not published its invalidations.
     BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// Replies are sent before the changes that came before them.
     NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_an_unsent_change",
     /// A key invalidated during a read is not invalidated again after its reply.
     NotToldAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
-    /// A network process that was overtaken in the ring tells nothing.
+    /// A network process that was overtaken in the ring sends no invalidations.
     LostTellsNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
     /// Clients receive invalidations for changes rolled back to a savepoint.
     SavepointTold => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",
-    /// The record of a prepared transaction tells nothing.
+    /// The record of a prepared transaction causes no invalidations.
     RecordTellsNothing => "resp_tracking_tables::a_prepared_transaction_invalidates_everything_at_its_commit",
     /// Reads of a cache whose changes cannot be followed are not invalidated at once.
     UnheardNotOwed => "resp_tracking_tables::while_changes_are_not_noted_each_read_is_invalidated_at_once",
@@ -291,7 +291,7 @@ faults! {
     WatchNotCompared => "resp_table_batches::an_exec_of_watched_keys_is_done_if_they_are_as_they_were",
     /// EXEC does not lock the rows that it has compared.
     WatchedRowNotLocked => "resp_exec_tables::a_watched_entry_stays_as_it_was_until_the_commit",
-    /// What code of a role has left in the session stays for the next one.
+    /// State that code of a role has left in the session stays for the next role.
     NotTidied => "resp_table_roles::a_trigger_leaves_nothing_for_the_next_role",
     /// A message is sent although its transaction is rolled back.
     SentOnRollback => "resp_publish::messages_are_sent_by_the_commit_in_order",

@@ -54,7 +54,7 @@ pub struct Shape {
 pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     let rows = own::RECORD.oid();
     let truncate = own::RECORD_TRUNCATE.oid();
-    // SAFETY: try_relation_open gives NULL for a relation that is gone, else an entry that stays
+    // SAFETY: try_relation_open returns NULL for a dropped relation, otherwise an entry that stays
     // valid until the close below. Nothing in between keeps a pointer into it.
     unsafe {
         let open = pg_sys::try_relation_open(relation, pg_sys::AccessShareLock as i32);
@@ -128,7 +128,7 @@ fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
     let Some(numbers) = relation::trigger_columns(relation, own::COLUMNS.oid()) else {
         return ValueType::from_oid(type_of_column(relation, c"value")?);
     };
-    // SAFETY: a syscache look-up, which gives 0 for a column that is gone.
+    // SAFETY: a syscache look-up, which returns 0 for a column that was dropped.
     ValueType::of_column(unsafe { pg_sys::get_atttype(relation, *numbers.get(1)?) })
 }
 
@@ -161,8 +161,8 @@ pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     let rows = own::RECORD.oid();
     let whole = relation::above(partition, rows)?;
     let settings = relation::trigger_arguments(partition, rows)?;
-    // SAFETY: try_relation_open gives NULL for a relation that is gone, else an entry that stays valid until
-    // the close below; what is kept are copies.
+    // SAFETY: try_relation_open returns NULL for a dropped relation, otherwise an entry that stays valid
+    // until the close below; only copies are kept.
     unsafe {
         let open = pg_sys::try_relation_open(partition, pg_sys::NoLock as i32);
         if open.is_null() {
@@ -331,8 +331,8 @@ unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
 /// `actions` are those of a view's rule for SELECT.
 unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     let function = own::MEMORY_ENTRIES.oid();
-    // SAFETY: there is one query, whose range table is a list of entries; nodes are looked at only
-    // after their tag.
+    // SAFETY: the list has one query, whose range table is a list of entries; nodes are read only after
+    // their tag.
     unsafe {
         let query: *mut pg_sys::Query = *pg_list::pointers(actions).first()?;
         pg_list::pointers::<pg_sys::RangeTblEntry>((*query).rtable)

@@ -1,9 +1,9 @@
 //! The forms in which a column holds a deadline: a timestamptz, or a Unix time in seconds or
 //! milliseconds.
 //!
-//! Guards that both ways to a table agree: what is said here of a datum, `model::dialect` says in
-//! SQL. A Unix time that is NULL, zero or negative means never, as those who store one mean it; a
-//! column that must not be NULL has 0 for never, a timestamptz the last day of the year 9999.
+//! Guards that both ways to a table agree: the rules here for a datum are those of `model::dialect` for
+//! SQL. A Unix time that is NULL, zero or negative means never, as in tables of other programs; a column
+//! that must not be NULL has 0 for never, a timestamptz the last day of the year 9999.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -13,7 +13,7 @@ use crate::pg::session::clock::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadlineForm {
     pub kind: DeadlineKind,
-    /// NULL may stand in it.
+    /// The column accepts NULL.
     pub nullable: bool,
 }
 

@@ -32,9 +32,9 @@ struct LedgerSums {
     entries: BTreeMap<u32, i64>,
     /// The sum of the deadlines.
     deadlines: BTreeMap<u32, i128>,
-    /// Entries that went for space or time since the model last looked.
+    /// Entries that were evicted or expired since the model last looked.
     lost: usize,
-    /// Of each cache; plain where there is none.
+    /// The rank of each cache; plain by default.
     ranks: [Rank; 3],
 }
 

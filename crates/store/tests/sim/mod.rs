@@ -11,16 +11,17 @@ pub mod policies;
 pub mod tier;
 pub mod traces;
 
-/// A cache that is asked for a key and, on a miss, given it.
+/// A cache that receives a request for a key and, on a miss, the entry to store.
 pub trait Cache {
-    /// True for a hit. On a miss the entry of `size` bytes, key included, is stored.
+    /// Returns true for a hit. On a miss, stores the entry of `size` bytes, key included.
     fn request(&mut self, key: u64, size: usize) -> bool;
 
-    /// Says the time of the next request, and the deadline of the entry that it stores. Caches
-    /// without a clock ignore both.
+    /// Sets the time of the next request, and the deadline of the entry that it stores. Caches without a
+    /// clock ignore both.
     fn at(&mut self, _now: i64, _deadline: i64) {}
 
-    /// Stores the entry, whether or not there is one. Caches of numbers do what a request does.
+    /// Stores the entry, whether or not the key has one. Caches that keep only numbers treat this as a
+    /// request.
     fn store(&mut self, key: u64, size: usize) {
         self.request(key, size);
     }
