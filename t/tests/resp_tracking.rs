@@ -150,15 +150,24 @@ fn evictions_are_sent() {
     reader.ask(&["SET", "old", &"v".repeat(1000)]);
     assert_eq!(messages(&mut reader), []);
     reader.ask(&["GET", "old"]);
-    // An eviction is not the client's own change, although this client's writes cause it.
-    let value = "v".repeat(1000);
-    for number in 0..5000 {
-        let key = number.to_string();
-        let bytes = Client::request(&[b"SET", key.as_bytes(), value.as_bytes()]);
-        assert!(reader.send(&bytes));
+    // An eviction is not the client's own change, although this client's writes cause it. The new keys are read, too:
+    // a scan would not evict what was read.
+    let (mut other, value) = (door.client(), "v".repeat(1000));
+    let (mut told_of, mut replies) = (Vec::new(), 0);
+    for batch in 0..20 {
+        let keys: Vec<String> = (0..250).map(|n| (250 * batch + n).to_string()).collect();
+        for key in &keys {
+            let bytes = Client::request(&[b"SET", key.as_bytes(), value.as_bytes()]);
+            assert!(reader.send(&bytes));
+        }
+        let (told, done) = take(&mut reader);
+        told_of.extend(told);
+        replies += done.len();
+        for key in &keys {
+            other.ask(&["GET", key]);
+        }
     }
-    let (told_of, replies) = take(&mut reader);
-    assert_eq!(replies.len(), 5000);
+    assert_eq!(replies, 5000);
     assert_eq!(told_of, [told(Some("old"))]);
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
 }

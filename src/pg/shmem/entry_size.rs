@@ -21,10 +21,13 @@ const MIN_ENTRIES: u64 = 1_000;
 /// another restart; one that is too large costs only a percent.
 const MAX_REMEMBERED: usize = 1_024;
 
+/// Reads the tier's statistics; None without a tier.
+pub type ReadStats = fn() -> Option<Stats>;
+
 thread_local! {
     // Read once, because the request for memory and each start after a crash must compute the same layout.
     static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
-    static STATS: Cell<Option<fn() -> Option<Stats>>> = const { Cell::new(None) };
+    static STATS: Cell<Option<ReadStats>> = const { Cell::new(None) };
 }
 
 /// Returns the store's parameters for a region of this size. `setting`: what `pgcache.hot_entry_size` says, if anything.
@@ -40,7 +43,7 @@ fn remembered() -> Option<usize> {
 }
 
 /// Lets the postmaster write the file when it stops. `stats` reads the tier's statistics then.
-pub fn register(stats: fn() -> Option<Stats>) {
+pub fn register(stats: ReadStats) {
     STATS.set(Some(stats));
     // SAFETY: called at the start, where the postmaster registers what runs when it exits; the
     // function is one of this library, which is never unloaded.

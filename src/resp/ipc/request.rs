@@ -54,6 +54,10 @@ impl CatalogRequest {
 
 /// The answer to a catalog request.
 #[derive(Clone, Copy)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "it lies in a place of shared memory, which has room for the largest"
+)]
 pub enum CatalogResponse {
     Authenticated(Result<Authenticated, AuthFailure>),
     Permission(Result<FoundPermission, PermissionError>),

@@ -53,6 +53,7 @@
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
 //! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
+//!
 //! pending_writers == 1 and the unmark's `ver++` exist for **late writes** to a marked key whose row lock a
 //! savepoint's rollback gave away; without late writes the rest of the token would do.
 //!
