@@ -134,8 +134,9 @@ class Postgres:
 
     def set_up(self, entries):
         given = {"scale": scripts.scale(entries), "only": self.system.table, "value": kd.value(self.setup.value_size)}
-        words = [word for name, text in given.items() for word in ("-v", f"{name}={text}")]
-        output([self.bin / "psql", "-X", "-q", *words, "-f", scripts.SETUP, *self.connection, DATABASE])
+        # A long value is too long for an argument.
+        lines = [f"\\set {name} '{text}'" for name, text in given.items()] + [f"\\i {scripts.SETUP}", ""]
+        output([self.bin / "psql", "-X", "-q", *self.connection, DATABASE], input="\n".join(lines))
 
     @property
     def slow_to_scan(self):

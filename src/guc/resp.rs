@@ -106,6 +106,11 @@ pub fn workers() -> usize {
     usize::try_from(WORKERS.get()).unwrap_or(1)
 }
 
+/// Returns whether the number of executors is set by the name that the setting had before.
+pub fn has_former_name() -> bool {
+    BACKS.get() > 0
+}
+
 /// Returns the number of executors. `pgcache.resp_backs`, the former name, counts while the present one has its
 /// default.
 pub fn executors() -> usize {

@@ -71,15 +71,20 @@ pub fn register() {
         "the Redis protocol requests {} MB of shared memory beside pgcache.hot_size, most of it for requests and replies of executors, of twice pgcache.resp_max_request",
         zeroed::total() >> 20
     ));
-    // One more for the launcher. Postgres itself would only report that a process was not started.
-    let needed = guc::resp::workers() + guc::resp::executors() + 1;
+    if guc::resp::has_former_name() {
+        failure::log("pgcache.resp_backs is obsolete: use pgcache.resp_executors".into());
+    }
+    // Beside these run the launcher and a worker that sweeps, and Postgres' launcher of logical replication. Postgres
+    // itself would only report that a process was not started.
+    let own = guc::resp::workers() + guc::resp::executors();
+    let needed = own + 2 + usize::from(process::has_replication_launcher());
     let most = process::max_worker_processes();
     if most < needed {
         failure::warn(
             PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
             "max_worker_processes is too low for the Redis protocol".into(),
             format!(
-                "The Redis protocol needs {needed} processes, including the launcher, and max_worker_processes is {most}."
+                "The Redis protocol has {own} processes, and with the launchers and a worker that sweeps {needed} are needed. max_worker_processes is {most}."
             ),
             &format!(
                 "Raise max_worker_processes to at least {needed}, and by one for each other background worker, such as pg_cron or parallel workers."

@@ -74,12 +74,14 @@ impl Supervisor {
                 not_before: None,
             }
         };
-        let executors = (0..settings::executors()).map(place(Kind::Executor));
+        // One executor, the network processes, the other executors: where max_worker_processes allows fewer, clients
+        // are served all the same.
+        let mut executors = (0..settings::executors()).map(place(Kind::Executor));
+        let first = executors.next();
+        let networks = (0..settings::workers()).map(place(Kind::Network));
         Some(Supervisor {
             queue,
-            places: executors
-                .chain((0..settings::workers()).map(place(Kind::Network)))
-                .collect(),
+            places: first.into_iter().chain(networks).chain(executors).collect(),
             said: Missing::Nothing,
         })
     }

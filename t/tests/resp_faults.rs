@@ -97,6 +97,23 @@ fn without_worker_slots_the_server_starts_and_says_why() {
 }
 
 #[test]
+fn a_client_is_served_where_there_is_room_for_some_of_the_executors() {
+    let door = Door::fresh(&[
+        "pgcache.resp_executors = 6",
+        "max_worker_processes = 5",
+        "max_logical_replication_workers = 0",
+        "pgcache.expire_interval = 0",
+    ]);
+    door.cluster.up();
+    wait_until("a client is served", || door.try_client().is_some());
+    let log = door.cluster.log_text();
+    assert!(
+        log.contains("Raise max_worker_processes to at least 9"),
+        "{log}"
+    );
+}
+
+#[test]
 fn a_smart_shutdown_waits_for_sessions_and_not_for_clients() {
     let door = Door::start(&[]);
     let mut client = door.client();

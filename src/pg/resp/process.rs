@@ -49,6 +49,12 @@ pub fn max_worker_processes() -> usize {
     usize::try_from(unsafe { pg_sys::max_worker_processes }).unwrap_or(0)
 }
 
+/// Returns whether Postgres starts its launcher of logical replication, which takes one of `max_worker_processes`.
+pub fn has_replication_launcher() -> bool {
+    // SAFETY: a plain C variable of this process.
+    unsafe { pg_sys::max_logical_replication_workers > 0 }
+}
+
 /// Returns a setting of the server; None: no setting has this name.
 pub fn setting(name: &str) -> Option<String> {
     let name = CString::new(name).ok()?;
