@@ -20,6 +20,8 @@ use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
 use crate::pg::hooks::{applied, callbacks, pre_commit_portal, source};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
+use crate::pg::shmem::entry_size;
+use crate::pg::shmem::tier::tier;
 use crate::pg::table::probe;
 
 /// Registers this module for events; called when the library is loaded.
@@ -74,7 +76,12 @@ pub fn register() {
         database_dropped: changes::note_database_dropped,
         transaction: at_moment,
         started: saved::restore,
-        stopped: saved::save,
+        stopped: || {
+            if let Some(tier) = tier() {
+                entry_size::remember(&tier.region().stats());
+            }
+            saved::save();
+        },
     });
 }
 

@@ -556,7 +556,6 @@ unsafe extern "C-unwind" fn startup() {
         ShmemLayout::for_size(size)
     };
     TIER.set(layout.map(|layout| &*Box::leak(Box::new(attach(&layout)))));
-    entry_size::register(|| tier().map(|tier| tier.region().stats()));
     restart::begin();
 }
 

@@ -72,6 +72,22 @@ pub(super) struct NetworkProcess {
     pub(super) base: [AtomicU64; FIGURES],
 }
 
+impl NetworkProcess {
+    /// Shows no clients, no memory of clients and no room for any.
+    pub(super) fn set_empty(&self) {
+        for number in [
+            &self.room,
+            &self.clients,
+            &self.tracking,
+            &self.tracked_keys,
+            &self.memory,
+            &self.largest_client,
+        ] {
+            number.store(0, Relaxed);
+        }
+    }
+}
+
 #[repr(C)]
 pub(super) struct Head {
     pub(super) database: AtomicU32,

@@ -39,12 +39,7 @@ impl ClientRegistry {
             }
         }
         let network = self.network(number);
-        network.room.store(0, Relaxed);
-        network.clients.store(0, Relaxed);
-        network.tracking.store(0, Relaxed);
-        network.tracked_keys.store(0, Relaxed);
-        network.memory.store(0, Relaxed);
-        network.largest_client.store(0, Relaxed);
+        network.set_empty();
         network.ends.store(0, Relaxed);
         network.pid.store(background::own_pid(), SeqCst);
         self.head
@@ -58,12 +53,7 @@ impl ClientRegistry {
     pub fn end_network(&self, number: usize) {
         let network = self.network(number);
         network.pid.store(0, SeqCst);
-        network.room.store(0, Relaxed);
-        network.clients.store(0, Relaxed);
-        network.tracking.store(0, Relaxed);
-        network.tracked_keys.store(0, Relaxed);
-        network.memory.store(0, Relaxed);
-        network.largest_client.store(0, Relaxed);
+        network.set_empty();
     }
 
     /// Stores the memory of all clients of a network process, and that of the largest of them.
