@@ -9,7 +9,7 @@ use crate::cache::commit::publish as messages;
 use crate::error::Error;
 use crate::pg::encoding::printable;
 use crate::pg::resp::client_registry::{ClientRegistry, Counter, Shown};
-use crate::pg::resp::{catalog_requests, login, work_queue};
+use crate::pg::resp::{login, work_queue};
 use crate::pg::session;
 use crate::pg::value::datum::Text;
 use crate::pg::value::rows::{Row, Rows, Stream};
@@ -101,7 +101,7 @@ fn figures_row(registry: ClientRegistry) -> Row<21> {
         counted(Counter::FailedAuthentications),
         counted(Counter::FailedHandshakes),
         counted(Counter::Questions),
-        number((catalog_requests::depth() + work_queue::depth()) as u64),
+        number(work_queue::depth() as u64),
         counted(Counter::QueueFull),
         counted(Counter::Messages),
         counted(Counter::Overflows),

@@ -34,7 +34,6 @@ mod tracking;
 use pgrx::PgSqlErrorCode;
 
 use crate::guc;
-use crate::pg::resp::catalog_requests;
 use crate::pg::resp::process::{self, Tasks};
 use crate::pg::resp::shared_memory::{self, Sizes};
 use crate::pg::resp::{
@@ -50,7 +49,6 @@ pub fn register() {
     if !guc::resp::is_on() {
         return;
     }
-    catalog_requests::register::<CatalogRequest, CatalogResponse>();
     let clients = guc::resp::max_clients();
     shared_memory::register(Sizes {
         clients,
@@ -58,7 +56,10 @@ pub fn register() {
         messages: messages::BYTES,
         networks: multi_process::bytes(guc::resp::workers()),
     });
-    work_queue::register(guc::resp::workers(), guc::resp::max_request());
+    work_queue::register::<CatalogRequest, CatalogResponse>(
+        guc::resp::workers(),
+        guc::resp::max_request(),
+    );
     ring::register();
     cursors::register();
     standby_waits::register();

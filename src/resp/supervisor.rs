@@ -11,12 +11,11 @@ use pgrx::pg_sys::Oid;
 
 use crate::guc::resp as settings;
 use crate::pg::catalog::database;
-use crate::pg::resp::catalog_requests::{Kind, RequestQueue};
 use crate::pg::resp::client_registry::ClientRegistry;
-use crate::pg::resp::process;
+use crate::pg::resp::process::{self, Kind};
 use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
+use crate::resp::ipc::WorkQueue;
 
 /// Pause after the start of a process before it is started again, unless it has lived longer.
 const START_AGAIN: Duration = Duration::from_secs(5);
@@ -43,7 +42,7 @@ enum Missing {
 }
 
 struct Supervisor {
-    queue: RequestQueue<CatalogRequest, CatalogResponse>,
+    queue: WorkQueue,
     places: Vec<Place>,
     said: Missing,
 }
@@ -65,7 +64,7 @@ pub fn keep() -> Option<Duration> {
 impl Supervisor {
     /// None if neither a port nor a socket is set.
     fn new() -> Option<Supervisor> {
-        let queue = RequestQueue::of_server()?;
+        let queue = WorkQueue::of_server()?;
         let place = |kind| {
             move |number| Place {
                 kind,
@@ -102,7 +101,7 @@ impl Supervisor {
             self.say(Missing::Database);
             return LOOK_FOR_MISSING;
         };
-        self.queue.set_database(database);
+        self.queue.processes.set_database(database);
         if let Some(registry) = ClientRegistry::of_server() {
             registry.set_database(database);
         }
@@ -156,11 +155,7 @@ fn find_database() -> Option<Oid> {
 
 impl Place {
     /// Returns whether the place has no process. A process that a former launcher started counts, too.
-    fn is_empty(
-        &mut self,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
-        now: Instant,
-    ) -> bool {
+    fn is_empty(&mut self, queue: &WorkQueue, now: Instant) -> bool {
         if let Some((started, since)) = self.started.take() {
             if !started.has_ended() {
                 self.started = Some((started, since));
@@ -169,7 +164,7 @@ impl Place {
             let lived = now.saturating_duration_since(since);
             self.not_before = (lived < START_AGAIN).then(|| since + START_AGAIN);
         }
-        let present = queue.pid(self.kind, self.number);
+        let present = queue.processes.pid(self.kind, self.number);
         !present.is_some_and(background::is_there)
     }
 }

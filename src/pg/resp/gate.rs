@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::time::{Duration, Instant};
 
-use crate::pg::resp::catalog_requests::MOST_PROCESSES;
+use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::worker::background;
 
 /// Looks before a network process that waits yields the processor.

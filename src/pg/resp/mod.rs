@@ -3,7 +3,7 @@
 //!
 //! - [`process`], [`sleep`], [`socket_mode`], [`system`]: how the processes start and sleep, and their calls to the
 //!   system.
-//! - [`catalog_requests`], [`work_queue`], [`standby_waits`]: the queues between network processes and executors.
+//! - [`work_queue`], [`standby_waits`]: the queue between network processes and executors, and which of these wait.
 //! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: shared state that sessions and executors read as
 //!   well.
 //! - [`multi_process`], [`gate`], [`readers`], [`fd_passing`]: state that several network processes share, and the
@@ -14,7 +14,6 @@
 //! The meaning of a request is not here but in `crate::resp`. These files must not depend on it, because all unsafe
 //! code of the protocol is here and is to be checked without it.
 
-pub mod catalog_requests;
 pub mod client_registry;
 pub mod cursors;
 pub mod fd_passing;

@@ -1,8 +1,8 @@
 //! State that several network processes share besides the client registry: the gate, and the table of channels that
 //! each process's clients read. With one network process it does not exist.
 
-use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::resp::gate::{self, Gate};
+use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::resp::readers::Readers;
 use crate::pg::resp::shared_memory;
 

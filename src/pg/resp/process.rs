@@ -7,8 +7,17 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 use pgrx::prelude::*;
 
-use crate::pg::resp::catalog_requests::Kind;
 use crate::pg::worker::background::{self, Started};
+
+/// The most processes of either kind.
+pub const MOST_PROCESSES: usize = 16;
+
+/// The kind of a process.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    Network,
+    Executor,
+}
 
 /// The main functions of the processes, given by the layer above; each receives its process's number.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, fence};
 
 use pgrx::pg_sys;
 
-use crate::pg::resp::catalog_requests::MOST_PROCESSES;
+use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::session::clock;
 use crate::pg::shmem::zeroed::{self, Piece};
 use crate::pg::worker::background;

@@ -169,7 +169,6 @@ fn ask(
     let numbers = relations.iter().map(u32::to_string).collect::<Vec<_>>();
     let request = format!("FLUSHALL {}\r\n", numbers.join(" "));
     let handed = Handed {
-        network: core.number,
         ticket: session.id,
         role,
         relation: Oid::from_u32(*first),

@@ -163,7 +163,6 @@ pub fn submit(
         return false;
     };
     let handed = Handed {
-        network: core.number,
         ticket: session.id,
         role,
         relation: pending.permission.target.cache.relation,
@@ -199,47 +198,33 @@ pub fn submit(
 pub fn wake_executors(core: &mut Core) {
     let (quick, slow) = std::mem::take(&mut core.submitter.untold);
     if quick {
-        core.queue.wake_quick();
+        core.submitter.work_queue.processes.wake_quick();
     }
     if slow {
-        core.queue.wake_slow();
+        core.submitter.work_queue.processes.wake_slow();
     }
-    core.submitter.look_at_lanes(&core.queue);
-}
-
-/// Takes the answers of executors and wakes their clients.
-pub fn take_answered(core: &mut Core) {
-    let mut room = 0;
-    while let Some((id, answered)) = core.submitter.work_queue.take_answered(core.number) {
-        room += 1;
-        let place = core.clients.place_of(id);
-        match place.and_then(|place| core.clients.get_mut(place)) {
-            Some(client) if client.session.waits == Waits::Table => {
-                client.session.offloaded.handed = None;
-                client.session.offloaded.answered = Some(answered);
-                core.wake(id, Waits::Table);
-            }
-            _ => core.submitter.give_back(answered),
-        }
-    }
-    core.feed_some_starved(room);
+    core.submitter.look_at_lanes();
 }
 
 /// Writes an executor's reply for a client, before any other message to it.
 pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
     let session = &mut client.session;
     if let Some(answered) = session.offloaded.answered.take() {
-        tracking::reply_came(core, session, core.submitter.work_queue.soonest(&answered));
-        let (before, work_queue) = (replies.as_bytes().len(), core.submitter.work_queue);
+        tracking::reply_came(
+            core,
+            session,
+            core.submitter.work_queue.batches.soonest(&answered),
+        );
+        let (before, batches) = (replies.as_bytes().len(), core.submitter.work_queue.batches);
         if matches!(session.unfinished.flushing, Flushing::Asked(_)) {
-            flush_all::answered(session, |take| work_queue.reply(&answered, take));
+            flush_all::answered(session, |take| batches.reply(&answered, take));
             return core.submitter.give_back(answered);
         }
         match session.offloaded.watching.take() {
-            None => work_queue.reply(&answered, |bytes| replies.append(bytes)),
+            None => batches.reply(&answered, |bytes| replies.append(bytes)),
             Some(watched) => {
                 let mut numbers = Vec::new();
-                work_queue.reply(&answered, |bytes| numbers.extend_from_slice(bytes));
+                batches.reply(&answered, |bytes| numbers.extend_from_slice(bytes));
                 session.state.watch_rows(*watched, &numbers, replies);
             }
         }

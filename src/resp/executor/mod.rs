@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::cache::table::entry_count;
 use crate::guc;
-use crate::pg::resp::catalog_requests::{Asked, Kind, RequestQueue, Takes};
+use crate::pg::resp::process::Kind;
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::WorkQueue;
+use crate::pg::resp::work_queue::{Lane, TakenRequest};
 use crate::pg::session::failure::Failure;
 use crate::pg::worker::{as_role, background, connect};
 use crate::resp::auth::{self, PermissionError};
 use crate::resp::executor::work::WorkRunner;
+use crate::resp::ipc::WorkQueue;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// Longest wait for a catalog lock in the executor that has the quick lane.
@@ -29,30 +30,26 @@ const REPORT: Duration = Duration::from_secs(1);
 
 /// Runs an executor until it is asked to end.
 pub fn run(number: usize) {
-    let (Some(queue), Some(work_queue)) = (RequestQueue::of_server(), WorkQueue::of_server())
-    else {
+    let Some(queue) = WorkQueue::of_server() else {
         background::end(0);
     };
-    let search_path = connect::as_server(queue.database(), c"pgcache resp executor");
+    let search_path = connect::as_server(queue.processes.database(), c"pgcache resp executor");
     reload();
     let mut executor = Executor {
         number,
-        runner: WorkRunner::new(number, work_queue, search_path),
+        runner: WorkRunner::new(number, queue, search_path),
         next_slow: Instant::now(),
         queue,
     };
     standby_waits::begin_executor(number);
-    executor
-        .queue
-        .begin_executor(number, CatalogResponse::Failed);
-    executor.runner.answer_lost(&executor.queue);
+    executor.runner.answer_lost();
     while !background::asked_to_end() {
         if background::reload_if_asked() {
             reload();
         }
         executor.turn();
     }
-    executor.queue.end(Kind::Executor, number);
+    executor.queue.processes.end(Kind::Executor, number);
     background::end(0);
 }
 
@@ -60,14 +57,14 @@ struct Executor {
     number: usize,
     /// The time before which the executor with the quick lane takes no request that may take long.
     next_slow: Instant,
-    queue: RequestQueue<CatalogRequest, CatalogResponse>,
+    queue: WorkQueue,
     runner: WorkRunner,
 }
 
 impl Executor {
     /// Works until no work is left, and sleeps.
     fn turn(&mut self) {
-        self.queue.set_busy(self.number, true);
+        self.queue.processes.set_busy(self.number, true);
         if self.has_work() {
             background::show(Some("running commands of clients of the Redis protocol"));
         }
@@ -79,7 +76,7 @@ impl Executor {
             }
         }
         // Check the queues again after announcing idle, so that work queued just before is not missed.
-        self.queue.set_busy(self.number, false);
+        self.queue.processes.set_busy(self.number, false);
         if self.has_work() || background::asked_to_end() {
             return;
         }
@@ -98,38 +95,39 @@ impl Executor {
 
     /// Runs one batch, one request and one job. Returns whether there was any.
     fn work(&mut self) -> bool {
-        self.runner.bring_back(&self.queue);
-        let mut worked = self.has_quick() && self.runner.quick(&self.queue);
+        self.runner.bring_back();
+        let mut worked = self.has_quick() && self.runner.quick();
         if self.may_answer()
-            && let Some(asked) = self.queue.next(self.number, self.takes())
+            && let Some(asked) = self.next_request()
         {
             self.answer(asked);
             worked = true;
         }
         if self.has_slow() && self.runner.has_slow() {
             // The job may take long, and clients that authenticate or need permissions must not wait for it.
-            if !self.has_quick() && self.queue.is_asked(Takes::ALL) {
-                self.queue.wake_quick();
+            if !self.has_quick() && self.runner.has_requests() {
+                self.queue.processes.wake_quick();
             }
-            worked |= self.runner.slow(&self.queue);
+            worked |= self.runner.slow();
         }
         worked
     }
 
-    fn answer(&mut self, asked: Asked<CatalogRequest>) {
+    fn answer(&mut self, asked: TakenRequest<CatalogRequest>) {
         let since = Instant::now();
         let has_slow = self.has_slow();
         // A count is not worth waiting for a lock.
-        let is_count = matches!(asked.question, CatalogRequest::Entries { .. });
+        let is_count = matches!(asked.request, CatalogRequest::Entries { .. });
         let patience = (!has_slow || is_count).then_some(QUICK);
-        let answered = match (answer(&asked.question, patience), &asked.question) {
+        let answered = match (answer(&asked.request, patience), &asked.request) {
             (Ok(answered), _) => answered,
             (Err(failure), CatalogRequest::Decide { .. }) if failure.locked => {
                 CatalogResponse::Permission(Err(PermissionError::Locked))
             }
             (Err(failure), _) if failure.locked && is_count => CatalogResponse::Failed,
             (Err(failure), _) if failure.locked && !has_slow => {
-                return self.queue.put_back(asked);
+                self.queue.requests.put_back(asked);
+                return self.queue.processes.wake_slow();
             }
             (Err(failure), question) => {
                 // An authentication is never logged, because a client may have sent its password as a name.
@@ -146,15 +144,17 @@ impl Executor {
                 CatalogResponse::Failed
             }
         };
-        self.queue.answer(asked.place, answered);
+        let is_slow = asked.request.is_slow();
+        let network = self.queue.requests.answer(asked, answered);
+        self.queue.processes.wake(Kind::Network, network);
         self.runner.unreported |= is_count;
-        if asked.slow {
+        if is_slow {
             self.next_slow = since + since.elapsed() * (1 + REST_OF_HASH);
         }
     }
 
     fn has_quick(&self) -> bool {
-        self.queue.has_quick(self.number)
+        self.queue.processes.has_quick(self.number)
     }
 
     /// Returns whether this executor takes work that may wait. The one with the quick lane does so only if no other
@@ -165,36 +165,43 @@ impl Executor {
 
     fn has_work(&self) -> bool {
         self.runner.has_work(self.has_quick(), self.has_slow())
-            || self.may_answer() && self.queue.is_asked(self.takes())
+            || self.may_answer() && self.waits(self.lanes())
     }
 
     /// Returns whether this executor takes catalog requests now. The one with the quick lane does so only if no other
     /// can.
     fn may_answer(&self) -> bool {
-        self.has_slow() || !self.queue.has_idle_slow()
+        self.has_slow() || !self.queue.processes.has_idle_slow()
     }
 
     /// Returns how long the executor with the quick lane leaves alone requests that may take long, if no other one
     /// takes them.
     fn until_slow(&self) -> Option<Duration> {
-        let waits = |takes| !self.has_slow() && self.may_answer() && self.queue.is_asked(takes);
-        waits(Takes {
-            slow: true,
-            locked: false,
-        })
-        .then(|| {
+        let waits = !self.has_slow() && self.may_answer() && self.waits([Lane::SlowRequest]);
+        waits.then(|| {
             let pause = self.next_slow.saturating_duration_since(Instant::now());
             pause.max(Duration::from_millis(1))
         })
     }
 
-    /// Returns which requests this executor takes. The one with the quick lane takes none that has met a lock, and few
-    /// of those with a password.
-    fn takes(&self) -> Takes {
-        Takes {
-            slow: self.has_slow() || Instant::now() >= self.next_slow,
-            locked: self.has_slow(),
-        }
+    fn waits(&self, lanes: impl IntoIterator<Item = Lane>) -> bool {
+        let mut lanes = lanes.into_iter();
+        lanes.any(|lane| self.queue.places.waiting(lane) > 0)
+    }
+
+    fn next_request(&self) -> Option<TakenRequest<CatalogRequest>> {
+        let mut lanes = self.lanes();
+        lanes.find_map(|lane| self.queue.requests.take(lane, self.number))
+    }
+
+    /// Returns the lanes of requests from which this executor takes, the most urgent one first. The one with the quick
+    /// lane takes no request that has met a lock, and few of those with a password.
+    fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
+        let has_slow = self.has_slow();
+        let takes_slow = has_slow || Instant::now() >= self.next_slow;
+        let locked = has_slow.then_some(Lane::LockedRequest);
+        let slow = takes_slow.then_some(Lane::SlowRequest);
+        [Some(Lane::Request), locked, slow].into_iter().flatten()
     }
 }
 

@@ -11,8 +11,8 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::table::entry_count::EntryCount;
 use crate::pg::catalog::invalidation::Roles;
-use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::resp::auth::ServerPrivileges;
+use crate::resp::ipc::WorkQueue;
 use crate::resp::ipc::permission_cache::NotPermitted;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, RoleName};
 
@@ -188,7 +188,7 @@ impl<Q: Question> Answers<Q> {
     /// the answer arrives.
     pub fn look_up(
         &mut self,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        queue: &WorkQueue,
         network: usize,
         question: Q,
         client: u64,

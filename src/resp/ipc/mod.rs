@@ -1,6 +1,5 @@
 //! Requests from network processes to executors: catalog requests and their cached answers, and batches of commands
-//! that are offloaded. The shared memory between the processes is not here but in `crate::pg::resp`
-//! (`catalog_requests` and `work_queue`). An answer counts only as long as no invalidation message makes it doubtful;
+//! that are offloaded. The shared memory between the processes is not here but in `crate::pg::resp::work_queue`. An answer counts only as long as no invalidation message makes it doubtful;
 //! otherwise a client would keep a revoked privilege.
 
 pub mod answers;
@@ -11,7 +10,10 @@ pub mod request;
 use self::answers::{Answers, EntriesOf, IsRole, PrivilegesOf};
 use self::permission_cache::PermissionCache;
 use self::request::{CatalogRequest, CatalogResponse};
-use crate::pg::resp::catalog_requests::RequestQueue;
+use crate::pg::resp::work_queue;
+
+/// The work queue of this server.
+pub type WorkQueue = work_queue::WorkQueue<CatalogRequest, CatalogResponse>;
 
 /// Answers about the catalogs that a network process keeps.
 pub struct Catalog {
@@ -34,7 +36,7 @@ impl Catalog {
     /// Takes an answer; returns the clients that wait for it. None: it is the answer to an authentication.
     pub fn answered(
         &mut self,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        queue: &WorkQueue,
         ticket: u64,
         answer: &CatalogResponse,
     ) -> Option<Vec<u64>> {

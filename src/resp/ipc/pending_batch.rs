@@ -5,11 +5,10 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::{Answered, Free, Handed, Lane, Work, WorkQueue};
+use crate::pg::resp::work_queue::{Answered, Free, Handed, Lane, Work};
+use crate::resp::ipc::WorkQueue;
 use crate::resp::ipc::permission_cache::Permission;
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// The time without progress after which a lane counts as stalled.
 const STALLED: Duration = Duration::from_millis(20);
@@ -46,7 +45,7 @@ impl WorkSubmitter {
     pub fn new(work_queue: WorkQueue, network: usize) -> WorkSubmitter {
         WorkSubmitter {
             work_queue,
-            free: work_queue.begin_network(network),
+            free: work_queue.places.free_batches(network).collect(),
             quick: Watched::new(Lane::Quick),
             slow: Watched::new(Lane::Slow),
             untold: (false, false),
@@ -56,12 +55,12 @@ impl WorkSubmitter {
     /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane does not,
     /// because a standby or a disk holds it up, another one takes over that lane; and for the slow lane an idle
     /// executor takes over from those that wait for a standby.
-    pub fn look_at_lanes(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+    pub fn look_at_lanes(&mut self) {
         if self.quick.is_stalled(&self.work_queue) {
-            queue.free_quick();
+            self.work_queue.processes.free_quick();
         }
         if self.slow.is_stalled(&self.work_queue) && standby_waits::somebody_waits() {
-            queue.wake_slow();
+            self.work_queue.processes.wake_slow();
         }
     }
 
@@ -82,22 +81,22 @@ impl WorkSubmitter {
     /// Submits a batch; returns the number of its place. None: the queue has no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
         let place = self.free.pop()?;
-        if !self.work_queue.write(&place, handed, requests) {
+        if !self.work_queue.batches.write(&place, handed, requests) {
             self.free.push(place);
             return None;
         }
-        let number = WorkQueue::number(&place);
-        self.work_queue.hand(place, lane);
-        match lane {
-            Lane::Quick => self.untold.0 = true,
-            Lane::Slow => self.untold.1 = true,
+        let number = place.number();
+        self.work_queue.places.submit(place, lane);
+        match lane == Lane::Quick {
+            true => self.untold.0 = true,
+            false => self.untold.1 = true,
         }
         Some(number)
     }
 
     /// Frees a place after its reply was sent, or if no client waits for the reply.
     pub fn give_back(&mut self, place: Answered) {
-        self.free.push(self.work_queue.free(place));
+        self.free.push(self.work_queue.batches.free(place));
     }
 }
 
@@ -115,11 +114,11 @@ impl Watched {
 
     /// Returns whether no work was taken for 20 ms; it returns true again only after another 20 ms.
     fn is_stalled(&mut self, work_queue: &WorkQueue) -> bool {
-        if work_queue.waiting(self.lane) == 0 {
+        if work_queue.places.waiting(self.lane) == 0 {
             self.since = None;
             return false;
         }
-        let (now, taken) = (Instant::now(), work_queue.taken_from(self.lane));
+        let (now, taken) = (Instant::now(), work_queue.places.taken_from(self.lane));
         let same = self.since.filter(|(_, former)| *former == taken);
         let stalled = same.is_some_and(|(since, _)| now >= since + STALLED);
         if stalled || same.is_none() {

@@ -17,11 +17,11 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::pg::catalog::invalidation::{Everything, Roles};
-use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::auth::target::Target;
 use crate::resp::auth::{FoundPermission, PermissionError};
+use crate::resp::ipc::WorkQueue;
 use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse};
 
 /// After this many answers that were doubtful on arrival the result is an error: the catalogs change faster than an
@@ -182,7 +182,7 @@ impl PermissionCache {
     /// arrives.
     pub fn look_up(
         &mut self,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        queue: &WorkQueue,
         role: Oid,
         database: u32,
         client: u64,
@@ -238,7 +238,7 @@ impl PermissionCache {
 
     fn ask(
         &mut self,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        queue: &WorkQueue,
         place: Place,
         watched: Option<Rc<Cache>>,
         tries: u32,
@@ -272,7 +272,7 @@ impl PermissionCache {
     /// Takes an answer; returns the clients that continue. None: the ticket is not one of a permission.
     pub fn answered(
         &mut self,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
+        queue: &WorkQueue,
         ticket: u64,
         answer: &CatalogResponse,
     ) -> Option<Vec<u64>> {

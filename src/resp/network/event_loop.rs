@@ -17,16 +17,15 @@ use socket2::Socket;
 
 use crate::cache::lease::undo_marks;
 use crate::guc;
-use crate::pg::resp::catalog_requests::{Kind, RequestQueue};
 use crate::pg::resp::client_registry::{Claimed, ClientRegistry};
+use crate::pg::resp::process::Kind;
 use crate::pg::resp::sleep::{self, Sleeper};
 use crate::pg::resp::system;
-use crate::pg::resp::work_queue::WorkQueue;
 use crate::pg::session::failure;
 use crate::pg::worker::{background, connect};
 use crate::resp::auth::PeerAddress;
 use crate::resp::dispatch::offload;
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
+use crate::resp::ipc::WorkQueue;
 use crate::resp::net::registration::Registration;
 use crate::resp::network::balance::Balancer;
 use crate::resp::network::listen::{self, Arrived, Endpoint, Listener};
@@ -84,24 +83,21 @@ struct NetworkProcess {
 
 /// Runs a network process until it is asked to end.
 pub fn run(number: usize) {
-    let Some(queue) = RequestQueue::<CatalogRequest, CatalogResponse>::of_server() else {
+    let Some(work_queue) = WorkQueue::of_server() else {
         background::end(0);
     };
     let Some(registry) = ClientRegistry::of_server() else {
         background::end(0);
     };
-    connect::as_server(queue.database(), c"pgcache resp network");
-    queue.begin_network(number);
-    let Some(work_queue) = WorkQueue::of_server() else {
-        background::end(0);
-    };
-    let core = Core::new(number, queue, registry, work_queue);
+    connect::as_server(work_queue.processes.database(), c"pgcache resp network");
+    work_queue.begin_network(number);
+    let core = Core::new(number, registry, work_queue);
     match NetworkProcess::new(core) {
         Ok(mut network) => {
             while !background::asked_to_end() {
                 network.turn();
             }
-            network.core.queue.end(Kind::Network, number);
+            work_queue.processes.end(Kind::Network, number);
             network.core.registry.end_network(number);
             drop(network);
         }
@@ -194,7 +190,6 @@ impl NetworkProcess {
             self.obey();
         }
         self.core.take_answers();
-        offload::take_answered(&mut self.core);
         self.core.end_asked();
         self.core.take_published();
         self.core.look_at_pause();
@@ -233,7 +228,12 @@ impl NetworkProcess {
         !self.core.ready.is_empty()
             || self.core.read_batch.waits()
             || self.core.has_published()
-            || self.core.submitter.work_queue.is_answered(self.core.number)
+            || self
+                .core
+                .submitter
+                .work_queue
+                .places
+                .is_answered(self.core.number)
             || self.core.tracking.has_news()
             || self.may_accept()
             || self.networks.ready

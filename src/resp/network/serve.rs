@@ -304,7 +304,7 @@ fn submit(
     let collected = pending.collected.take();
     let sent = input.buffer.get(pending.from..input.at);
     let requests = collected.as_deref().unwrap_or(sent.unwrap_or_default());
-    if requests.len() > core.submitter.work_queue.longest() {
+    if requests.len() > core.submitter.work_queue.batches.longest() {
         replies.error(&[b"ERR the commands are too long for a table cache: raise pgcache.resp_max_request and restart the server"]);
         return (input.at, Progress::More);
     }

@@ -14,7 +14,7 @@ use crate::cache::table::entry_count::EntryCount;
 use crate::guc::resp as settings;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::resp::client_registry::Counter;
-use crate::pg::resp::{catalog_requests, work_queue};
+use crate::pg::resp::work_queue;
 use crate::pg::session::clock;
 use crate::pg::shmem::slot::{self, Slot};
 use crate::pg::shmem::tier::tier;
@@ -86,10 +86,12 @@ fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Res
     let mut is_asked = false;
     for (_, permission) in tables {
         let relation = permission.target.cache.relation;
-        let known =
-            core.catalog
-                .entries
-                .look_up(&core.queue, core.number, EntriesOf(relation), session.id);
+        let known = core.catalog.entries.look_up(
+            &core.submitter.work_queue,
+            core.number,
+            EntriesOf(relation),
+            session.id,
+        );
         is_asked |= matches!(known, Err(NotPermitted::Asked));
     }
     match is_asked && waits {
@@ -213,10 +215,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
                 "client_output_buffer_limit_disconnections",
                 told(Counter::CutOff),
             ),
-            (
-                "pgcache_queue_depth",
-                (catalog_requests::depth() + work_queue::depth()).to_string(),
-            ),
+            ("pgcache_queue_depth", work_queue::depth().to_string()),
             (
                 "acl_access_denied_auth",
                 told(Counter::FailedAuthentications),

@@ -66,7 +66,8 @@ fn ask(
     let slow = question.is_slow();
     session.login.asked = session.login.asked.wrapping_add(1);
     if !core
-        .queue
+        .submitter
+        .work_queue
         .ask(core.number, session.ticket(), slow, question)
     {
         return Progress::Starve;
@@ -163,10 +164,10 @@ pub fn permission_in(
         Failure::NotAuthenticated.write(replies);
         return Err(Progress::Done);
     };
-    let looked_up = core
-        .catalog
-        .permissions
-        .look_up(&core.queue, role, database, session.id);
+    let looked_up =
+        core.catalog
+            .permissions
+            .look_up(&core.submitter.work_queue, role, database, session.id);
     match looked_up {
         Ok(permission) if permission.is_past(session.login.by_password) => {
             replies.error(&[b"NOAUTH the role's password has expired"]);
@@ -196,7 +197,7 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
     let Some(name) = RoleName::new(name) else {
         return Ok(false);
     };
-    let (known, queue) = (&mut core.catalog.roles, &core.queue);
+    let (known, queue) = (&mut core.catalog.roles, &core.submitter.work_queue);
     let known = known.look_up(queue, core.number, IsRole(name), session.id);
     // After a failure the client tries again.
     wait_for(session, known)?.ok_or(Progress::Starve)
@@ -207,7 +208,7 @@ pub fn privileges(core: &mut Core, session: &mut Session) -> Result<ServerPrivil
     let Some(role) = session.login.role else {
         return Ok(ServerPrivileges::default());
     };
-    let (known, queue) = (&mut core.catalog.privileges, &core.queue);
+    let (known, queue) = (&mut core.catalog.privileges, &core.submitter.work_queue);
     let known = known.look_up(queue, core.number, PrivilegesOf(role), session.id);
     Ok(wait_for(session, known)?.unwrap_or_default())
 }

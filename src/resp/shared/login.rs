@@ -175,10 +175,12 @@ impl Core {
         for role in self.roles.keys() {
             let of_role = Oid::from_u32(*role);
             let of_role = PrivilegesOf(of_role);
-            let known = self
-                .catalog
-                .privileges
-                .look_up(&self.queue, self.number, of_role, 0);
+            let known = self.catalog.privileges.look_up(
+                &self.submitter.work_queue,
+                self.number,
+                of_role,
+                0,
+            );
             match known {
                 Ok(Some(privileges)) if privileges.is_locked_out => ends.push((*role, privileges)),
                 Ok(Some(privileges)) if privileges.valid_until.is_some_and(|until| until < now) => {

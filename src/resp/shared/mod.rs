@@ -18,18 +18,17 @@ use pgcache_resp::{Protocol, Writer};
 use socket2::Socket;
 
 use crate::guc::resp as settings;
-use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::resp::client_registry::{Claimed, ClientRegistry, Counter, Now};
 use crate::pg::resp::messages::{Message, Messages, Reader};
 use crate::pg::resp::multi_process::{self, MultiProcess};
-use crate::pg::resp::work_queue::WorkQueue;
+use crate::pg::resp::work_queue::{Answered, Done};
 use crate::pg::session::clock::{self, Timestamp};
 use crate::resp::commands::channels::Hub;
 use crate::resp::commands::remote_subscribers;
-use crate::resp::ipc::Catalog;
 use crate::resp::ipc::pending_batch::WorkSubmitter;
 use crate::resp::ipc::permission_cache::is_locked;
-use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, RoleName};
+use crate::resp::ipc::request::{CacheName, CatalogResponse, RoleName};
+use crate::resp::ipc::{Catalog, WorkQueue};
 use crate::resp::net::tls::{Pace, Tls};
 use crate::resp::session::Waits;
 use crate::resp::session::clients::Clients;
@@ -77,7 +76,6 @@ impl Limits {
 /// The state that a network process's clients share.
 pub struct Core {
     pub number: usize,
-    pub queue: RequestQueue<CatalogRequest, CatalogResponse>,
     pub registry: ClientRegistry,
     /// The other network processes; None: this is the only one.
     pub peers: Option<MultiProcess>,
@@ -119,19 +117,13 @@ pub struct Core {
 }
 
 impl Core {
-    pub fn new(
-        number: usize,
-        queue: RequestQueue<CatalogRequest, CatalogResponse>,
-        registry: ClientRegistry,
-        work_queue: WorkQueue,
-    ) -> Core {
+    pub fn new(number: usize, registry: ClientRegistry, work_queue: WorkQueue) -> Core {
         let peers = multi_process::begin(number, settings::workers());
         remote_subscribers::begin(number, registry, peers);
         let former = registry.begin_network(number);
         let evicted = former[Counter::Evicted as usize];
         let mut core = Core {
             number,
-            queue,
             registry,
             peers,
             clients: Clients::default(),
@@ -317,24 +309,50 @@ impl Core {
         }
     }
 
-    /// Takes the answers of executors to catalog requests.
+    /// Takes the answers of executors, and wakes their clients.
     pub fn take_answers(&mut self) {
-        while let Some((ticket, answer)) = self.queue.take_answer(self.number) {
-            self.counters.questions += 1;
-            match self.catalog.answered(&self.queue, ticket, &answer) {
-                Some(waiting) => {
-                    let locked = is_locked(&answer);
-                    waiting
-                        .into_iter()
-                        .for_each(|id| self.permission(id, locked));
+        let work_queue = self.submitter.work_queue;
+        let mut replies = 0;
+        while let Some(done) = work_queue.take_answer(self.number) {
+            match done {
+                Done::Batch(answered) => {
+                    replies += 1;
+                    self.reply_arrived(answered);
                 }
-                None => self.authenticated(ticket, answer),
+                Done::Request(ticket, answer) => self.request_answered(&work_queue, ticket, answer),
             }
-            self.feed_starved();
         }
+        self.feed_some_starved(replies);
         if self.catalog.permissions.take_moved() {
             self.owe_all();
         }
+    }
+
+    fn reply_arrived(&mut self, answered: Answered) {
+        let id = self.submitter.work_queue.batches.ticket(&answered);
+        let place = id.and_then(|id| self.clients.place_of(id));
+        match (id, place.and_then(|place| self.clients.get_mut(place))) {
+            (Some(id), Some(client)) if client.session.waits == Waits::Table => {
+                client.session.offloaded.handed = None;
+                client.session.offloaded.answered = Some(answered);
+                self.wake(id, Waits::Table);
+            }
+            _ => self.submitter.give_back(answered),
+        }
+    }
+
+    fn request_answered(&mut self, queue: &WorkQueue, ticket: u64, answer: CatalogResponse) {
+        self.counters.questions += 1;
+        match self.catalog.answered(queue, ticket, &answer) {
+            Some(waiting) => {
+                let locked = is_locked(&answer);
+                waiting
+                    .into_iter()
+                    .for_each(|id| self.permission(id, locked));
+            }
+            None => self.authenticated(ticket, answer),
+        }
+        self.feed_starved();
     }
 
     /// Resumes a client if it waits for this reason. It may wait for another one by now: an answer to a request made
@@ -370,7 +388,7 @@ impl Core {
             client.end();
             let session = &mut client.session;
             if let Some(place) = session.offloaded.handed.take() {
-                self.submitter.work_queue.leave(place);
+                self.submitter.work_queue.places.leave(place);
             }
             if let Some(answered) = session.offloaded.answered.take() {
                 self.submitter.give_back(answered);

@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64};
 
-use crate::pg::resp::catalog_requests::MOST_PROCESSES;
 use crate::pg::resp::client_registry::place::Place;
+use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::resp::shared_memory;
 
 /// The counters of a network process. New ones are added at the end.

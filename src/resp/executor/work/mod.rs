@@ -18,10 +18,10 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::commit::{invalidated_keys, watched};
 use crate::cache::memory::raw;
-use crate::pg::resp::catalog_requests::{Kind, MOST_PROCESSES, RequestQueue};
 use crate::pg::resp::client_registry::ClientRegistry;
+use crate::pg::resp::process::{Kind, MOST_PROCESSES};
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::{Handed, Lane, Taken, Work, WorkQueue};
+use crate::pg::resp::work_queue::{Handed, Lane, Taken, Work};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring;
@@ -30,7 +30,8 @@ use crate::pg::worker::background;
 use crate::resp::executor::tables::{self, Table};
 use crate::resp::executor::work::job::{Job, Tools, write_failure, write_lost};
 use crate::resp::executor::work::roles::Roles;
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
+use crate::resp::ipc::WorkQueue;
+use crate::resp::ipc::request::CatalogResponse;
 
 /// Longest wait for a lock in the quick lane, also to read a role's settings.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -69,7 +70,7 @@ impl WorkRunner {
         WorkRunner {
             number,
             work_queue,
-            tools: Tools::new(work_queue.longest()),
+            tools: Tools::new(work_queue.batches.longest()),
             roles: Roles::new(search_path),
             requests: Vec::new(),
             networks: [false; MOST_PROCESSES],
@@ -79,25 +80,28 @@ impl WorkRunner {
     }
 
     /// Answers the jobs that the predecessor of this number had taken.
-    pub fn answer_lost(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
-        for taken in self.work_queue.begin_executor(self.number) {
-            self.tools.restart(self.work_queue.longest());
-            if let Some(handed) = self.work_queue.handed(&taken) {
+    pub fn answer_lost(&mut self) {
+        for taken in self
+            .work_queue
+            .begin_executor(self.number, CatalogResponse::Failed)
+        {
+            self.tools.restart(self.work_queue.batches.longest());
+            if let Some(handed) = self.work_queue.batches.handed(&taken) {
                 write_lost(&handed, &mut self.tools.replies);
             }
             self.answer(Some(taken), 0..self.tools.replies.as_bytes().len());
         }
-        self.tell(queue);
+        self.tell();
     }
 
     /// Reads a job. Returns how many commands it has.
     fn add(&mut self, taken: Taken, jobs: &mut Vec<Job>) -> u32 {
-        let Some(handed) = self.work_queue.handed(&taken) else {
+        let Some(handed) = self.work_queue.batches.handed(&taken) else {
             self.answer(Some(taken), 0..0);
             return 1;
         };
         let from = self.requests.len();
-        self.work_queue.read(&taken, &mut self.requests);
+        self.work_queue.batches.read(&taken, &mut self.requests);
         let requests = from..self.requests.len();
         let key = self
             .tools
@@ -155,7 +159,7 @@ impl WorkRunner {
                 // The table may have received user-defined code while the job waited for its lock.
                 untidy.set(untidy.get() || has_run_user_code(job, bytes, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
-                    work_queue.set_soonest(taken, soonest);
+                    work_queue.batches.set_soonest(taken, soonest);
                 }
                 done = number + 1;
                 tools.check_length();
@@ -173,9 +177,7 @@ impl WorkRunner {
                         replies.unwrap_or_default(),
                     );
                 }
-                if let Some(queue) = RequestQueue::of_server() {
-                    wake_networks(networks, &queue);
-                }
+                wake_networks(networks, work_queue);
             }
             drop(open);
             at.set(At::Commit);
@@ -210,7 +212,7 @@ impl WorkRunner {
         if !jobs.iter().any(|job| job.handed.is_logged) {
             return;
         }
-        self.tools.restart(self.work_queue.longest());
+        self.tools.restart(self.work_queue.batches.longest());
         for job in jobs {
             let from = self.tools.replies.as_bytes().len();
             self.tools.set_protocol(&job.handed);
@@ -235,37 +237,37 @@ impl WorkRunner {
         }
         let waits = |job: &mut Job| job.waits;
         for taken in jobs.extract_if(.., waits).filter_map(|job| job.taken) {
-            self.work_queue.put_aside(taken, lane);
+            self.work_queue.places.put_aside(taken, lane);
         }
     }
 
     /// Brings back the jobs that were put aside, once no commit waits for a standby.
-    pub fn bring_back(&self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+    pub fn bring_back(&self) {
         if self.has_aside() {
-            self.work_queue.bring_back();
-            queue.wake_quick();
-            queue.wake_slow();
+            self.work_queue.places.bring_back();
+            self.work_queue.processes.wake_quick();
+            self.work_queue.processes.wake_slow();
         }
     }
 
     /// Returns whether jobs were put aside and need not wait any more.
     fn has_aside(&self) -> bool {
-        self.work_queue.has_aside() && !standby_waits::somebody_waits()
+        self.work_queue.places.has_aside() && !standby_waits::somebody_waits()
     }
 
     fn put_back(&mut self, job: Job, lane: Lane) {
         self.has_given_up |= lane == Lane::Slow;
         if let Some(taken) = job.taken {
             if job.handed.alone {
-                self.work_queue.set_alone(&taken);
+                self.work_queue.batches.set_alone(&taken);
             }
-            self.work_queue.put_back(taken, lane);
+            self.work_queue.places.put_back(taken, lane);
         }
     }
 
     /// Makes an error the only reply.
     fn write_failed(&mut self, job: &Job, failure: &Failure) {
-        self.tools.restart(self.work_queue.longest());
+        self.tools.restart(self.work_queue.batches.longest());
         self.tools.set_protocol(&job.handed);
         write_failure(&job.handed, failure, &mut self.tools.replies);
     }
@@ -289,22 +291,28 @@ impl WorkRunner {
     }
 
     /// Wakes network processes for their replies, and the executors of the slow lane for jobs that were put back.
-    fn tell(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+    fn tell(&mut self) {
         if std::mem::take(&mut self.has_given_up) {
-            queue.wake_slow();
+            self.work_queue.processes.wake_slow();
         }
-        wake_networks(&mut self.networks, queue);
+        wake_networks(&mut self.networks, self.work_queue);
     }
 
     /// Returns whether work waits that this executor may run.
     pub fn has_work(&self, with_quick: bool, with_slow: bool) -> bool {
-        let quick = with_quick && self.work_queue.waiting(Lane::Quick) > 0;
+        let quick = with_quick && self.work_queue.places.waiting(Lane::Quick) > 0;
         quick || with_slow && self.has_slow() || self.has_aside()
+    }
+
+    /// Returns whether requests to read catalogs wait.
+    pub fn has_requests(&self) -> bool {
+        let mut lanes = [Lane::Request, Lane::LockedRequest, Lane::SlowRequest].into_iter();
+        lanes.any(|lane| self.work_queue.places.waiting(lane) > 0)
     }
 
     /// Returns whether jobs wait in the slow lane.
     pub fn has_slow(&self) -> bool {
-        self.work_queue.waiting(Lane::Slow) > 0
+        self.work_queue.places.waiting(Lane::Slow) > 0
     }
 }
 
@@ -361,7 +369,7 @@ fn send(work_queue: WorkQueue, networks: &mut Notified, taken: Option<Taken>, re
     }
     let mut taken = taken;
     while let Some(place) = taken {
-        match work_queue.answer(place, replies) {
+        match work_queue.batches.answer(place, replies) {
             Ok(network) => {
                 if let Some(told) = networks.get_mut(network) {
                     *told = true;
@@ -370,9 +378,7 @@ fn send(work_queue: WorkQueue, networks: &mut Notified, taken: Option<Taken>, re
             }
             Err(again) => taken = Some(again),
         }
-        if let Some(queue) = RequestQueue::of_server() {
-            wake_networks(networks, &queue);
-        }
+        wake_networks(networks, work_queue);
         if background::asked_to_end() {
             // The successor answers the jobs of this process, with an unknown outcome.
             return;
@@ -382,12 +388,10 @@ fn send(work_queue: WorkQueue, networks: &mut Notified, taken: Option<Taken>, re
     }
 }
 
-fn wake_networks(networks: &mut Notified, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+fn wake_networks(networks: &mut Notified, work_queue: WorkQueue) {
     for (network, told) in networks.iter_mut().enumerate() {
-        if std::mem::take(told)
-            && let Some(pid) = queue.pid(Kind::Network, network)
-        {
-            background::wake(pid);
+        if std::mem::take(told) {
+            work_queue.processes.wake(Kind::Network, network);
         }
     }
 }

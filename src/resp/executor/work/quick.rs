@@ -4,14 +4,12 @@ use std::cell::Cell;
 
 use pgrx::pg_sys::Oid;
 
-use crate::pg::resp::catalog_requests::RequestQueue;
 use crate::pg::resp::work_queue::Lane;
 use crate::pg::session::failure::Failure;
 use crate::pg::worker::as_role::Terms;
 use crate::pg::worker::background;
 use crate::resp::executor::work::job::Job;
 use crate::resp::executor::work::{At, PATIENCE, WorkRunner};
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// Commands, and bytes of them, that are taken together.
 const COMMANDS: u32 = 256;
@@ -21,18 +19,18 @@ const ERRORS: u32 = 4;
 
 impl WorkRunner {
     /// Runs the jobs of the quick lane. Returns whether there were any.
-    pub fn quick(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) -> bool {
+    pub fn quick(&mut self) -> bool {
         self.requests.clear();
         let mut jobs = Vec::new();
         let mut commands = 0;
         while commands < COMMANDS
             && self.requests.len() < BYTES
-            && let Some(taken) = self.work_queue.take(Lane::Quick, self.number)
+            && let Some(taken) = self.work_queue.places.take(Lane::Quick, self.number)
         {
             commands += self.add(taken, &mut jobs);
         }
         if jobs.is_empty() {
-            self.tell(queue);
+            self.tell();
             return commands > 0;
         }
         self.put_aside(&mut jobs, Lane::Quick);
@@ -56,19 +54,14 @@ impl WorkRunner {
             let other = |job: &Job| (job.waits, job.handed.role) != (waits, role);
             let end = jobs.iter().position(other);
             let rest = jobs.split_off(end.unwrap_or(jobs.len()));
-            self.together(role, jobs, queue);
+            self.together(role, jobs);
             jobs = rest;
         }
         true
     }
 
     /// Runs jobs of one role in as few transactions as possible.
-    fn together(
-        &mut self,
-        role: Oid,
-        mut jobs: Vec<Job>,
-        queue: &RequestQueue<CatalogRequest, CatalogResponse>,
-    ) {
+    fn together(&mut self, role: Oid, mut jobs: Vec<Job>) {
         let Some(settings) = self.roles.settings_within(PATIENCE, role) else {
             jobs.into_iter()
                 .for_each(|job| self.put_back(job, Lane::Slow));
@@ -93,7 +86,7 @@ impl WorkRunner {
             };
             let at = Cell::new(At::Commit);
             let peers = jobs.get_mut(..most).unwrap_or_default();
-            match self.transaction(&terms, peers, &at, self.work_queue.longest()) {
+            match self.transaction(&terms, peers, &at, self.work_queue.batches.longest()) {
                 Ok(done) => {
                     let rest = jobs.split_off(done);
                     jobs.into_iter()
@@ -106,7 +99,7 @@ impl WorkRunner {
                 }
             }
             // The commit of the next transaction may wait.
-            self.tell(queue);
+            self.tell();
         }
     }
 

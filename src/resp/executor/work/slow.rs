@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::pg::resp::catalog_requests::{RequestQueue, Takes};
 use crate::pg::resp::work_queue::{Handed, Lane};
 use crate::pg::session::clock;
 use crate::pg::session::failure::Failure;
@@ -11,7 +10,6 @@ use crate::pg::worker::as_role::Terms;
 use crate::pg::worker::background;
 use crate::resp::executor::work::job::{Job, LONGEST_FAILURE};
 use crate::resp::executor::work::{At, WorkRunner};
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// Longest wait for a lock before a job gives way: `SLICE` while other work waits, `LONG_SLICE` while none does,
 /// `SHORT_SLICE` in the executor that has the quick lane, too.
@@ -21,8 +19,8 @@ const LONG_SLICE: Duration = Duration::from_millis(300);
 
 impl WorkRunner {
     /// Runs the next job of the slow lane. Returns whether there was one.
-    pub fn slow(&mut self, queue: &RequestQueue<CatalogRequest, CatalogResponse>) -> bool {
-        let Some(taken) = self.work_queue.take(Lane::Slow, self.number) else {
+    pub fn slow(&mut self) -> bool {
+        let Some(taken) = self.work_queue.places.take(Lane::Slow, self.number) else {
             return false;
         };
         self.requests.clear();
@@ -30,20 +28,20 @@ impl WorkRunner {
         self.add(taken, &mut jobs);
         self.put_aside(&mut jobs, Lane::Slow);
         for job in jobs {
-            self.alone(job, queue);
+            self.alone(job);
         }
-        self.tell(queue);
+        self.tell();
         true
     }
 
     /// Runs one job, which may wait. A job that waits too long gives way to others, unless it would then run
     /// user-defined code twice.
-    fn alone(&mut self, job: Job, queue: &RequestQueue<CatalogRequest, CatalogResponse>) {
+    fn alone(&mut self, job: Job) {
         let settings = self.roles.settings(job.handed.role, job.handed.alone);
         let slice = match () {
             // This executor has the quick lane, too.
-            () if queue.has_quick(self.number) => SHORT_SLICE,
-            () if queue.is_asked(Takes::ALL) || self.work_queue.waiting(Lane::Slow) > 0 => SLICE,
+            () if self.work_queue.processes.has_quick(self.number) => SHORT_SLICE,
+            () if self.has_requests() || self.work_queue.places.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
         };
         let alone = job.handed.alone;
@@ -55,7 +53,7 @@ impl WorkRunner {
             is_timed: true,
         };
         let mut jobs = [job];
-        let (at, longest) = (Cell::new(At::Commit), self.work_queue.longest());
+        let (at, longest) = (Cell::new(At::Commit), self.work_queue.batches.longest());
         let done = self.transaction(&terms, &mut jobs, &at, longest);
         let [job] = jobs;
         match done {
@@ -91,8 +89,8 @@ impl WorkRunner {
         let mut replies = Vec::new();
         for part in parts {
             left -= 1;
-            let room =
-                (self.work_queue.longest() - replies.len()).saturating_sub(left * LONGEST_FAILURE);
+            let room = (self.work_queue.batches.longest() - replies.len())
+                .saturating_sub(left * LONGEST_FAILURE);
             let mut part = [Job {
                 taken: None,
                 handed: Handed {

@@ -1,0 +1,201 @@
+//! The batches of the work queue: the commands of a client on a table, and the replies to them. They are only bytes
+//! here. Short ones lie in their place, long ones in pages.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::sync::atomic::AtomicI64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pgrx::pg_sys::Oid;
+
+use crate::pg::resp::work_queue::pages::{Half, Pages};
+use crate::pg::resp::work_queue::places::{Answered, Content, Free, Owned, Places, Taken};
+
+/// Bytes that need no page.
+const SHORT: usize = 1024;
+
+/// The kind of work.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    /// Commands that change nothing.
+    Read,
+    /// Reads the rows of a WATCH.
+    Watch,
+    Write,
+    /// The commands of a MULTI: all or none of them.
+    Exec,
+    /// Empties several tables: all or none of them.
+    Clear,
+}
+
+/// The description of a batch that a network process submits.
+#[derive(Clone, Copy)]
+pub struct Handed {
+    /// The number by which the network process knows the client.
+    pub ticket: u64,
+    pub role: Oid,
+    pub relation: Oid,
+    /// The batch writes WAL, so its commit may wait for a synchronous standby if the role's settings require that.
+    pub is_logged: bool,
+    /// The target of a COPY, if the command is one.
+    pub copied_to: Option<Oid>,
+    /// User-defined code may run: each command has a transaction of its own, which is not run twice.
+    pub alone: bool,
+    pub work: Work,
+    pub commands: u32,
+    /// The replies use version 3 of the protocol.
+    pub three: bool,
+    /// The time of submission, by the session's clock.
+    pub since: i64,
+}
+
+/// A batch or its reply.
+#[repr(C)]
+pub struct Text {
+    handed: UnsafeCell<MaybeUninit<Handed>>,
+    length: UnsafeCell<usize>,
+    /// The earliest deadline of the entries that were read, by the session's clock; the greatest number: none has
+    /// one.
+    soonest: AtomicI64,
+    /// The first page of the bytes if they are not short; 0: none.
+    first_page: UnsafeCell<u32>,
+    short: UnsafeCell<[u8; SHORT]>,
+}
+
+/// The batches of this server.
+#[derive(Clone, Copy)]
+pub struct Batches {
+    pub places: Places,
+    pub texts: &'static [Text],
+    pub pages: Pages,
+}
+
+impl Batches {
+    /// Returns the length of the longest batch or reply.
+    pub fn longest(&self) -> usize {
+        self.pages.half()
+    }
+
+    fn text<const STATE: u32>(&self, place: &Owned<STATE>) -> Option<&'static Text> {
+        match place.content() {
+            Content::Batch(index) => self.texts.get(index),
+            Content::Request(_) => None,
+        }
+    }
+
+    /// Writes a batch to a place; returns false if it has no room now.
+    pub fn write(&self, place: &Free, handed: Handed, bytes: &[u8]) -> bool {
+        let Some(text) = self.text(place) else {
+            return false;
+        };
+        // SAFETY: the place is this network process's alone until it is submitted.
+        unsafe { (*text.handed.get()).write(handed) };
+        text.soonest.store(i64::MAX, Relaxed);
+        self.fill(text, bytes, Half::Requests)
+    }
+
+    /// Writes bytes to a text of the caller's, in its place or in pages.
+    fn fill(&self, text: &Text, bytes: &[u8], half: Half) -> bool {
+        let page = match bytes.len() <= SHORT {
+            true => 0,
+            false => match self.pages.write(bytes, half) {
+                Some(page) => page,
+                None => return false,
+            },
+        };
+        // SAFETY: the place is the caller's alone, and so is its chain of pages.
+        unsafe {
+            self.pages.give_back(*text.first_page.get());
+            *text.first_page.get() = page;
+            *text.length.get() = bytes.len();
+            if page == 0 {
+                let short = (*text.short.get()).as_mut_ptr();
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), short, bytes.len());
+            }
+        }
+        true
+    }
+
+    /// Passes the bytes of a text of the caller's to `take`, in one piece or several.
+    fn show(&self, text: &Text, mut take: impl FnMut(&[u8])) {
+        // SAFETY: the place is the caller's alone, and no other process writes to it meanwhile.
+        unsafe {
+            let (page, length) = (*text.first_page.get(), *text.length.get());
+            match page {
+                0 => take((*text.short.get()).get(..length).unwrap_or_default()),
+                page => self.pages.read(page, length, take),
+            }
+        }
+    }
+
+    /// Returns the number of the client that waits for a reply; None: no client does.
+    pub fn ticket(&self, place: &Answered) -> Option<u64> {
+        let text = self.text(place)?;
+        // SAFETY: the place is this network process's alone; this process or its predecessor has written the value.
+        let handed = unsafe { (*text.handed.get()).assume_init() };
+        (!self.places.is_gone(place)).then_some(handed.ticket)
+    }
+
+    /// Passes the bytes of a reply to `take`.
+    pub fn reply(&self, place: &Answered, take: impl FnMut(&[u8])) {
+        if let Some(text) = self.text(place) {
+            self.show(text, take);
+        }
+    }
+
+    /// Notes the earliest deadline of the entries that an executor has read for this batch.
+    pub fn set_soonest(&self, taken: &Taken, soonest: i64) {
+        if let Some(text) = self.text(taken) {
+            text.soonest.store(soonest, Relaxed);
+        }
+    }
+
+    /// Returns the earliest deadline of the entries that were read for a reply.
+    pub fn soonest(&self, place: &Answered) -> Option<i64> {
+        let soonest = self.text(place)?.soonest.load(Relaxed);
+        (soonest != i64::MAX).then_some(soonest)
+    }
+
+    /// Frees a place whose reply was taken.
+    pub fn free(&self, place: Answered) -> Free {
+        if let Some(text) = self.text(&place) {
+            // SAFETY: the place is this network process's alone.
+            unsafe {
+                self.pages
+                    .give_back(std::mem::take(&mut *text.first_page.get()))
+            };
+        }
+        self.places.free(place)
+    }
+
+    /// Returns the description of a batch that this executor has taken; None: its client has disconnected.
+    pub fn handed(&self, taken: &Taken) -> Option<Handed> {
+        let text = self.text(taken)?;
+        // SAFETY: the place is this executor's alone; its network process has written the value.
+        let handed = unsafe { (*text.handed.get()).assume_init() };
+        (!self.places.is_gone(taken)).then_some(handed)
+    }
+
+    /// Notes that user-defined code may run for a batch that this executor has taken, as it has found out meanwhile.
+    pub fn set_alone(&self, taken: &Taken) {
+        if let Some(text) = self.text(taken) {
+            // SAFETY: as in `handed`.
+            unsafe { (*text.handed.get()).assume_init_mut() }.alone = true;
+        }
+    }
+
+    /// Appends the requests of a batch that this executor has taken.
+    pub fn read(&self, taken: &Taken, to: &mut Vec<u8>) {
+        if let Some(text) = self.text(taken) {
+            self.show(text, |bytes| to.extend_from_slice(bytes));
+        }
+    }
+
+    /// Writes the reply; returns the number of the network process to wake. Err: the reply finds no pages now.
+    pub fn answer(&self, taken: Taken, reply: &[u8]) -> Result<usize, Taken> {
+        match self.text(&taken) {
+            Some(text) if !self.fill(text, reply, Half::Replies) => Err(taken),
+            _ => Ok(self.places.answer(taken)),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! The places of the work queue, who owns each, and the lanes in which they wait for executors.
+//!
+//! A place is only a number and a state here; what it holds is in `batches` and `requests`. It belongs to its network
+//! process until it is submitted, then to the executor that takes it until it is answered, then to its network process
+//! again. Only the owner may touch what the place holds; if two processes owned it, one would read bytes that the
+//! other overwrites. No process waits for another here.
+//!
+//! A process that ends early leaves places. A network process's successor abandons them, and they become free once they
+//! are answered. An executor's successor finds those that its predecessor had taken, and answers them.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
+
+use crate::pg::resp::process::MOST_PROCESSES;
+use crate::pg::resp::work_queue::ring::Ring;
+
+/// Places of a network process for batches: the most of its clients that can have commands at an executor at once.
+pub const BATCHES: usize = 448;
+/// Places of a network process for requests that are quick, and as many for those that are slow, so that neither kind,
+/// nor any number of batches, takes the places of the other.
+pub const REQUESTS: usize = 32;
+/// All places of a network process; a power of two, as `Ring` requires.
+pub const PLACES: usize = BATCHES + 2 * REQUESTS;
+const MOST_PLACES: usize = PLACES * MOST_PROCESSES;
+
+const FREE: u32 = 0;
+const WAITING: u32 = 1;
+const TAKEN: u32 = 2;
+const ANSWERED: u32 = 3;
+/// While an executor has the place, its number is above these bits.
+const STATE_BITS: u32 = 8;
+
+fn taken_by(executor: usize) -> u32 {
+    TAKEN | (executor as u32) << STATE_BITS
+}
+
+/// A queue in which places wait. Which executors take from it, and in which order, is decided in
+/// `crate::resp::executor`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// Batches that never wait: many run in one transaction.
+    Quick,
+    /// Batches that may wait: one runs at a time.
+    Slow,
+    /// Requests to read catalogs.
+    Request,
+    /// Requests that have met a lock.
+    LockedRequest,
+    /// Requests that take milliseconds.
+    SlowRequest,
+}
+
+impl Lane {
+    const ALL: [Lane; 5] = [
+        Lane::Quick,
+        Lane::Slow,
+        Lane::Request,
+        Lane::LockedRequest,
+        Lane::SlowRequest,
+    ];
+}
+
+#[repr(C)]
+pub struct Place {
+    state: AtomicU32,
+    /// No client waits for the answer any more.
+    gone: AtomicBool,
+}
+
+#[repr(C)]
+pub struct Head {
+    lanes: [Ring<MOST_PLACES>; Lane::ALL.len()],
+    /// Places that enter their lanes later, each as its number and `MOST_PLACES` times that of its lane.
+    aside: Ring<MOST_PLACES>,
+    answered: [Ring<PLACES>; MOST_PROCESSES],
+}
+
+/// What a place holds, and its index among the places of this kind of all network processes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    Batch(usize),
+    Request(usize),
+}
+
+/// The places of this server, by their numbers.
+#[derive(Clone, Copy)]
+pub struct Places {
+    pub head: &'static Head,
+    pub places: &'static [Place],
+}
+
+/// A place in this state that this process owns.
+pub struct Owned<const STATE: u32>(u32);
+
+/// A place of this network process that is free.
+pub type Free = Owned<FREE>;
+/// A place that this executor has taken.
+pub type Taken = Owned<TAKEN>;
+/// A place of this network process whose work is answered.
+pub type Answered = Owned<ANSWERED>;
+
+impl<const STATE: u32> Owned<STATE> {
+    /// Returns the number by which `Places::leave` knows the place.
+    pub fn number(&self) -> u32 {
+        self.0
+    }
+
+    pub fn content(&self) -> Content {
+        let (network, own) = (self.0 as usize / PLACES, self.0 as usize % PLACES);
+        match own.checked_sub(BATCHES) {
+            None => Content::Batch(network * BATCHES + own),
+            Some(request) => Content::Request(network * 2 * REQUESTS + request),
+        }
+    }
+}
+
+impl Places {
+    fn place(&self, number: u32) -> Option<&'static Place> {
+        self.places.get(number as usize)
+    }
+
+    fn numbered(&self) -> impl Iterator<Item = (u32, &'static Place)> + use<> {
+        (0..).zip(self.places)
+    }
+
+    /// Begins as the network process of this number: the places that its predecessor has submitted become free once
+    /// they are answered.
+    pub fn begin_network(&self, network: usize) {
+        for (_, place) in self.numbered().skip(network * PLACES).take(PLACES) {
+            place.gone.store(true, Relaxed);
+        }
+    }
+
+    /// Returns the places for batches that a network process, which is the caller, may fill now. More follow as the work
+    /// of its predecessor is answered.
+    pub fn free_batches(&self, network: usize) -> impl Iterator<Item = Free> + use<> {
+        self.free_of(network, 0..BATCHES)
+    }
+
+    /// Returns a free place for a request of a network process, which is the caller.
+    pub fn free_request(&self, network: usize, is_slow: bool) -> Option<Free> {
+        let first = BATCHES + usize::from(is_slow) * REQUESTS;
+        self.free_of(network, first..first + REQUESTS).next()
+    }
+
+    fn free_of(&self, network: usize, own: Range<usize>) -> impl Iterator<Item = Free> + use<> {
+        let own = self
+            .numbered()
+            .skip(network * PLACES + own.start)
+            .take(own.len());
+        own.filter(|(_, place)| place.state.load(Acquire) == FREE)
+            .map(|(number, _)| Owned(number))
+    }
+
+    /// Submits a place that was filled, to the executors that take from a lane.
+    pub fn submit(&self, free: Free, lane: Lane) {
+        if let Some(place) = self.place(free.0) {
+            place.gone.store(false, Relaxed);
+            self.enter(free.0, lane);
+        }
+    }
+
+    /// Puts a place back into a lane, for another executor or for later.
+    pub fn put_back(&self, taken: Taken, lane: Lane) {
+        self.enter(taken.0, lane);
+    }
+
+    fn enter(&self, number: u32, lane: Lane) {
+        if let Some(place) = self.place(number) {
+            place.state.store(WAITING, Release);
+            // The rings have room for all places.
+            self.lane(lane).push(number);
+            // An executor that was about to sleep sees the place, or is seen to be idle.
+            fence(SeqCst);
+        }
+    }
+
+    fn lane(&self, lane: Lane) -> &'static Ring<MOST_PLACES> {
+        let [quick, slow, request, locked, slow_request] = &self.head.lanes;
+        match lane {
+            Lane::Quick => quick,
+            Lane::Slow => slow,
+            Lane::Request => request,
+            Lane::LockedRequest => locked,
+            Lane::SlowRequest => slow_request,
+        }
+    }
+
+    /// Takes the oldest place of a lane for the executor of this number.
+    pub fn take(&self, lane: Lane, executor: usize) -> Option<Taken> {
+        let number = self.lane(lane).pop()?;
+        self.place(number)?.state.store(taken_by(executor), Release);
+        Some(Owned(number))
+    }
+
+    /// Returns the number of places that wait in a lane.
+    pub fn waiting(&self, lane: Lane) -> u64 {
+        // A process that submits work after this look sees everything stored before it, such as that its executor is
+        // about to sleep.
+        fence(SeqCst);
+        self.lane(lane).len()
+    }
+
+    /// Returns the number of places ever taken from a lane.
+    pub fn taken_from(&self, lane: Lane) -> u64 {
+        self.lane(lane).popped()
+    }
+
+    /// Puts a place aside; it enters its lane when `bring_back` is called.
+    pub fn put_aside(&self, taken: Taken, lane: Lane) {
+        if let Some(place) = self.place(taken.0) {
+            place.state.store(WAITING, Release);
+            let lane = (0..).zip(Lane::ALL).find(|(_, one)| *one == lane);
+            let lane = lane.map_or(0, |(at, _)| at);
+            self.head.aside.push(taken.0 + lane * MOST_PLACES as u32);
+        }
+    }
+
+    /// Returns whether a place was put aside.
+    pub fn has_aside(&self) -> bool {
+        fence(SeqCst);
+        self.head.aside.len() > 0
+    }
+
+    /// Moves the places that were put aside into their lanes.
+    pub fn bring_back(&self) {
+        // Places that are put aside meanwhile have a reason of their own.
+        for _ in 0..self.head.aside.len() {
+            let Some(value) = self.head.aside.pop() else {
+                return;
+            };
+            let lane = Lane::ALL.get(value as usize / MOST_PLACES);
+            if let Some(lane) = lane {
+                self.enter(value % MOST_PLACES as u32, *lane);
+            }
+        }
+    }
+
+    /// Gives an answered place back to its network process; returns the number of that process, to be woken.
+    pub fn answer(&self, taken: Taken) -> usize {
+        let network = taken.0 as usize / PLACES;
+        if let (Some(place), Some(answered)) =
+            (self.place(taken.0), self.head.answered.get(network))
+        {
+            place.state.store(ANSWERED, Release);
+            answered.push(taken.0);
+            fence(SeqCst);
+        }
+        network
+    }
+
+    /// Returns whether an answer waits for this network process.
+    pub fn is_answered(&self, network: usize) -> bool {
+        let answered = self.head.answered.get(network);
+        answered.is_some_and(|answered| answered.len() > 0)
+    }
+
+    /// Takes an answered place for its network process, which is the caller.
+    pub fn take_answered(&self, network: usize) -> Option<Answered> {
+        self.head.answered.get(network)?.pop().map(Owned)
+    }
+
+    /// Frees a place whose answer was taken.
+    pub fn free(&self, answered: Answered) -> Free {
+        if let Some(place) = self.place(answered.0) {
+            place.state.store(FREE, Release);
+        }
+        Owned(answered.0)
+    }
+
+    /// Notes that no client waits for the answer of a place that this network process has submitted.
+    pub fn leave(&self, number: u32) {
+        if let Some(place) = self.place(number) {
+            place.gone.store(true, Relaxed);
+        }
+    }
+
+    /// Returns whether no client waits for the answer.
+    pub fn is_gone<const STATE: u32>(&self, owned: &Owned<STATE>) -> bool {
+        self.place(owned.0)
+            .is_none_or(|place| place.gone.load(Relaxed))
+    }
+
+    /// Returns the places that the predecessor of this executor had taken.
+    pub fn lost(&self, executor: usize) -> Vec<Taken> {
+        let taken = |place: &Place| place.state.load(Acquire) == taken_by(executor);
+        let lost = self.numbered().filter(|(_, place)| taken(place));
+        lost.map(|(number, _)| Owned(number)).collect()
+    }
+
+    /// Returns the number of places that wait for an executor or are at one.
+    pub fn depth(&self) -> usize {
+        let is_open = |place: &&Place| {
+            let state = place.state.load(Relaxed) & ((1 << STATE_BITS) - 1);
+            state == WAITING || state == TAKEN
+        };
+        self.places.iter().filter(is_open).count()
+    }
+}

@@ -1,0 +1,146 @@
+//! The processes at the ends of the work queue: which run, which executor sleeps and can be woken, and which one has the
+//! quick lane. Whether an executor is held up is not here but in `standby_waits`.
+
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+
+use pgrx::pg_sys;
+
+use crate::pg::resp::process::{Kind, MOST_PROCESSES};
+use crate::pg::worker::background;
+
+/// No executor has the quick lane. Zeros: the first one has it.
+const NOBODY: u32 = u32::MAX;
+
+/// The state of a process that other processes read.
+#[repr(C)]
+struct Process {
+    /// 0: no process runs.
+    pid: AtomicU32,
+    /// Of an executor: it is at work, and looks again before it sleeps.
+    busy: AtomicBool,
+}
+
+impl Process {
+    fn is_idle(&self) -> bool {
+        self.pid.load(Acquire) != 0 && !self.busy.load(SeqCst)
+    }
+}
+
+/// All processes of the Redis protocol. Zeros: none runs.
+#[repr(C)]
+pub struct Processes {
+    /// The database that is served.
+    database: AtomicU32,
+    /// The number of the executor that has the quick lane.
+    quick: AtomicU32,
+    networks: [Process; MOST_PROCESSES],
+    executors: [Process; MOST_PROCESSES],
+}
+
+impl Processes {
+    /// Returns the database that is served.
+    pub fn database(&self) -> pg_sys::Oid {
+        pg_sys::Oid::from_u32(self.database.load(Acquire))
+    }
+
+    /// Stores the database that is served, for processes that start from now on.
+    pub fn set_database(&self, database: pg_sys::Oid) {
+        self.database.store(database.to_u32(), Release);
+    }
+
+    fn process(&self, kind: Kind, number: usize) -> Option<&Process> {
+        match kind {
+            Kind::Network => self.networks.get(number),
+            Kind::Executor => self.executors.get(number),
+        }
+    }
+
+    /// Returns the process id of the process of this number; None: no process runs.
+    pub fn pid(&self, kind: Kind, number: usize) -> Option<u32> {
+        let pid = self.process(kind, number)?.pid.load(Acquire);
+        (pid != 0).then_some(pid)
+    }
+
+    fn set_pid(&self, kind: Kind, number: usize, pid: u32) {
+        if let Some(process) = self.process(kind, number) {
+            process.pid.store(pid, Release);
+        }
+    }
+
+    /// Notes that this process has the number.
+    pub fn begin(&self, kind: Kind, number: usize) {
+        self.set_pid(kind, number, background::own_pid());
+    }
+
+    /// Notes that this process no longer has its number.
+    pub fn end(&self, kind: Kind, number: usize) {
+        self.set_pid(kind, number, 0);
+    }
+
+    /// Wakes a process, if one has this number.
+    pub fn wake(&self, kind: Kind, number: usize) {
+        if let Some(pid) = self.pid(kind, number) {
+            background::wake(pid);
+        }
+    }
+
+    /// Stores whether this executor is at work. After it has stored that it is not, it looks once more.
+    pub fn set_busy(&self, executor: usize, busy: bool) {
+        if let Some(executor) = self.executors.get(executor) {
+            executor.busy.store(busy, SeqCst);
+        }
+    }
+
+    fn idle_slow(&self) -> impl Iterator<Item = &Process> {
+        let quick = self.quick.load(SeqCst) as usize;
+        let slow = self.executors.iter().enumerate().rev();
+        let slow = slow.filter(move |(number, executor)| *number != quick && executor.is_idle());
+        slow.map(|(_, executor)| executor)
+    }
+
+    fn idle_quick(&self) -> Option<&Process> {
+        let quick = self.executors.get(self.quick.load(SeqCst) as usize);
+        quick.filter(|executor| executor.is_idle())
+    }
+
+    /// Wakes an idle executor; that of the quick lane is the last choice. An executor that is at work looks again
+    /// before it sleeps.
+    pub fn wake_slow(&self) {
+        if let Some(executor) = self.idle_slow().next().or_else(|| self.idle_quick()) {
+            background::wake(executor.pid.load(Acquire));
+        }
+    }
+
+    /// Wakes the executor of the quick lane if it sleeps.
+    pub fn wake_quick(&self) {
+        match (self.quick.load(SeqCst), self.idle_quick()) {
+            (NOBODY, _) => self.wake_slow(),
+            (_, Some(quick)) => background::wake(quick.pid.load(Acquire)),
+            (_, None) => {}
+        }
+    }
+
+    /// Returns whether an executor other than that of the quick lane can run a request at once.
+    pub fn has_idle_slow(&self) -> bool {
+        self.idle_slow().next().is_some()
+    }
+
+    /// Returns whether this executor has the quick lane; it takes the lane if no executor has it.
+    pub fn has_quick(&self, executor: usize) -> bool {
+        let quick = self.quick.load(SeqCst);
+        let claim = || {
+            self.quick
+                .compare_exchange(NOBODY, executor as u32, SeqCst, SeqCst)
+                .is_ok()
+        };
+        quick == executor as u32 || quick == NOBODY && claim()
+    }
+
+    /// Takes the quick lane from its executor, which does not come to its work, so that another executor takes it, or
+    /// the same one again.
+    pub fn free_quick(&self) {
+        self.quick.store(NOBODY, SeqCst);
+        self.wake_slow();
+    }
+}

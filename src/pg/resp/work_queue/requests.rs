@@ -1,0 +1,140 @@
+//! The requests of the work queue to read catalogs, and their answers. Both are plain data of fixed size of this
+//! library, which is loaded at the same address in every process, so they need no encoding.
+//!
+//! A request may hold a password. So a taken request is overwritten at once, and no copy stays in shared memory.
+
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+
+use crate::pg::resp::work_queue::places::{Answered, Content, Lane, Owned, Places, Taken};
+
+/// A request, its answer, and the number by which the network process knows it.
+#[repr(C)]
+pub struct Exchange<Q, A> {
+    ticket: UnsafeCell<u64>,
+    request: UnsafeCell<MaybeUninit<Q>>,
+    answer: UnsafeCell<MaybeUninit<A>>,
+}
+
+/// The requests of this server.
+pub struct Requests<Q: 'static, A: 'static> {
+    pub places: Places,
+    pub exchanges: &'static [Exchange<Q, A>],
+}
+
+impl<Q, A> Clone for Requests<Q, A> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<Q, A> Copy for Requests<Q, A> {}
+
+/// A request that this executor has taken, and its place.
+pub struct TakenRequest<Q> {
+    place: Taken,
+    pub request: Q,
+}
+
+impl<Q: Copy, A: Copy> Requests<Q, A> {
+    fn exchange<const STATE: u32>(&self, place: &Owned<STATE>) -> Option<&'static Exchange<Q, A>> {
+        match place.content() {
+            Content::Batch(_) => None,
+            Content::Request(index) => self.exchanges.get(index),
+        }
+    }
+
+    /// Sends a request of this network process; returns false if no place is free now.
+    pub fn ask(&self, network: usize, ticket: u64, is_slow: bool, request: Q) -> bool {
+        let Some(place) = self.places.free_request(network, is_slow) else {
+            return false;
+        };
+        let Some(exchange) = self.exchange(&place) else {
+            return false;
+        };
+        // SAFETY: a free place is its network process's alone.
+        unsafe {
+            *exchange.ticket.get() = ticket;
+            (*exchange.request.get()).write(request);
+        }
+        self.places.submit(
+            place,
+            match is_slow {
+                true => Lane::SlowRequest,
+                false => Lane::Request,
+            },
+        );
+        true
+    }
+
+    /// Takes the oldest request of a lane for the executor of this number.
+    pub fn take(&self, lane: Lane, executor: usize) -> Option<TakenRequest<Q>> {
+        loop {
+            let place = self.places.take(lane, executor)?;
+            let exchange = self.exchange(&place)?;
+            // SAFETY: the place is this executor's alone; its network process has written the request.
+            let request = unsafe {
+                let request = (*exchange.request.get()).assume_init();
+                wipe(exchange.request.get());
+                request
+            };
+            if !self.places.is_gone(&place) {
+                return Some(TakenRequest { place, request });
+            }
+            // Its network process has ended; the successor frees the place.
+            self.places.answer(place);
+        }
+    }
+
+    /// Leaves a request to an executor that may wait for the lock which this one has met.
+    pub fn put_back(&self, taken: TakenRequest<Q>) {
+        if let Some(exchange) = self.exchange(&taken.place) {
+            // SAFETY: the place is this executor's alone.
+            unsafe { (*exchange.request.get()).write(taken.request) };
+            self.places.put_back(taken.place, Lane::LockedRequest);
+        }
+    }
+
+    /// Answers a request; returns the number of the network process to wake.
+    pub fn answer(&self, taken: TakenRequest<Q>, answer: A) -> usize {
+        self.answer_lost(taken.place, answer)
+    }
+
+    /// Answers the request of a place that the predecessor of this executor had taken.
+    pub fn answer_lost(&self, place: Taken, answer: A) -> usize {
+        if let Some(exchange) = self.exchange(&place) {
+            // SAFETY: the place is this executor's alone.
+            unsafe { (*exchange.answer.get()).write(answer) };
+        }
+        self.places.answer(place)
+    }
+
+    /// Frees an answered place; returns the answer and the request's ticket, unless the predecessor of this network
+    /// process had sent the request.
+    pub fn take_answer(&self, place: Answered) -> Option<(u64, A)> {
+        let exchange = self.exchange(&place)?;
+        let is_gone = self.places.is_gone(&place);
+        // SAFETY: an answered place is its network process's alone. Unless it is abandoned, its executor has written
+        // the answer.
+        let answer = (!is_gone).then(|| unsafe {
+            (
+                *exchange.ticket.get(),
+                (*exchange.answer.get()).assume_init(),
+            )
+        });
+        self.places.free(place);
+        answer
+    }
+}
+
+/// Overwrites a cell in a way that the compiler does not leave out.
+///
+/// # Safety
+/// The caller alone touches the cell.
+unsafe fn wipe<T>(cell: *mut MaybeUninit<T>) {
+    let bytes = cell.cast::<u8>();
+    for at in 0..size_of::<T>() {
+        // SAFETY: within the cell, which is the caller's alone.
+        unsafe { bytes.add(at).write_volatile(0) };
+    }
+}
