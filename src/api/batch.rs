@@ -1,4 +1,5 @@
-//! Several entries at once: get_many, lookup_many, set_many, delete_many.
+//! SQL functions that read, write or remove several entries in one call: `cache_get_many`, `cache_lookup_many`,
+//! `cache_set_many`, `cache_delete_many`.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -30,7 +31,7 @@ functions! {
         })
     }
 
-    /// Returns the same, with whether each was found, and its deadline.
+    /// Returns a row for each key: the live value, whether the key was found, and the deadline.
     [1, READ_MANY, TO_READ]
     fn cache_lookup_many<Text>, cache_lookup_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
@@ -71,8 +72,8 @@ functions! {
     }
 }
 
-/// Returns a row for each key, in their order: `columns` makes it from the key as the caller spells it and from the
-/// live entry.
+/// Returns a row for each key, in the order of the argument. `columns` builds the row from the key as the caller wrote
+/// it, and from the live entry if one exists.
 fn each_found<const N: usize>(
     keys: Option<ArrayOf<Text>>,
     cache: Option<Oid>,
@@ -92,7 +93,7 @@ fn each_found<const N: usize>(
     }))
 }
 
-/// Returns the keys as the caller spells them, and in the cache's spelling.
+/// Returns the keys twice: as the caller wrote them, and in the canonical form of the cache.
 fn checked(cache: &Cache, keys: &ArrayOf<Text>) -> Result<(Vec<Text>, Vec<Key>), Error> {
     let texts = keys.elements("keys")?;
     let mut keys = memory::list(texts.len());

@@ -1,4 +1,5 @@
-//! The functions that create, alter and drop caches, and those behind the view `pgcache.caches`.
+//! SQL functions that define caches: create, alter, tune, drop, attach and detach, and the functions behind the view
+//! `pgcache.caches`.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -62,8 +63,8 @@ fn cache_create(
     }
 }
 
-/// Reports that the cache has another name than the one given. Names are not keys, so the message may show
-/// them.
+/// Raises a notice if the cache's name differs from the argument because Postgres folded or truncated it. A name is
+/// not a key, so the message may show it.
 fn tell_change(new: &NewRelation) {
     let Some(change) = new.change else {
         return;
@@ -115,8 +116,8 @@ fn cache_alter(
             change,
         )?);
     }
-    // The DEFAULT of a column changes under the strongest lock. It is taken at once, because two sessions
-    // that change a cache could otherwise wait for each other.
+    // Changing a column's DEFAULT needs the strongest lock. Take it at once, because two sessions that both start with
+    // the weaker lock would wait for each other.
     let mode = match ttl {
         Some(_) => Mode::Remove,
         None => Mode::Define,
@@ -152,7 +153,7 @@ fn cache_tune_all(
     })
 }
 
-/// The form that databases with an extension older than 0.5.0 call.
+/// Implements `cache_tune` for databases whose extension is older than 0.5.0.
 #[pg_extern]
 fn cache_tune(
     cache: Option<Oid>,
@@ -298,9 +299,9 @@ fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
     ]))
 }
 
-/// Gives the column `expires_at` of a cache that the caller owns the DEFAULT that the ttl stands for, and
-/// the trigger that the cache needs as a partition of another table. Skips a relation that does not work as
-/// a cache, because the upgrade calls this for all.
+/// Sets the DEFAULT of a cache's column `expires_at` by the cache's ttl, and adds the trigger that the cache needs as
+/// a partition of another table. The caller must own the cache. Skips a relation that does not work as a cache,
+/// because the upgrade script calls this for all caches.
 #[pg_extern]
 fn put_default(cache: Option<Oid>) -> Answer<()> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
@@ -315,8 +316,8 @@ fn put_default(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Returns whether plain SQL sees no expired row of a cache: hides_expired, not_hidden_because. NULLs for a
-/// relation that no longer works as a cache.
+/// Returns whether expired rows of a cache are hidden from plain SQL, and if not, why: hides_expired,
+/// not_hidden_because. NULLs for a relation that no longer works as a cache.
 #[pg_extern]
 fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
     let Some(outline) = outline(cache)? else {

@@ -1,4 +1,5 @@
-//! Caches over the nodes of Citus: distribute, and the calls between nodes.
+//! SQL functions for caches that Citus distributes over its nodes: `cache_distribute`, and `pgcache.at_key`, by which
+//! one node calls another.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -19,8 +20,9 @@ fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> 
     Ok(define::distribute(&cache, shard_count)?)
 }
 
-/// A call between nodes of one of the functions below, on the entries of this node. It is strict, and returns no set,
-/// so that Postgres replaces a call with a NULL key before Citus sees it, which would crash.
+/// Runs one of the functions in `routes` on entries of this node, because another node has sent the call. The SQL
+/// function is strict and returns no set, so Postgres replaces a call with a NULL key by NULL before Citus plans it;
+/// Citus would crash on such a call.
 #[pg_extern]
 fn at_key(
     key: Option<Text>,
@@ -45,7 +47,7 @@ fn at_key(
     })))
 }
 
-/// Returns the routes by which the functions find the nodes of their entries.
+/// Returns the routes of all functions that a node may send to another.
 fn routes() -> impl Iterator<Item = &'static Route> {
     let families = [
         read::ROUTES,

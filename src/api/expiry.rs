@@ -1,4 +1,5 @@
-//! Expiry on demand and by schedule: expire, schedule_expiry.
+//! SQL functions that remove expired entries, on demand (`cache_expire`, `pgcache.expire_for`) or by a pg_cron job
+//! (`cache_schedule_expiry`).
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
@@ -16,7 +17,7 @@ use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Removes expired entries, of all caches if none is named. Returns how many.
+    /// Removes expired entries of one cache, or of all caches if none is named, and returns their number.
     [0, SWEEP, TO_DELETE]
     fn cache_expire: fn(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
         let max_rows = i64::from(max_rows.ok_or(Error::NullArgument("max_rows"))?);
@@ -32,7 +33,7 @@ functions! {
     }
 }
 
-/// Removes expired entries until none is due or the time is over: `removed bigint, done boolean`.
+/// Removes expired entries until none is due or the time is over. Columns: removed, done.
 #[pg_extern]
 fn expire_for(max_time: Option<Interval>) -> Answer<OutRow<2>> {
     let max_time = max_time.ok_or(Error::NullArgument("max_time"))?;
@@ -56,7 +57,7 @@ fn cache_schedule_expiry_timed(
     schedule_expiry(schedule, Job::Timed(max_time), call)
 }
 
-/// The form that databases with an extension older than 0.5.0 call.
+/// Implements `cache_schedule_expiry` for databases whose extension is older than 0.5.0.
 #[pg_extern]
 fn cache_schedule_expiry(
     schedule: Option<Text>,

@@ -1,4 +1,5 @@
-//! Rate limits: cache_rate_limit.
+//! The SQL function for rate limits, `cache_rate_limit`. `cache::limit` counts the hits; this file checks the
+//! arguments and computes `retry_after`.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;

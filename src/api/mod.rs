@@ -1,8 +1,8 @@
-//! The functions that users call: one Rust function for each SQL function of `sql/pgcache--*.sql`.
+//! The SQL API: one Rust function for each SQL function of `sql/pgcache--*.sql`.
 //!
-//! They check arguments, name privileges and convert values; `cache` defines the meaning of a call. The SQL
-//! declarations are written by hand; a wrong one would be undefined behaviour, so `t/tests/signatures.rs` compares
-//! each with its function here.
+//! A function here checks its arguments, states the privileges that the caller needs, and converts values. The meaning
+//! of the call is in `cache`. The SQL declarations are written by hand, and one that differs from its Rust function
+//! would be undefined behaviour, so `t/tests/signatures.rs` compares each pair.
 
 /// Declares functions on entries; see [`crate::pg::value::call::functions`].
 macro_rules! functions {
@@ -46,7 +46,8 @@ pub const TO_WRITE: Privileges = Privileges::SELECT
 pub const TO_DELETE: Privileges = Privileges::DELETE;
 pub const TO_TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
 
-// The routes by which calls find the nodes of Citus that have their entries, and the arguments that determine them.
+// The kind of each function, for calls on caches that Citus distributes. A kind names the position of the argument
+// that decides which nodes answer the call.
 pub const READ: Kind = Kind::Read { key: 0 };
 pub const WRITE: Kind = Kind::Write { key: 0 };
 pub const FETCH: Kind = Kind::Fetch { key: 0 };

@@ -1,5 +1,5 @@
-//! Monitoring: figures of caches, the tier and sweeps; the entries of a memory cache, for its view; the check of
-//! copies against tables.
+//! SQL functions for monitoring: statistics of caches, of the hot tier and of sweeps, the rows of a memory cache's
+//! view, and the comparison of copies in the tier with their tables.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -27,7 +27,7 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
 use crate::pg::value::typed::Typed;
 
-/// Returns the live entries of a memory cache, for its view; in no order.
+/// Returns the live entries of a memory cache, in no particular order. The view of the cache reads this function.
 #[pg_extern]
 fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     let settings = settings.ok_or(Error::NullArgument("settings"))?;
@@ -57,7 +57,8 @@ fn memory_entries_support(request: Option<Internal>) -> Internal {
     row_estimate::answer(request, view::estimated_entries)
 }
 
-/// Called by CREATE EXTENSION. Reports a notice at the commit, if the server lacks something.
+/// Raises a notice at the commit if the server lacks settings that pgcache needs. The script of CREATE EXTENSION calls
+/// this.
 #[pg_extern]
 fn tell_what_is_missing() {
     setup::ask();
@@ -112,7 +113,7 @@ fn sweep_row(counters: upkeep::Counters) -> [Typed; 5] {
     ]
 }
 
-/// Returns how many of this session's calls accessed the tables of table caches directly, and by a plan.
+/// Returns how many calls of this session accessed the table of a cache directly, and how many by a plan.
 #[pg_extern]
 fn table_path_taken() -> OutRow<2> {
     let taken = access_path::taken();
@@ -201,8 +202,9 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Returns dependencies whose key follows the settings of each session that changes a row: source, cache, and the
-/// statement that repairs it.
+/// Returns the dependencies whose key expression is evaluated under the settings of each session that changes a row
+/// (DateStyle, TimeZone and the like), so that the key may differ: source, cache, and the statement that repairs the
+/// dependency.
 #[pg_extern]
 fn verify_dependencies() -> Rows<3> {
     let rows = declare::follow_writers(None).into_iter().map(|found| {
@@ -216,8 +218,8 @@ fn verify_dependencies() -> Rows<3> {
 }
 
 functions! {
-    /// Returns the copies that differ from the table's rows: none, if pgcache keeps its promise. Columns: key,
-    /// hot_value, table_value.
+    /// Returns the copies in the hot tier that differ from the rows of the table. Any row returned is a bug in
+    /// pgcache. Columns: key, hot_value, table_value.
     [0, Kind::Rows, TO_READ]
     fn verify: fn(cache: Option<Oid>) -> Answer<Stream<3>> {
         Ok(Stream::new(move |sink| {

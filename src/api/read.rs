@@ -1,4 +1,5 @@
-//! Reading: get, lookup, exists, ttl, scan, keys, count; and the server of a key among several.
+//! SQL functions that read entries: `cache_get`, `cache_lookup`, `cache_exists`, `cache_ttl`, `cache_scan`,
+//! `cache_keys`, `cache_count`; and `pgcache.node_of`, which returns the server of a key.
 
 use std::num::NonZeroU32;
 
@@ -32,7 +33,7 @@ functions! {
         Ok(value.map(convert::result))
     }
 
-    /// Returns the same, with whether it was found, and its deadline.
+    /// Returns whether a key has a live entry, its value and its deadline.
     [1, READ, TO_READ]
     fn cache_lookup<Text>, cache_lookup_bytes<Bytes>:
     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<OutRow<3>> {
@@ -78,7 +79,7 @@ functions! {
         }))
     }
 
-    /// Returns the keys of such a page.
+    /// Returns the keys of a page of entries, in order.
     [3, PAGE, TO_READ]
     fn cache_keys:
     fn(
@@ -104,7 +105,7 @@ functions! {
     }
 }
 
-/// Makes a page of its arguments.
+/// Builds a page from the arguments of a call.
 fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Result<Page, Error> {
     let max_rows = max_rows.ok_or(Error::NullArgument("max_rows"))?;
     Ok(Page {
@@ -114,8 +115,9 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
     })
 }
 
-/// Returns the server of a key where entries are spread over several by the rule of Postgres' hash partitions, or by
-/// Citus. Reads no entry, only the type of the keys, or the places of the shards.
+/// Returns the number of the server that holds a key. For a cache that Citus distributes, and without `nodes`, it is
+/// the Citus node of the key's shard; otherwise it is one of `nodes` servers, by the rule of Postgres' hash
+/// partitions. Reads no entry, only the type of the keys or the shard metadata.
 #[pg_extern]
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
     let key = Key::of_read(key)?;

@@ -1,4 +1,5 @@
-//! One refresh at a time: fetch, lease, set_leased, release.
+//! SQL functions that let one caller at a time compute a missing value: `cache_fetch`, `cache_lease`,
+//! `cache_set_leased`, `cache_release`.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -98,7 +99,7 @@ functions! {
     }
 }
 
-/// Returns the key in the cache's spelling, by which its lease is known.
+/// Returns the key in the canonical form of the cache, with its hash. The lease of a key is stored under this hash.
 fn hashed(relation: Oid, key: Key) -> Result<HashedKey, Error> {
     let key = HashedKey::of(CacheId::of(relation), key);
     Ok(open::known(relation)?.rehashed(key))

@@ -1,4 +1,5 @@
-//! Removing entries: delete, delete_if, delete_prefix, take, clear.
+//! SQL functions that remove entries: `cache_delete`, `cache_delete_if`, `cache_delete_prefix`, `cache_take`,
+//! `cache_clear`.
 
 use pgrx::pg_sys::Oid;
 

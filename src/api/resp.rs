@@ -1,4 +1,5 @@
-//! The Redis protocol from SQL: its clients and figures, ending a client, messages to channels.
+//! SQL functions for the Redis protocol: list its clients, read its statistics, end a client, and publish a message to
+//! a channel.
 
 use pgcache_resp::known_name;
 use pgrx::pg_sys::Oid;

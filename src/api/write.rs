@@ -1,4 +1,5 @@
-//! Writing one entry: set, add, replace, cas, touch, persist, incr, incr_existing.
+//! SQL functions that write one entry: `cache_set`, `cache_add`, `cache_replace`, `cache_cas`, `cache_touch`,
+//! `cache_persist`, `cache_incr`, `cache_incr_existing`.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -94,7 +95,7 @@ functions! {
         })
     }
 
-    /// The same; returns its value.
+    /// Sets a new deadline for a live entry and returns its value.
     [2, WRITE, TO_WRITE]
     fn cache_get_touch<Text>, cache_get_touch_bytes<Bytes>:
     fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<Option<V>> {
@@ -115,7 +116,7 @@ functions! {
     }
 }
 
-/// Returns `value + delta`, for the statement that `cache_incr` runs over a table.
+/// Returns `value + delta`. The statement that `cache_incr` runs over a table calls this function.
 #[pg_extern]
 fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> {
     let (Some(value), Some(delta)) = (value, delta) else {
@@ -124,7 +125,7 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
     Ok(Some(counter::sum(Some(value), delta)?))
 }
 
-/// Sets a new deadline by the ttl, or by the cache's default. Without both the deadline stays.
+/// Sets a new deadline by the ttl, or by the cache's default ttl. If both are missing, the deadline stays.
 fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -145,7 +146,7 @@ fn cache_forever() -> Interval {
     Interval::from_months(FOREVER_MONTHS)
 }
 
-/// Starts every write: checks the privileges first, then the key.
+/// Opens a cache for a write, and checks privileges before it checks the key.
 pub fn open_with_key(
     key: Option<Text>,
     cache: Option<Oid>,
@@ -156,7 +157,7 @@ pub fn open_with_key(
     Ok((cache, key))
 }
 
-/// Makes the entry to store: the value in the cache's own type, and its deadline.
+/// Builds the entry to store: the value in the cache's own type, and its deadline.
 fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
     Ok(cache.entry(value.map(Stored::of), ttl)?)
 }

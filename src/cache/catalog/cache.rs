@@ -1,5 +1,8 @@
-//! A cache as this session knows it, and the rules of its keys and values. They are valid as long as the
-//! cache is present.
+//! The definition of one cache as this session has loaded it: storage, settings and column types, and the checks and
+//! conversions of its keys and values.
+//!
+//! A definition may be used only while `is_present` returns true. After that the catalogs may have changed, and
+//! `registry` loads the cache again.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -37,7 +40,7 @@ pub enum Storage {
     Memory,
 }
 
-/// A cache as this session knows it.
+/// A cache's definition, as this session has loaded it.
 pub struct Cache {
     pub relation: Oid,
     pub id: CacheId,
@@ -49,8 +52,8 @@ pub struct Cache {
     /// An update of a row runs no user-defined trigger, rule or policy. For a partitioned table this does
     /// not cover the partitions.
     pub updates_alone: bool,
-    /// The triggers see every row that changes, so that copies stay coherent; and every role with the
-    /// privilege may read them, unlike a temporary table.
+    /// Rows may be copied to the hot tier: the triggers see every change of a row, so that copies stay coherent, and
+    /// the table is neither temporary nor partitioned.
     pub may_be_copied: bool,
     /// A temporary table that a role made a cache by hand. Any role may do this, so the cache gets nothing
     /// that all sessions share: no slot, no lease, no record.
@@ -117,8 +120,8 @@ impl Cache {
         columns.is_none_or(|columns| columns.value_nullable)
     }
 
-    /// Returns the key as the table prints it: the form that is hashed, noted and compared. Raises 22P02
-    /// for a text that is not a value of the key's column.
+    /// Returns the key in its canonical form, as the key column prints it. This form is hashed, noted and compared.
+    /// Raises 22P02 for a text that is not a value of the column.
     #[inline]
     pub fn key(&self, key: Key) -> Key {
         match self.key_type.is_text() {
@@ -133,7 +136,7 @@ impl Cache {
         HashedKey::of(self.id, key)
     }
 
-    /// Does the same for a key as a caller spells it.
+    /// Returns the key in its canonical form with its hash, from the key as the caller wrote it.
     #[inline]
     pub fn rehashed(&self, key: HashedKey) -> HashedKey {
         match self.key_type.is_text() {
@@ -171,7 +174,7 @@ impl Cache {
         }
     }
 
-    /// Returns an entry for a write at this moment: the value in the cache's own type.
+    /// Builds an entry that is written now, with the value in the cache's own type.
     pub fn entry(&self, value: Option<Stored>, ttl: Option<Interval>) -> Result<Entry, Error> {
         Ok(Entry {
             deadline: self.deadline(ttl)?,

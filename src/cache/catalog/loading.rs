@@ -1,4 +1,4 @@
-//! Loading of a cache: from the catalogs, or from the record of another process of the server.
+//! Builds a [`Cache`] from the catalogs, or from a definition that another process of the server has read.
 
 use pgrx::pg_sys::Oid;
 
@@ -27,7 +27,7 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
         return Err(Error::TemporaryView(name()));
     }
     if !shape.view && distributed::is_distributed(relation) {
-        let _snapshot = Snapshot::enter(); // a commit that has begun has none
+        let _snapshot = Snapshot::enter(); // once a commit has begun, no snapshot is active
         return Err(match shard_metadata::of(relation) {
             Some(_) => Error::OverShards(name()),
             None => Error::Distributed(name()),
@@ -36,7 +36,8 @@ pub(super) fn load(relation: Oid) -> Result<Cache, Error> {
     of_shape(relation, &shape, arguments, watch)
 }
 
-/// Does the same for a change of the definition: does not refuse a distributed cache or a temporary view.
+/// Loads the cache of a locked relation for a change of its definition. Unlike `load`, it accepts a distributed cache
+/// and a temporary view.
 pub(super) fn load_definition(relation: Oid) -> Result<Cache, Error> {
     let watch = Watch::over(relation);
     let shape = shape::shape(relation).ok_or(Error::NoSuchRelation(relation.to_u32()))?;
@@ -111,7 +112,7 @@ pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     })
 }
 
-/// Returns a cache that another process has loaded, without the facts that only the catalogs contain.
+/// Builds a cache from a definition that another process has read, without the facts that only the catalogs contain.
 pub(super) fn adopted(
     relation: Oid,
     settings: Settings,

@@ -1,4 +1,5 @@
-//! The session's knowledge of its caches. Opens no cache: see `open`.
+//! The cache definitions that this session has loaded, with their plans, their slots and their Citus shards. Takes no
+//! lock on a cache and checks no privilege: `open` does both.
 
 mod cache;
 mod loading;

@@ -1,4 +1,4 @@
-//! The slot of a cache in the tier, and its counters.
+//! Finds or assigns a cache's slot in the hot tier, and counts in the slot's statistics.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -42,8 +42,8 @@ impl Cache {
         })
     }
 
-    /// Gives the cache's slot the share that its definition says, if it has another. A session that has
-    /// changed the definition waits for its commit.
+    /// Writes the share from the cache's definition into its slot, if the two differ. A session that has changed the
+    /// definition does not write it before its commit.
     pub(super) fn follow_share(&self) {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
             return;
@@ -53,8 +53,8 @@ impl Cache {
         }
     }
 
-    /// Returns whether the cache has a slot from before the promotion of this server, or with entries restored at its
-    /// start, that no session has opened since.
+    /// Returns whether no session has opened the cache since its slot survived a promotion of this server, or was
+    /// restored with its entries at the start.
     #[inline]
     pub fn is_to_open(&self) -> bool {
         let slot = || tier().and_then(|tier| Some(tier.slot(self.slot(tier)?)));
@@ -62,8 +62,8 @@ impl Cache {
         recovered && !session::in_recovery()
     }
 
-    /// Returns whether the slot is this cache's. A standby is not notified when a relation is dropped, and another
-    /// one may get its oid.
+    /// Returns whether the slot belongs to this cache and not to a dropped relation with the same oid. A standby is
+    /// not notified when a relation is dropped, and a new relation may get its oid.
     fn is_own(&self, tier: &Tier, slot: u32) -> bool {
         tier.slot(slot).memory_id.load(SeqCst) == self.memory_id()
             || fault::on(Fault::MemoryIdNotCompared)
@@ -77,7 +77,7 @@ impl Cache {
         }
     }
 
-    /// Counts something that happened to this cache.
+    /// Adds to one of the counters of this cache.
     pub fn count(&self, counter: Counter, times: u64) {
         let Some(tier) = tier() else {
             return;

@@ -1,4 +1,5 @@
-//! The statements over a cache's table, written for its columns and planned once.
+//! Builds and keeps the plans of statements over a cache's table. Each statement is written for the table's columns
+//! and planned at its first use.
 
 use std::rc::Rc;
 

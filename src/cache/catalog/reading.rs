@@ -1,4 +1,4 @@
-//! A cache that is open for reading.
+//! [`Reading`]: a cache that is open for reading, with its lock.
 
 use std::rc::Rc;
 

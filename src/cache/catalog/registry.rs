@@ -1,7 +1,7 @@
-//! The caches that this session has used: settings and kept plans, by the relation's oid.
+//! The caches that this session has loaded, by the relation's oid: definitions and kept plans.
 //!
-//! Not a source of truth: each is rebuilt from the catalogs when its relation may have changed. The relation is
-//! locked first and looked up afterwards, so a cache found here is valid for as long as the lock is held.
+//! The catalogs are the source of truth: a cache is loaded again when its relation may have changed. Callers lock the
+//! relation first and look it up afterwards, so that a cache found here is valid for as long as they hold the lock.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ thread_local! {
     static PARTITIONS: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
 }
 
-/// Returns a cache that this session knows and that has not changed, as far as the session was notified.
+/// Returns a cache that this session has loaded, unless an invalidation says that it may have changed.
 pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     CACHES.with(|caches| {
         let caches = caches.borrow();
@@ -60,9 +60,9 @@ pub fn definition(relation: Oid) -> Result<Cache, Error> {
     loading::load_definition(relation)
 }
 
-/// Adopts a cache as another process of the server has read it, for a process that must not read the catalogs itself.
-/// The caller has been notified of no change since. For a table cache it can be used for look-ups in the hot tier
-/// only, and only if keys are text and no policy hides rows.
+/// Registers a cache from a definition that another process of the server has read, for a process that must not read
+/// the catalogs itself. The caller has received no invalidation since that read. A table cache registered this way
+/// serves only look-ups in the hot tier, and only if its keys are text and no policy hides rows.
 pub fn adopt(
     relation: Oid,
     settings: Settings,
@@ -85,8 +85,8 @@ pub fn adopt(
     cache
 }
 
-/// Removes every cache that has changed: no caller looks up a dropped one again, and a session that creates and drops
-/// caches must not remember them all.
+/// Removes every cache that has changed: a dropped cache is never looked up again, and a session that creates and
+/// drops many caches must not keep them all.
 fn forget_changed() -> Vec<Rc<Cache>> {
     CACHES.with(|caches| {
         let mut caches = caches.borrow_mut();
@@ -131,8 +131,8 @@ pub struct Outline {
     pub settings: Settings,
 }
 
-/// Returns the outline of any cache and waits for no lock: while a session holds a lock that keeps readers off, it
-/// returns what the catalogs say without one. None for a relation that does not work as a cache.
+/// Returns the outline of any cache without waiting for a lock: if another session holds a lock that keeps readers
+/// out, the outline comes from the catalogs directly. None for a relation that does not work as a cache.
 pub fn outline(relation: Oid) -> Option<Outline> {
     if let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Read) {
         let cache = find(relation).ok()?;

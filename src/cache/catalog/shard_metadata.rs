@@ -1,8 +1,8 @@
-//! Caches that Citus distributes over nodes by `cache_distribute`: their shards, and the node of each.
+//! The shards of caches that `cache_distribute` has distributed over Citus nodes, and the node of each shard.
 //!
-//! Such a cache shares the colocation group of a table of ours, `pgcache.distributed`. Nothing else marks it, so it
-//! is known on every node that has Citus' metadata. The session's knowledge is valid until Citus reports that the
-//! table has changed, as it does on each node with the commit that moves or splits a shard there.
+//! Such a cache is in the colocation group of the table `pgcache.distributed`, which pgcache creates. Nothing else
+//! marks it, so every node with Citus metadata recognizes it. A session keeps the metadata until Citus invalidates the
+//! table; Citus does so on each node with the commit that moves or splits a shard there.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -71,7 +71,7 @@ const SHARDS: &CStr = c"SELECT s.shardminvalue::pg_catalog.int8, p.groupid::pg_c
     AND d.logicalrelid OPERATOR(pg_catalog.=) $1 AND d.partmethod OPERATOR(pg_catalog.=) 'h' \
     ORDER BY 1";
 
-/// Returns the shards of a cache, if it is one of ours that Citus distributes.
+/// Returns the shards of a cache that `cache_distribute` has distributed; None for any other relation.
 pub fn of(cache: Oid) -> Option<Rc<Spread>> {
     if !distributed::citus_is_loaded() {
         return None;
@@ -103,7 +103,7 @@ fn look(cache: Oid) -> Known {
     }
     let mut here = 0;
     let plan = Plan::prepare(SHARDS, &[OIDOID], Paths::Any);
-    // Not with the transaction's snapshot, which may be older than the change that Citus reported.
+    // The transaction's snapshot may be older than the change that Citus reported, so read with a new one.
     let shards = plan.run_as_of_now(&[Typed::oid(cache)], |output| {
         let shard = |row| {
             here = output.number(row, 2)?;
@@ -182,14 +182,15 @@ impl Spread {
         i64::from(sum >> 2 | 1)
     }
 
-    /// Returns a key of another shard, if the cache has more than one: on the same node, if that has two.
+    /// Returns a key of another shard, on the same node if that holds two. If the cache has only one shard, returns a
+    /// key of that shard.
     pub fn key_beside(&self, shard: &Shard) -> Text {
         let others = || self.shards.iter().filter(|other| *other != shard);
         let same = others().find(|other| other.node == shard.node);
         self.key_in(same.or_else(|| others().next()).unwrap_or(shard))
     }
 
-    /// Returns a key of a shard, however few hashes the shard covers: Citus routes by it.
+    /// Returns a key that Citus routes to a shard, even if the shard covers a single hash.
     pub fn key_in(&self, shard: &Shard) -> Text {
         Text::new(&key_of_hash(shard.from as u32))
     }

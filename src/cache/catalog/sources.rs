@@ -1,4 +1,4 @@
-//! The tables on which entries of a cache depend, read from the catalogs: by the triggers of dependencies.
+//! Reads from the catalogs the tables on which entries of a cache depend: those that have a trigger of the dependency.
 
 use std::ffi::CStr;
 

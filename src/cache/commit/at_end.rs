@@ -1,4 +1,5 @@
-//! Applies a transaction's ledger: sets its marks, undoes them at its end, and notifies clients that track its keys.
+//! Carries out what a transaction's ledger holds: sets its marks before the commit, undoes them at its end, and
+//! invalidates its keys at clients that track them.
 
 use std::collections::hash_map::Entry;
 use std::thread::sleep;
@@ -157,8 +158,9 @@ impl Transaction {
         touched
     }
 
-    /// Adds the work that the end of the transaction does besides unmarking, in the order of a record, which is
-    /// undone backwards.
+    /// Adds the rest of the work that the transaction's end must do, so that a record in shared memory can do it for a
+    /// prepared transaction. A record is undone backwards, so slots and stores go to the front of the list, and
+    /// notifications of clients to its end.
     pub(super) fn note_for_later(&mut self, tier: &Tier, touched: &[(u32, bool)]) {
         let relations = std::mem::take(&mut self.relations).into_one();
         let mut later = Vec::new();
@@ -207,7 +209,7 @@ fn join(notes: &mut Notes, later: Notes) {
     }
 }
 
-/// Frees the slots of relations that are dropped, or that no other session has ever seen.
+/// Frees the slots of dropped relations, and of relations whose creation was rolled back.
 pub(super) fn free_slots(relations: Vec<Oid>) {
     let Some(tier) = tier() else {
         return;

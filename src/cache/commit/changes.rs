@@ -1,17 +1,18 @@
 //! Records the changes of a transaction and applies them to the hot tier: marks before the commit, unmarks after it.
-//! ARCHITECTURE.md, "Coherence", says why this is enough.
+//! ARCHITECTURE.md, "Coherence", explains why this keeps copies coherent.
 //!
-//! - **Record**: the key of every changed row goes to the ledger's `keys`, every table that changed as a whole goes
-//!   to its `tables`, before the statement ends.
-//! - **Mark** (before commit): for a key, the entry is removed, a mark is set on its hash, and the `epoch` of its
+//! - **Record**: before a statement ends, the key of every changed row goes to the ledger's `keys`, and every table
+//!   that changed as a whole goes to its `tables`.
+//! - **Mark** (before the commit): for a key, the entry is removed, a mark is set on its hash, and the `epoch` of its
 //!   stripe rises. For a whole cache, `pending_writers` rises and the version changes. From here on no session fills
-//!   an old row in.
+//!   in a copy of an old row.
 //! - **Unmark** (after commit or abort): for a key, `epoch` rises again and the mark is lowered. For a whole cache,
 //!   the version changes before `pending_writers` falls.
-//! - **Prepare**: everything is marked as for a commit, and the list of marks to undo goes to a record in shared
+//! - **Prepare**: everything is marked as for a commit, and the list of marks to undo moves to a record in shared
 //!   memory (`prepare`), because another session decides the transaction.
 //!
-//! Nothing here can fail between mark and unmark: the code takes locks of the tier, one at a time.
+//! Recording and marking may raise an error; then the transaction aborts, and its end undoes the marks that are set.
+//! Unmarking raises no error and allocates nothing: it only takes locks of the tier, one at a time.
 
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -44,17 +45,18 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
 }
 
-/// Notes that the row of a key has changed, was to be removed and does not exist, or becomes outdated by our commit.
+/// Notes a key whose row has changed, whose row a deletion did not find, or whose entry becomes outdated when this
+/// transaction commits.
 pub fn note_key(relation: Oid, key: &[u8]) {
     note_row(relation, key, true);
 }
 
-/// Notes the same of a row, and whether the change voids a lease on the key: an expiry does not.
+/// Notes a key as [`note_key`] does, and whether the change voids a lease on it: an expiry does not.
 pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     with(|transaction| {
         transaction.touch(relation);
         if key.len() > key::MAX_BYTES {
-            return; // plain SQL may write one, but no copy, lease or call can have this key
+            return; // plain SQL may write such a key, but no copy, lease or call can have it
         }
         let Some(tier) = tier() else {
             return;
@@ -79,8 +81,8 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     hand_over_if_preparing();
 }
 
-/// Notes a deletion before it looks for the row of a key. [`second_looks`] looks again for a row that is stored
-/// later.
+/// Notes the deletion of a key, before the caller looks for the row. [`second_looks`] returns the key again if a row
+/// may have been stored after that look.
 pub fn note_deletion(relation: Oid, key: &[u8]) {
     note_outdated(relation);
     let noted = with(|transaction| match tier() {
@@ -98,8 +100,8 @@ pub fn note_deletion(relation: Oid, key: &[u8]) {
     }
 }
 
-/// Marks everything noted so far and returns the keys that deletions must look for again: rows that were stored since
-/// the first look. Once the marks stand, only rows that are being written now can still appear.
+/// Marks everything noted so far, and returns the keys for which deletions must look again, because rows were stored
+/// since the first look. Once the marks stand, only rows that are being written now can still appear.
 pub fn second_looks() -> Vec<SecondLook> {
     let Some(tier) = tier() else {
         return Vec::new();
@@ -116,7 +118,7 @@ pub fn second_looks() -> Vec<SecondLook> {
     })
 }
 
-/// Offers the contents of a row that was just written as its copy.
+/// Offers the contents of a row that was just written, to be published as its copy at the commit.
 pub fn offer(copied: Copied) {
     if !events::is_late() {
         with(|transaction| transaction.offers.add(copied));
@@ -134,9 +136,9 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
     }
 }
 
-/// Notes that many rows of a cache are removed whose keys are not known one by one, which voids all leases of the
-/// cache. Called before the rows are looked for, with the prefix of their keys: keys that are stored later get a
-/// second look. A temporary table is skipped: it has no lease, no copy and no slot.
+/// Notes the removal of many rows whose keys are not known one by one, which voids all leases of the cache. The caller
+/// passes the prefix of the keys, before it looks for the rows, so that rows stored later get a second look. A
+/// temporary table is skipped: it has no lease, no copy and no slot.
 pub fn note_removal(relation: Oid, prefix: &[u8]) {
     if relation::is_temporary(relation) {
         return;
@@ -171,7 +173,7 @@ pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Notes that entries of this cache are removed because their source changes with our commit.
+/// Notes that entries of this cache are removed because their source changes when this transaction commits.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| {
         transaction.touch(relation);
@@ -198,8 +200,8 @@ pub fn note_table(relation: Oid, extent: Extent) {
     hand_over_if_preparing();
 }
 
-/// Moves a mark to the record at once when another extension's callback, run after ours during PREPARE, has changed
-/// something. Such a change is marked already.
+/// Moves new marks to the record at once during PREPARE TRANSACTION: then another extension's callback, which runs
+/// after the one of pgcache, has changed something. Such a change is marked already.
 fn hand_over_if_preparing() {
     if events::phase() == Phase::Preparing {
         prepare();
@@ -295,7 +297,7 @@ pub fn mark() {
     wait_for_watchers();
 }
 
-/// Waits for each EXEC that watches a marked key for which it found no entry.
+/// Waits for each EXEC that holds a marked key, because its client watches the key and no entry existed.
 fn wait_for_watchers() {
     if !watched::is_anything_held() || fault::on(Fault::WatchedAbsentNotHeld) {
         return;

@@ -1,9 +1,10 @@
-//! Remembers the deletions of a transaction that found no row, or not all rows, so that they look again once their
-//! marks stand.
+//! Remembers the keys and prefixes that a transaction has deleted, so that it can look for their rows a second time
+//! before the commit, when its marks stand.
 //!
-//! A session that has loaded a value writes its row first and then checks whether its lease is void. A deletion that
-//! looks first and marks later may miss both: the row is not visible yet when it looks, and the lease has ended when
-//! it marks. So a deletion looks twice, unless no session has stored anything in between.
+//! One look is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards.
+//! A deletion that looks for the row first and marks the key later may miss both: at the look the row is not visible
+//! yet, and at the mark the lease has ended. The second look is left out if no session has stored a loaded value in
+//! the cache since the first.
 
 use std::collections::HashMap;
 
@@ -35,7 +36,8 @@ struct Seen {
 /// would remove rows that other sessions wrote.
 #[derive(Default)]
 struct Acts {
-    /// The deleted keys of each cache; false: written again since, so a row that is found is this transaction's own.
+    /// The deleted keys of each cache. False if the transaction has written the key again since, so that the row
+    /// belongs to it and stays.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     prefixes: Vec<(u32, Box<[u8]>)>,
 }
@@ -77,8 +79,8 @@ impl Deletions {
         self.set(relation, key, true);
     }
 
-    /// Notes that a key is written: if it was deleted before, the row that a second look would find is this
-    /// transaction's own.
+    /// Notes that a key is written. If it was deleted before, a second look would find the row of this transaction
+    /// itself.
     pub(super) fn write(&mut self, relation: u32, key: &[u8]) {
         let was_deleted = |acts: &Acts| {
             let keys = acts.keys.get(&relation);
@@ -113,7 +115,8 @@ impl Deletions {
         }
     }
 
-    /// Takes the deletions that need a second look: those in caches in which something was stored since the first.
+    /// Takes the deletions that need a second look: those in caches in which a session has stored a value since the
+    /// first.
     pub(super) fn take(&mut self, none_since: impl Fn(u32, StoresSeen) -> bool) -> Vec<SecondLook> {
         let mut acts = std::mem::take(&mut self.acts).into_one();
         let mut looks = Vec::new();

@@ -1,7 +1,7 @@
 //! Sends a transaction's changes to clients of the Redis protocol that track entries of table caches (CLIENT
 //! TRACKING).
 //!
-//! Guards, as the model in `crates/coherence` (`tracking`) has it:
+//! Guards the rules of the model `tracking` in `crates/coherence`:
 //!
 //! - Keys are invalidated after the commit is visible, because a client that reads earlier would keep the old row.
 //!   They are invalidated before the marks are undone, so before a copy of the new row exists, and before COMMIT
@@ -9,8 +9,8 @@
 //! - Whether any client tracks keys is checked at that moment, not when a row is written: a client that starts
 //!   tracking later reads the committed row.
 //! - Rolled-back changes are not sent. A change under a savepoint does not count until the savepoint is released.
-//!   This is tracked only while a client tracks keys; otherwise every marked key counts as final: a client that
-//!   starts tracking before the commit may get extra invalidations, never too few.
+//!   Savepoints are recorded only while a client tracks keys; otherwise every marked key counts as final. A client
+//!   that starts tracking before the commit may get extra invalidations, never too few.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -47,7 +47,7 @@ const OUTERMOST: i32 = 1;
 pub struct Note {
     /// False for expiry.
     pub voids_lease: bool,
-    /// No savepoint can roll it back.
+    /// True once no savepoint can roll the change back.
     pub stands: bool,
     /// The client that made the change, or 0.
     author: u64,

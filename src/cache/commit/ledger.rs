@@ -1,5 +1,5 @@
-//! Holds the changes that one transaction has noted so far: changed keys and tables, which of them are marked, and
-//! which of them no savepoint can roll back any more.
+//! The ledger of a transaction: the keys and tables that it has changed, which of them are marked, and which of them
+//! no savepoint can roll back any more.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,12 +1,12 @@
-//! Marks on the tier: set before a transaction's changes become visible, undone after its end.
+//! Sets a transaction's marks in the hot tier before its changes become visible, and undoes them after its end.
+//! `changes` says which changes are marked when, and why that is enough.
 //!
-//! Guards that each mark is undone exactly once: it is noted here before it is set, and everything that may raise an
-//! error (memory for the note, a lock) comes before that. `changes` says which changes are marked when, and why that
-//! is enough.
+//! Guards that each mark is undone exactly once: a mark is added to the list before it is set, and every step that may
+//! raise an error (memory for the list, a lock of Postgres) comes before it is set.
 //!
-//! No mark gives a cache a slot, and none needs one: the mark of a key is on its hash, and a cache that is marked as
-//! a whole without a slot takes a lock of Postgres. A reader may give the cache a slot meanwhile, so the slot is
-//! looked for again after either step, as the model in `crates/coherence` has it.
+//! Marking assigns no slot. The mark of a key is on its hash; a cache without a slot that is marked as a whole is
+//! locked in Postgres instead. A reader may assign a slot at the same time, so the code looks for a slot again after
+//! it has marked or locked, as the model in `crates/coherence` requires.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -44,7 +44,7 @@ pub(super) struct Whole {
     pub(super) rows: bool,
     /// Its definition or triggers change, which covers no row.
     pub(super) definition: bool,
-    /// No savepoint can roll it back.
+    /// True once no savepoint can roll the change back.
     pub(super) stands: bool,
 }
 
@@ -68,7 +68,7 @@ impl Whole {
 #[derive(Default)]
 pub struct Marks {
     list: Vec<Mark>,
-    /// Slots that keep readers off because the mark of a key found no room, each once.
+    /// Slots that keep readers off because a key of their cache could not be marked for lack of room, each once.
     full: Vec<u32>,
     /// Relations without a slot that are locked instead, each once.
     locked: Vec<u32>,
@@ -77,8 +77,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks a cache from which unnamed keys are removed: all of its leases are void, and no new ones are granted
-    /// until the commit is visible.
+    /// Marks a cache from which rows with unknown keys are removed: all of its leases are void, and no new ones are
+    /// granted until the commit is visible.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_lock(tier, cache) {
             self.pend(tier, number);
@@ -98,9 +98,9 @@ impl Marks {
         leases::void_all(tier, cache);
     }
 
-    /// Marks a table as a whole. Definitions are noted of any relation, rows of caches only. A relation without a
-    /// slot of which only the definition changes needs no mark: it has no entries, and one that gets a slot later
-    /// begins suspended.
+    /// Marks a table as a whole. A change of a definition is noted for any relation, a change of rows only for caches.
+    /// A change of only the definition needs no mark if the relation has no slot: it has no entries, and a slot
+    /// assigned later begins suspended.
     pub(super) fn table(&mut self, tier: &Tier, relation: u32, whole: Whole) {
         let cache = CacheId::of(Oid::from_u32(relation));
         let slot = match whole.rows {
@@ -133,7 +133,7 @@ impl Marks {
         }
     }
 
-    /// Marks keys of a table cache. Each comes with whether the change voids its lease.
+    /// Marks keys of a table cache. Each key comes with a flag that says whether the change voids its lease.
     pub fn keys<'k>(
         &mut self,
         tier: &Tier,
@@ -161,7 +161,7 @@ impl Marks {
         }
     }
 
-    /// Marks a key. Returns whether its mark found room; otherwise its cache keeps readers off.
+    /// Marks a key. Returns false if the mark found no room; then its whole cache keeps readers off.
     fn key(&mut self, tier: &Tier, cache: CacheId, key: &HotKey, voids_lease: bool) -> bool {
         let (hash, slot) = (key.hash, key.cache);
         let role = session::own_role();
@@ -255,8 +255,8 @@ impl Marks {
         });
     }
 
-    /// Returns the slot of a cache that was written. A cache without one is locked; a slot that was given to it
-    /// before the lock was taken is found then.
+    /// Returns the slot of a cache that was written. Locks a cache that has none, and looks again, because a reader
+    /// may have assigned a slot before the lock was taken.
     fn slot_or_lock(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
         find(tier, cache).or_else(|| {
             self.lock(cache);
@@ -264,8 +264,8 @@ impl Marks {
         })
     }
 
-    /// Locks a cache without a slot: a slot that it gets from now on begins unverified, and stays so until we have
-    /// ended.
+    /// Locks a cache without a slot. A slot that it gets from now on begins unverified, and stays so until this
+    /// transaction has ended.
     fn lock(&mut self, cache: CacheId) {
         let relation = cache.relation();
         if fault::on(Fault::NoSlotNotLocked) {
@@ -296,7 +296,7 @@ impl Marks {
     ) -> Result<(), Error> {
         self.offers.withdraw_all();
         if !prepare::hand_over(tier, record, &mut self.list)? {
-            // Keys without a slot are left for which the record has no room.
+            // The rest of the list begins with a key without a slot, for which the record has no room.
             self.cover_without_slot(tier, caches);
             prepare::hand_over_covered(tier, record, &mut self.list)?;
         }

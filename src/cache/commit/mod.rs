@@ -1,4 +1,5 @@
-//! Changes of a transaction, and how other sessions and clients learn of them when it commits.
+//! Records the changes of a transaction. At its commit, keeps the hot tier coherent and notifies other sessions and
+//! clients of the Redis protocol.
 
 mod at_end;
 pub mod changes;

@@ -1,9 +1,8 @@
-//! Notifications of changes: collects what a transaction did to the keys of watched caches, and sends it when the
-//! transaction commits.
+//! Collects a transaction's changes to watched caches (`cache_watch`), and sends them through NOTIFY when it commits.
 //!
-//! Guards the order that a watcher relies on: one notification per key and transaction, with the last change, in the
-//! order of these last changes, and nothing that was rolled back. Order between transactions, and delivery, are those
-//! of Postgres' NOTIFY.
+//! Guards the order that a watcher relies on: a transaction sends one notification for each key, about the last change
+//! of the key, in the order of these last changes, and nothing that was rolled back. The order between transactions,
+//! and the delivery, are those of Postgres' NOTIFY.
 
 use std::cell::Cell;
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
-//! Offers: values of rows that a transaction has written and whose copies its marks have removed, to be published at
-//! its commit.
+//! Offers: values of rows that a transaction has written, which replace their old copies in the hot tier at its
+//! commit.
 //!
-//! Guards, as the model in `crates/coherence` has it (its `Publish` clauses), that a copy equals its row: any later
-//! change of the key withdraws its offer, the rollback of a savepoint withdraws all offers, and an offer counts only
-//! if no other transaction has marked its key or its cache since.
+//! Guards that a published copy equals its row, as the `Publish` clauses of the model in `crates/coherence` require.
+//! Any later change of the key withdraws its offer, the rollback of a savepoint withdraws all offers, and an offer is
+//! published only if no other transaction has marked its key or its cache since.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -38,11 +38,11 @@ pub(super) struct Offer {
     negative: bool,
     kind: u8,
     deadline: Timestamp,
-    /// Set by our mark, where it has removed a copy.
+    /// Set by this transaction's mark if the mark has removed a copy; otherwise nothing is published.
     marked: Option<Marked>,
 }
 
-/// The version of the cache, which must not have changed since our mark.
+/// The version of the cache when the key was marked. A publication requires that it has not changed since.
 #[derive(Clone, Copy)]
 struct Marked(u64);
 
@@ -111,7 +111,7 @@ impl Offers {
         offer.marked = (had && offer.slot == key.cache).then_some(Marked(version));
     }
 
-    /// Returns the offer under a hash that we have marked.
+    /// Returns the offer under a hash that this transaction has marked.
     pub(super) fn find(&self, hash: u64) -> Option<&Offer> {
         let is_it = |offer: &&Offer| offer.hash == hash && offer.marked.is_some();
         self.list.iter().find(is_it)
@@ -131,8 +131,8 @@ impl Offer {
         &self.bytes[..self.key_length]
     }
 
-    /// Stores the offer if nothing has changed since our mark, which still stands. Runs under the partition's lock.
-    /// Allocates nothing, raises nothing.
+    /// Stores the offer if nothing has changed since this transaction's mark, which still stands. Runs under the
+    /// partition's lock. Allocates nothing, raises nothing.
     pub(super) fn publish(
         &self,
         tier: &Tier,
@@ -161,7 +161,7 @@ impl Offer {
         }
     }
 
-    /// Returns whether no other transaction has marked the key or its cache since our mark.
+    /// Returns whether no other transaction has marked the key or its cache since this transaction's mark.
     fn stands(&self, tier: &Tier, marked: &Marked) -> bool {
         let slot = tier.slot(self.slot);
         let cache = CacheId::of(Oid::from_u32(self.relation));

@@ -1,5 +1,5 @@
-//! Moves the marks of a transaction to a record in shared memory at PREPARE TRANSACTION, because another session
-//! decides the transaction, and no callback of ours runs for that.
+//! Moves the marks of a transaction to a record in shared memory at PREPARE TRANSACTION. Another session commits or
+//! rolls back the prepared transaction, and Postgres calls no callback of an extension there.
 //!
 //! Guards that each mark has one owner at any moment: the session's list, or the record. Steps that may fail come
 //! first; an error here is an ordinary rollback of the transaction.
@@ -27,7 +27,7 @@ pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<b
     hand(tier, record, marks, false)
 }
 
-/// Does the same when locks keep readers off the caches that have no slot.
+/// Moves marks as [`hand_over`] does, once locks keep readers off the caches that have no slot.
 pub fn hand_over_covered(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
     hand(tier, record, marks, true).map(drop)
 }
@@ -63,8 +63,8 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
                 put_whole(tier, record, Mark::Leases(cache))?;
             }
         }
-        // No other mark could stand for this one. The record may hold an equal one, which then stands for both, and
-        // the count of this one is taken back.
+        // No other kind of mark can replace this one. If the record holds an equal mark, that one stands for both, and
+        // the count of this one is undone.
         _ => {
             let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
             if put_whole(tier, record, mark)? || !is_counted {

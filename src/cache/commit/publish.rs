@@ -1,9 +1,9 @@
-//! Messages to the channels of the Redis protocol: collects those that a transaction publishes, and sends them when
-//! it has committed.
+//! Collects the messages that a transaction publishes to channels of the Redis protocol, and sends them after its
+//! commit.
 //!
 //! Guards that no rolled-back message is sent, and that the messages of a transaction keep their order. Messages of
-//! different transactions are in the order in which they reach the ring; those of a transaction that begins after
-//! another's commit has returned come after it.
+//! different transactions are in the order in which they reach the ring: those of a transaction that begins after the
+//! COMMIT of another has returned come after that other's.
 
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::error::Error;
@@ -68,8 +68,8 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Published>) -> R) -> R {
     PUBLISHED.with(|published| published.change(change))
 }
 
-/// Refuses PREPARE TRANSACTION for a transaction with messages: another session would commit it, which knows nothing
-/// of them.
+/// Refuses PREPARE TRANSACTION for a transaction with messages, because the session that commits it later does not
+/// have them.
 pub fn refuse_to_prepare() -> Result<(), Error> {
     let is_empty = PUBLISHED.with(|all| all.look(Savepoints::is_empty));
     match is_empty {

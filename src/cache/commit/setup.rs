@@ -1,7 +1,7 @@
-//! Notices about settings that a server lacks: for all of pgcache, once, from the transaction that creates the
-//! extension; for a dependency, when it is declared. Both contain the lines to change.
+//! Raises notices about settings that the server lacks: one for all of pgcache when the extension is created, and one
+//! for a dependency when it is declared. Both contain the lines to change.
 //!
-//! The first notice comes at the commit, because Postgres does not pass on notices of an extension's script.
+//! The first notice is raised at the commit, because Postgres discards notices of an extension's script.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -77,7 +77,7 @@ fn tell(missing: &str, hint: String) {
     .report(PgLogLevel::NOTICE);
 }
 
-/// Returns the list of libraries with ours at its end, quoted as a setting's value.
+/// Returns the list of libraries with pgcache appended, quoted as the value of a setting.
 fn with_ours(libraries: &str) -> String {
     match libraries.trim() {
         "" => "pgcache".into(),

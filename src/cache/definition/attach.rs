@@ -1,8 +1,9 @@
 //! Turns an existing table into a cache, and back into a plain table.
 //!
-//! The table stays its owner's: its rows, columns, indexes, privileges and writers do not change. It gets triggers,
-//! one of which names its columns (`pg::catalog::columns`), and with a ttl a default for its deadlines. A table that
-//! cannot hold entries is refused with 42804 and the change that it needs; nothing about it is changed unasked.
+//! The table keeps its owner, rows, columns, indexes, privileges and writers. It gets triggers, one of which names its
+//! columns (`pg::catalog::columns`); with a ttl, a DEFAULT for its deadlines; and a column for deadlines, if the named
+//! one does not exist. A table that cannot hold entries is refused with 42804 and a hint about the change that it
+//! needs; pgcache does not make that change itself.
 
 use std::ffi::{CStr, CString};
 
@@ -97,8 +98,8 @@ pub fn detach(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Adds the column for deadlines. A default that is the same for all rows needs no rewrite of the table; existing
-/// rows begin their ttl now.
+/// Adds the column for deadlines. Its DEFAULT is the same for all rows, so Postgres does not rewrite the table; the
+/// ttl of existing rows begins now.
 fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     let column = name::quote_identifier(column);
     let default = ttl.map(|ttl| {
@@ -115,7 +116,8 @@ fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
     ]);
 }
 
-/// Reports the new column: the table may have deadlines already, in a column that the caller did not name.
+/// Raises a notice about the new column, because the table may already hold deadlines in a column that the caller did
+/// not name.
 fn tell_of_new_column(table: Oid, column: &CStr) {
     let [column, table] = [relation::decoded(column), relation::display_name(table)];
     ErrorReport::new(

@@ -1,7 +1,7 @@
-//! Declares dependencies: creates the triggers on a source, and on the tables that inherit from it.
+//! Declares dependencies of a cache: creates triggers on the source table and on the tables that inherit from it.
 //!
-//! Postgres copies row triggers to partitions but not to plain children, whose rows also change through the parent.
-//! So each child gets triggers of its own: existing children at the declaration, later ones at the end of the
+//! Postgres copies row triggers to partitions but not to plain children, whose rows also change through the parent. So
+//! each child gets its own triggers: existing children when the dependency is declared, later ones at the end of the
 //! transaction that adds them.
 
 use std::ffi::{CStr, CString};
@@ -27,7 +27,7 @@ use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
 use crate::pg::{encoding, memory};
 
-/// A key as SQL, over the new row and over the old one, and the settings on which it depends.
+/// A key expression as SQL over the new row and over the old one, and the settings on which it depends.
 struct Keys {
     new: Vec<u8>,
     old: Vec<u8>,
@@ -57,8 +57,8 @@ pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), E
     Ok(())
 }
 
-/// Returns the source and its children; of a partitioned one only itself. Temporary children of other sessions, which
-/// no other session reads, and foreign tables are left out.
+/// Returns the source and its children; for a partitioned source, only the source. Leaves out foreign tables, and
+/// temporary children of other sessions, which this session cannot read.
 fn plain_family(source: Oid, mode: Mode) -> Vec<Oid> {
     if relation::is_partitioned(source) {
         return memory::collect([source].into_iter());
@@ -124,7 +124,7 @@ pub fn follow_children() {
     }
 }
 
-/// Makes triggers fire in all sessions again that an ENABLE has left to fire in most: a role that enables all
+/// Restores ENABLE ALWAYS on triggers of dependencies that a plain ENABLE has changed. A role that enables all
 /// triggers, as pg_restore does, does not intend them to miss changes applied by logical replication.
 pub fn enable_always() {
     while let Some(table) = source::take_altered() {
@@ -137,8 +137,8 @@ pub fn enable_always() {
     }
 }
 
-/// Gives a child that was added, and its own children, the triggers of its parent. Rows that it has already are new
-/// to readers of the parent.
+/// Creates the parent's triggers on a child that was added, and on its own children. If the child already has rows,
+/// notes a change of the parent, because they are new to its readers.
 fn follow(child: Oid, parent: Oid) {
     if !pending::is_to_follow(child, parent) {
         return;
@@ -156,8 +156,8 @@ fn follow(child: Oid, parent: Oid) {
                 continue;
             }
             let _owner = AsOwner::to_maintain(table);
-            // Printed under the path under which it is read: another path may leave a name bare, which would then not
-            // be found, or would resolve to another object.
+            // The key is printed under the same search_path under which it is read. Another path may print a name
+            // without its schema, and the name would then not be found or resolve to another object.
             let keys = Keys {
                 new: found.print_key(parent, c"new"),
                 old: found.print_key(parent, c"old"),
@@ -181,11 +181,11 @@ fn require_own(table: Oid, cache: Oid) {
     }
 }
 
-/// A dependency whose key depends on the settings of each session that changes a row.
+/// A dependency whose key is evaluated under the settings of each session that changes a row.
 pub struct FollowsWriters {
     pub source: Oid,
     pub cache: Oid,
-    /// Declares it again, with fixed settings.
+    /// Statement that declares the dependency again, with fixed settings.
     pub statement: Vec<u8>,
 }
 
@@ -277,8 +277,8 @@ pub fn release(cache: Oid) {
     }
 }
 
-/// Ends the dependencies of a table that stops being a cache. Otherwise they would apply to the next cache that the
-/// table becomes, whose keys may have another type than their expressions.
+/// Ends the dependencies of a table that stops being a cache. If the table became a cache again, they would apply to
+/// it, although its keys may have another type than their expressions.
 pub fn end_all(cache: Oid) {
     dependency::drop_triggers(&triggers_of(cache));
 }

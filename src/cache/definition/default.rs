@@ -1,8 +1,9 @@
-//! The DEFAULT of a cache's deadlines: the deadline of a row that plain SQL writes without one.
+//! Sets the DEFAULT of a cache's deadline column, so that a row that plain SQL writes without a deadline gets the
+//! cache's ttl.
 //!
-//! It follows the cache's ttl, under a lock that keeps readers out, which Postgres requires for a DEFAULT. An
-//! attached table may have had a default of its own: that is kept in its marker (`pg::catalog::columns`), and
-//! restored when the ttl is removed or the table is detached.
+//! The DEFAULT changes with the ttl, under a lock that keeps readers out, as Postgres requires. An attached table may
+//! have had a DEFAULT of its own: the marker trigger keeps it (`pg::catalog::columns`), and it is restored when the
+//! ttl is removed or the table is detached.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::{self, Oid};
@@ -19,7 +20,7 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::value::typed::Typed;
 
-/// By the clock, and not by the transaction's start: at the end of a long transaction, rows would be expired when
+/// The clock and not the start of the transaction: late in a long transaction, rows would be expired when they are
 /// written.
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
@@ -28,7 +29,7 @@ pub fn of_own(ttl: &Interval) -> String {
     dialect::default_deadline(DeadlineForm::OWN, NOW, &iso_8601(ttl))
 }
 
-/// Gives a cache's deadlines the DEFAULT for this ttl. Does nothing if they are generated.
+/// Sets the DEFAULT of a cache's deadlines for this ttl. Does nothing if they are generated.
 pub fn put(cache: &Cache, ttl: Option<Interval>) {
     let columns = match &cache.columns {
         Some(columns) if cache.storage != Storage::Memory => columns,
@@ -48,9 +49,9 @@ pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
     change(table, columns, Some(default.as_bytes()));
 }
 
-/// Restores the default that the table had before its ttl: none, if it was created as a cache. Runs as the table's
-/// owner: the owner can have made the text up, and a role that detaches the table, perhaps a superuser, must not run
-/// it with more rights.
+/// Restores the DEFAULT that the table had before its ttl, or drops it if the table was created as a cache. Runs as
+/// the table's owner, because the owner may have invented the text, and a role that detaches the table, perhaps a
+/// superuser, must not run it with more rights.
 pub fn give_back(cache: &Cache, columns: &Columns) {
     let takes_one = relation::takes_default(cache.relation, columns.deadline.number);
     if takes_one && cache.settings.ttl.is_some() {
@@ -61,7 +62,7 @@ pub fn give_back(cache: &Cache, columns: &Columns) {
     }
 }
 
-/// The text of a default is kept, so it is written and read under the same settings.
+/// Fixes the settings under which the text of a default is written and read again.
 fn hold_iso() -> Option<Held> {
     match fault::on(Fault::FormerDefaultUnderSessionsSettings) {
         true => None,

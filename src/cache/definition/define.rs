@@ -1,7 +1,7 @@
-//! The definition of caches: create, change, clear and drop.
+//! Creates, alters, clears and drops the relation of a cache.
 //!
-//! A definition is ordinary DDL and runs as the caller: with the privileges, event triggers and transaction
-//! of the caller. Its triggers make a table a cache.
+//! Each change is ordinary DDL: it runs with the privileges, the event triggers and the transaction of the caller. The
+//! triggers of pgcache make a table a cache; a memory cache is a view over `pgcache.memory_entries`.
 
 use std::ffi::CStr;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Creating, changing and dropping caches, and declaring their dependencies.
+//! Creates, alters and drops caches, attaches tables as caches, and declares dependencies.
 
 pub mod attach;
 pub mod declare;

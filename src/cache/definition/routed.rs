@@ -1,8 +1,9 @@
-//! Caches that are partitions of a plain table: a write through that table must not meet an expired row either.
+//! Maintains a trigger on caches that are partitions of another table. Before a row is written through that table, the
+//! trigger removes the expired row of the same key, which the write would otherwise meet.
 //!
-//! The partition of a row is known only once the row exists, and may depend on columns other than the key. So a cache
-//! that becomes a partition gets a trigger that runs before each of its rows (`pg::hooks::hiding`), and loses it when
-//! it is no longer a partition. A cache that has partitions itself passes the trigger on to them, to any depth.
+//! The planner cannot do this, because the partition of a row is known only once the row exists, and may depend on
+//! columns other than the key. So a cache gets the trigger when it becomes a partition (`pg::hooks::hiding`), and
+//! loses it when it is no longer one. A cache that has partitions itself passes the trigger on to them, to any depth.
 
 use pgrx::pg_sys::Oid;
 
@@ -37,8 +38,8 @@ pub fn look_after(cache: Oid) {
     let table = table.to_bytes();
     let _owner = AsOwner::to_maintain(cache);
     if present {
-        // Postgres drops no trigger of a table that a cursor reads, but lets it be detached. One trigger too many is
-        // harmless.
+        // Postgres refuses to drop a trigger of a table that a cursor reads, although it detaches such a table. A
+        // superfluous trigger is harmless.
         if relation::is_in_use(cache) {
             return;
         }
@@ -48,7 +49,7 @@ pub fn look_after(cache: Oid) {
     }
 }
 
-/// Creates the trigger on the cache of this name, for rows that are written without a plan of ours.
+/// Creates the trigger on the cache of this name, for rows that are written without a plan of pgcache.
 pub fn look_before_rows(cache: Oid, name: &[u8]) {
     if let Some(key) = columns::key_name(cache) {
         ddl::run(&[

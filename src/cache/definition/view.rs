@@ -1,12 +1,12 @@
-//! The relation of a memory cache: a view over the function `pgcache.memory_entries`.
+//! Finds the memory cache behind a view. The view calls the function `pgcache.memory_entries` with the settings of the
+//! cache, which include an id, because a view cannot name itself in its own definition.
 //!
-//! The function gets the cache's settings, including an id, because a view cannot name itself in its own definition.
-//! The view is found by that id; the caller's privilege is then checked on that view, so a copy of the definition
-//! under another name reads nothing that the caller may not.
+//! The function finds the view by that id and checks the caller's privilege on it. So a copy of the definition under
+//! another name reads nothing that the caller may not read.
 //!
-//! Any role can read a definition and give its id to a view of its own, so the settings also hold the view's oid,
-//! which no other view can have. After a restore the oid differs (until the next `cache_alter`): then the id decides,
-//! and an id that views of several owners have is refused, because a wrong answer would be worse than none.
+//! Any role can read a definition and give its id to a view of its own. So the settings also contain the oid of the
+//! view, which no other view can have. A restore changes the oid until the next `cache_alter`; then the id alone
+//! decides. If views of several owners have that id, the call fails, because a wrong answer would be worse than none.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,8 +27,8 @@ use crate::pg::value::datum::Text;
 
 /// Returns the memory cache whose view has these settings, if the caller may read it.
 ///
-/// The caller may have made the settings up: the relation that they name is locked, and waited for, only once the
-/// catalogs say that it is a memory cache of this id and that the caller may read it. It is checked again under the
+/// The caller may have invented the settings. So the relation that they name is locked, and waited for, only once the
+/// catalogs say that it is a memory cache of this id and that the caller may read it. Both are checked again under the
 /// lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let (id, relation) = Settings::from_arguments(&words_of(&settings))
@@ -40,8 +40,8 @@ pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     is_it.then_some(cache).ok_or(Error::NoSuchView)
 }
 
-/// Returns how many entries the memory cache with these settings has, expired ones included. None: there is none, or
-/// the current user may not read it.
+/// Returns how many entries the memory cache with these settings has, expired ones included. None if no such cache
+/// exists, or the current user may not read it.
 pub fn estimated_entries(settings: Text) -> Option<f64> {
     let words: Vec<Vec<u8>> = words_of(&settings);
     let relation = relation_of(&Settings::from_arguments(&words).ok()?)?;

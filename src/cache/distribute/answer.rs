@@ -1,4 +1,4 @@
-//! Answers a call that another node has sent.
+//! Runs a call that another node of Citus has sent, on the shards of this node.
 
 use std::ffi::CString;
 
@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::pg::value::call::TextRow;
 use crate::pg::value::datum::Text;
 
-/// Makes a call and returns its rows, with the caller's own privileges on the function and on the cache. None if its
-/// key is not on this node, or if another node was meant. A role that may call a function may also call this one, so
-/// it accepts only calls on distributed caches, which do no more than the function itself.
+/// Runs a call with the caller's own privileges on the function and on the cache, and returns its rows. None if its
+/// key is not on this node, or if another node was meant. A role that may call a function may also call
+/// `pgcache.at_key`, so only calls on distributed caches are accepted: they do no more than the function itself.
 pub fn answer(
     key: Text,
     node: i64,

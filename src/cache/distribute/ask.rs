@@ -1,8 +1,8 @@
-//! Has another node call one of our functions.
+//! Sends a call of a pgcache function to another node of Citus, and runs calls on the shards of this node.
 //!
-//! Citus delegates a bare call of `pgcache.at_key(key, ...)`, alone in the FROM clause and with a constant key, to
-//! the node that has the key, as a write of the transaction. A text is sent as `=` followed by the text, so that NULL
-//! differs.
+//! Citus delegates a call of `pgcache.at_key(key, ...)` to the node that has the key, as a write of the transaction,
+//! if the call stands alone in the FROM clause and its key is a constant. A text argument is sent as `=` followed by
+//! the text, so that an empty text differs from NULL.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -46,7 +46,7 @@ pub fn node_of_key(
     }
     sql.extend_from_slice(b"]::pg_catalog.text[]) AS r(a)");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
-    // Citus prints the call again as if backslashes were literal.
+    // Citus deparses the call as if backslashes were ordinary characters.
     let _literals = literals();
     let found = query_once(&sql, &[], &[], |output| output.texts(0, 0))?;
     let texts = found.elements("columns").ok()?;
@@ -62,14 +62,14 @@ pub fn coded(text: Option<Text>) -> Vec<u8> {
     }
 }
 
-/// Decodes such a text.
+/// Decodes a text, or NULL, that another node has encoded.
 pub fn decoded(coded: Text) -> Option<Text> {
     coded.bytes().strip_prefix(b"=").map(Text::new)
 }
 
-/// Makes a call on this node, on one relation, and returns its rows. Each argument has the declared type, so that no
-/// user-defined function is called, whatever it takes. The plan is kept, because a call on all entries visits each
-/// shard.
+/// Runs a call on this node, on one relation, and returns its rows. Each argument has the declared type, so that
+/// Postgres resolves the call to pgcache's function and never to a user-defined one of that name. The plan is kept,
+/// because a call on all entries visits each shard.
 pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
     let plan = declared(function, arguments.len())?;
     let arguments: Vec<Typed> = arguments.iter().copied().map(Typed::from).collect();
@@ -81,7 +81,7 @@ pub fn literals() -> Held {
     Held::set(c"standard_conforming_strings", c"on")
 }
 
-/// A function as it is declared.
+/// The plan of a call, made from the declaration of its function.
 struct Declared {
     /// The state of functions and schemas in which it was found.
     found: Functions,
@@ -152,7 +152,7 @@ const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nsp
     JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
     AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
 
-/// Returns the relation of this name, as the caller would spell it. Raises 42P01 if it does not exist, because the
+/// Returns the relation of this name, resolved as for the caller. Raises 42P01 if it does not exist, because the
 /// caller of the function expects that error.
 pub fn relation(name: Text) -> Option<Oid> {
     let mut sql = b"SELECT ".to_vec();
@@ -181,7 +181,7 @@ pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     arguments
 }
 
-/// Returns the arguments with the cache named as in a call to another node.
+/// Returns the arguments with the cache named as another node knows it.
 pub fn elsewhere(arguments: &Arguments, place: usize, spread: &Spread) -> Arguments {
     on(arguments, place, &spread.name)
 }

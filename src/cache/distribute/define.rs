@@ -1,7 +1,7 @@
-//! Distributes a local cache, and changes and drops a distributed one.
+//! Distributes a local cache over the nodes of Citus, and alters and drops a distributed one.
 //!
-//! Citus does all of the work, in the caller's transaction: it copies the live rows to shards, carries triggers and
-//! defaults to them and to the other nodes' tables of that name, and drops them.
+//! Citus does the work, in the caller's transaction: it copies the live rows to shards, creates triggers and defaults
+//! on the shards and on the tables of that name on other nodes, and drops all of them with the cache.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -23,8 +23,8 @@ use crate::pg::session::{self, lock, transaction};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Lets Citus accept tables with triggers. By default it refuses them, because triggers may read rows of other
-/// shards. Ours do not.
+/// Lets Citus accept tables with triggers. By default Citus refuses them, because triggers may read rows of other
+/// shards. The triggers of pgcache do not.
 fn with_triggers() -> Held {
     Held::set(c"citus.enable_unsafe_triggers", c"on")
 }
@@ -38,8 +38,8 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
         return Err(Error::NoCitus);
     }
     check(cache)?;
-    // Citus raises notices about the rows that it copies, and a hint about those that it leaves, which this function
-    // removes.
+    // Citus raises notices about the rows that it copies, and a hint about the rows that it leaves in the local table.
+    // This function removes the latter.
     let _quiet = Held::set(c"client_min_messages", c"warning");
     let _held = with_triggers();
     let shards = match shards_of_ours() {
@@ -77,8 +77,8 @@ fn part_of(most: i64, shards: i64) -> i64 {
     (most + shards - 1) / shards.max(1)
 }
 
-/// Longest name, in bytes, to which Citus can add the number of a shard without shortening it. When it shortens a
-/// name, it waits for itself.
+/// Longest name, in bytes, to which Citus can add the number of a shard without shortening it. A session that shortens
+/// a name waits for itself in Citus.
 const LONGEST_NAME: usize = 53;
 
 fn check(cache: &Cache) -> Result<(), Error> {
@@ -125,8 +125,8 @@ fn shards_of_ours() -> Option<i64> {
     count.filter(|&count| count > 0)
 }
 
-/// Creates that table, and the function that belongs to its shards. After a restore the table exists, but is not
-/// distributed.
+/// Creates and distributes `pgcache.distributed`, and colocates the function `pgcache.at_key` with its shards. After a
+/// restore the table exists, but is not distributed.
 fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     if !session::is_superuser() {
         return Err(Error::NotSpreadBefore);
@@ -141,7 +141,8 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         &[count],
         |_| (),
     );
-    // Otherwise Citus would colocate tables whose keys have any collation, and then refuse them for that.
+    // Without this, Citus would colocate tables whose keys have any collation, and then refuse them for their
+    // collation.
     ddl::run(&[b"UPDATE pg_catalog.pg_dist_colocation SET distributioncolumncollation = a.attcollation \
         FROM pg_catalog.pg_dist_partition AS p JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) p.logicalrelid \
         AND a.attname OPERATOR(pg_catalog.=) 'key' \
@@ -162,7 +163,8 @@ pub fn is_spread(cache: Option<Oid>) -> bool {
     cache.is_some_and(|cache| shard_metadata::of(cache).is_some())
 }
 
-/// Changes the settings of such a cache on all nodes. `most` applies to the whole cache.
+/// Changes the settings of a distributed cache on all nodes. `most` is the limit of the whole cache, of which each
+/// shard gets a part.
 pub fn alter(
     cache: Option<Oid>,
     function: &CStr,
@@ -186,7 +188,7 @@ pub fn alter(
     Ok(())
 }
 
-/// Drops such a cache on all nodes.
+/// Drops a distributed cache on all nodes.
 pub fn drop(cache: Option<Oid>) -> Result<(), Error> {
     let spread =
         shard_metadata::of(own(cache, c"cache_drop()")?).ok_or(Error::DefinitionChanged)?;

@@ -1,9 +1,12 @@
-//! Caches distributed over the nodes of Citus: routes their calls.
+//! Routes the calls on caches that Citus distributes over its nodes.
 //!
-//! Guards three rules. A call is answered by the node that has its key, on the shard's own table, which is a cache of
-//! its own; the empty table that the caller names is never read or written. No session reads or writes a shard
-//! without Citus' lock on its placement, taken on the node on which the call was made. And a call to another node is
-//! a query of Citus, in the caller's transaction, as the caller.
+//! Guards three rules:
+//!
+//! - A call is answered by the node that has its key, on the table of the shard, which is a cache of its own. The
+//!   table that the caller names is empty and never read or written.
+//! - A session reads or writes a shard only under Citus' lock on its placement, taken on the node on which the call
+//!   was made; otherwise the shard could move meanwhile.
+//! - A call to another node is a query of Citus, in the caller's transaction and as the caller.
 
 pub mod answer;
 pub mod ask;

@@ -1,10 +1,10 @@
-//! Calls of several keys, or of all: one call for each shard, in one transaction, which Citus commits in two phases
-//! if more than one node has written.
+//! Answers a call on several keys of a distributed cache, or on all of its entries: one call for each shard, in one
+//! transaction. Citus commits it in two phases if more than one node has written.
 //!
-//! A transaction may have several connections to a node, each with shards that only it has written. Citus picks the
-//! connection by the key of a call. So a call has the keys of one shard, unless it reads and no transaction over
-//! nodes is open: then one call reads all shards of a node. Nodes and shards are visited in one order, so that two
-//! callers do not deadlock.
+//! A transaction may have several connections to a node. Each has written shards that no other has, and Citus picks
+//! the connection by the key of a call. So a call contains the keys of one shard. Only a call that reads, while no
+//! transaction over nodes is open, reads all shards of a node at once. All callers visit nodes and shards in the same
+//! order, so that two of them do not deadlock.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -86,8 +86,8 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     Err(request.no_node())
 }
 
-/// Returns the keys that a call names, in order; `Some(None)` for a call on all entries. None for arguments that are
-/// not such lists.
+/// Returns the keys that a call names, in order; `Some(None)` for a call on all entries; None if the arguments are not
+/// such lists.
 #[allow(clippy::option_option)]
 fn asked(request: &Request) -> Option<Option<Asked>> {
     let call = request.call;

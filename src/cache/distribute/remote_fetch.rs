@@ -1,9 +1,10 @@
-//! Computes values of keys of other nodes here: `cache_fetch`, and the lease of such a key.
+//! Runs `cache_fetch` for a key that another node of Citus has, and answers `cache_lease` for such a key in a
+//! transaction with a single snapshot.
 //!
-//! A loader is the caller's SQL, and runs where the caller is. So a fetch works like a program that computes a value
-//! itself: it requests the value or the lease from the key's node, runs the loader here, and stores under that lease
-//! there. Each of the three calls is routed by itself and checks the caller's privileges, and through the lease the
-//! key's node notices each write that comes in between. Nothing that was known of the cache before the loader ran is
+//! A loader is SQL of the caller, and runs on the caller's node. So a fetch works like a program that computes a value
+//! itself: it requests the value or a lease from the key's node, runs the loader here, and stores the value on the
+//! key's node under that lease. Each of the three calls is routed separately and checks the caller's privileges. The
+//! lease lets the key's node notice each write in between. Facts about the cache from before the loader ran are not
 //! used afterwards.
 
 use pgrx::datum::Interval;
@@ -55,7 +56,7 @@ impl Steps {
     }
 }
 
-/// Returns whether a call is not sent unchanged to the node that has its key.
+/// Returns whether a call is answered on this node although another node has its key.
 pub fn is_made_here(request: &Request) -> bool {
     match request.route.kind {
         Kind::Fetch { .. } => true,
@@ -64,7 +65,7 @@ pub fn is_made_here(request: &Request) -> bool {
     }
 }
 
-/// Answers such a call.
+/// Answers a call whose key another node has.
 pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Way, Error> {
     let row = match (&request.route.kind, key) {
         (Kind::Fetch { .. }, key) => vec![fetch(request, spread, key)?],
@@ -74,8 +75,8 @@ pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<W
     Ok(Way::Answered(request.call.give(&[row])))
 }
 
-/// Adapts the arguments of a lease whose key another node has. A session for which other sessions may wait does not
-/// wait itself, as on a single server, because no node would detect the deadlock.
+/// Removes the wait from a request for a lease on another node, if other sessions may wait for this one, because no
+/// node would detect the deadlock. A single server has the same rule.
 pub fn patience(request: &Request, arguments: &mut Arguments) {
     if let Kind::Lease { wait, .. } = request.route.kind
         && !may_wait()
@@ -90,8 +91,8 @@ fn may_wait() -> bool {
     held::may_wait() && !two_phases::has_written_elsewhere()
 }
 
-/// Answers without a lease: the key's node cannot know how old this snapshot is, and data read with it may be out of
-/// date.
+/// Answers a request for a lease without one, because the key's node cannot know how old this snapshot is, and data
+/// read with it may be out of date.
 fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Result<TextRow, Error> {
     let steps = Steps::of(request.route.function);
     let (value, state) = match look(steps, spread, key)? {
@@ -101,7 +102,7 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
     Ok(vec![value, Some(Text::new(state.as_bytes())), None])
 }
 
-/// Returns the live value; None if there is none.
+/// Returns the live value; None for a miss.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
     let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;
@@ -174,7 +175,7 @@ struct Fetch<'f> {
 }
 
 impl Fetch<'_> {
-    /// Runs the loader and stores the value under the lease, if there is one.
+    /// Runs the loader, and stores the value if a lease is given.
     fn load(&self, lease: Option<Text>) -> Result<Option<Text>, Error> {
         let loaded = self.run(lease)?;
         let definition = registry::definition(self.request.cache)?;
@@ -205,7 +206,7 @@ impl Fetch<'_> {
         Ok(value)
     }
 
-    /// Runs the loader. If it fails, the lease is given up and the next caller tries at once, as on a single server.
+    /// Runs the loader. If it fails, releases the lease so that the next caller tries at once, as on a single server.
     /// The loader's changes are rolled back first, so that the key's node can still be reached.
     fn run(&self, lease: Option<Text>) -> Result<Loaded, Error> {
         let run = || loaders::run(self.request.cache, self.key, self.loader);

@@ -1,4 +1,5 @@
-//! A call on a distributed cache: its kind, and the node that answers it.
+//! [`Request`]: a call on a distributed cache, with the kind of its function, the shards that it needs, and the node
+//! from which it was sent, if another node has sent it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -31,7 +32,7 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns whether it changes no entry.
+    /// Returns whether the function changes no entry.
     pub fn only_reads(&self) -> bool {
         match self.kind {
             Kind::Write { .. } | Kind::Fetch { .. } | Kind::WriteMany { .. } | Kind::Clear => false,
@@ -51,7 +52,7 @@ pub enum Kind {
     Read { key: usize },
     /// Writes one entry.
     Write { key: usize },
-    /// Returns one entry, which may be stored, and is computed where the caller is.
+    /// Returns one entry, or computes it on the caller's node and stores it.
     Fetch { key: usize },
     /// Returns the lease of one entry, which outlives the transaction; `wait` limits the wait for another lease.
     Lease { key: usize, wait: usize },
@@ -78,7 +79,7 @@ pub struct SentCall {
     pub cache: Oid,
     /// The hash of the key by which the call was sent. It names the target shard, even for a call on all entries.
     pub hash: i64,
-    /// The call means all shards of the node, whose checksum this is.
+    /// The checksum of the shards of the node, if the call is for all of them.
     pub all: Option<i64>,
 }
 
@@ -114,14 +115,14 @@ impl Addressee {
 }
 
 thread_local! {
-    /// The next call was sent by another node: a key that is not here is not sent on. Calls of other functions or on
-    /// other caches, for example from a trigger, do not match.
+    /// Set if another node has sent the next call: if its key is not here, the call is not sent on. Calls of other
+    /// functions or on other caches, for example from a trigger, do not match.
     static SENT: Cell<Option<SentCall>> = const { Cell::new(None) };
-    /// The key of the call that was sent is on another node.
+    /// Set if the key of that call is not on this node.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Announces that the next call was sent; dropping it withdraws the announcement.
+/// Announces that another node has sent the next call; dropping this withdraws the announcement.
 pub struct Sent(());
 
 impl Sent {
@@ -144,7 +145,7 @@ impl Drop for Sent {
     }
 }
 
-/// Takes the announcement, if it is of this function and this cache.
+/// Takes the announcement, if it is for this function and this cache.
 pub fn take_sent(cache: Oid, function: &str) -> Option<SentCall> {
     let sent = SENT.get();
     let sent = sent.filter(|sent| sent.cache == cache && sent.function == function)?;
@@ -176,7 +177,7 @@ impl Request<'_> {
         }
     }
 
-    /// Has the node of a key make a call.
+    /// Sends the call to the node of a key, and returns its rows.
     pub fn ask(
         &self,
         spread: &Spread,
@@ -185,8 +186,8 @@ impl Request<'_> {
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
         let arguments = ask::elsewhere(arguments, self.route.cache, spread);
-        // Outside of a block it is one message to the other node, and otherwise three. But it must see the
-        // transaction's own writes there.
+        // Outside of a transaction block the call costs one message to the other node, otherwise three. But it needs
+        // the block to see the transaction's own writes there.
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
         let block = if alone { c"off" } else { c"on" };
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
@@ -206,9 +207,9 @@ impl Request<'_> {
         subtransaction::attempt(ask).unwrap_or_else(|failure| failure.raise())
     }
 
-    /// Returns whether one call may read all shards of a node: if it only reads, and no transaction over nodes is
-    /// open or begins with it, in which another connection could have written one of the shards, or could wait for
-    /// it.
+    /// Returns whether one call may read all shards of a node. It may if it only reads, and if no transaction over
+    /// nodes is open or begins with it. In such a transaction another connection could have written one of the shards,
+    /// or could wait for it.
     pub fn asks_nodes(&self, spread: &Spread) -> bool {
         self.route.only_reads()
             && self.sent.is_none()
@@ -227,7 +228,7 @@ impl Request<'_> {
             .collect()
     }
 
-    /// Answers a node that has sent a call for a key that is not here.
+    /// Answers, to the node that has sent the call, that its key is not here.
     pub fn missed(&self) -> Way {
         MISSED.set(true);
         Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))

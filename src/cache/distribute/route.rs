@@ -1,4 +1,4 @@
-//! Chooses the route of a call: unchanged, on a shard of this node, or answered by another node.
+//! Decides where a call runs: unchanged on a local cache, on a shard of this node, or on another node of Citus.
 
 use std::ffi::CString;
 

@@ -1,4 +1,5 @@
-//! Calls of one key.
+//! Answers a call on one key of a distributed cache: names the shard if it is on this node, and sends the call to the
+//! shard's node if it is not.
 
 use std::rc::Rc;
 
@@ -15,8 +16,8 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
     let writes = !request.route.only_reads();
     if writes && request.sent.is_none() {
         // Locked until the end of the transaction, so that no other session redefines the table meanwhile. For a call
-        // that was sent the sender holds the lock, because statements of Citus that would change the table lock it on
-        // all nodes.
+        // from another node, the sender holds the lock, because statements of Citus that would change the table lock
+        // it on all nodes.
         lock::relation(request.cache, lock::Mode::Write);
     }
     let mut spread = request.present(spread)?;

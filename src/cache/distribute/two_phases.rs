@@ -110,7 +110,7 @@ impl Written {
 }
 
 /// Runs [`tell`] before Citus evaluates more of its own statement, if that would write on another node outside of a
-/// transaction. Runs in a subtransaction, because Citus takes that for a transaction block.
+/// transaction. Runs in a subtransaction, which Citus treats as a transaction block.
 fn tell_at_once() {
     let told = WRITTEN.with(|written| written.look(|written| written.told));
     if told || !distributed::commits_at_once() {
@@ -122,7 +122,8 @@ fn tell_at_once() {
     }
 }
 
-/// Runs a statement over the table without rows, as its owner, because the caller has no rights on it.
+/// Deletes from the empty table `pgcache.distributed`, so that Citus commits in two phases. Runs as the owner of the
+/// table, because the caller has no rights on it.
 fn tell(keys: &[Vec<u8>]) {
     let is_one = |key: &Vec<u8>| [b"key OPERATOR(pg_catalog.=) ", &name::literal(key)[..]].concat();
     let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();

@@ -1,4 +1,5 @@
-//! Buffers for values that are copied out or built, used by one command at a time.
+//! Two buffers of a process, for the value that a command has found and for the value that it builds. One command at a
+//! time uses them.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -6,8 +7,8 @@ use std::mem::ManuallyDrop;
 use super::failed::Failed;
 use crate::cache::memory::raw::{self, EntryMeta};
 
-/// Bytes that a buffer keeps from one command to the next, for the whole process, not a connection. No long value
-/// fits in them.
+/// Bytes that a buffer keeps from one command to the next. A process has one pair of buffers, not one for each
+/// connection. No long value fits in them.
 const KEPT: usize = raw::LONG;
 /// Values up to this size are copied with a single look-up.
 const SHORT: usize = 8 << 10;

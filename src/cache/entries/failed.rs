@@ -1,9 +1,9 @@
-//! Reasons for which a call on entries did nothing.
+//! [`Failed`]: the reasons why an entry was not read or changed.
 
 use crate::cache::memory::raw::OutOfMemory;
 use crate::error::Error;
 
-/// The reason for which an entry was not read or changed.
+/// The reason why an entry was not read or changed.
 #[derive(Debug)]
 pub enum Failed {
     /// The cache was dropped, or has no slot in the tier.

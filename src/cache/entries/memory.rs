@@ -1,4 +1,8 @@
 //! Implements [`Store`] for memory caches, and for the copies of a table's entries that the Redis protocol reads.
+//!
+//! A change is decided under the lock of the key's partition. A decision that may raise an error, such as a comparison
+//! of jsonb values, is made on a copy outside of the lock, and the change happens only if the entry still equals that
+//! copy.
 
 use pgcache_store::{EntryRef, NO_DEADLINE};
 
@@ -255,7 +259,7 @@ impl Holds for Unchanged<'_> {
     }
 }
 
-/// Stores an entry if the condition holds. Returns whether it did.
+/// Stores an entry if the condition holds, and returns whether it holds.
 #[inline]
 fn put_if(
     entries: &Entries<'_>,
@@ -281,7 +285,7 @@ fn put_if(
     }
 }
 
-/// Does the same, but removes the entry if the new deadline has passed.
+/// Stores an entry as [`put_if`] does, or removes it if the new deadline has passed.
 #[inline]
 fn put_or_remove_if(
     entries: &Entries<'_>,
@@ -314,7 +318,7 @@ fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     removed
 }
 
-/// Returns a copy of a jsonb with its value as text, which is how callers spell it.
+/// Returns a copy of a jsonb entry with its value as text, the form in which callers pass and receive it.
 #[cold]
 fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
     if meta.negative {
@@ -396,7 +400,8 @@ fn each_key<'k, E>(
     each_ahead(entries, keys, |key| key, act)
 }
 
-/// Does the same for items with one key each. Prefetches some keys at a time.
+/// Acts on each item, which has one key, and prefetches some keys at a time. Returns for how many items `act` was
+/// true.
 fn each_ahead<'k, T, E>(
     entries: &Entries<'_>,
     mut items: impl Iterator<Item = T> + Clone,

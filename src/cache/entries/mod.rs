@@ -1,8 +1,8 @@
-//! The engine of entries: what a call does to the entries of a cache, table or memory.
+//! Reads and changes the entries of a cache, whether they are in a table or in memory.
 //!
-//! [`store::Store`] is what functions of SQL and commands of the Redis protocol ask for. It has two
-//! implementations, [`memory`] and [`table`]. A read by SQL goes its own, shorter way ([`read`]): out
-//! of the tier straight into a datum.
+//! Functions of SQL and commands of the Redis protocol use the interface [`store::Store`], which has two
+//! implementations, [`memory`] and [`table`]. Reads by SQL take a shorter way ([`read`]): from the tier straight into
+//! a datum.
 
 pub mod buffers;
 mod failed;

@@ -1,5 +1,8 @@
-//! Reads of entries by functions of SQL. A read of a table cache looks into the hot tier first, and fills it after a
-//! miss.
+//! Reads entries for functions of SQL. A read of a table cache looks into the hot tier first; after a miss it reads
+//! the table and fills the copy in.
+//!
+//! Guards that the token for a copy is taken before the snapshot of the read. Otherwise a change committed in between
+//! would not keep the old row from being copied.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -37,7 +40,7 @@ pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     found.map(|found| found.entry)
 }
 
-/// Does the same for a caller that may count the read itself.
+/// Returns the live entry under a key and the counter of the read, for a caller that may count the read itself.
 pub fn find(relation: Oid, key: HashedKey, counts: Look) -> Result<Found, Error> {
     look(relation, key, Privileges::SELECT, counts, |_| None)
 }
@@ -92,7 +95,7 @@ fn get_from_memory(
     Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
 }
 
-/// Makes the result of a read that was not answered by a copy of a table cache's entry, and counts it.
+/// Builds the result of a read that no copy of a table's entry has answered, and counts the read.
 fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     let counter = figure_of(cache, entry.is_some());
     if counts == Look::Counted {
@@ -101,7 +104,7 @@ fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     Found { entry, counter }
 }
 
-/// Returns the counter of a read that was not answered by a copy of a table cache's entry.
+/// Returns the counter of a read that no copy of a table's entry has answered.
 fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     match (is_hit, cache.storage) {
         (false, _) => Counter::Misses,
@@ -139,7 +142,7 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Err
     Ok(found)
 }
 
-/// Does the same without counting. Also returns how many entries come from the tier.
+/// Reads entries as [`get_many`] does, without counting. Also returns how many entries come from the tier.
 pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u64), Error> {
     let hashed = keys.iter().map(|&key| cache.hashed(key));
     let keys = &memory::collect(hashed)[..];
@@ -221,7 +224,7 @@ pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) ->
     Ok(())
 }
 
-/// Shows the keys of such a page.
+/// Shows the keys of a page of live entries.
 pub fn keys(
     cache: &Reading,
     page: &Page,
@@ -237,7 +240,8 @@ pub fn keys(
     Ok(())
 }
 
-/// Returns the page with its start key in the cache's own spelling. Raises 0A000 for a prefix of keys that have none.
+/// Returns the page with its start key in the canonical form of the cache. Raises 0A000 for a prefix if the keys are
+/// not text.
 fn checked(cache: &Cache, page: &Page) -> Result<Page, Error> {
     cache.check_prefix(page.prefix)?;
     let after = page.after.filter(|after| !after.bytes().is_empty());

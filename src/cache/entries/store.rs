@@ -1,10 +1,10 @@
-//! Entries by key, wherever they are: what functions of SQL and commands of the Redis protocol do
-//! to them.
+//! [`Store`]: the operations on the entries of a cache, which functions of SQL and commands of the Redis protocol
+//! share.
 //!
-//! [`Store`] has two implementations: [`super::memory`] and [`super::table`]. A function of SQL and
-//! a command that do the same decide by the same condition ([`If`]) or call the same function. A memory
-//! cache shows an entry as it is now, and refuses a change if another session has changed the entry
-//! meanwhile. A table locks the row before the decision.
+//! It has two implementations, [`super::memory`] and [`super::table`]. A function and a command with the same meaning
+//! use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides about the
+//! entry as it is now, and refuses the change if another session has changed the entry meanwhile. A table cache locks
+//! the row before it decides.
 
 use super::buffers::Buffers;
 use crate::cache::model::key::Key;
@@ -19,7 +19,7 @@ use crate::pg::value::stored::Stored;
 pub use super::failed::Failed;
 pub use crate::cache::memory::raw::{EntryMeta, OutOfMemory};
 
-/// A value to store or to compare: as a client spells it, or as a datum of the cache's type.
+/// A value to store or to compare: the bytes that a client has sent, or a datum of the cache's type.
 #[derive(Clone, Copy)]
 pub enum Value<'v> {
     Spelled(&'v [u8]),
@@ -27,7 +27,7 @@ pub enum Value<'v> {
 }
 
 impl Value<'_> {
-    /// The bytes as they are given.
+    /// Returns the bytes as they were passed.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -37,7 +37,7 @@ impl Value<'_> {
     }
 }
 
-/// An entry that is to be stored.
+/// An entry to store.
 #[derive(Clone, Copy)]
 pub struct NewEntry<'v> {
     /// None: a negative entry.
@@ -47,7 +47,7 @@ pub struct NewEntry<'v> {
 }
 
 impl<'v> NewEntry<'v> {
-    /// An entry with a value in a client's spelling.
+    /// Returns an entry with a value that a client has sent.
     #[inline]
     pub fn spelled(value: &'v [u8], deadline: Timestamp) -> NewEntry<'v> {
         NewEntry {
@@ -57,7 +57,7 @@ impl<'v> NewEntry<'v> {
     }
 }
 
-/// On which entry a new one is stored. A negative entry has no value: it equals none.
+/// The condition under which an entry is stored or removed. A negative entry has no value, so it equals none.
 #[derive(Clone, Copy)]
 pub enum If<'v> {
     Always,
@@ -65,12 +65,12 @@ pub enum If<'v> {
     Present,
     Equal(Value<'v>),
     NotEqual(Value<'v>),
-    /// There is no live entry, or a negative one.
+    /// No live entry exists, or it is negative.
     NoValue,
 }
 
 impl If<'_> {
-    /// Whether the condition holds for an entry; None: there is none.
+    /// Returns whether the condition holds for an entry; None stands for a missing one.
     #[inline]
     pub fn holds(&self, entry: Option<&dyn Present>) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl If<'_> {
 /// The decision about an entry.
 pub enum Change {
     Keep,
-    /// Stores the value that was made, until this deadline.
+    /// Stores the value in the buffer, until this deadline.
     Put(Timestamp),
     /// Gives the entry this deadline.
     Touch(Timestamp),
@@ -96,73 +96,73 @@ pub enum Change {
 
 /// An entry under a lock, or a copy of one: no session changes it meanwhile.
 pub trait Present {
-    /// Deadline and length of the entry.
+    /// Returns the deadline and length of the entry.
     fn meta(&self) -> EntryMeta;
-    /// Whether it has this value; a negative entry has none.
+    /// Returns whether the entry has this value; a negative entry has none.
     fn has(&self, value: &Value) -> bool;
 }
 
-/// A copy of an entry: what it says, and its value in a client's spelling.
+/// A copy of an entry: deadline and length, and the value in the form that clients receive. None stands for a missing
+/// entry.
 pub type Copied<'v> = Option<(EntryMeta, &'v [u8])>;
 
 /// The entries of a cache. `E` is the error of the caller.
 pub trait Store: Sized {
     type Key<'k>;
 
-    /// The key that these bytes spell.
+    /// Returns the key that a client has sent as these bytes.
     fn key<'k>(&self, bytes: &'k [u8]) -> Self::Key<'k>;
-    /// The key of a function of SQL, which the cache has spelled.
+    /// Returns the key of a function of SQL, which is in canonical form already.
     fn key_of<'k>(&self, key: &'k Key) -> Self::Key<'k>;
-    /// The key as the cache spells it. None: no entry can have it.
+    /// Returns the key in the canonical form of the cache; None if no entry can have it.
     fn spelled<'k>(&self, key: &'k Self::Key<'_>) -> Option<&'k [u8]>;
-    /// An error for a value of this length that cannot be stored under the key.
+    /// Raises an error if a value of this length cannot be stored under the key.
     fn check_length(&self, key: &Self::Key<'_>, length: usize) -> Result<(), Failed>;
-    /// Counts something that happened to the cache.
+    /// Adds to a counter of the cache.
     fn tally(&self, counter: Counter, times: u64);
 
-    /// Copies a live value to the start of the buffer, which grows if need be.
+    /// Copies a live value to the start of the buffer, which grows as needed.
     fn get(&self, key: &Self::Key<'_>, buffer: &mut Vec<u8>) -> Result<Option<EntryMeta>, Failed>;
-    /// The same of several keys, in their order; what `each` says of them is counted.
+    /// Reads several keys, in their order, as `get` does. Returns for how many of them `each` was true.
     fn get_each<'k, E: From<Failed>>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         buffers: &mut Buffers,
         each: impl FnMut(Result<Option<EntryMeta>, OutOfMemory>, &[u8]) -> Result<bool, E>,
     ) -> Result<i64, E>;
-    /// Rises when a commit changes the key, where entries are copies of a table's rows.
+    /// Returns a number that rises when a commit changes the key, for entries that are copies of table rows.
     fn epoch(&self, _key: &Self::Key<'_>) -> u64 {
         0
     }
-    /// Deadline and length of a live entry.
+    /// Returns the deadline and length of a live entry.
     fn look(&self, key: &Self::Key<'_>) -> Result<Option<EntryMeta>, Failed>;
-    /// The same of several keys, in their order.
+    /// Reads several keys, in their order, as `look` does. Returns for how many of them `each` was true.
     fn look_each<'k, E: From<Failed>>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         each: impl FnMut(Option<EntryMeta>) -> Result<bool, E>,
     ) -> Result<i64, E>;
-    /// Whether there is a live entry of which `holds` is true.
+    /// Returns whether a live entry exists for which `holds` is true.
     fn look_if(
         &self,
         key: &Self::Key<'_>,
         holds: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// How much eviction considers an entry used, 0 to 7. Rows of a table are not evicted.
+    /// Returns how much eviction considers an entry used, 0 to 7. Rows of a table are not evicted.
     fn use_rank(&self, _key: &Self::Key<'_>) -> u32 {
         0
     }
-    /// How many bytes a live entry takes.
+    /// Returns how many bytes a live entry takes.
     fn size(&self, key: &Self::Key<'_>) -> Result<Option<u64>, Failed>;
 
-    /// Stores an entry on this condition; whether it did.
+    /// Stores an entry if the condition holds, and returns whether it did.
     fn put(
         &self,
         key: &Self::Key<'_>,
         new: NewEntry<'_>,
         condition: If<'_>,
     ) -> Result<bool, Failed>;
-    /// The same as a command of the Redis protocol: an entry whose deadline is over may be removed
-    /// instead.
+    /// Stores an entry for a command of the Redis protocol: an entry whose deadline has passed may be removed instead.
     fn put_or_remove(
         &self,
         key: &Self::Key<'_>,
@@ -171,8 +171,8 @@ pub trait Store: Sized {
     ) -> Result<bool, Failed> {
         self.put(key, new, condition)
     }
-    /// Changes an entry by what it is, in one step. `decide` is given the entry and room for a value.
-    /// It is called again if another session changes the entry meanwhile. Afterwards `found` has the
+    /// Decides about an entry and changes it, atomically. `decide` gets the present entry and a buffer for a new
+    /// value. It is called again if another session changes the entry meanwhile. Afterwards `found` contains the
     /// former value.
     fn change<R, E: From<Failed>>(
         &self,
@@ -180,19 +180,19 @@ pub trait Store: Sized {
         buffers: &mut Buffers,
         decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
     ) -> Result<R, E>;
-    /// Gives a live entry another deadline if `allows` says so; whether it did.
+    /// Gives a live entry another deadline if `allows` returns true, and returns whether it did.
     fn touch(
         &self,
         key: &Self::Key<'_>,
         deadline: Timestamp,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Gives a live entry a deadline that is a ttl from now on; whether it exists. The cache may leave the deadline as
-    /// it is (`touch_after`).
+    /// Gives a live entry a deadline that is one ttl from now, and returns whether the entry exists. The cache may
+    /// keep the old deadline (`touch_after`).
     fn slide(&self, key: &Self::Key<'_>, deadline: Timestamp) -> Result<bool, Failed> {
         self.touch(key, deadline, |_| true)
     }
-    /// Copies a live value to the start of the buffer if `slide` would leave its deadline as it is.
+    /// Copies a live value to the start of the buffer if `slide` would keep its deadline.
     fn get_if_left(
         &self,
         _key: &Self::Key<'_>,
@@ -201,28 +201,27 @@ pub trait Store: Sized {
     ) -> Result<Option<EntryMeta>, Failed> {
         Ok(None)
     }
-    /// Removes a live entry if `allows` says so; whether it was removed.
+    /// Removes a live entry if `allows` returns true, and returns whether it did.
     fn remove(
         &self,
         key: &Self::Key<'_>,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Removes a live entry on this condition; whether it was removed.
+    /// Removes a live entry if the condition holds, and returns whether it did.
     fn remove_if(&self, key: &Self::Key<'_>, condition: If<'_>) -> Result<bool, Failed>;
     /// Removes an entry and copies it to `found`.
     fn take(&self, key: &Self::Key<'_>, buffers: &mut Buffers)
     -> Result<Option<EntryMeta>, Failed>;
-    /// Removes several without a look at them; how many were live.
+    /// Removes several entries without reading them, and returns how many were live.
     fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed>;
 
-    /// Sorts keys in the order in which they are changed, so that two calls never wait for each
-    /// other in a circle.
+    /// Sorts keys in the order in which they are changed, so that two calls do not deadlock.
     fn in_order(&self, keys: &mut [&[u8]]);
-    /// Keeps other sessions from changing the entries under these keys until the transaction ends. An
-    /// entry may still be added under a key that has none.
+    /// Keeps other sessions from changing the entries under these keys until the transaction ends. Another session may
+    /// still add an entry under a key that has none.
     fn hold(&self, keys: &[&[u8]]) -> Result<(), Failed>;
-    /// Stores several, of a key given twice the last; only if none of them is there with `new_only`.
-    /// Whether it did: all or none.
+    /// Stores all of the entries or none, and returns whether it did. If a key is passed twice, its last value wins.
+    /// With `new_only` it stores them only if none of the keys has an entry.
     fn set_all<'k>(
         &self,
         pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
@@ -231,7 +230,7 @@ pub trait Store: Sized {
     ) -> Result<bool, Failed>;
 }
 
-/// Whether an entry is still what was copied from it.
+/// Returns whether an entry still equals its copy.
 pub fn is_unchanged(entry: Option<&dyn Present>, copied: Copied<'_>) -> bool {
     match (entry, copied) {
         _ if fault::on(Fault::DecisionNotJudged) => true,
@@ -243,7 +242,7 @@ pub fn is_unchanged(entry: Option<&dyn Present>, copied: Copied<'_>) -> bool {
     }
 }
 
-/// An error for bytes that a cache of this type does not take.
+/// Raises an error for bytes that a cache of this type does not accept.
 #[inline]
 pub fn check_value(value_type: ValueType, value: &[u8]) -> Result<(), Error> {
     match value_type == ValueType::Text && !encoding::is_text(value) {
@@ -252,7 +251,7 @@ pub fn check_value(value_type: ValueType, value: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Whether two keys, as clients spell them, are of one entry.
+/// Returns whether two keys that clients have sent belong to one entry.
 pub fn is_same_key<S: Store>(entries: &S, one: &[u8], other: &[u8]) -> bool {
     let (key, other_key) = (entries.key(one), entries.key(other));
     let spelled = entries.spelled(&key);

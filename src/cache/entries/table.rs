@@ -1,7 +1,7 @@
-//! [`Store`] for table caches, in a transaction.
+//! Implements [`Store`] for table caches, within a transaction.
 //!
-//! A command has the same privileges, policies, triggers, locks, marks and notifications as the
-//! function of SQL that does the same.
+//! Guards that a command of the Redis protocol has the same privileges, policies, triggers, locks, marks and
+//! notifications as the function of SQL with the same meaning.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
@@ -36,29 +36,29 @@ use crate::pg::value::datum::{Bytes, Text, ValueType};
 use crate::pg::value::stored::Stored;
 use crate::pg::{encoding, memory};
 
-/// Bytes that a row takes beside its key and value: header, place on the page, deadline.
+/// Bytes that a row takes besides its key and value: header, line pointer, deadline.
 const ROW: usize = 40;
 
 /// The entries of a table.
 pub struct Rows<'c> {
-    /// The cache as it was found.
+    /// The cache as the session found it.
     pub cache: &'c Cache,
     opened: Opened<'c>,
-    /// Whether user-defined triggers and policies may run: the transaction has the settings for that.
+    /// True if user-defined triggers and policies may run, because the transaction has the settings for that.
     pub user_code: bool,
-    /// Of the reads that are not counted yet, those that a copy in the tier has answered.
+    /// The number of reads, among those not counted yet, that a copy in the tier has answered.
     hot_hits: Cell<u64>,
 }
 
-/// The cache under the lock on its table that stays until the transaction ends.
+/// The cache under a lock on its table, which the transaction keeps until it ends.
 enum Opened<'c> {
     Now(&'c Cache),
-    /// From the first change of the transaction on.
+    /// Set at the first change of the transaction.
     Later(&'c OnceCell<Rc<Cache>>),
 }
 
 impl<'c> Rows<'c> {
-    /// Of a cache that is open to be changed.
+    /// Returns the rows of a cache that is open for changes.
     pub fn of(cache: &'c Cache) -> Rows<'c> {
         Rows {
             cache,
@@ -68,7 +68,7 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Of a cache that is read, and will be open once it is changed.
+    /// Returns the rows of a cache that is open for reading, and is opened for changes at the first change.
     pub fn open_later(
         cache: &'c Cache,
         opened: &'c OnceCell<Rc<Cache>>,
@@ -82,13 +82,13 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// The cache, open to be changed.
+    /// Returns the cache, opened for changes.
     pub fn changed(&self) -> Result<&'c Cache, Failed> {
         removal::settle();
         self.opened().ok_or(Failed::NotOpen)
     }
 
-    /// The cache, if it is open already.
+    /// Returns the cache if it is open for changes already.
     pub fn opened(&self) -> Option<&'c Cache> {
         match self.opened {
             Opened::Now(cache) => Some(cache),
@@ -96,14 +96,14 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// From now on the cache is this one, which is open to be changed.
+    /// Sets the cache, which has been opened for changes.
     pub fn set_opened(&self, cache: Rc<Cache>) {
         if let Opened::Later(opened) = self.opened {
             let _ = opened.set(cache);
         }
     }
 
-    /// A value that every cache of this type takes.
+    /// Returns a value that every cache of this type accepts.
     pub fn smallest(&self) -> &'static [u8] {
         match self.cache.value_type {
             ValueType::Json => b"null",
@@ -111,14 +111,14 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// The key, to store something under it.
+    /// Returns the key for a write. Raises an error if no entry can have it.
     pub fn new_key(&self, key: &Option<HashedKey>) -> Result<Key, Failed> {
         let key = key.as_ref().ok_or(Failed::Key)?.key;
         self.cache.check_room(key)?;
         Ok(key)
     }
 
-    /// A value in the cache's own type, to store it.
+    /// Converts a value to the cache's own type.
     pub fn stored(&self, value: &Value) -> Result<Stored, Failed> {
         let cache = self.opened().unwrap_or(self.cache);
         match (value, cache.value_type) {
@@ -149,7 +149,7 @@ impl<'c> Rows<'c> {
         Ok(found.entry)
     }
 
-    /// The live entry under each key.
+    /// Returns the live entry under each key.
     fn find_each<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
@@ -168,7 +168,7 @@ impl<'c> Rows<'c> {
         })))
     }
 
-    /// The live entry under a key whose deadline a touch leaves as it is.
+    /// Returns the live entry under a key, if a touch keeps its deadline (`touch_after`).
     fn left_as_it_is(
         &self,
         key: &Option<HashedKey>,
@@ -183,7 +183,7 @@ impl<'c> Rows<'c> {
         Ok(left.and_then(|found| found.entry))
     }
 
-    /// Changes a live entry in one way, or does not; whether it did.
+    /// Changes an entry if `allows` returns true, and returns whether it did.
     fn change_if(
         &self,
         key: &Option<HashedKey>,
@@ -203,13 +203,13 @@ impl<'c> Rows<'c> {
         Ok(changed.unwrap_or(false))
     }
 
-    /// Locks the row under a key, if there is one.
+    /// Locks the row under a key, if one exists.
     pub fn hold_key(&self, key: &Option<HashedKey>) -> Result<(), Failed> {
         self.change_if(key, Seek::Any, RowAction::Keep, |_| false)?;
         Ok(())
     }
 
-    /// Has `decide` decide about an entry, which is copied to `found`.
+    /// Copies an entry to `found` and lets `decide` choose the change.
     fn decided<R, E: From<Failed>>(
         &self,
         key: &Option<HashedKey>,
@@ -238,7 +238,7 @@ impl<'c> Rows<'c> {
 impl Store for Rows<'_> {
     type Key<'k> = Option<HashedKey>;
 
-    /// None for what can be no key of this cache.
+    /// Returns None for bytes that cannot be a key of this cache.
     fn key(&self, bytes: &[u8]) -> Option<HashedKey> {
         let fits = (1..=key::MAX_BYTES).contains(&bytes.len()) && encoding::is_text(bytes);
         let text = fits.then(|| Text::new(bytes))?;
@@ -258,7 +258,7 @@ impl Store for Rows<'_> {
         Ok(())
     }
 
-    /// A caller counts all hits as those of the tier; of these the rows know how many were copies.
+    /// Splits hits: a caller counts all of them as hits of the tier, and `hot_hits` knows how many were.
     fn tally(&self, counter: Counter, times: u64) {
         if counter == Counter::HotHits {
             let hot = self.hot_hits.take().min(times);
@@ -325,8 +325,8 @@ impl Store for Rows<'_> {
         Ok(meta.map(|meta| (ROW + length + meta.length) as u64))
     }
 
-    /// A role that may overwrite need not have the right to delete: an entry whose deadline is over is
-    /// stored, and has expired.
+    /// Stores an entry whose deadline has passed as an expired row and does not remove it, because a role that may
+    /// overwrite need not have the right to delete.
     fn put(
         &self,
         key: &Option<HashedKey>,
@@ -453,7 +453,7 @@ impl Store for Rows<'_> {
             return Ok(None);
         };
         let taken = take(cache, key.key);
-        // The entry is gone by now: without memory for it that is undone.
+        // The row is deleted by now. If memory for its copy is missing, the error rolls the deletion back.
         Ok(
             taken.map(|entry| match copy_out(&entry, &mut buffers.found) {
                 Ok(meta) => meta,
@@ -506,7 +506,7 @@ impl Store for Rows<'_> {
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
             if !ops::add(cache, *key, Some(*value), deadline) {
-                // Another session was faster since the look at the keys. No session has seen ours.
+                // Another session has added this key since this one looked. No session has seen the rows added here.
                 let own = entries.iter().take(at).map(|&(key, _)| key);
                 each_once(own, |key| Ok::<_, Failed>(delete(cache, key)))?;
                 return Ok(false);
@@ -517,7 +517,7 @@ impl Store for Rows<'_> {
     }
 }
 
-/// Removes an entry; says whether it was live.
+/// Removes an entry and returns whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> bool {
     note_deletion(cache, key);
     let done = ops::delete(cache, key);
@@ -525,7 +525,7 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
     done
 }
 
-/// Removes an entry and gives it, if it was live.
+/// Removes an entry and returns it if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     note_deletion(cache, key);
     let taken = ops::take(cache, key);
@@ -533,7 +533,7 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     taken
 }
 
-/// Does something with each key once, in their order; of how many it said yes.
+/// Acts once on each key, in key order. Returns for how many `act` was true.
 pub fn each_once<E>(
     keys: impl Iterator<Item = Key>,
     mut act: impl FnMut(Key) -> Result<bool, E>,
@@ -546,14 +546,14 @@ pub fn each_once<E>(
     Ok(done)
 }
 
-/// Inserts or overwrites several, given in the order of their keys, each key once.
+/// Inserts or overwrites several entries, passed in key order and each key once.
 pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
     ops::set_many(cache, entries, deadline)?;
     cache.count(Counter::Sets, entries.len() as u64);
     Ok(())
 }
 
-/// A deletion that finds no row still says that what is being computed for the key is out of date.
+/// Notes a deletion even if it finds no row, because a value that a session is computing for the key is out of date.
 fn note_deletion(cache: &Cache, key: Key) {
     if fault::on(Fault::DeletionNotNoted) {
         return;
@@ -562,7 +562,7 @@ fn note_deletion(cache: &Cache, key: Key) {
     again::ask_for_end(cache);
 }
 
-/// In the order of the keys, each key once: what comes last of it.
+/// Returns the last entry of each key, in key order.
 pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)> {
     let mut numbered = memory::collect(entries.enumerate());
     numbered.sort_unstable_by(|(at, (key, _)), (other_at, (other, _))| {
@@ -588,7 +588,7 @@ impl Present for Entry {
     }
 }
 
-/// The value as a client is given it: JSON as text.
+/// Returns the value in the form that clients receive: JSON as text.
 fn printed(value: Stored) -> Stored {
     match value.value_type() {
         ValueType::Json => Stored::of(convert::result::<Text>(value)),

@@ -1,9 +1,8 @@
-//! Touches that write nothing: if a cache has `touch_after`, a touch keeps a deadline that it would move by
-//! less.
+//! Skips the write of a touch that would extend a deadline by less than the cache's `touch_after`.
 //!
-//! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another
-//! session's change of the row. Guards that it never keeps a deadline that the touch would bring forward,
-//! and it skips only an update that would run no user-defined trigger, rule or policy.
+//! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another session's
+//! change of the row. Guards two rules: a touch that would bring a deadline forward is always written, and only an
+//! update that would run no user-defined trigger, rule or policy is skipped.
 
 use super::read::{self, Found, Look};
 use crate::cache::catalog::registry::{self, Cache};

@@ -1,6 +1,5 @@
-//! Changes of entries by functions of SQL. Most are one call of [`Store`]. Counters, `touch`, `take`
-//! and `delete` are not: over a table they are one statement, and over a memory cache they give a
-//! datum.
+//! Changes entries for functions of SQL. Most functions are one call of [`Store`]. Counters, `touch`, `take` and
+//! `delete` are not, because over a table they are one statement, and over a memory cache they return a datum.
 
 use pgcache_store::NO_DEADLINE;
 
@@ -27,7 +26,7 @@ use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
-/// Runs a call of [`Store`] on the entries of a cache that is open to be changed.
+/// Runs a call of [`Store`] on the entries of a cache that is open for changes.
 macro_rules! on_entries {
     ($cache:expr, $entries:ident => $call:expr) => {
         match $cache.storage {
@@ -40,8 +39,8 @@ macro_rules! on_entries {
     };
 }
 
-/// Runs a call on the entries of a memory cache. One that was cleared and given another slot meanwhile
-/// is looked up anew; one that was dropped is an error.
+/// Runs a call on the entries of a memory cache. Starts over if the cache was cleared and given another slot
+/// meanwhile; raises an error if it was dropped.
 fn on_memory<R>(
     cache: &Cache,
     call: impl Fn(&Entries<'_>) -> Result<R, Failed>,
@@ -61,17 +60,17 @@ fn new(entry: Entry) -> NewEntry<'static> {
     }
 }
 
-/// Stores an entry on a condition; whether it did.
+/// Stores an entry if the condition holds, and returns whether it did.
 fn put(cache: &Cache, key: Key, entry: Entry, condition: If<'_>) -> Result<bool, Error> {
     on_entries!(cache, entries => entries.put(&entries.key_of(&key), new(entry), condition))
 }
 
-/// Inserts or overwrites.
+/// Inserts or overwrites an entry.
 pub fn set(cache: &Cache, key: Key, entry: Entry) -> Result<(), Error> {
     put(cache, key, entry, If::Always).map(drop)
 }
 
-/// Inserts or overwrites several; of a key given twice the last value wins. Says how many.
+/// Inserts or overwrites several entries and returns their number. If a key is passed twice, its last value wins.
 pub fn set_many(
     cache: &Cache,
     entries: impl Iterator<Item = (Key, Stored)>,
@@ -96,7 +95,7 @@ pub fn set_many(
     Ok(entries.len() as i64)
 }
 
-/// Inserts if there is no live entry.
+/// Inserts an entry if no live one exists.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Absent)
 }
@@ -106,7 +105,7 @@ pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Present)
 }
 
-/// Overwrites if the live value equals `expected`; None equals a negative or an absent entry.
+/// Overwrites an entry if the live value equals `expected`; None equals a negative or a missing entry.
 pub fn replace_if(
     cache: &Cache,
     key: Key,
@@ -125,8 +124,8 @@ pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bo
     on_entries!(cache, entries => entries.remove_if(&entries.key_of(&key), equals(expected)))
 }
 
-/// Adds to a counter; the sum. The deadline counts only where there is no live entry. None when a
-/// trigger of the table's own has kept the row from being written.
+/// Adds to a counter and returns the sum. The deadline applies only if no live entry exists. None if a user-defined
+/// trigger has kept the row from being written.
 pub fn increment(
     cache: &Cache,
     key: Key,
@@ -144,8 +143,8 @@ pub fn increment(
     number(sum)
 }
 
-/// Adds to the counter of a live entry; the sum. None without one, or if a policy or trigger of the
-/// table keeps it from being written.
+/// Adds to the counter of a live entry and returns the sum. None if no live entry exists, or if a policy or trigger of
+/// the table keeps it from being written.
 pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<i64>, Error> {
     if cache.storage == Storage::Memory {
         return count_in_memory(cache, key, delta, None);
@@ -156,8 +155,8 @@ pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<
     number(sum)
 }
 
-/// Adds to a counter of a memory cache. An absent one begins with this deadline; None: it does not
-/// begin.
+/// Adds to a counter of a memory cache. A missing counter begins with the deadline `new`; if that is None, nothing is
+/// stored.
 fn count_in_memory(
     cache: &Cache,
     key: Key,
@@ -178,20 +177,20 @@ fn count_in_memory(
     })
 }
 
-/// `value + delta` in the stored form of a counter.
+/// Returns `value + delta` in the stored form of a counter.
 fn sum(cache: &Cache, value: Option<Stored>, delta: i64) -> Result<Stored, Error> {
     let text = counter::sum(value.map(convert::result), delta)?;
     Ok(convert::argument(text, cache.value_type))
 }
 
-/// A counter's number.
+/// Returns the number of a counter.
 fn number(counter: Option<Stored>) -> Result<Option<i64>, Error> {
     let text = counter.map(convert::result::<Text>);
     text.map(|text| counter::parse(text.bytes())).transpose()
 }
 
-/// Gives a live entry a new deadline; what `project` makes of the entry. An error of `project`
-/// leaves it. Counts a read.
+/// Gives a live entry a new deadline, and returns the result of `project` for the entry. An error of `project` leaves
+/// the entry unchanged. Counts a read.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -223,7 +222,7 @@ pub fn touch<R>(
     Ok(touched)
 }
 
-/// Gives a live entry a new deadline and copies no value; whether there is one.
+/// Gives a live entry a new deadline without copying its value, and returns whether the entry exists.
 pub fn set_deadline(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool, Error> {
     if cache.storage != Storage::Memory {
         let left = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)?;
@@ -239,12 +238,12 @@ fn redate_in_memory(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool,
     })
 }
 
-/// The live entry, for a touch that leaves its deadline as it is. The cache is open.
+/// Returns the live entry, for a touch that keeps its deadline. The cache is open.
 pub fn get_to_touch(cache: &Cache, key: Key, counts: Look) -> Result<Option<Entry>, Error> {
     Ok(read::find(cache.relation, cache.hashed(key), counts)?.entry)
 }
 
-/// Takes a live entry's deadline away.
+/// Removes the deadline of a live entry.
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
     match cache.storage {
         Storage::Memory => redate_in_memory(cache, key, None),
@@ -252,7 +251,7 @@ pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
     }
 }
 
-/// Removes an entry; says whether it was live.
+/// Removes an entry and returns whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     if cache.storage == Storage::Memory {
         return on_memory(cache, |entries| {
@@ -262,8 +261,8 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     Ok(in_table::delete(cache, key))
 }
 
-/// Removes an entry; what `project` makes of it if it was live. An error of `project` leaves it
-/// there.
+/// Removes an entry, and returns the result of `project` for it if it was live. An error of `project` leaves the entry
+/// in place.
 pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     if cache.storage == Storage::Memory {
         return on_memory(cache, |entries| {
@@ -279,12 +278,12 @@ pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result
     Ok(in_table::take(cache, key).as_ref().map(project))
 }
 
-/// Removes several; says how many were live.
+/// Removes several entries and returns how many were live.
 pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64, Error> {
     each_once(keys, |key| delete(cache, key))
 }
 
-/// Removes all entries whose key begins with `prefix`; says how many were live.
+/// Removes all entries whose key begins with `prefix`, and returns how many were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     cache.check_prefix(prefix)?;
     let removed = match cache.storage {

@@ -1,9 +1,9 @@
-//! The blocks of a cache's rows, one after the other: those of its table, or of all its partitions.
+//! The blocks of a cache's table, or of all its partitions, numbered as one sequence.
 //!
-//! A sweep walks them as if they were one table, so it is as bounded and as fair with a hundred partitions as with
-//! none, and continues in the next partition where it has left this one. The list is that of the beginning of the
-//! walk. A partition that was added since is swept by the next walk; one that was dropped, or that another session
-//! has locked against writers, is skipped.
+//! A sweep walks them as if they were one table. So a sweep of a hundred partitions is as bounded and as fair as the
+//! sweep of one table, and continues in the next partition. The list is made at the beginning of a walk. A partition
+//! that is added later is swept by the next walk; one that is dropped, or that another session has locked against
+//! writers, is skipped.
 
 use pgrx::pg_sys::Oid;
 
@@ -18,7 +18,7 @@ use crate::pg::table::storage;
 #[derive(Default)]
 pub struct Blocks(Vec<Part>);
 
-/// A table, and the number of the first block after its own.
+/// A table, and the number of the first block after its last one.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,
@@ -84,10 +84,10 @@ impl Chunk {
         self.to - self.from
     }
 
-    /// Runs `work` on the table of the chunk. None if that is no partition any more, if it cannot be locked without
-    /// waiting, or if policies apply to the caller, because a partition does not have them.
+    /// Runs `work` on the table of the chunk. None if the table is no longer a partition of the cache, if it cannot be
+    /// locked without waiting, or if policies apply to the caller, because a partition does not have them.
     ///
-    /// The partition is swept as its owner, which may be another role than the owner of the whole: its own triggers
+    /// A partition is swept as its own owner, who may differ from the owner of the whole table, because its triggers
     /// are that role's code.
     pub fn within<R>(&self, cache: &Cache, work: impl FnOnce(&Cache) -> R) -> Option<R> {
         if !cache.partitioned {

@@ -1,6 +1,6 @@
-//! Expiry by pg_cron: one job per database, created and removed by dynamic SQL.
+//! Schedules expiry in pg_cron: one job per database, created and removed by dynamic SQL.
 //!
-//! Not a dependency: the extension installs and works without pg_cron, and its script names nothing of pg_cron.
+//! pg_cron is optional. The extension installs and works without it, so its SQL script refers to no object of pg_cron.
 
 use std::ffi::CStr;
 
@@ -83,8 +83,9 @@ fn job_name() -> String {
     format!("pgcache expiry in {}", name::current_database())
 }
 
-/// Returns the command of a job. Every argument has an explicit type: in a schema in which other roles may create
-/// functions, a role could have created one without arguments beside ours, which the job would run as its owner.
+/// Returns the command of a job. Every argument has an explicit type. Otherwise, in a schema in which other roles may
+/// create functions, a role could create an overload without arguments, and the job would run it as the owner of the
+/// job.
 fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     match job {
         Job::Batch => {

@@ -1,4 +1,4 @@
-//! Sweeps of expired rows and of rows beyond `max_entries`, and the decision when to VACUUM.
+//! Removes expired rows and rows beyond a cache's limits (sweeps), and decides when a table is worth a VACUUM.
 
 mod blocks;
 pub mod cron;

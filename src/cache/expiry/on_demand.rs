@@ -1,4 +1,5 @@
-//! Implements `cache_expire`: a sweep in one transaction, of one cache or of all that the caller may delete from.
+//! Implements `cache_expire` and `pgcache.expire_for`: sweeps in the transaction of the caller, of one cache or of all
+//! caches that the caller may delete from.
 //!
 //! Two sessions may sweep a cache at the same time: neither waits for the other, and each row is removed once.
 
@@ -44,9 +45,9 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     Ok(sweep.expired())
 }
 
-/// Sweeps all caches of the database that the caller may delete from. Passes over a cache that is locked against
-/// writers or no longer works as a cache, and with a warning one whose own triggers raise an error. Each cache has its
-/// share of the rows, and the rest of a share goes to the other caches.
+/// Sweeps all caches of the database that the caller may delete from. Skips a cache that is locked against writers or
+/// no longer works as a cache. Skips a cache whose sweep raises an error, with a warning. Each cache gets an equal
+/// share of `max_rows`, and shares that are not used up go to the other caches.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     if !database::has_extension() {
         return Err(Error::OlderExtension);

@@ -1,10 +1,10 @@
 //! A pass: one walk over a cache's table that removes expired rows, chunk by chunk.
 //!
-//! Reads a chunk of blocks by their row addresses (a TID range scan), and deletes only where rows have expired. So it
-//! needs no index on the deadline, which would cost every overwrite its HOT update, and a chunk without expired rows
-//! costs a read and nothing else: no lock on a row, no transaction id. A pass takes as many steps as its caller
-//! wants, in one transaction or in many; between them it keeps only numbers. Each step sees the rows as they are
-//! then, whatever snapshot the caller has: counts of another time would make a sweep remove too much.
+//! A pass reads a chunk of blocks by row address (a TID range scan), and runs a DELETE only if the chunk has expired
+//! rows. So it needs no index on the deadline, which would keep every overwrite from being a HOT update. A chunk
+//! without expired rows costs a read and nothing else: no row lock, no transaction id. A caller may run the steps of a
+//! pass in one transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot,
+//! because row counts from an older snapshot of the caller would make a sweep remove too much.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +29,7 @@ pub struct Pass {
     blocks: Blocks,
     /// Whether some of them could not be read.
     passed_over: bool,
-    /// The block at which it began, and how many it has passed.
+    /// The block at which the pass began, and how many blocks it has walked.
     first: u32,
     walked: u32,
     /// Blocks per chunk.
@@ -160,7 +160,7 @@ impl Pass {
         self.live + self.found - self.removed
     }
 
-    /// About how many live rows are beyond so many bytes; known when the pass is complete.
+    /// Estimates how many live rows are beyond this many bytes. Valid once the pass is complete.
     pub fn rows_beyond(&self, most: i64) -> i64 {
         let excess = i128::from(self.bytes.saturating_sub(most).max(0));
         let bytes = i128::from(self.bytes.max(1));

@@ -1,9 +1,9 @@
-//! A sweep of a table cache, step by step: expired rows go, then rows beyond `max_entries` or `max_bytes`. Reads
-//! never depend on it: it only gives space back.
+//! Sweeps a table cache step by step: removes expired rows, then rows beyond `max_entries` or `max_bytes`. Reads never
+//! depend on a sweep; it only frees space.
 //!
-//! The one place that defines the order of the steps. `cache_expire` makes all steps in one transaction
-//! (`on_demand`), a worker each step in a transaction of its own, between which other caches have their turns
-//! (`worker::job`). A sweep waits for no session: rows that are locked stay for the next one.
+//! This file alone defines the order of the steps. `cache_expire` takes all steps in one transaction (`on_demand`). A
+//! worker takes each step in a transaction of its own and sweeps other caches in between (`worker::job`). A sweep
+//! waits for no session: locked rows stay for the next sweep.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -38,7 +38,8 @@ pub struct Step {
 
 /// The state of a sweep. An error in a step ends it.
 pub struct Sweep {
-    /// Where it stores results for the next sweep; None without shared memory, or while another session sweeps.
+    /// The shared state that keeps results for the next sweep; None without shared memory, or while another session
+    /// sweeps.
     state: Option<&'static SweepState>,
     /// The table's counter of changes before the sweep, to be stored when the pass is complete.
     changes: Option<i64>,
@@ -46,7 +47,7 @@ pub struct Sweep {
     max_rows: Option<i64>,
     /// Whether it keeps the cache to its `max_entries` and `max_bytes`.
     trims: bool,
-    /// The cache has no limit, for which all rows must be counted.
+    /// True if the cache has no limit. With a limit, all rows must be counted.
     may_end_early: bool,
     /// Whether the rows beyond the limit were more than are tolerated.
     was_far_beyond: bool,
@@ -59,7 +60,7 @@ enum Stage {
     Pass(Pass),
     /// The pass has removed its `max_rows`: the rest of the table is counted.
     Count(Pass),
-    /// Of the rows beyond `max_entries`, expired ones are removed first.
+    /// Removes expired rows first, up to the number of rows beyond `max_entries`.
     Leftover {
         pass: Pass,
         wanted: i64,
@@ -268,7 +269,7 @@ fn trimming(trim: Trim) -> Stage {
     }
 }
 
-/// Whether a sweep must know all rows, because the cache has a limit.
+/// Returns whether the cache has a limit, so that a sweep must count all rows.
 fn is_limited(cache: &Cache) -> bool {
     cache.settings.max_entries.is_some() || cache.settings.max_bytes.is_some()
 }
@@ -278,7 +279,7 @@ fn excess(cache: &Cache, pass: &Pass) -> i64 {
     let most = cache.settings.max_entries.unwrap_or(i64::MAX);
     let beyond = pass.rows().saturating_sub(most).max(0);
     let by_bytes = cache.settings.max_bytes.map(|most| {
-        // Expired rows that are still there go first.
+        // Expired rows that remain are removed first.
         let expired = pass.found - pass.removed;
         match pass.rows_beyond(most) {
             0 => 0,
@@ -288,8 +289,8 @@ fn excess(cache: &Cache, pass: &Pass) -> i64 {
     beyond.max(by_bytes.unwrap_or(0))
 }
 
-/// Returns how many rows beyond the limit a sweep may leave. While a sweep trims more than that, as many may be
-/// added.
+/// Returns how many rows beyond the limit a sweep may leave. If a sweep has to trim more rows than that, writers may
+/// add as many in the meantime.
 fn tolerance(cache: &Cache) -> i64 {
     cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
 }

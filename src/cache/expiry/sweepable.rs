@@ -1,8 +1,9 @@
-//! Opens a cache for a sweep over all of them. The caller has not named the cache, so it does not wait for it.
+//! Opens one cache for a sweep over all caches. The caller has not named this cache, so it does not wait for the
+//! cache's lock.
 //!
-//! Each cache is swept as its owner, as autovacuum would, because its triggers are the owner's code, and a caller
-//! that sweeps all caches has not chosen to run it. If row-level security applies to the caller, the caller's own
-//! policies count, so it sweeps as itself.
+//! Each cache is swept as its owner, as autovacuum would do, because its triggers are the owner's code and the caller
+//! has not chosen to run them. If row-level security applies to the caller, the sweep runs as the caller, so that the
+//! caller's own policies apply.
 
 use std::rc::Rc;
 

@@ -1,10 +1,10 @@
-//! Trims a table cache to its `max_entries`: chooses the rows to remove, and removes them chunk by chunk.
+//! Trims a table cache to its limit: chooses the rows to remove, and removes them chunk by chunk.
 //!
-//! Expired rows are removed before. Of the others, those are removed first that were not read from the hot tier
-//! lately, and of these the oldest; age is counted in transactions since the row was written (`xmin`). The table is
-//! not sorted. A first walk, the census, counts rows by classes of age, each 1.6 % wide; from the counts follows the
-//! age from which on rows are removed. A second walk removes rows of at least that age, in physical order, until
-//! enough are removed.
+//! Expired rows have been removed before. Rows that were not read from the hot tier lately are removed first, and
+//! among these the oldest; the age of a row is the number of transactions since it was written (`xmin`). The table is
+//! not sorted. A first walk, the census, counts rows by classes of age, each 1.6 % wide, and the counts yield the age
+//! from which rows are removed. A second walk removes rows of at least that age, in physical order, until enough are
+//! removed.
 
 use std::collections::BTreeMap;
 

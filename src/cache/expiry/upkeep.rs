@@ -1,7 +1,7 @@
-//! The worker's view of the caches of a database: which of them are due, and the sweep of memory caches.
+//! Lists the caches of a database that are due for a sweep by the worker, and sweeps its memory caches.
 //!
-//! A table that has not changed since a whole sweep, and whose next deadline has not passed, is not read again.
-//! Postgres' own counters show that. They may be a second late; then the table is due next time.
+//! A table is not read again if it has not changed since a complete sweep and its next deadline has not passed.
+//! Changes are taken from Postgres' own counters, which may be a second late; then the table is due next time.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -90,7 +90,8 @@ fn add(work: &mut DueCaches, relation: Oid, state: Option<&SweepState>) {
     }
 }
 
-/// Returns the slot and limit of a memory cache. Also trims it, which takes a walk only if it has too many entries.
+/// Returns the slot of a memory cache, and the deadline up to which its entries have expired. Also trims the cache,
+/// which takes a walk only if it has too many entries.
 fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
     if !lock::try_relation(relation, lock::Mode::Read) {
         return None;
@@ -178,7 +179,7 @@ pub fn put_off(state: &SweepState) -> u32 {
     before + 1
 }
 
-/// Does the same, and reports the reason the first time.
+/// Puts off a cache as [`put_off`] does, and warns of the reason at the first error.
 pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
     if put_off(state) == 1 {
         failure.warn(on_demand::could_not_sweep(name), on_demand::MEND);
