@@ -1,7 +1,7 @@
-//! Rate limits: a counter whose deadline is the end of a fixed window.
+//! Rate limits: an entry counts the hits of a fixed time window, and its deadline is the end of the window.
 //!
-//! Guards that exactly `max_hits` of all sessions together are allowed in a window: the increment is atomic and its
-//! sum decides. A caller that finds the window full is refused without a write.
+//! Guards that all sessions together get exactly `max_hits` hits in a window: the increment is atomic, and its sum
+//! decides. A caller that finds the window full is refused without a write.
 
 use pgrx::datum::Interval;
 

@@ -1,4 +1,8 @@
-//! Receives the events of a transaction, and runs the steps at its end: **the** list of the steps of a commit.
+//! Receives the events that `pg` reports (changed rows, DDL, ends of transactions and savepoints) and passes each to
+//! the modules that act on it.
+//!
+//! `at_moment` is the complete list of the steps of a commit, in their order. A step that may fail comes before the
+//! commit is visible; afterwards nothing may fail.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -85,7 +89,8 @@ pub fn register() {
     });
 }
 
-/// Removes at once if a trigger that the commit itself fires changes something: its step in the list has passed.
+/// Removes dependent entries at once if the commit has begun, because the step that removes them has passed. A trigger
+/// that the commit itself fires may change such rows.
 fn remove_at_once_if_committing() {
     if events::phase() == Phase::Committing {
         remove_what_depends();
@@ -103,7 +108,8 @@ fn remove_what_depends() {
     removal::at_commit();
 }
 
-/// Does the same while user-defined code may still run, if removing needs such code, and removes what that code adds.
+/// Removes what [`remove_what_depends`] removes, but earlier, while user-defined code may still run. Does so only if
+/// removing runs such code, and repeats until that code adds nothing to remove.
 fn remove_what_needs_others() {
     again::look_again();
     applied::see_truncated();
@@ -140,7 +146,7 @@ fn at_moment(moment: Moment) {
             }
             pause::at(Window::MarkToVisible);
         }
-        // The same. A transaction with pending notifications cannot be prepared: Postgres raises the error.
+        // The same steps. Postgres itself refuses to prepare a transaction with pending notifications.
         Moment::BeforePrepare => {
             remove_what_depends();
             notify::at_commit();

@@ -2,8 +2,9 @@
 //! trigger removes the expired row of the same key, which the write would otherwise meet.
 //!
 //! The planner cannot do this, because the partition of a row is known only once the row exists, and may depend on
-//! columns other than the key. So a cache gets the trigger when it becomes a partition (`pg::hooks::hiding`), and
-//! loses it when it is no longer one. A cache that has partitions itself passes the trigger on to them, to any depth.
+//! columns other than the key. So a cache gets the trigger when it becomes a partition (`pg::hooks::expired_rows`),
+//! and loses it when it is no longer one. A cache that has partitions itself passes the trigger on to them, to any
+//! depth.
 
 use pgrx::pg_sys::Oid;
 

@@ -155,8 +155,8 @@ pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<
     number(sum)
 }
 
-/// Adds to a counter of a memory cache. A missing counter begins with the deadline `new`; if that is None, nothing is
-/// stored.
+/// Adds to a counter of a memory cache. A missing counter begins with the deadline `new`; without `new` the call
+/// stores nothing.
 fn count_in_memory(
     cache: &Cache,
     key: Key,

@@ -1,13 +1,13 @@
-//! Disk space: decides when a cache's table, or its TOAST table, is worth a VACUUM.
+//! Decides when a cache's table, or its TOAST table, is worth a VACUUM, so that dead rows do not fill the disk.
 //!
-//! Autovacuum looks once a minute, and in a minute a busy cache replaces its rows several times. So the worker
-//! vacuums as soon as the dead rows are a fifth of the live ones: then the table stays below twice its fresh size,
-//! even though it can grow while it is vacuumed.
+//! Autovacuum looks at a table once a minute, and in a minute a busy cache replaces its rows several times. So the
+//! worker vacuums as soon as the dead rows are a fifth of the live ones. This keeps a table below twice its fresh
+//! size, even though it can grow while it is vacuumed.
 //!
-//! Large values die faster than that: 100 kB each, some hundred times a second, are as much as all live data between
-//! two visits of the worker, and a table does not shrink again by itself. So writers count the bytes that they leave
-//! dead, and request a VACUUM, for which the worker comes at once. The count is a hint: it includes changes that are
-//! rolled back, and only the time of a VACUUM depends on it.
+//! Large values need more. Values of 100 kB, replaced some hundred times a second, leave as many dead bytes between
+//! two visits of the worker as all live data take, and a table does not shrink again by itself. So writers count the
+//! bytes that they leave dead and request a VACUUM, for which the worker comes at once. The count is a hint: it
+//! includes changes that are rolled back, and only the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,25 +24,25 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
 
-/// As autovacuum's threshold: below it a table is at most some pages too large.
+/// The threshold of autovacuum. A table below it is at most some pages too large.
 const MIN_DEAD_ROWS: i64 = 50;
 /// Dead rows that are worth a VACUUM, as a fraction of the live ones.
 const DEAD_ROW_RATIO: i64 = 5;
 
 /// Dead bytes that request no VACUUM before the next sweep, whatever the table's size.
 const MIN_DEAD_BYTES: u64 = 2 << 20;
-/// Dead bytes that are worth a VACUUM, as a fraction of the live ones, as far as these are known: of the table's own
-/// size, free space included, and of the chunks in the TOAST table.
+/// Dead bytes that are worth a VACUUM, as a fraction of the live ones. For a table the live bytes are its size, free
+/// space included; for a TOAST table they are those of its chunks.
 const DEAD_BYTES_RATIO: u64 = 8;
 
 /// Microseconds without a request for a VACUUM after which a table counts as at rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// The indexes in the state: the tables with the rows, and the TOAST tables.
+/// Indexes of the arrays in the state: tables with the rows, and TOAST tables.
 const OWN: usize = 0;
 const TOAST: usize = 1;
 
-/// A table that is worth a VACUUM, and its index in the state: 0 the cache's own, 1 its TOAST table.
+/// A table that is worth a VACUUM, and its index in the state, `OWN` or `TOAST`.
 pub struct VacuumNeed {
     cache: Oid,
     pub table: Oid,
@@ -78,7 +78,7 @@ pub fn note_dead(relation: Oid, dead: DeadBytes) {
     }
 }
 
-/// Returns whether a worker could vacuum a table: it must be a cache, not another table with our trigger.
+/// Returns whether a worker could vacuum a table: it must be a cache, not another table with a pgcache trigger.
 fn can_be_vacuumed(relation: Oid) -> bool {
     registry::find(relation).is_ok()
 }
@@ -87,8 +87,7 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
     state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// Returns the cache for which a VACUUM was requested; None when it is not a cache (any more), or cannot be swept
-/// now.
+/// Returns the cache for which a VACUUM was requested; None if it is not a cache any more, or cannot be swept now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
@@ -155,8 +154,8 @@ fn is_worth_it(table: Oid, all: &[Oid]) -> bool {
 
 fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<VacuumNeed> {
     if !lock::try_relation(table, lock::Mode::Verify) {
-        // Another VACUUM or an index build holds the lock: ours would be skipped with a warning. The table is read
-        // again once they are done, even if it does not change any more.
+        // Another VACUUM or an index build holds the lock, so Postgres would skip the worker's VACUUM with a warning.
+        // The table is read again once they have ended, even if it does not change any more.
         if needs_vacuum(&tables_at(cache, place), place, state) {
             upkeep::look_again(cache);
         }
@@ -171,8 +170,8 @@ fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<Vacu
     })
 }
 
-/// Returns whether VACUUM may shorten the file. For that it waits up to five seconds for a moment without writers. If
-/// rows die quickly, more of them die in that time than shortening gains.
+/// Returns whether VACUUM may shorten the file. To shorten it, VACUUM waits up to five seconds for a moment without
+/// writers. If rows die quickly, more of them die in that time than shortening gains.
 fn may_shorten(table: Oid, state: &SweepState) -> bool {
     let quiet = clock::now() - state.answered_at.load(Relaxed);
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
@@ -194,7 +193,7 @@ pub fn begin(need: &VacuumNeed, state: &SweepState) {
     state.dead_bytes[need.place].store(0, Relaxed);
 }
 
-/// Stores what a VACUUM has left, and how large the table is.
+/// Stores how many rows a VACUUM has left, and how large the table is.
 pub fn note(need: &VacuumNeed, state: &SweepState) {
     let counted = storage::counted_of(&tables_at(need.cache, need.place));
     let dead = counted.map_or(0, |counted| counted.dead);

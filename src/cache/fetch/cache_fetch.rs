@@ -1,17 +1,18 @@
-//! `cache_fetch`: returns the live value, or that of the loader, which one session at a time computes.
+//! Implements `cache_fetch`: returns the live value of a key, or the value of a loader, which one session at a time
+//! runs.
 //!
-//! 1. Look. A live value is returned.
-//! 2. Otherwise, request the lease of the key.
+//! 1. Look the key up, and return a live value.
+//! 2. Otherwise request the lease of the key.
 //! 3. With the lease, look once more, because its last holder may just have finished. Then run the loader and store.
-//! 4. Without it, return a stale value. If there is none, wait for the holder and start over.
-//! 5. When the wait is over, run the loader and store nothing: storing would have to wait for the row that the holder
+//! 4. Without the lease, return a stale value. If none exists, wait for the holder and start over.
+//! 5. When the wait is over, run the loader and store nothing, because storing would wait for the row that the holder
 //!    has written.
 //!
 //! Nothing is stored either while a change of the source, or of the key, is being committed, because a value loaded
 //! then is about to be out of date.
 //!
-//! A loader is user-defined code and may take long, and no lock is held meanwhile. So nothing that was known of the
-//! cache before the loader ran is used afterwards: the value is stored as a new writer would store it, by the
+//! A loader is user-defined code and may take long, and no lock is held meanwhile. So facts about the cache from
+//! before the loader ran are not used afterwards: the value is stored as a new writer would store it, with the
 //! privileges, the storage and the type that the cache has then.
 
 use pgrx::datum::Interval;
@@ -173,7 +174,7 @@ impl Fetch {
         })
     }
 
-    /// Makes an entry of the loaded value, for the cache as it is now, and stores it.
+    /// Builds an entry from the loaded value, for the cache as it is now, and stores it.
     fn store(
         &self,
         loaded: Loaded,
@@ -218,8 +219,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// Stores in a table. If we waited for a transaction that had locked the row and changed it, its value stays.
-    /// Under REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// Stores in a table. If this session waited for a transaction that had locked and changed the row, that
+    /// transaction's value stays. Under REPEATABLE READ a row that this transaction cannot see stays, too.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -250,9 +251,9 @@ impl Fetch {
         entries::set(cache, cache.key(self.key.key), entry) // its keys may have another type by now
     }
 
-    /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have done so
-    /// unnoticed by triggers. Other sessions would at once read a value loaded from that, although it may be rolled
-    /// back.
+    /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have changed it
+    /// without a trigger noticing. Other sessions would at once read a value loaded from that change, although it may
+    /// be rolled back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -261,8 +262,8 @@ impl Fetch {
         pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
-    /// Returns the same as [`Fetch::is_changing`] after loading: also true while a statement that changes the source
-    /// has not ended, because its triggers have not fired yet.
+    /// Returns what [`Fetch::is_changing`] returns, for a check after loading: also true while a statement that
+    /// changes the source has not ended, because its triggers have not fired yet.
     fn may_be_changing(&self, cache: &Cache) -> bool {
         self.is_changing(cache) || sources::may_be_half_changed(self.relation)
     }
@@ -283,7 +284,7 @@ impl Fetch {
         })
     }
 
-    /// Makes an entry of a loaded value; its ttl begins now.
+    /// Builds an entry from a loaded value; its ttl begins now.
     fn entry(&self, cache: &Cache, loaded: Loaded) -> Result<Entry, Error> {
         let value = match loaded {
             Loaded::NoRow => None,
@@ -306,8 +307,8 @@ struct LoaderResult {
     from_unstored: bool,
 }
 
-/// Returns whether a value stays stored in a table. Notes one that does not, for a loader that computes another value
-/// from it.
+/// Returns `stays`: whether a value stays stored in a table. Notes one that does not, for a loader that computes
+/// another value from it.
 fn note_unless_stored(stays: bool) -> bool {
     if !stays {
         loaders::note_unstored();
@@ -342,10 +343,10 @@ fn note_time(cache: &Cache, micros: Timestamp) {
     }
 }
 
-/// Returns whether a live entry is reloaded before its deadline: the nearer its deadline and the slower its loader,
-/// the likelier, so that about one of many callers does. This is the "optimal probabilistic cache stampede
-/// prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time of the cache's loaders in
-/// place of each entry's own.
+/// Returns whether a live entry is reloaded before its deadline. The nearer the deadline and the slower the loader,
+/// the likelier this is, so that about one of many callers reloads. This is the "optimal probabilistic cache stampede
+/// prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time of the cache's loaders in place
+/// of each entry's own.
 fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
     let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
         return false;

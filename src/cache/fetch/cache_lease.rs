@@ -1,4 +1,8 @@
-//! `cache_lease` and the calls that follow it, for values that are computed outside of the database.
+//! Implements `cache_lease`, `cache_set_leased` and `cache_release`, for values that are computed outside of the
+//! database.
+//!
+//! A client that misses a key gets a numbered lease, computes the value, and stores it under that number. Guards that
+//! the value is stored only if the key and its source have not changed since the lease was granted.
 
 use std::time::Duration;
 
@@ -23,7 +27,7 @@ use crate::pg::session::{lock, subtransaction};
 pub enum State {
     /// The value is live.
     Hit,
-    /// Its ttl has passed but not its grace, and another client or session computes it.
+    /// The value has expired within its grace, and another client or session computes a new one.
     Stale,
     /// The caller computes it. Without a number, its value cannot be stored: all records are in use, or the snapshot
     /// may be too old.
@@ -69,9 +73,9 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
     }
 }
 
-/// Looks once more after the lease is won: its last holder may have finished between our look and our request. Gives
-/// the lease up if the snapshot of this transaction may be older than the last removal, because its value must not be
-/// stored.
+/// Looks once more after the lease is won, because its last holder may have finished between the first look and the
+/// request. Gives the lease up if the snapshot of this transaction may be older than the last removal, because the
+/// caller's value must not be stored then.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;
     let is_hit = found.is_some_and(is_live);

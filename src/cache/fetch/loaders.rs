@@ -1,6 +1,6 @@
-//! Loaders that this session has run: their plans, and the keys that they are loading.
+//! The loaders that this session has run: their plans, and the keys that they are loading.
 //!
-//! A loader that fetches the key it loads would wait for itself: that is an error.
+//! A loader that fetches the key that it is loading would wait for itself, so such a fetch raises an error.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -14,7 +14,7 @@ use crate::pg::catalog::invalidation::Roles;
 use crate::pg::spi::loader::{Loaded, Loader};
 use crate::pg::value::datum::Text;
 
-/// Plans that a session keeps. An application has a handful of loaders; a text that is built for each key is planned
+/// Plans that a session keeps. An application has a handful of loaders. A text that is built for each key is planned
 /// each time anyway.
 const KEPT: usize = 64;
 
@@ -51,7 +51,7 @@ pub fn unstored() -> u64 {
     UNSTORED.get()
 }
 
-/// Counts such a value.
+/// Counts a value that this session has loaded for a table and returned without storing it.
 pub fn note_unstored() {
     UNSTORED.set(UNSTORED.get() + 1);
 }
@@ -88,7 +88,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     Ok(loader)
 }
 
-/// Marks a key as being loaded by the session until it is dropped, however the load ends.
+/// Guard: while it lives, the session is loading a key. Dropping it ends that, however the load ends.
 struct AtWork;
 
 impl AtWork {

@@ -1,4 +1,4 @@
-//! `cache_fetch`, `cache_lease` and the loaders that they run.
+//! Implements `cache_fetch` and `cache_lease`, and runs loaders.
 
 pub mod cache_fetch;
 pub mod cache_lease;

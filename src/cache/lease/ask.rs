@@ -1,4 +1,5 @@
-//! Requests for the lease of a key: by a record in the tier, or by a lock.
+//! Requests the lease of a key, so that one session at a time computes its value. With a tier, a lease is a record in
+//! shared memory.
 //!
 //! Without a tier, `cache_fetch` takes a lock of Postgres' lock table instead, and other fetches wait in Postgres'
 //! queue. Such a lock cannot be taken over: a session that has waited too long computes without it.

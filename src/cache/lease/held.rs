@@ -1,7 +1,7 @@
-//! Leases of a transaction, by savepoint: those that end with it, and the caches in which it has stored loaded
-//! values.
+//! The leases, watches and announced stores of the current transaction, by savepoint.
 //!
-//! Guards that all of them end with the transaction, or with the savepoint.
+//! Guards that each of them ends with the transaction, or with the savepoint that is rolled back; otherwise other
+//! sessions would wait for a lease that no session uses.
 
 use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
@@ -94,8 +94,9 @@ pub fn is_full() -> bool {
     count() >= MOST_AT_ONCE
 }
 
-/// Returns whether this session may wait for another one where the deadlock detector does not see it. It must not
-/// with an xid, because other sessions may wait for its rows, nor with a lease, because they may wait for that.
+/// Returns whether this session may wait for another one where the deadlock detector does not see it. It must not wait
+/// if it has an xid, because other sessions may wait for its rows, nor if it has a lease, because they may wait for
+/// that.
 pub fn may_wait() -> bool {
     (!transaction::has_xid() || fault::on(Fault::WriterWaitsForLease))
         && (count() == 0 || fault::on(Fault::HolderMayWait))
@@ -117,8 +118,8 @@ fn hold_as(lease: Lease, outlives_rollback: bool) {
     });
 }
 
-/// Keeps a watch until it ends, with the transaction or the savepoint at the latest. Called before the watch is
-/// taken, because there may be no memory to keep it.
+/// Keeps a watch until it ends, at the latest with the transaction or the savepoint. Called before the watch is taken,
+/// because keeping it may run out of memory.
 pub fn watch(watch: Lease) {
     with(|session| {
         let part = session.parts.at(events::nesting_level());
@@ -161,8 +162,8 @@ pub fn release(lease: Lease) -> bool {
     leases::end(lease)
 }
 
-/// Announces that this transaction stores a loaded value in a table. Called before it stores, because a session that
-/// removes the row of its key looks for it then. Skips temporary tables, which no other session changes.
+/// Announces that this transaction stores a loaded value in a table. Called before it stores, so that a session that
+/// removes the row of the key knows that it must look again. Skips temporary tables, which no other session changes.
 pub fn note_store(cache: &Cache) {
     let Some(tier) = tier().filter(|_| !cache.temporary) else {
         return;
@@ -188,7 +189,8 @@ pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
     tier.stores(cache).any()
 }
 
-/// Ends everything at the end of the transaction: other sessions see its stores now, or never will.
+/// Ends all leases, watches and stores at the end of the transaction: by now other sessions see its stores, or will
+/// never see them.
 pub fn end(committed: bool) {
     if !committed && fault::on(Fault::LeaseOutlivesError) {
         return;

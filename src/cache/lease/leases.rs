@@ -1,7 +1,8 @@
-//! Leases in the tier: reading, storing under, voiding and releasing them.
+//! Operations on the lease records in the tier: store under a lease, void it, release it. The records themselves are
+//! in `pg::shmem::lease`.
 //!
-//! `void` is called when entries of memory caches change, and by `commit` before and after the commit of a change to
-//! a table. The records themselves are in `pg::shmem::lease`.
+//! Leases are voided when an entry of a memory cache changes, and by `commit` before and after the commit of a change
+//! to a table.
 
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;

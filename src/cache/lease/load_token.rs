@@ -1,10 +1,10 @@
-//! Load tokens: prove that a loaded value may be stored, because no transaction is changing its source, and none has
-//! changed it since.
+//! Load tokens: each proves that a loaded value may be stored, because no transaction was changing its source when the
+//! token was taken, and none has changed it since.
 //!
 //! A writer marks before its commit becomes visible and unmarks after it (`marks`). A loader that reads between the
-//! two reads a value that is about to be out of date. Guards that no such value is stored: no lease is granted while
-//! a writer of the key, or of its cache, is pending; and a session that stores without a lease holds a [`LoadToken`]
-//! from before it loads: a watch, which is voided as a lease is.
+//! two reads a value that is about to be out of date. Guards that no such value is stored. No lease is granted while a
+//! writer of the key, or of its cache, is pending. A session that stores without a lease holds a [`LoadToken`] from
+//! before it loads: a watch on the key, which a writer voids as it voids a lease.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -32,15 +32,15 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; it may have one by now.
-/// The caller holds no lock of the tier, and the lease's record exists already: a writer that locks the cache later
-/// voids it.
+/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; by now the cache may
+/// have one. The caller holds no lock of the tier, and the record of the lease exists already, so that a writer that
+/// locks the cache later voids it.
 pub fn is_locked_without_slot(cache: &Cache) -> bool {
     lock::is_marked_without_slot(cache.relation) && !fault::on(Fault::LeaseWhileLocked)
 }
 
-/// Notes that entries of a cache were removed by a change that is visible now. A cache without a slot has no record
-/// of that; a new slot counts as one from which entries have just been removed.
+/// Notes that entries of a cache were removed by a change that is visible now. Does nothing for a cache without a
+/// slot, because a new slot counts as one from which entries have just been removed.
 pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
     if let Some(slot) = slots::find(tier, cache) {
@@ -59,10 +59,10 @@ pub fn is_replayed(cache: &Cache) -> bool {
 }
 
 /// Returns whether a loader reads valid data. Checked once the lease is held, because a session that invalidates the
-/// data later voids the lease. A transaction with one snapshot may read older data; it is valid if nothing was
-/// committed since the snapshot, or if nothing was removed since the transaction began. Without shared memory
-/// removals are not recorded: then a table cache without dependencies counts as valid. On a standby they are not
-/// recorded either, because replayed changes remove nothing.
+/// data later voids the lease. A transaction with one snapshot may read older data, which is valid if nothing was
+/// committed since the snapshot, or if nothing was removed since the transaction began. Without shared memory removals
+/// are not recorded; then a table cache without dependencies counts as valid. A standby does not record removals
+/// either, because replayed changes remove nothing.
 pub fn loads_what_is_valid(cache: &Cache) -> bool {
     if !lock::one_snapshot_per_transaction() || fault::on(Fault::OldSnapshotStores) {
         return true;
@@ -82,7 +82,8 @@ pub fn loads_what_is_valid(cache: &Cache) -> bool {
     slot.map_or(cache.temporary, is_older)
 }
 
-/// Proves that no transaction was changing the key when it was taken, and none has as long as it holds.
+/// Proves that no transaction was changing the key when the token was taken, and that none has changed it as long as
+/// the token holds.
 pub struct LoadToken {
     tier: &'static Tier,
     watch: Lease,

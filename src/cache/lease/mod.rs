@@ -1,16 +1,16 @@
-//! Leases: one of the sessions that miss a key computes its entry. Decides which one computes, which ones wait, and
-//! whether the computed value may be stored.
+//! Leases: of the sessions that miss a key, one computes the entry. This module decides which one computes, which ones
+//! wait, and whether the computed value may be stored.
 //!
 //! - A lease of `cache_fetch` belongs to a session. On a memory cache it ends when the value is stored; on a table
-//!   cache with the transaction (commit or rollback), because other sessions see the value from then on.
+//!   cache it ends with the transaction (commit or rollback), because other sessions see the value from then on.
 //! - A lease of `cache_lease` belongs to the client that knows its number. It ends when the value is stored (on a
 //!   table cache: committed), when it is released, or by time.
 //! - Any change of the key by another session voids it.
 //!
-//! [`leases`]: records in the tier. [`held`]: leases of a transaction. [`ask`] and [`wait`]: the steps of a caller
-//! that has missed a key. [`load_token`]: storing without a lease. [`undo_marks`]: undoing the marks that keep leases
-//! from being granted; [`unverified_after_restart`]: caches that get no lease after a restart until they are
-//! verified.
+//! The records are in [`leases`], and those that end with a transaction in [`held`]. A caller that has missed a key
+//! goes through [`ask`] and [`wait`]. [`load_token`] permits storing without a lease. [`undo_marks`] undoes the marks
+//! that keep leases from being granted. [`unverified_after_restart`] lists the caches that get no lease after a
+//! restart until they are verified.
 
 pub mod ask;
 pub mod held;

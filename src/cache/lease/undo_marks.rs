@@ -1,10 +1,10 @@
-//! Undoes marks: in the transaction that has set them, or, if that was prepared, in the first session that meets them
-//! once it is decided.
+//! Undoes marks. The transaction that has set them undoes them itself; if it was prepared, the first session that
+//! meets them after its decision does.
 //!
-//! `cache::commit` decides which changes are marked when, and how. The marks of a prepared transaction belong to a
-//! record in shared memory (`pg::shmem::prepared`). They are lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
-//! PREPARE TRANSACTION, by the worker, and by sessions that want to copy, lease or store an entry; these then start
-//! over. After a restart there are no records, and [`super::unverified_after_restart`] takes their place.
+//! `cache::commit` decides which changes are marked, when and how. The marks of a prepared transaction are in a record
+//! in shared memory (`pg::shmem::prepared`). The record is lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
+//! PREPARE TRANSACTION, by the worker, and by sessions that want to copy, lease or store an entry; these sessions then
+//! start over. A restart loses the records, and [`super::unverified_after_restart`] takes their place.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
@@ -25,11 +25,11 @@ use crate::pg::shmem::tier::{Tier, tier};
 const LOOK: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// One thing to undo after the end of a transaction.
+/// One step to undo after the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// `slot`: that of its cache, or [`NO_SLOT`]; a record does not keep it, because undoing does not need it.
-    /// `raised`: the role under which the mark is counted; None: readers are kept off by another mark.
+    /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]; a record omits it, because undoing does not need
+    /// it. `raised` is the role under which the mark is counted; without one, another mark keeps readers off.
     Key {
         hash: u64,
         slot: u32,
@@ -39,11 +39,11 @@ pub enum Mark {
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache in which nothing is filled in, leased or stored meanwhile, because unnamed keys of it are removed, or
-    /// more keys than fit. Its copies stay, because the copy of each removed row was removed by itself.
+    /// A cache in which nothing is filled in, leased or stored meanwhile, because rows with unknown keys are removed,
+    /// or more keys than fit. Its copies stay, because the copy of each removed row was removed separately.
     Pending(u32),
-    /// A transaction that has stored loaded values in a cache's table. Only for a prepared transaction, as are the
-    /// variants below: a session keeps its own elsewhere.
+    /// A cache in whose table the transaction has stored loaded values. Used only for a prepared transaction, like the
+    /// variants below; a session keeps its own elsewhere.
     Stores(CacheId),
     /// The commit removes entries because their source changes.
     Outdated(CacheId),
@@ -119,13 +119,13 @@ impl Mark {
         let marks = tier.marks().of(tier.region().partition_of(hash));
         match raised {
             Some(role) => marks.lower(hash, role),
-            // Another set that has marked the key meanwhile must publish nothing.
+            // A concurrent set that has marked the key must publish nothing.
             None => drop(marks.meet(hash)),
         }
         voids_lease && leases::void(tier, hash)
     }
 
-    /// The mark as a record keeps it.
+    /// Returns the mark in the form in which a record keeps it.
     pub fn item(&self, tier: &Tier) -> Item {
         let of_cache = |part: u32, number: u32, cache: Option<CacheId>| Item {
             kind: WHOLE | 1 << (part + FLAGS),
@@ -157,8 +157,8 @@ impl Mark {
         }
     }
 
-    /// Returns the marks that an item stands for, in the order in which they are undone: clients are notified first,
-    /// leases are voided before the cache may be filled again, and the slot is freed last.
+    /// Returns the marks of an item, in the order in which they are undone: clients are notified first, leases are
+    /// voided before the cache may be filled again, and the slot is freed last.
     fn all_of(item: Item) -> impl Iterator<Item = Mark> {
         let (number, cache) = (item.number, CacheId::from_bits(item.value));
         let flag = move |flag: u32| item.kind & 1 << (flag + FLAGS) != 0;
@@ -205,9 +205,9 @@ pub fn joined(known: Item, item: Item) -> Option<Item> {
     })
 }
 
-/// Undoes the marks of a record, unless another session is doing so or has done so.
+/// Undoes the marks of a record and returns true, unless another session is doing so or has done so.
 pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -> bool {
-    // Not interruptible: no other session would undo the rest of a half-undone record.
+    // An interrupt could leave a record half undone, and no other session would undo the rest.
     session::uninterrupted(|| {
         let records = tier.prepared();
         let committed = committed();
@@ -238,8 +238,8 @@ pub fn wait_for_others() {
     }
 }
 
-/// Undoes the marks of all prepared transactions that are decided; returns whether it found any. The caller holds no
-/// lightweight lock. A caller that continues from here takes a new token, and then a new snapshot.
+/// Undoes the marks of all prepared transactions that are decided, and returns whether it found any. The caller holds
+/// no LWLock, and takes a new token and then a new snapshot before it continues.
 pub fn lower_decided() -> bool {
     let Some(tier) = tier() else {
         return false;

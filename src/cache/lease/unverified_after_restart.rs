@@ -1,9 +1,9 @@
-//! Caches that a transaction prepared before the last restart may have changed. The marks of such a transaction are
-//! lost.
+//! Tracks the caches that a transaction prepared before the last restart may have changed. The restart has lost the
+//! marks of such a transaction, but not its locks.
 //!
-//! Includes caches that a writer was changing as a whole when they had no slot (`lock::mark_without_slot`). Guards
-//! this: while a transaction of either kind holds the cache's lock, nothing of it is copied, leased or stored, even
-//! if the server ran without a tier before. The slot of a table begins unverified.
+//! Also tracks caches that a writer was changing as a whole while they had no slot (`lock::mark_without_slot`). Guards
+//! that as long as a transaction of either kind holds a lock on a cache, no entry of the cache is copied, leased or
+//! stored, even if the server ran without a tier before. The slot of a table begins unverified.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -15,7 +15,7 @@ use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. Once
-/// true, it stays true. The caller holds no lightweight lock. False on a standby, which decides no transaction.
+/// true, it stays true. The caller holds no LWLock. False on a standby, which decides no transaction.
 #[inline]
 pub fn is_proven(tier: &Tier, slot: u32, relation: Oid) -> bool {
     tier.slot(slot).unproven.load(SeqCst) == 0 || prove(tier, slot, relation)
@@ -42,14 +42,15 @@ pub fn prove_all() {
     }
 }
 
-/// Returns whether such a transaction may have changed the cache of a slot. The caller may hold any lock.
+/// Returns whether a transaction prepared before the server's start may have changed the cache of a slot. The caller
+/// may hold any lock.
 #[inline]
 pub fn is_suspended(tier: &Tier, slot: u32) -> bool {
     tier.slot(slot).unproven.load(SeqCst) != 0 && !session::in_recovery()
 }
 
-/// Does the same as [`is_proven`] for a cache that may lack a slot; without one it checks at each call. True on a
-/// standby, where replayed changes remove nothing, prepared or not.
+/// Returns what [`is_proven`] returns, for a cache that may lack a slot; without a slot it checks at each call. True
+/// on a standby, where replayed changes remove nothing, prepared or not.
 pub fn is_cache_proven(tier: &Tier, cache: &Cache) -> bool {
     if cache.temporary || session::in_recovery() {
         return true;

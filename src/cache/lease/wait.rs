@@ -1,4 +1,5 @@
-//! Waits for a value that another session computes, or for its commit.
+//! Waits until another session has computed a value and released its lease, or until a pending commit is visible. A
+//! wait is limited, and never entered if other sessions may wait for this one.
 
 use std::time::{Duration, Instant};
 
@@ -37,7 +38,7 @@ impl Patience {
     }
 }
 
-/// Waits a moment for a commit to become visible. Returns false when further waiting is pointless.
+/// Waits for a moment, so that a pending commit may become visible. Returns false when further waiting is pointless.
 pub fn for_commit(patience: &Patience) -> bool {
     let waits = patience.left() > 0 && held::may_wait();
     if waits {
@@ -46,7 +47,7 @@ pub fn for_commit(patience: &Patience) -> bool {
     waits
 }
 
-/// Waits a while for the end of another session's lease. Returns false when further waiting is pointless.
+/// Waits for a while, so that another session's lease may end. Returns false when further waiting is pointless.
 pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !held::may_wait() {
@@ -61,7 +62,7 @@ pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let Some(tier) = tier() else {
         return false; // no tier, no records
     };
-    // Past its deadline a lease is taken over; but if its value is written already, taking it over gains nothing.
+    // A lease past its deadline can be taken over, but that gains nothing if its value is written already.
     let now = clock::now();
     if other.stored && other.deadline <= now {
         return false;

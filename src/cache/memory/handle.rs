@@ -1,8 +1,8 @@
-//! The tier and the slot that hold a memory cache's entries, and the way of one entry in and out.
+//! Reads, stores and removes single entries of a memory cache, through a handle on the tier and the cache's slot.
 //!
-//! Guards that an entry changes only under its partition's lock, in one step with the lease of its key, while the
-//! cache is still the one that the caller knows, and while no mark stands. A session that has changed the source of an
-//! entry does not find the entry, although other sessions find it until the commit.
+//! Guards that an entry changes only under the lock of its partition, in one step with the lease of its key, while the
+//! slot still belongs to the cache, and while no mark is set. A session that has changed the source of an entry does
+//! not find the entry, although other sessions find it until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -84,7 +84,7 @@ impl TierHandle {
         Ok(slot)
     }
 
-    /// Returns the store's key for these bytes, which a walk has found.
+    /// Returns the key in the form of the store, for bytes that a walk has found.
     pub fn key<'k>(&self, cache: &Cache, bytes: &'k [u8]) -> HotKey<'k> {
         hot_key(self.tier, cache.id, self.slot, bytes)
     }
@@ -258,9 +258,9 @@ impl TierHandle {
     }
 }
 
-/// Opens a slot from before the promotion. Entries that depend on a table may be of rows that have changed since,
-/// because replay removes no entries. They are removed, so that they are not counted either. Entries without
-/// dependencies stay.
+/// Opens a slot that has survived a promotion or was restored at the start. Entries that depend on a table may be
+/// computed from rows that have changed since, because replay removes no entries. They are removed, so that they are
+/// not counted either. Entries without dependencies stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {
@@ -296,7 +296,7 @@ pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
     check_length(key, value.len())
 }
 
-/// Raises the same for a value that is still to be made.
+/// Raises 54000 for an entry that the tier cannot hold, before its value is built.
 pub fn check_length(key: &[u8], value: usize) -> Result<(), Error> {
     let tier = tier().ok_or(Error::NoTier)?;
     let limit = tier.region().layout().max_value(key.len());

@@ -1,4 +1,4 @@
-//! Entries of memory caches, which exist in the hot tier only.
+//! Reads and changes entries of memory caches, which exist in the hot tier only.
 
 pub mod handle;
 pub mod ops;

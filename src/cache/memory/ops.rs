@@ -1,5 +1,5 @@
-//! Operations on a memory cache other than changes of single entries: reads into datums, values of loaders, all
-//! entries at once, sweeps.
+//! Operations of SQL functions on a memory cache that change more than one entry or none: read an entry into a datum,
+//! store the value of a loader, count, list, clear and sweep.
 //!
 //! A change takes effect at once and is not rolled back.
 
@@ -26,8 +26,8 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::Text;
 
-/// Copies one entry when it is called; None if the entry is gone by then. The function to which it is shown decides
-/// in which memory the copy is made.
+/// Copies one entry when called; None if the entry no longer exists. The callback that receives this decides in which
+/// memory the copy is made.
 pub type CopyOut<'m, T> = &'m dyn Fn() -> Option<T>;
 
 /// An entry and its key.
@@ -133,8 +133,8 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     Ok(live.get())
 }
 
-/// Makes all entries outdated: no look-up finds them, and they only take room. Returns the first version that is
-/// valid.
+/// Makes all entries outdated, so that no look-up finds them and they only take space. Returns the first version that
+/// is valid.
 pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     load_token::note_removal(handle.tier, cache.id);
     leases::void_all(handle.tier, cache.id);
@@ -191,7 +191,7 @@ fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64)
     removed
 }
 
-/// Removes entries that are more than `max_entries` or `max_bytes`: those that are used least.
+/// Removes the least used entries beyond `max_entries` or `max_bytes`.
 pub fn trim(cache: &Cache) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     if let Some(most) = cache.settings.max_entries {
@@ -204,7 +204,7 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// About how many entries must go until a cache has no more than so many bytes.
+/// Estimates how many entries must be removed until a cache has at most this many bytes.
 fn beyond_bytes(handle: &TierHandle, most: i64) -> i64 {
     let slot = handle.tier.slot(handle.slot);
     let (entries, bytes) = (slot.entries.load(Relaxed), slot.bytes.load(Relaxed));

@@ -1,11 +1,11 @@
-//! Pages of a memory cache: live entries in the order of their keys.
+//! Pages of a memory cache, for `cache_scan` and `cache_keys`: live entries in the order of their keys.
 //!
-//! The tier has no order, so a page needs a walk over all of it. Pages that follow each other in a session share one
-//! walk: it keeps the next keys in a [`Window`], and follows the journals of keys that were inserted since. So a page
-//! shows every entry that is live from its call to its return, as if it had walked by itself, and costs its own
-//! length.
+//! The tier has no order, so a page needs a walk over all of it. Consecutive pages of a session share one walk, which
+//! keeps the next keys in a [`Window`] and follows the journals of keys that were inserted since. So a page shows
+//! every entry that is live from its call to its return, as if it had walked by itself, at a cost that depends on its
+//! own length only.
 //!
-//! A first walk keeps few keys, because most callers want one page. Each walk that continues it keeps more.
+//! The first walk keeps few keys, because most callers want one page. Each walk that continues it keeps more.
 
 use std::cell::{Cell, RefCell};
 
@@ -51,7 +51,7 @@ pub fn scan(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> R
     Ok(())
 }
 
-/// Shows the keys of such a page. Does not count as a use of their entries.
+/// Shows the keys of a page of live entries. Does not count as a use of the entries.
 pub fn keys(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Text>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     each(cache, &handle, page, &mut |key| {
@@ -69,7 +69,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
     let end = after_prefix(page.prefix.bytes());
     let mut start = first_key(page);
     let mut left = page.max_rows;
-    // Taken out, so that an error on the way leaves none behind.
+    // Taken out of the thread-local, so that an error leaves no window behind.
     let mut kept = KEPT.take();
     while left > 0 && end.as_ref().is_none_or(|end| start < *end) {
         let now = reach(handle, kept.take(), &start, end.as_deref(), page.max_rows);
@@ -94,7 +94,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
     }
 }
 
-/// Returns a window with the keys from `start` on: the kept one, or one of a new walk.
+/// Returns a window with the keys from `start` on: the kept one, or that of a new walk.
 fn reach(
     handle: &TierHandle,
     kept: Option<Kept>,

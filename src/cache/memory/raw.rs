@@ -1,9 +1,10 @@
-//! Entries of a memory cache as bytes: each is read and changed under its partition's lock.
+//! Reads and changes entries of a memory cache as bytes, each under the lock of its partition. Also reads the copies
+//! of table rows in the tier.
 //!
 //! A change takes effect at once and is not rolled back; it voids the key's lease under the same lock. Guards the
-//! needs of a network process's event loop: nothing here waits, reads a catalog or raises an error. So
-//! [`Entries::of`] does not assign a slot to a cache, which may wait; [`Entries::open`], for functions of SQL, does.
-//! The caller provides the memory.
+//! needs of a network process's event loop: nothing here waits, reads a catalog or raises an error. So [`Entries::of`]
+//! does not assign a slot to a cache, which may wait; [`Entries::open`], for functions of SQL, does. The caller
+//! provides the memory.
 
 use std::cell::Cell;
 
@@ -32,7 +33,7 @@ pub const LONG: usize = 256 << 10;
 thread_local! {
     static HITS: Cell<u64> = const { Cell::new(0) };
     static MISSES: Cell<u64> = const { Cell::new(0) };
-    /// The earliest deadline among the copies of rows that were read since it was last taken.
+    /// The earliest deadline among the copies of rows that were read since this was last taken.
     static SOONEST: Cell<Timestamp> = const { Cell::new(NO_DEADLINE) };
 }
 
@@ -176,8 +177,8 @@ impl<'c> Entries<'c> {
         hash
     }
 
-    /// Prefetches the index and then the entries of these keys, some at a time, so that they are on their way from
-    /// memory before the first is looked at.
+    /// Prefetches the index and then the entries of these keys, some at a time, so that their memory is being loaded
+    /// before the first look-up.
     pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = [0; AT_ONCE];
         loop {
@@ -195,7 +196,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Returns whether an entry is of the present content, live, and of the cache's type.
+    /// Returns whether an entry belongs to the present content, is live, and has the cache's type.
     #[inline]
     fn is_valid(&self, header: &Header) -> bool {
         header.version == self.handle.version()
@@ -228,7 +229,7 @@ impl<'c> Entries<'c> {
         found
     }
 
-    /// Copies a live value to the start of the buffer, which grows if need be, and counts a use.
+    /// Copies a live value to the start of the buffer, which grows as needed, and counts a use.
     #[inline]
     pub fn get(
         &self,
@@ -250,7 +251,8 @@ impl<'c> Entries<'c> {
             .read(key.hash, |partition| partition.epoch(key.hash))
     }
 
-    /// Does the same as [`Entries::get`], but only begins to read a long value, in pieces.
+    /// Copies a live value as [`Entries::get`] does, but only begins to read a long value, which [`Entries::read_on`]
+    /// reads in pieces.
     #[inline]
     pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {
         loop {
@@ -270,8 +272,8 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Copies the next piece of a long value, whose length [`Reading::next`] returns. After the last piece the copy
-    /// is the value of this moment, and counts as a use.
+    /// Copies the next piece of a long value; [`Reading::next`] returns the length of the piece. After the last piece
+    /// the copy equals the value at that moment, and counts as a use.
     pub fn read_on(&self, key: &RawKey, reading: &mut Reading, into: &mut [u8]) -> Piece {
         let piece = self.tier().read(key.hash, |partition| {
             partition.read_on(key, |header| self.is_valid(header), reading, into)
@@ -314,7 +316,8 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Notes the deadline of a row's copy. An entry of a memory cache needs no note: its change notifies clients.
+    /// Notes the deadline of a copy of a row. An entry of a memory cache needs no note, because its change notifies
+    /// clients.
     #[inline]
     fn note_deadline(&self, header: &Header) {
         if self.cache.storage != Storage::Memory {
@@ -322,7 +325,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Stores an entry if `still`, which may look at the present one, returns true.
+    /// Stores an entry if `still` returns true; `still` may read the present entry.
     pub fn put_at(
         &self,
         key: &RawKey,
@@ -360,7 +363,7 @@ impl<'c> Entries<'c> {
             if !self.handle.belongs_to(self.cache) {
                 return Ok(Written::Gone);
             }
-            // The cache was cleared at this moment; the entry is stored after that.
+            // The cache was cleared meanwhile, so the entry is stored into the new content.
         }
     }
 
@@ -449,7 +452,7 @@ impl<'c> Entries<'c> {
         )
     }
 
-    /// Returns a sight of an entry, to be compared with a later one.
+    /// Returns the present state of an entry, to be compared with a later one.
     pub fn sight(&self, key: &RawKey) -> Sight {
         self.tier().read(key.hash, |partition| Sight {
             slot: self.handle.slot,
@@ -459,7 +462,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Counts something that happened to this cache.
+    /// Adds to a counter of this cache.
     #[inline]
     pub fn tally(&self, counter: Counter, times: u64) {
         self.tier().slot(self.handle.slot).count(counter, times);
@@ -482,7 +485,8 @@ pub fn note_soonest(deadline: Timestamp) {
     SOONEST.set(SOONEST.get().min(deadline));
 }
 
-/// Takes the earliest deadline of the rows whose copies were read since the last call; None: none has one.
+/// Takes the earliest deadline of the rows whose copies were read since the last call; None if no such row has a
+/// deadline.
 pub fn take_soonest() -> Option<Timestamp> {
     let soonest = SOONEST.replace(NO_DEADLINE);
     (soonest != NO_DEADLINE).then_some(soonest)
@@ -498,7 +502,7 @@ pub fn take_reads() -> [u64; 2] {
     [HITS.take(), MISSES.take()]
 }
 
-/// An entry as a client that watches saw it. A count of changes is kept only while a client [`watch`]es.
+/// The state of an entry when a client with a WATCH saw it. Changes are counted only while a client [`watch`]es.
 #[derive(Clone, Copy)]
 pub struct Sight {
     slot: u32,
@@ -508,7 +512,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Returns whether the entry has changed between two sights. Clearing the cache does not change a key without an
+    /// Returns whether the entry has changed between two sights. A clear of the cache does not change a key without an
     /// entry.
     pub fn differs(&self, other: &Sight) -> bool {
         let unchanged = self.slot == other.slot

@@ -1,11 +1,11 @@
-//! A window over the keys of a memory cache: the next keys in order, as a walk over the tier has found them, kept for
-//! the pages that follow.
+//! A window over the keys of a memory cache: the next keys in order, found by one walk over the tier and kept for the
+//! pages that follow.
 //!
-//! It is not an answer. It has every present key between its two ends, and maybe others whose entries are removed,
-//! expired or outdated; a page looks at the entry of each key. So of all changes only a new key makes it wrong, and
+//! A window has every present key between its two ends, and perhaps keys whose entries are removed, expired or
+//! outdated. So a page looks up the entry of each key, and of all changes only a new key makes a window incomplete;
 //! the tier's journals list new keys.
 //!
-//! Guards the bound of a session's memory: [`MOST_BYTES`], however large the cache or the page.
+//! Guards the bound of a session's memory: a window takes at most [`MOST_BYTES`], however large the cache or the page.
 
 use std::collections::BinaryHeap;
 

@@ -1,4 +1,4 @@
-//! Counters: the decimal integers that `cache_incr` and rate limits keep in values.
+//! Reads and adds counters: the decimal integers that `cache_incr` and rate limits store as values.
 
 use crate::error::Error;
 use crate::pg::value::datum::Text;

@@ -1,4 +1,4 @@
-//! Runs definition statements, built from parts in the server's encoding.
+//! Runs DDL statements, built from parts in the server's encoding.
 
 use std::ffi::{CStr, CString};
 

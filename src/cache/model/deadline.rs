@@ -1,8 +1,8 @@
-//! From a ttl (a duration) to a deadline (a moment), and whether a deadline has passed.
+//! Converts a ttl (a duration) to a deadline (a moment), and decides whether a deadline has passed.
 //!
-//! Guards the rules: NULL is the cache's default, zero and negative are errors, anything below a
-//! millisecond is a millisecond, anything beyond the range of timestamptz is "no expiry". An entry
-//! is expired from its deadline on, by the wall clock.
+//! Guards the rules: NULL means the cache's default, a ttl of zero or less is an error, a ttl below a millisecond
+//! counts as a millisecond, and a deadline beyond the range of timestamptz means "no expiry". An entry is expired from
+//! its deadline on, by the wall clock.
 
 use pgrx::datum::Interval;
 
@@ -14,16 +14,16 @@ use crate::pg::session::random;
 /// The shortest ttl, in microseconds: the precision of a deadline.
 const SHORTEST: i64 = 1_000;
 const DAY: i128 = 86_400_000_000;
-/// Days in 400 years over months in 400 years: the calendar's exact mean.
+/// Days and months in 400 years, whose ratio is the calendar's exact mean.
 const DAYS_PER_CYCLE: i128 = 146_097;
 const MONTHS_PER_CYCLE: i128 = 4_800;
-/// How far a span of months can be from the calendar's mean, time zones included.
+/// The largest difference between a span of months and its mean length, time zones included.
 const SLACK: i128 = 5 * DAY;
 
-/// What `cache_forever()` returns: a million years, beyond any timestamp in every version.
+/// The result of `cache_forever()`: a million years, beyond any timestamp in every version.
 pub const FOREVER_MONTHS: i32 = 12_000_000;
 
-/// When an entry ends. `None`: never.
+/// The moment at which an entry expires; None: never.
 pub type Deadline = Option<Timestamp>;
 
 /// Checks a ttl: zero and negative spans, minus infinity among them, are errors.
@@ -34,7 +34,7 @@ pub fn check_ttl(ttl: &Interval) -> Result<(), Error> {
     }
 }
 
-/// The deadline of an entry written now.
+/// Returns the deadline of an entry that is written now.
 pub fn deadline(ttl: Option<Interval>, default: Option<Interval>) -> Result<Deadline, Error> {
     let Some(ttl) = ttl.or(default) else {
         return Ok(None);
@@ -43,7 +43,7 @@ pub fn deadline(ttl: Option<Interval>, default: Option<Interval>) -> Result<Dead
     Ok(after(clock::now(), &ttl))
 }
 
-/// `now + ttl` for a positive ttl; None when that is beyond the range of timestamps.
+/// Returns `now + ttl` for a positive ttl; None if that is beyond the range of timestamps.
 fn after(now: Timestamp, ttl: &Interval) -> Deadline {
     if is_forever(now, ttl) {
         return None;
@@ -55,14 +55,14 @@ fn after(now: Timestamp, ttl: &Interval) -> Deadline {
     Some(deadline.max(now + SHORTEST))
 }
 
-/// Whether a deadline so far away is none. Judged by the mean length of a month, so that no
-/// arithmetic overflows; within a few days of the end of time "forever" wins.
+/// Returns whether a deadline is so far away that the entry never expires. Decides by the mean length of a month, so
+/// that no arithmetic overflows; within a few days of the end of the range the answer is yes.
 pub fn is_forever(now: Timestamp, ttl: &Interval) -> bool {
     i128::from(now) + mean_micros(ttl) >= i128::from(clock::END) - SLACK
 }
 
-/// The deadline up to which rows are swept: now, less the grace. A grace that reaches back beyond
-/// the beginning of time keeps them all.
+/// Returns the deadline up to which rows are swept: now, minus the grace. A grace that reaches back beyond the
+/// beginning of the range keeps all rows.
 pub fn swept_until(now: Timestamp, grace: Option<Interval>) -> Timestamp {
     match grace {
         None => now,
@@ -78,8 +78,8 @@ fn mean_micros(span: &Interval) -> i128 {
     months + i128::from(span.days()) * DAY + i128::from(span.micros())
 }
 
-/// The deadline of an entry written now whose ttl is made up to `jitter` (a share of it) shorter by
-/// chance, so that what was written together does not expire together.
+/// Returns the deadline of an entry that is written now. Its ttl is shortened at random by up to `jitter` (a share of
+/// the ttl), so that entries that were written together do not expire together.
 pub fn with_jitter(
     ttl: Option<Interval>,
     default: Option<Interval>,
@@ -94,8 +94,9 @@ pub fn with_jitter(
     Ok(Some((deadline - shorter as i64).max(now + SHORTEST)))
 }
 
-/// Whether a touch that moves a deadline from `old` to `new` moves it by less than this share of its ttl, which is the
-/// time from now to `new`. No to a touch that shortens the life of an entry, removes its deadline, or gives it one.
+/// Returns whether a touch that moves a deadline from `old` to `new` moves it by less than this share of its ttl,
+/// which is the time from now to `new`. Returns false for a touch that shortens the life of an entry, removes its
+/// deadline, or gives it one.
 pub fn moves_little(old: Deadline, new: Deadline, share: f64) -> bool {
     let (Some(old), Some(new)) = (old, new) else {
         return false;
@@ -105,13 +106,13 @@ pub fn moves_little(old: Deadline, new: Deadline, share: f64) -> bool {
     (moved >= 0 || fault::on(Fault::ShorterTouchLeft)) && (moved as f64) < share * ttl as f64
 }
 
-/// Whether an entry with this deadline is live now, or has expired less than `grace` ago.
+/// Returns whether an entry with this deadline is live now, or has expired less than `grace` ago.
 pub fn is_within(deadline: Deadline, grace: Option<Interval>) -> bool {
     let since = swept_until(clock::now(), grace);
     deadline.is_none_or(|deadline| deadline == clock::INFINITY || deadline > since)
 }
 
-/// Whether an entry with this deadline is live now.
+/// Returns whether an entry with this deadline is live now.
 pub fn is_live(deadline: Deadline) -> bool {
     deadline.is_none_or(|deadline| deadline == clock::INFINITY || deadline > clock::now())
 }

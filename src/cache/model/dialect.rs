@@ -1,9 +1,9 @@
-//! The pieces of the statements over a cache's table: how its columns spell a key, a value and a deadline.
+//! SQL pieces that adapt the statements over a cache's table to the columns of that table.
 //!
-//! A statement takes a text for the key, a text, jsonb or bytea for the value, a timestamptz for the deadline, and
-//! returns the same, whatever the columns are; the pieces convert between them. Guards that a datum never meets a
-//! column, or a reader, of another type: the casts are Postgres' own, in the statement. The rules for deadlines are
-//! those of `pg::value::moment`.
+//! Every statement takes a text as key, a text, jsonb or bytea as value, and a timestamptz as deadline, and returns
+//! the same types, whatever the columns are; the pieces convert between them. Guards that neither a column nor a
+//! reader ever receives a datum of another type, because Postgres itself makes the casts, in the statement. The rules
+//! for deadlines are those of `pg::value::moment`.
 
 use crate::pg::catalog::columns::Columns;
 use crate::pg::value::datum::ValueType;
@@ -30,7 +30,7 @@ pub enum Rows {
 const LAST_DAY: &str = "'9999-12-31 00:00:00+00'::pg_catalog.timestamptz";
 
 impl Dialect {
-    /// Makes the dialect of a table with these columns.
+    /// Builds the dialect of a table with these columns.
     pub fn of(columns: &Columns, rows: Rows) -> Dialect {
         let [key, value, deadline] =
             [&columns.key, &columns.value, &columns.deadline].map(|column| &*column.name);
@@ -102,7 +102,7 @@ impl Dialect {
                 false => "pgcache_c.$$k",
             };
             self.put("order", order);
-            // No function accepts the empty key, which plain SQL can write.
+            // Plain SQL can write the empty key, but no function accepts it.
             self.put("named", "pgcache_c.$$k OPERATOR(pg_catalog.<>) ''");
             self.put("from1", "$1");
             self.put("behind2", "$$order OPERATOR(pg_catalog.<>) $2");
@@ -222,14 +222,14 @@ fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     ))
 }
 
-/// Returns the default of a deadline's column: now plus a ttl.
+/// Returns the DEFAULT of a deadline column: now plus a ttl.
 pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
     let moment = format!("({now} OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval)");
     unix_time(form.kind, &moment).unwrap_or(moment)
 }
 
-/// Returns `value + $2` over the stored form of a counter, in which the function raises 22P02 and 22003, and `$2` in
-/// that form.
+/// Returns two SQL expressions: `value + $2` over the stored form of a counter, whose function raises 22P02 and 22003;
+/// and `$2` in that form.
 fn counter(value: ValueType) -> (&'static str, &'static str) {
     match value {
         ValueType::Text => (

@@ -1,4 +1,4 @@
-//! An entry: a value and its deadline.
+//! [`Entry`]: a value and its deadline.
 
 use super::deadline;
 use crate::pg::value::convert;
@@ -22,7 +22,7 @@ impl Entry {
     }
 }
 
-/// Whether a look counts as a read. A call counts one read, with its first look.
+/// Says whether a look-up counts as a read. A call counts one read, for its first look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     Counted,

@@ -1,11 +1,12 @@
-//! Marks the rows that a sweep removes as expired.
+//! Records that the running statement is a sweep, so that the rows that it removes count as expired and not as
+//! deleted.
 //!
-//! A row's trigger reports that the row was removed, and cannot know why, so the cause is kept here while the
-//! statement of a sweep runs.
+//! The trigger of a row reports that the row was removed, but cannot know why. So the cause is kept here while the
+//! statement of a sweep runs:
 //!
-//! - Set by `expiry::pass`, around its statement.
-//! - Read where a change of a row is noted, in the same session. The observer notifies watchers of "expire" instead
-//!   of "delete", and voids no lease, because a value that is being computed is not out of date.
+//! - `expiry::pass` sets it, around its statement.
+//! - Code that notes a change of a row reads it, in the same session. The observer notifies watchers of "expire"
+//!   instead of "delete", and voids no lease, because a value that is being computed is not out of date.
 //!   `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep anyway.
 //!
 //! Rows that triggers on the cache remove meanwhile, in this table or elsewhere, and rows that a foreign key removes,

@@ -48,8 +48,8 @@ impl Key {
     }
 }
 
-/// Returns the smallest byte string above every string with this prefix in the order of collation "C"; None if none
-/// exists (an empty prefix, or only bytes 0xFF).
+/// Returns the smallest byte string above every string with this prefix in the order of collation "C"; None if no such
+/// string exists (an empty prefix, or only bytes 0xFF).
 ///
 /// It need not be valid text, because it is only compared.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {

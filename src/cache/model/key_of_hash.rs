@@ -1,8 +1,9 @@
-//! Finds a key with a given hash under Postgres' hash of texts.
+//! Finds a key with a given hash under Postgres' hash of texts. Citus picks a shard by this hash, so a call that is
+//! meant for a shard needs such a key.
 //!
-//! The hash is Jenkins' lookup3, as in `src/common/hashfn.c` of Postgres. Its steps can be undone: for twelve bytes
-//! and any two of the three words at the end, exactly one text leads there. The search takes one that is plain ASCII,
-//! as about one in 4,400 is.
+//! The hash is Jenkins' lookup3, as in `src/common/hashfn.c` of Postgres, and its steps can be undone. For texts of
+//! twelve bytes, and for any choice of the other two words of the final state, exactly one text has the hash. The
+//! search tries such choices until the text is plain ASCII, as about one in 4,400 is.
 
 type Words = [u32; 3];
 

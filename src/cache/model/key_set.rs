@@ -1,8 +1,8 @@
-//! A set of keys, in insertion order: the notes of a transaction about a table that changes by the hundred thousand
-//! rows.
+//! A compact set of keys in insertion order, for a transaction that notes changes of hundreds of thousands of rows.
 //!
-//! The keys' bytes are stored one after another, so that no key costs an allocation of its own; a table of tags, at
-//! most half full, finds them. The set grows with the changes of a user, so it takes its memory through `pg::memory`.
+//! The bytes of all keys are stored one after another, so that no key costs an allocation of its own; a hash table of
+//! tags, at most half full, finds them. The set grows with the changes of a user, so it allocates through
+//! `pg::memory`, where a lack of memory is an error and not a crash.
 
 use std::cell::OnceCell;
 

@@ -1,4 +1,5 @@
-//! Entries, keys, settings and statements. Depends on no cache and no table.
+//! Types and rules that need no loaded cache: entries, keys, deadlines, settings, statements, and the notes that a
+//! transaction keeps by savepoint.
 
 pub mod counter;
 pub mod ddl;

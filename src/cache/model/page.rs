@@ -1,4 +1,4 @@
-//! A page of entries: the request of `cache_scan` and `cache_keys`.
+//! [`Page`]: the range of entries that a call of `cache_scan` or `cache_keys` requests.
 
 use crate::pg::value::datum::Text;
 

@@ -1,7 +1,8 @@
-//! Pending removals: the entries that depend on changed rows, by savepoint, until they are removed. `open::removal`
-//! removes them; `definition::declare` declares dependencies.
+//! Notes of a transaction, by savepoint: the entries that depend on rows that it has changed, until these entries are
+//! removed. `open::removal` removes them; `definition::declare` declares dependencies.
 //!
-//! Guards that no note survives when the transaction, or the savepoint, is rolled back.
+//! Guards that no note survives when the transaction, or the savepoint, is rolled back; otherwise entries would be
+//! removed although their rows have not changed.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -33,7 +34,7 @@ pub struct Noted {
     pub keys: Keys,
 }
 
-/// Sorted by the cache's oid, so that two transactions lock in the same order.
+/// Notes by cache, sorted by the cache's oid, so that two transactions lock in the same order.
 pub type ByCache = BTreeMap<u32, Noted>;
 
 impl Join for ByCache {
@@ -48,7 +49,7 @@ impl Join for ByCache {
 }
 
 impl Noted {
-    /// Notes a key. Returns how many more bytes that takes.
+    /// Notes a key. Returns how many more bytes the notes take.
     fn note(&mut self, key: &[u8]) -> usize {
         let before = self.keys.size();
         if !self.all {
@@ -85,7 +86,8 @@ struct Transaction {
     noted: Savepoints<ByCache>,
     /// Bytes that its keys have taken so far.
     bytes: usize,
-    /// Notes that the commit is processing, during which triggers may still look.
+    /// Notes that the commit is processing. Triggers may still look entries up meanwhile, so these notes still hide
+    /// entries.
     leaving: Vec<Rc<ByCache>>,
     /// Whether a note was added since the entries were last removed.
     pending: bool,
@@ -95,8 +97,8 @@ struct Transaction {
     /// Notes processed under a savepoint, by the level at which they were added: a rollback to the savepoint restores
     /// these, and only these.
     removed: Savepoints<Savepoints<ByCache>>,
-    /// Set while entries are being removed: the savepoint depth at the start. Actions of the removal do not start
-    /// another one.
+    /// Set while entries are being removed, to the nesting level at the start. A look-up within the removal does not
+    /// start another removal.
     removing: Option<i32>,
     /// Children, with their parents, that were added to a table on which entries depend, or removed from it.
     children: Vec<(Oid, Oid)>,
@@ -108,7 +110,7 @@ struct Transaction {
     ended: bool,
     /// Whether dependencies were declared: earlier changes of the transaction were not noted for them.
     declared: bool,
-    /// Caches that depend on entries which a parallel query cannot remove, once it has looked.
+    /// Caches whose entries depend on entries that a parallel query cannot remove; None until it has looked for them.
     behind: Option<HashSet<u32>>,
     /// Caches that the end of the transaction has cleared, under a lock that keeps other sessions out.
     cleared: HashSet<u32>,
@@ -184,7 +186,7 @@ pub fn note_placed(cache: Oid) {
     with(|t| bytes::push(&mut t.placed, cache));
 }
 
-/// Takes one of these caches.
+/// Takes a cache that became a partition of another table, or stopped being one.
 pub fn take_placed() -> Option<Oid> {
     match look(|t| t.placed.is_empty()) {
         true => None,
@@ -211,7 +213,7 @@ pub fn has_noted() -> bool {
     look(|t| t.ended || !t.noted.is_empty() || t.children.iter().any(to_follow))
 }
 
-/// Marks that the notes are about to be processed.
+/// Records that the notes are about to be processed.
 pub fn note_end() {
     let ended = has_noted();
     with(|t| t.ended |= ended);
@@ -247,8 +249,8 @@ fn refuse_if_preparing() {
     }
 }
 
-/// Finds the caches that depend on those with entries to remove, and so on. The rows that would show which of their
-/// entries to remove still exist, so any entry may be affected.
+/// Finds the caches that depend on those with entries to remove, and the caches that depend on these in turn. The rows
+/// that would show which of their entries to remove still exist, so any entry may be affected.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;
@@ -277,16 +279,16 @@ pub fn note_declared() {
     });
 }
 
-/// Returns whether this transaction may have changed rows on which entries depend unnoticed by triggers, because
-/// these are new, to come, disabled or dropped, and a rollback would restore the former state. Applies to no cache in
-/// particular: the cache of such a trigger can no longer be determined.
+/// Returns whether this transaction may have changed rows on which entries depend without a trigger noticing, because
+/// the trigger is new, not created yet, disabled or dropped, and a rollback would restore the former state. The answer
+/// applies to no cache in particular, because the cache of such a trigger can no longer be determined.
 pub fn may_miss_changes() -> bool {
     transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
-/// Returns whether the entry under this key would have been removed before this look, if a parallel query could
-/// remove entries.
+/// Returns whether the entry under this key is due for removal. A parallel query cannot remove it, and must skip it
+/// instead.
 pub fn is_due(cache: Oid, key: &[u8]) -> bool {
     look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
@@ -444,7 +446,7 @@ pub fn roll_back_savepoint(level: i32) {
             drop(back.roll_back(level));
             fresh.join(back);
         }
-        // A savepoint that a trigger made during the removal is over; the removal continues.
+        // A savepoint that a trigger has made during the removal does not end the removal.
         if t.removing.is_none_or(|since| level <= since) {
             t.pending = !t.fresh.as_ref().unwrap_or(&t.noted).is_empty();
             t.removing = None;

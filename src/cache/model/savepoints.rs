@@ -1,4 +1,5 @@
-//! State of a transaction by savepoint: the end of a savepoint keeps or discards its part.
+//! [`Savepoints`]: state of a transaction in one part for each savepoint. The release of a savepoint merges its part
+//! into the parent's; a rollback discards it.
 //!
 //! Postgres reports the end of each savepoint with its nesting level: 1 outside of any, 2 in the first. State that is
 //! added at a level belongs to the innermost savepoint that was open then.

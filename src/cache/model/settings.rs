@@ -1,8 +1,9 @@
-//! The settings of a cache, and the form in which they are stored.
+//! The settings of a cache, and their stored form.
 //!
-//! They are arguments of the cache's own trigger: `pgcache.record('ttl=PT5M', ...)`. So they follow the
-//! table through pg_dump (whole and `-t`), rename, drop and a change of its oid, unlike rows of a catalog
-//! table.
+//! A table cache keeps them as arguments of its row trigger, `pgcache.record('ttl=PT5M', ...)`, and a memory cache as
+//! the argument of the function that its view calls. So they follow the relation through pg_dump (whole and `-t`),
+//! rename, drop and a change of its oid, unlike rows of a catalog table. The reserve is the argument of a trigger of
+//! its own.
 
 use pgrx::datum::Interval;
 
@@ -13,7 +14,7 @@ use crate::pg::session::clock;
 /// The settings of one cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Settings {
-    /// The ttl of entries written without one. None: no expiry.
+    /// The ttl of entries written without a ttl. None: no expiry.
     pub ttl: Option<Interval>,
     /// The number of entries that a sweep leaves at most. None: no limit.
     pub max_entries: Option<i64>,
@@ -23,13 +24,13 @@ pub struct Settings {
     pub negative_ttl: Option<Interval>,
     /// The largest share of a ttl that is subtracted at random. None: nothing.
     pub ttl_jitter: Option<f64>,
-    /// How early a fetch may refresh a live entry: the factor of the loader's time. None: never.
+    /// The factor of the loader's time by which a fetch may refresh a live entry early. None: never.
     pub early_refresh: Option<f64>,
     /// The share of a ttl by which a touch must move a deadline; a smaller move writes nothing. None: each
     /// touch writes.
     pub touch_after: Option<f64>,
-    /// The bytes above which the cache's own entries make room for its writes, and above which a sweep
-    /// removes entries. None: no bound.
+    /// The bytes above which a write to this cache evicts the cache's own entries, and a sweep removes entries. None:
+    /// no bound.
     pub max_bytes: Option<i64>,
     /// The bytes of the tier that writes to other caches leave to this one. It is stored in a trigger of
     /// its own, which not every role may create. None: no reserve.
@@ -242,8 +243,8 @@ fn decimal_seconds(micros: i64) -> String {
     }
 }
 
-/// Reads the form that [`iso_8601`] writes for a setting, and nothing else: no setting is negative. A
-/// negative grace would reach beyond the end of time, where no call for all caches could skip it.
+/// Reads the form that [`iso_8601`] writes for a setting, and no other. No setting is negative: a negative grace would
+/// reach beyond the end of time, where no call for all caches could skip it.
 fn parse_span(text: &str) -> Option<Interval> {
     let text = text.strip_prefix('P')?;
     let (date, time) = text.split_once('T').unwrap_or((text, ""));

@@ -1,10 +1,11 @@
 //! The statements over a cache's table, as SQL text.
 //!
-//! Guards three rules. No name in them is resolved through the caller's search_path: operators, functions and types
-//! are qualified. If a statement waits for a lock on a row, it judges the row's deadline by `clock_timestamp()`
-//! afterwards. Every statement that finds rows by key reads ONLY this table, or its partitions if it is partitioned.
+//! Guards three rules. Every operator, function and type is qualified, so that none is resolved through the caller's
+//! search_path. A statement that waits for a lock on a row compares the row's deadline with `clock_timestamp()`
+//! afterwards. A statement that finds rows by key reads ONLY this table, or its partitions if it is partitioned.
 //!
-//! Their aliases of the table are those of `hooks::hiding`, so that they find expired rows.
+//! The statements name the table by the aliases that `pg::hooks::expired_rows` recognizes, so that they find expired
+//! rows.
 
 use std::ffi::CString;
 
@@ -305,7 +306,7 @@ impl Statement {
                  SELECT pgcache_e.ctid FROM $$only$$T AS pgcache_e WHERE $$chunk \
                  AND $$euntil OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
             }
-            // The bytes of a row beside its key and value: its header, its address in the page, its deadline.
+            // The bytes of a row besides its key and value: header, line pointer, deadline.
             Statement::Weigh => {
                 "SELECT pg_catalog.sum(pg_catalog.pg_column_size(pgcache_e.$$k) \
                  OPERATOR(pg_catalog.+) COALESCE(pg_catalog.pg_column_size(pgcache_e.$$v), 0) \

@@ -1,9 +1,9 @@
-//! The second look of deletions, right before the commit: for rows that were stored since the first look, from data
-//! that the deletion meant to invalidate.
+//! Looks a second time, right before the commit, for rows under the keys that the transaction has deleted. Since the
+//! first look, another session may have stored a row from data that the deletion was meant to invalidate.
 //!
-//! Guards that a deletion wins over a fetch that began before it. Its marks stand by now, so no session can store a
-//! value that was loaded before; the deletion waits for a row that is written and not committed, as an INSERT of the
-//! same key would.
+//! Guards that a deletion wins over a fetch that began before it. The marks of the deletion stand by now, so no
+//! session can still store a value that was loaded before. The deletion waits for a row that is written and not
+//! committed, as an INSERT of the same key would.
 
 use std::rc::Rc;
 
@@ -18,14 +18,15 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{lock, transaction};
 use crate::pg::value::datum::Text;
 
-/// Requests that the removal runs before the callbacks of the commit, if it may run user-defined code.
+/// Requests that the second look runs before the callbacks of the commit, if removing a row may run user-defined code.
 pub fn ask_for_end(cache: &Cache) {
     if !cache.changes_alone() {
         pre_commit_portal::ask_for();
     }
 }
 
-/// Notes the rows that deletions still have to remove, as if they depended on a row that has changed.
+/// Notes the keys that deletions must look for again, as if their entries depended on a row that has changed. The
+/// commit then removes their rows.
 pub fn look_again() {
     if fault::on(Fault::DeletionLooksOnce) {
         return;

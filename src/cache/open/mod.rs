@@ -1,6 +1,7 @@
-//! Opens a cache for a call: checks privileges first, then locks, then checks privileges again, because the holder of
-//! the lock may have revoked them. Entries that depend on rows that this transaction has changed are removed before
-//! the cache is read.
+//! Opens a cache for a call: checks privileges, takes the lock, and checks the privileges again, because the former
+//! holder of the lock may have revoked them. A role without privileges is refused before it waits for a lock.
+//!
+//! Before a call reads a cache, entries are removed that depend on rows that this transaction has changed.
 
 pub mod again;
 pub mod removal;
@@ -80,14 +81,15 @@ pub fn to_write(
     Ok(cache)
 }
 
-/// Returns the cache if it is a memory cache, whose writers need no lock. Keeps none: if a reader's lock stayed
-/// (REPEATABLE READ), two callers that continue to the strongest lock would deadlock.
+/// Returns the cache if it is a memory cache, whose writers need no lock. Keeps no lock: with a reader's lock that
+/// stays (REPEATABLE READ), two callers that then take the strongest lock would deadlock.
 fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     let cache = find(relation)?;
     Ok((cache.storage == Storage::Memory).then_some(cache))
 }
 
-/// Returns the cache as the session knows it, for a call that looks again under a lock when it needs to be sure.
+/// Returns the cache as this session has loaded it, for a call that looks it up again under a lock where it must be
+/// current.
 pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     match remembered(relation) {
         Some(cache) => Ok(cache),

@@ -1,10 +1,11 @@
 //! Removes entries that depend on rows that this transaction has changed (`model::pending` keeps the list).
 //!
-//! Runs right before the commit, for two reasons: an entry that another session stored since the change was computed
-//! from the old row, too; and locks on entries stay short. In the changing session itself, a call that opens a cache
-//! removes them earlier, so that it finds the same as in a table: nothing made of an old row.
+//! Runs right before the commit, for two reasons: an entry that another session has stored since the change was
+//! computed from the old row as well, and locks on entries are kept for a short time only. In the changing session
+//! itself, a call that opens a cache removes the entries earlier, so that it finds no entry computed from an old row.
 //!
-//! Guards that entries of a memory cache are fenced off until the commit is visible.
+//! Guards that entries of a memory cache are fenced off until the commit is visible: no session stores one that it has
+//! computed from an old row.
 
 use std::rc::Rc;
 
@@ -38,14 +39,14 @@ pub fn settle() {
     }
 }
 
-/// Removes all of them once more, right before the commit, until removing notes nothing new.
+/// Removes all dependent entries right before the commit, until a removal notes nothing new.
 pub fn at_commit() {
     while pending::is_left_to_commit() {
         remove(When::Commit);
     }
 }
 
-/// Does the same at the last point at which user-defined code may run.
+/// Removes all dependent entries at the last point at which user-defined code may run.
 pub fn at_end() {
     while pending::is_left_to_commit() {
         remove(When::Ending);
@@ -95,7 +96,8 @@ fn remove(when: When) {
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache.relation, noted)),
-            // The cache has become such a table since, or its cursor was closed by the user.
+            // The table can run user-defined code only since the step before, or the user has closed the cursor by
+            // which that step runs.
             _ if when == When::Commit && !cache.changes_alone() => refuse(&cache),
             _ => delete(&cache, noted, when),
         }
@@ -112,9 +114,9 @@ fn remove(when: When) {
 }
 
 /// Opens a cache for removal; None for a relation that was dropped meanwhile or is no cache any more, which has no
-/// entries. Takes the lock under which a table will be changed at once: two transactions that both `clear` it after
-/// taking a weaker lock would deadlock. The state before the lock proves nothing: the table may have a trigger or a
-/// foreign key by now.
+/// entries. Takes at once the lock under which a table will be changed: two transactions that both `clear` it after
+/// taking a weaker lock would deadlock. Looks the cache up again under the lock, because the table may have a trigger
+/// or a foreign key by now.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -141,7 +143,7 @@ fn find(relation: Oid) -> Option<Rc<Cache>> {
     }
 }
 
-/// Raises 0A000.
+/// Raises 0A000 for a table whose triggers or policies can no longer run in this commit.
 fn refuse(cache: &Cache) {
     let name = relation::display_name(cache.relation);
     ErrorReport::from(Error::TooLateForTriggers(name)).report(PgLogLevel::ERROR);
@@ -163,14 +165,14 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
 }
 
 /// Clears a table with TRUNCATE, which notifies dependent caches even if the table is empty. Caches that depend on
-/// each other would clear each other endlessly, so the second time it runs only if rows were added since.
+/// each other would clear each other endlessly, so a second TRUNCATE runs only if rows were added since.
 fn clear(cache: &Cache) {
     if !pending::note_cleared(cache.relation) || inheritance::has_content(cache.relation) {
         remove_many::truncate(cache);
     }
 }
 
-/// Marks keys and waits, so that until our commit is visible no session stores under them a value that it loaded
+/// Marks keys and waits, so that until this commit is visible no session stores under them a value that it loaded
 /// before. Values that other sessions have stored already are visible to the removal, because the marks come first.
 /// Keys without an entry are marked, too, because a session may be computing one from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {

@@ -1,7 +1,8 @@
-//! Chooses the path of a call to the table: directly by the index, or by a kept plan.
+//! Decides whether a call reads or writes a table directly through its index, or by a kept plan. No other file decides
+//! this.
 //!
-//! The one place that chooses. Both paths mean the same; the direct one is for tables that are plain enough
-//! (`pg::table::target`). `pgcache.table_path = plan` turns it off, for comparisons and for diagnosis.
+//! Both paths have the same result. The direct one is for tables that are plain enough (`pg::table::target`);
+//! `pgcache.table_path = plan` turns it off, for comparison and diagnosis.
 
 use std::cell::Cell;
 
@@ -43,7 +44,8 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
     )
 }
 
-/// Returns the table as it was judged, unless it has changed since: then a direct access might miss what was added.
+/// Returns the facts about the table, unless it has changed since they were read, because a direct access might then
+/// miss a new trigger, rule or policy.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
     cache.target.as_ref().filter(|_| !cache.is_stale())

@@ -1,8 +1,9 @@
-//! Changes an entry depending on its present state: the row is locked, then judged, then written.
+//! Changes an entry depending on its present state: locks the row, decides, and then writes.
 //!
-//! Guards that the judgement is still true when the row is changed. A missing row cannot be locked: the insertion
-//! decides, and if another session was faster, the row is judged again. Also guards that the change was carried out:
-//! a policy, or a user-defined trigger, may keep a row from being written.
+//! Guards that the decision still holds when the row is changed. A missing row cannot be locked, so the insertion
+//! decides: if another session has inserted the row first, the decision is made again. Also guards that the caller
+//! notices a change that was not carried out, because a policy or a user-defined trigger may keep a row from being
+//! written.
 
 use super::{direct, ops, row, versions};
 use crate::cache::catalog::registry::Cache;
@@ -17,10 +18,11 @@ use crate::pg::value::typed::Typed;
 
 pub use crate::pg::table::write::Seek;
 
-/// Attempts to insert. If an insertion conflicts this often with no visible row, a policy or a trigger keeps it out.
+/// The number of attempts to insert. If an insertion conflicts this often with no visible row, a policy or a trigger
+/// keeps it out.
 const MOST_TRIES: u32 = 10;
 
-/// Changes the live entry under a key as `decide` returns, which gets the entry, or None. `decide` may be called
+/// Applies the change that `decide` chooses for the live entry under a key, or for None. `decide` may be called
 /// several times, with the entry as it is then. Returns its last answer; None if the change was not carried out. The
 /// cache is open for writing.
 pub fn change<R>(

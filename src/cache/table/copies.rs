@@ -1,8 +1,10 @@
-//! Copies of table entries in the hot tier: looking one up, and filling one in after a miss.
+//! Copies of table entries in the hot tier: looks a copy up, and fills one in after a miss.
 //!
-//! Guards the rules of ARCHITECTURE.md, "Coherence": an entry is valid only if its version is that of its cache,
-//! which every mark of the cache changes; a copy is filled in only if, between the token and the fill, no writer of
-//! its stripe or its cache marked or unmarked, and only by a transaction that cannot have uncommitted changes.
+//! Guards the rules of ARCHITECTURE.md, "Coherence":
+//!
+//! - A copy is valid only if its version is that of its cache, which every mark of the cache changes.
+//! - A copy is filled in only if no writer of its stripe or its cache has marked or unmarked between the token and the
+//!   fill, and only by a transaction that cannot have uncommitted changes.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -45,7 +47,7 @@ fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     allowed.then_some(tier)
 }
 
-/// Returns whether this transaction may serve and make copies of committed rows.
+/// Returns whether this transaction reads committed rows only, so that it may serve copies and make them.
 #[inline]
 fn may_use_copies() -> bool {
     session::reads_committed_only()
@@ -53,8 +55,8 @@ fn may_use_copies() -> bool {
         || fault::on(Fault::OldSnapshotUsesCopies) && !transaction::has_xid()
 }
 
-/// Returns the copy of a live entry, or of one within this grace. Needs no lock on the table. Counts a hit if
-/// `counts` says so.
+/// Returns the copy of a live entry, or of one within this grace. Needs no lock on the table. Counts a hit unless
+/// `counts` is [`Look::Uncounted`].
 #[inline]
 pub fn lookup(
     cache: &Cache,
@@ -160,8 +162,8 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool
     stored != StoreOutcome::Refused
 }
 
-/// Offers the value of a row that this transaction has written, so that its copy need not be filled anew
-/// after the commit. Only where a copy exists: entries without readers must not push out entries with readers.
+/// Offers the value of a row that this transaction has written, so that its copy need not be filled again after the
+/// commit. Does so only if a copy exists, because entries without readers must not push out entries with readers.
 pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
     let length = value.as_ref().map_or(0, |value| value.bytes().len());
     let may_keep = guc::hot_tier() && !cache.row_security && length <= guc::hot_max_value();

@@ -1,9 +1,9 @@
-//! Entries of a plain table, read and written without the executor: does the work of the statements of
-//! `cache::model::statement` with `pg::table::read` and `pg::table::write`.
+//! Reads and writes the rows of a plain table without a SQL statement, through `pg::table::read` and
+//! `pg::table::write`. Each function has the effect of a statement of `cache::model::statement`.
 //!
-//! A write notes its key, as the table's trigger would, before it returns. Deadlines are judged after the row is
-//! locked. A function here returns None if only the statement can do the work; it has changed nothing by then that
-//! the statement would not do again.
+//! A write notes its key before it returns, as the table's trigger would. A deadline is compared with the clock after
+//! the row is locked. A function returns None if only the statement can do the work; by then it has changed nothing
+//! that the statement would not do again.
 
 use super::access_path;
 use crate::cache::catalog::registry::Cache;
@@ -29,7 +29,7 @@ pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
     Some(found.and_then(|found| entry_of(target, key, found)))
 }
 
-/// Makes an entry of a row. None for another session's row under a key whose entry the transaction has removed, see
+/// Returns the entry of a row. None for another session's row under a key whose entry the transaction has removed, see
 /// `versions`.
 fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
@@ -103,7 +103,7 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     write::remove_all(target, &rows, key_of, removed).then_some(())
 }
 
-/// Changes the live entry under a key as `decide` returns, which gets the entry, or None, once it is locked.
+/// Applies the change that `decide` chooses for the live entry under a key, or for None, once the row is locked.
 pub fn change_live<R>(
     cache: &Cache,
     key: Key,
@@ -116,7 +116,7 @@ pub fn change_live<R>(
     })
 }
 
-/// Changes the row under a key as `decide` returns, which gets the row, live or not, once it is locked.
+/// Applies the change that `decide` chooses for the row under a key, live or not, once it is locked.
 pub fn change<R>(
     target: &Target,
     key: Key,

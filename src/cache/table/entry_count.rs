@@ -1,7 +1,7 @@
-//! Estimates the number of entries of a table, in an executor, for INFO.
+//! Estimates how many entries a table cache has, for INFO of the Redis protocol. Runs in an executor.
 //!
-//! Guards that this costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for no
-//! lock.
+//! Guards that the estimate costs the same for a table of any size: it reads at most [`SAMPLED`] blocks and waits for
+//! no lock.
 
 use pgrx::pg_sys::Oid;
 
@@ -110,7 +110,8 @@ impl Sample {
         self.blocks += u64::from(until - from);
     }
 
-    /// Makes the estimate for a table with this many rows by Postgres' count, 0 if it has none, and this many blocks.
+    /// Returns the estimate for a table with this many rows by Postgres' count (0 if it has none) and this many
+    /// blocks.
     fn count(&self, rows: i64, blocks: u64, is_whole: bool) -> EntryCount {
         let found = self.live + self.expired;
         let share = |part: i64, of: i64| part as f64 / of.max(1) as f64;

@@ -1,4 +1,4 @@
-//! Entries of table caches, by a kept plan or directly, and their copies in the hot tier.
+//! Reads and changes the rows of table caches, directly or by kept plans, and their copies in the hot tier.
 
 pub mod access_path;
 pub mod change;

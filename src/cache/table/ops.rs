@@ -1,8 +1,8 @@
-//! Entries of a table cache: the operations of each function on the table.
-//!
-//! Each function here runs one statement, or several over keys in sorted order, so that two calls never deadlock. A
-//! value comes with its type; the api converts. A read judges the deadline by the wall clock after it has the row.
+//! The operations on entries of a table cache: get, scan, count, set, add, replace, increment, touch, delete and take.
 //! Removals of many entries are in `remove_many`.
+//!
+//! Each operation runs one statement, or several in key order, so that two calls never deadlock. A value carries its
+//! type, and `api` converts it. A read compares the deadline with the wall clock after it has the row.
 
 use pgrx::datum::Interval;
 
@@ -79,7 +79,7 @@ pub fn scan(cache: &Reading, page: &Page) -> Vec<(Text, Entry)> {
     rows(cache, page, |bounded| Statement::Scan { bounded })
 }
 
-/// Returns the keys of such a page; their values are not read.
+/// Returns the keys of a page of live entries; their values are not read.
 pub fn keys(cache: &Reading, page: &Page) -> Vec<Text> {
     let rows = rows(cache, page, |bounded| Statement::ScanKeys { bounded });
     memory::collect(rows.into_iter().map(|(key, _)| key))
@@ -429,8 +429,8 @@ fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
         .run(arguments, |output| output.processed)
 }
 
-/// Takes the owner's identity for a statement that needs more privileges than its function promises. Not if row-level
-/// security applies, because policies are about the caller.
+/// Takes the owner's identity for a statement that needs more privileges than its function requires of the caller.
+/// Keeps the caller's identity if row-level security applies, because policies are about the caller.
 pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
     let own_identity =
         privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);

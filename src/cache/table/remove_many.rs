@@ -45,8 +45,8 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     plan.change_as_of_now(&array);
 }
 
-/// Waits for transactions that have written a row under one of these keys that we cannot see. If the table has no
-/// index by key, waits for all its writers.
+/// Waits for transactions that have written a row under one of these keys that this transaction cannot see. If the
+/// table has no index by key, waits for all its writers.
 pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     let waited = cache.target.as_ref().is_some_and(|target| {
         let mut numbers = memory::collect(0..keys.len());
@@ -94,7 +94,7 @@ pub fn keys_of_others(cache: &Cache, prefix: Text) -> Vec<Key> {
     keys(cache, prefix, |xmin| !transaction::is_own(xmin))
 }
 
-/// Returns the keys that begin with `prefix` and whose row's xmin is `wanted`, in order.
+/// Returns the keys that begin with `prefix` and for whose xmin `wanted` returns true, in order.
 fn keys(cache: &Cache, prefix: Text, wanted: impl Fn(u32) -> bool) -> Vec<Key> {
     let _owner = as_owner_unless(cache, Privileges::SELECT);
     let mut arguments = vec![prefix.into()];

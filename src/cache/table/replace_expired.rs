@@ -1,4 +1,5 @@
-//! Removes the expired row under a key before a plain statement writes that key.
+//! Removes the expired row under a key before plain SQL writes that key. Otherwise an INSERT would conflict with a row
+//! that no SELECT shows.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -45,9 +46,9 @@ pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]
     }
 }
 
-/// Returns the cache to which the row of this key belongs: for a partitioned cache, the partition. Only that is read
-/// and changed, as its owner. The tables above it that were not written are not locked: DETACH PARTITION locks from
-/// above, and would wait for a statement that waits for it.
+/// Returns the cache to which the row of this key belongs: for a partitioned cache, the partition, so that only the
+/// partition is read and changed, as its owner. Tables above it that the statement does not write are not locked,
+/// because DETACH PARTITION locks from above and would wait for a statement that waits for it.
 fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     let own = registry::remembered(written);
     if let Some(cache) = own.filter(|cache| !cache.partitioned) {

@@ -1,4 +1,4 @@
-//! Reads the rows that a statement over a cache's table returns.
+//! Reads entries from the rows that a statement over a cache's table returns.
 
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::entry::Entry;

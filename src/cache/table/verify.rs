@@ -1,9 +1,9 @@
-//! Compares the copies in the hot tier with the table: the coherence protocol's own check.
+//! Compares the copies in the hot tier with the rows of the table, to show that the coherence protocol holds.
 //!
-//! Safe to run under any load. An entry that still exists, with an unchanged stripe, after the row was read with a
-//! new snapshot, must equal that row; if not, a value was served that no SELECT would have shown. A transaction that
-//! has written, or that keeps one snapshot, sees other rows than those that the copies were made of, so it compares
-//! nothing.
+//! Safe to run under any load. The row is read with a new snapshot. If the copy still exists afterwards and its stripe
+//! is unchanged, it must equal the row; otherwise a value was served that no SELECT would have shown. A transaction
+//! that has written, or that keeps one snapshot, compares nothing, because it sees other rows than those from which
+//! the copies were made.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -27,10 +27,10 @@ pub type Difference = (Text, Entry, Option<Entry>);
 /// Compares one entry with its row when it is called.
 pub type Compare<'f> = &'f dyn Fn() -> Option<Difference>;
 
-/// Passes `show` a comparison for each copy in turn. `show` decides in which memory the result is made.
+/// Passes `show` a comparison for each copy in turn. `show` decides in which memory the result is allocated.
 pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
-    // Nothing can be compared without copies or a table, with a snapshot that need not show other sessions' commits,
-    // or if policies may hide rows from this caller, who then gets no copies.
+    // Nothing can be compared without copies or a table, or with a snapshot that need not show other sessions'
+    // commits. A caller from whom policies may hide rows gets no copies at all.
     let judges =
         cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;
     let Some(tier) = tier().filter(|_| judges) else {

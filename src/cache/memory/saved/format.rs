@@ -1,4 +1,4 @@
-//! The layout of the file of saved entries. Numbers are little-endian:
+//! The layout of the file in which entries of memory caches survive a restart. Numbers are little-endian:
 //!
 //! ```text
 //! MAGIC | control file: length u32, bytes | caches: count u32, then id u64, memory id u64 each
@@ -6,7 +6,8 @@
 //! checksum of all bytes before: xxh3, u64
 //! ```
 //!
-//! Every part of the layout, and the numbers of `ValueType`, may change only together with MAGIC.
+//! Every part of the layout, and the numbers of `ValueType`, may change only together with MAGIC; otherwise an older
+//! file would be read as something else.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -17,7 +18,7 @@ pub const FILE: &CStr = c"pg_stat/pgcache_memory.stat";
 pub const UNFINISHED: &CStr = c"pg_stat/pgcache_memory.tmp";
 /// The last byte is the number of the format.
 pub const MAGIC: &[u8; 8] = b"pgcache\x01";
-/// In the place of a cache: no more entries follow.
+/// Stands in the place of a cache where no more entries follow.
 pub const END: u32 = u32::MAX;
 /// Bytes of the checksum.
 pub const CHECKSUM: u64 = 8;

@@ -1,9 +1,10 @@
-//! The longest time that saving or restoring may take.
+//! [`Limit`]: the time after which saving or restoring entries ends unfinished, so that a restart is not delayed for
+//! long.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The caller of a restart waits meanwhile; `pg_ctl` waits for a minute.
+/// The longest time. The caller of a restart waits meanwhile; `pg_ctl` waits for a minute.
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// The time since saving or restoring began.

@@ -1,12 +1,12 @@
-//! Entries of memory caches over a planned restart: with `pgcache.save_memory` the postmaster saves them when it ends
-//! a clean shutdown, and restores them at the next start, before any other process exists.
+//! Keeps entries of memory caches over a planned restart. With `pgcache.save_memory` the postmaster saves them at the
+//! end of a clean shutdown, and restores them at the next start, before any other process exists.
 //!
-//! Guards that a start restores entries only if no server has run on the data directory since they were
-//! saved. The file contains the control file as the shutdown left it, and a start compares all of it. The
-//! file is removed before it is read, so that no second start can read it.
+//! Guards that a start restores entries only if no server has run on the data directory since they were saved. The
+//! file contains the control file as the shutdown left it, and a start compares all of it. The file is removed before
+//! it is read, so that no second start can read it.
 //!
-//! The postmaster has no catalogs. A restored slot is one that a session must open, like a slot from before a
-//! promotion: the first session compares the memory id, and drops the entries of a cache with dependencies.
+//! The postmaster cannot read catalogs. So a restored slot is treated like a slot from before a promotion: the first
+//! session that opens it compares the memory id, and drops the entries of a cache with dependencies.
 
 mod format;
 mod limit;

@@ -1,4 +1,5 @@
-//! Reads the file of saved entries into the tier: once to check it, and once more to store the entries.
+//! Restores the file of saved entries into the tier. Reads the file twice, first to verify its checksum and then to
+//! store the entries, so that a damaged file stores nothing.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Seek};
@@ -23,7 +24,7 @@ const BUFFER: usize = 1 << 20;
 /// Entries between two looks at the clock.
 const AT_ONCE: u64 = 1024;
 
-/// Why nothing was restored.
+/// The reason why nothing was restored.
 pub enum NotRestored {
     /// A server has run on the data since, perhaps without the library, or this start is going to replay
     /// WAL.
@@ -62,7 +63,7 @@ pub fn read(tier: &Tier, mut file: File, limit: Limit) -> Result<Restored, NotRe
     Ok(Restored { entries, of })
 }
 
-/// Returns the number of entries in the file, once its checksum is found to be right.
+/// Verifies the checksum, and returns the number of entries in the file.
 fn check(file: &mut File, limit: Limit) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let summed = length
@@ -168,7 +169,7 @@ fn store(tier: &Tier, (cache, slot): Place, head: &EntryHead, key: &[u8], value:
     outcome == StoreOutcome::Yes
 }
 
-/// The file, from its beginning on.
+/// The file, read from its beginning.
 struct Input(BufReader<File>);
 
 impl Input {
@@ -188,7 +189,7 @@ impl Input {
         Ok(bytes)
     }
 
-    /// Reads so many bytes into the buffer, replacing its content.
+    /// Reads this many bytes into the buffer, replacing its content.
     fn fill(&mut self, buffer: &mut Vec<u8>, length: usize) -> io::Result<()> {
         buffer.clear();
         buffer.try_reserve(length)?;

@@ -1,4 +1,5 @@
-//! Writes the file of saved entries.
+//! Writes the live entries of all memory caches to the file of saved entries, partition by partition. Allocates memory
+//! and writes to disk only while no lock of the tier is held.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -185,7 +186,7 @@ impl Output {
         true
     }
 
-    /// Writes what is in the buffer, and makes it long enough for so many bytes.
+    /// Writes the content of the buffer, and makes room in it for this many bytes.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         self.flush()?;
         if length > self.buffer.capacity() {
