@@ -1,17 +1,16 @@
-//! Every error that pgcache itself raises, each declared once: what can go wrong, SQLSTATE, message, detail and hint.
+//! Every error that pgcache itself raises, each declared once with its SQLSTATE, message, detail and hint.
 //!
-//! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) keep their words;
-//! they are not listed here. `pg::session::failure` says where they lose what they show of a row,
-//! and `pg::session::hint` where they gain a hint. Messages follow the style of Postgres: lower
-//! case, no full stop, nothing of a key or a value, because messages end up in logs. Each has a hint,
-//! which docs/reference.md repeats.
+//! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) keep their texts and are not
+//! listed here. `pg::session::failure` removes the parts of them that would show a row, and `pg::session::hint` adds
+//! hints to some. Messages follow the style of Postgres: lower case, no full stop. They contain nothing of a key or a
+//! value, because they end up in logs. Each error has a hint, which docs/reference.md repeats.
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::ErrorReport;
 
 use crate::pg::encoding::printable;
 
-/// What Postgres reports of an error.
+/// The parts of an error report.
 struct Words {
     code: PgSqlErrorCode,
     message: String,
@@ -20,13 +19,13 @@ struct Words {
 }
 
 impl Error {
-    /// The message alone.
+    /// Returns the message without detail and hint.
     pub fn message(&self) -> String {
         self.words().message
     }
 }
 
-/// Converts to the server's encoding.
+/// Converts the texts to the server's encoding.
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
         let words = error.words();
@@ -39,7 +38,8 @@ impl From<Error> for ErrorReport {
     }
 }
 
-/// Declares the enum `Error` and the words of its variants. Texts are those of `format!` and may name the variant's fields.
+/// Declares the enum `Error` and the texts of its variants. The texts are format strings of `format!` and may name the
+/// fields of the variant.
 macro_rules! errors {
     ($(
         $(#[$doc:meta])*
@@ -49,7 +49,7 @@ macro_rules! errors {
             hint $hint:literal $(, $hint_value:expr)?;
         }
     )*) => {
-        /// An error of our own, in the words of the user.
+        /// An error that pgcache raises.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub enum Error {
             $(
@@ -74,7 +74,7 @@ macro_rules! errors {
 }
 
 errors! {
-    /// An argument that must be given is NULL.
+    /// An argument is NULL but must not be.
     NullArgument(name: &'static str) => ERRCODE_NULL_VALUE_NOT_ALLOWED {
         message "{name} must not be null";
         hint "Pass a value that is not NULL.";
@@ -111,7 +111,7 @@ errors! {
         hint "An interval of 0 removes the grace.";
     }
 
-    /// A count that must not be negative is.
+    /// A count is negative.
     NegativeCount(name: &'static str) => ERRCODE_INVALID_PARAMETER_VALUE {
         message "{name} must not be negative";
         hint "For max_entries, 0 means no limit; for max_rows, 0 means no rows.";
@@ -154,32 +154,32 @@ errors! {
         hint "Turn the table into a local table with undistribute_table(), or use plain SQL. The page docs/scaling.md describes how to spread caches over servers.";
     }
 
-    /// A function that does not work on caches that `cache_distribute` has spread.
+    /// A function was called on a distributed cache that it does not support.
     OverShards(name: String) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "function is not supported on distributed cache \"{name}\"";
         hint "The page docs/scaling.md lists the functions that work on distributed caches.";
     }
 
-    /// A cache cannot be spread: its name, and why.
+    /// A cache cannot be distributed: its name, and the reason.
     Undistributable(name: String, why: &'static str) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cache \"{name}\" cannot be distributed";
         detail "{why}";
         hint "The page docs/scaling.md lists which caches can be distributed.";
     }
 
-    /// `cache_distribute` where there is no Citus.
+    /// `cache_distribute` was called without Citus.
     NoCitus => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "Citus is not installed in this database";
         hint "Add citus before pgcache in shared_preload_libraries, restart the server, and run CREATE EXTENSION citus. The page docs/scaling.md describes how to spread caches over servers without Citus.";
     }
 
-    /// The first `cache_distribute` of a database is not a superuser's.
+    /// A role that is not a superuser has called the first `cache_distribute` of a database.
     NotSpreadBefore => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "permission denied to distribute the first cache of this database";
         hint "A superuser must distribute the first cache, because this creates the table pgcache.distributed, by which all nodes recognize distributed caches.";
     }
 
-    /// Another number of shards than caches have that were spread before.
+    /// The number of shards differs from that of the caches that are distributed already.
     OtherShards(shards: i64) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "shard_count must be {shards}, as for the other distributed caches of this database";
         hint "Omit shard_count, because all distributed caches of a database have the same number of shards.";
@@ -211,15 +211,14 @@ errors! {
         hint "A cache needs the columns key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz. For a table with other columns use cache_attach().";
     }
 
-    /// A table cannot become a cache: its name, why, and what can be done.
+    /// A table cannot become a cache: its name, the reason, and a hint.
     Unattachable(name: String, why: String, hint: Option<String>) => ERRCODE_DATATYPE_MISMATCH {
         message "table \"{name}\" cannot become a cache";
         detail "{why}";
         hint "{}", hint.as_deref().unwrap_or("The page docs/attach.md lists what a table needs.");
     }
 
-    /// The relation that is to be attached is no table of a user's own: its name, why, and what can be
-    /// done, if anything.
+    /// A relation cannot become a cache because of its kind: its name, the reason, and a hint if one helps.
     AttachedKind(name: String, why: &'static str, hint: Option<&'static str>) => ERRCODE_DATATYPE_MISMATCH {
         message "table \"{name}\" cannot become a cache";
         detail "{why}";
@@ -232,13 +231,14 @@ errors! {
         hint "Change its settings with cache_alter(). To use other columns, detach it first with cache_detach().";
     }
 
-    /// `cache_attach` names a column that the table lacks, or names none where the table lacks the column of the usual name.
+    /// `cache_attach` names a column that the table lacks, or names none and the table lacks the column of the usual
+    /// name.
     NoSuchColumn { column: String, table: String, argument: &'static str, holds: &'static str } => ERRCODE_UNDEFINED_COLUMN {
         message "column \"{column}\" of table \"{table}\" does not exist";
         hint "Name the column that holds the {holds}: {argument} => 'column name'.";
     }
 
-    /// `expires_unit` is none of the known words.
+    /// `expires_unit` is an unknown word.
     UnknownUnit(name: String) => ERRCODE_INVALID_PARAMETER_VALUE {
         message "unknown expires_unit \"{name}\"";
         hint "Use s or ms for a column that holds a Unix time, and omit expires_unit for a column of type timestamptz.";
@@ -250,19 +250,20 @@ errors! {
         hint "Drop the memory cache with cache_drop().";
     }
 
-    /// `cache_detach` of the cache that the extension itself has made.
+    /// `cache_detach` of the cache that the extension itself has created.
     DetachedMain => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pgcache.main cannot be detached";
         hint "pgcache.main belongs to the extension; use another cache.";
     }
 
-    /// An entry is to be written where Postgres computes its value or deadline.
+    /// A function was called to write to a cache whose value or deadline Postgres computes.
     GeneratedColumns => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cannot write to a cache whose value or deadline column is generated";
         hint "Write to the table with SQL.";
     }
 
-    /// The same of a default ttl, which only what is written would get.
+    /// A default ttl was set for a cache whose value or deadline Postgres computes. Only entries written by a function
+    /// would get it, and no function can write there.
     GeneratedTtl => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cache whose value or deadline column is generated cannot have a default ttl";
         hint "Omit ttl, or change the expression that computes the deadline.";
@@ -274,19 +275,19 @@ errors! {
         hint "Use a shorter key, or make the column longer.";
     }
 
-    /// A key is no value of the type of the table's key column.
+    /// A key is not a value of the type of the table's key column.
     KeyNotOfType(name: &'static str) => ERRCODE_INVALID_TEXT_REPRESENTATION {
         message "key is not a value of type {name}";
         hint "Pass a key of the type of the table's key column.";
     }
 
-    /// The same, because the type ends before it.
+    /// A key is out of range for the type of the table's key column.
     KeyOutOfRange(name: &'static str) => ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE {
         message "key is out of range for type {name}";
         hint "Pass a key of the type of the table's key column.";
     }
 
-    /// A prefix is asked for of keys that are no text.
+    /// A prefix was passed for keys that are not text.
     NoPrefixes => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "prefix must be empty for a cache whose keys are not text";
         hint "Pass an empty prefix.";
@@ -310,7 +311,7 @@ errors! {
         hint "Use if_not_exists => true to keep the existing cache unchanged.";
     }
 
-    /// `storage` is none of the known words.
+    /// `storage` is an unknown word.
     UnknownStorage(name: String) => ERRCODE_INVALID_PARAMETER_VALUE {
         message "unknown storage \"{name}\"";
         hint "The storage must be unlogged, logged or memory.";
@@ -329,8 +330,7 @@ errors! {
         hint "Set pgcache.enabled to on and reload the configuration, or use a table cache.";
     }
 
-    /// The extension's scripts in this database lack something that came later, and the library
-    /// needs.
+    /// The extension in this database is older than the library and lacks an object that the library needs.
     OlderExtension => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "extension \"pgcache\" in this database is older than the server's library";
         hint "Run ALTER EXTENSION pgcache UPDATE in this database.";
@@ -348,7 +348,7 @@ errors! {
         hint "Create the cache with cache_create(), or run cache_alter() on it after a restore.";
     }
 
-    /// A cache's definition changed while a statement was at work on it.
+    /// A cache's definition changed while a statement used it.
     DefinitionChanged => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "definition of the cache changed while a statement used it";
         hint "Run the statement again.";
@@ -360,13 +360,13 @@ errors! {
         hint "Run the transaction again, or raise lock_timeout.";
     }
 
-    /// A query names other columns than a function gives.
+    /// A query of a function names columns that the function does not return.
     WrongColumns => ERRCODE_DATATYPE_MISMATCH {
         message "column definition list does not match the function's result";
         hint "Query the view of the memory cache.";
     }
 
-    /// An allocation of so many bytes failed.
+    /// An allocation of this many bytes failed.
     OutOfMemory(bytes: usize) => ERRCODE_OUT_OF_MEMORY {
         message "out of memory";
         detail "Failed on request of size {bytes}.";
@@ -398,13 +398,13 @@ errors! {
         hint "Raise pgcache.hot_max_value, and pgcache.hot_size if the value takes more than half of it, or use a table cache.";
     }
 
-    /// `value_type` is none of text, jsonb, bytea.
+    /// `value_type` is not text, jsonb or bytea.
     UnknownValueType => ERRCODE_INVALID_PARAMETER_VALUE {
         message "value_type is not supported";
         hint "The value type must be text, jsonb or bytea.";
     }
 
-    /// A value that is to be jsonb is no JSON.
+    /// A value is not valid JSON.
     NotJson => ERRCODE_INVALID_TEXT_REPRESENTATION {
         message "value is not valid JSON";
         hint "Pass JSON, or use a text cache and the functions without _json.";
@@ -416,13 +416,13 @@ errors! {
         hint "Remove the character, or use a text or bytea cache and the functions without _json.";
     }
 
-    /// Bytes that are to be text are none in the server's encoding.
+    /// A value is not valid text in the server's encoding.
     NotText => ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
         message "value is not valid text in the server encoding";
         hint "Use the functions whose names end in _bytes.";
     }
 
-    /// The stored value of a counter is no integer.
+    /// The stored value of a counter is not an integer.
     NotAnInteger => ERRCODE_INVALID_TEXT_REPRESENTATION {
         message "counter value is not an integer";
         hint "Delete the entry first to start the counter at 0.";
@@ -434,39 +434,40 @@ errors! {
         hint "Delete the entry, or count in smaller steps.";
     }
 
-    /// A warning: a text for a bytea cache is what bytea prints, and means other bytes there.
+    /// A warning: a text for a bytea cache looks like the printed form of a bytea, but its characters are stored as
+    /// bytes.
     HexLiteralAsText => ERRCODE_WARNING {
         message "text that looks like a bytea literal is interpreted as plain text";
         detail "The cache holds bytea values, and a text argument means the bytes of its characters.";
         hint "If bytes were meant, use cache_set_bytes(), or another function whose name ends in _bytes.";
     }
 
-    /// After PREPARE TRANSACTION was allowed, another extension's callback changed rows on which entries depend, without a
-    /// hot tier.
+    /// On a server without a hot tier, another extension's callback has changed rows on which entries depend, after
+    /// PREPARE TRANSACTION was allowed.
     PreparedWrite => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "rows on which entries depend were changed while the transaction was being prepared";
         hint "Change the rows in a statement of the transaction, or do not use PREPARE TRANSACTION.";
     }
 
-    /// PREPARE TRANSACTION while other undecided transactions take all places for them.
+    /// PREPARE TRANSACTION was called while other prepared transactions use all records.
     TooManyPrepared => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED {
         message "too many prepared transactions have written to caches";
         hint "Commit or roll back other prepared transactions, which pgcache.prepared lists, or raise pgcache.hot_size and restart the server.";
     }
 
-    /// Entries go with the commit, at a moment when triggers of a cache's own would come too late.
+    /// The commit must remove entries of a cache with user-defined triggers or policies, which can no longer run.
     TooLateForTriggers(name: String) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "entries of cache \"{name}\" depend on changed rows and can no longer be removed";
         hint "If the cache has its own triggers, foreign keys, rules or policies, do not run CLOSE ALL after a change of the source table.";
     }
 
-    /// PREPARE TRANSACTION after `pgcache.publish`.
+    /// PREPARE TRANSACTION was called after `pgcache.publish`.
     PreparedMessages => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cannot PREPARE a transaction that has published messages";
         hint "Publish messages outside of the two-phase transaction.";
     }
 
-    /// A channel whose name has so many bytes.
+    /// The name of a channel is too long; its length in bytes.
     LongChannel(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED {
         message "name of the channel is too long";
         detail "The name has {bytes} bytes; 2048 bytes are the maximum.";
@@ -486,7 +487,7 @@ errors! {
         hint "Only roles with privileges of the client's role or of pg_signal_backend may terminate it, and only superusers if the client's role is a superuser.";
     }
 
-    /// A trigger function of pgcache was called in a way no trigger calls it.
+    /// A trigger function of pgcache was not called by its trigger.
     NotATrigger(name: &'static str) => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED {
         message "function \"pgcache.{name}\" was not called by its trigger";
         hint "Use cache_create() or cache_depend(), which create such triggers.";
@@ -498,21 +499,21 @@ errors! {
         hint "Let the loader fetch other keys or no keys.";
     }
 
-    /// The loader is no single query.
+    /// The loader is not a single query that returns rows.
     LoaderNoQuery(text: String) => ERRCODE_SYNTAX_ERROR {
         message "loader is not a query that returns rows";
         detail "The loader is: {text}";
         hint "A loader must be one SELECT, VALUES or another statement with RETURNING; $1 is the key.";
     }
 
-    /// The loader gives several columns, or none.
+    /// The loader returns several columns, or none.
     LoaderColumns(text: String) => ERRCODE_SYNTAX_ERROR {
         message "loader must return one column";
         detail "The loader is: {text}";
         hint "Select one column; to_jsonb(t) turns a row into one.";
     }
 
-    /// The loader has given more than one row.
+    /// The loader returned more than one row.
     LoaderRows(text: String) => ERRCODE_CARDINALITY_VIOLATION {
         message "loader returned more than one row";
         detail "The loader is: {text}";
@@ -531,13 +532,13 @@ errors! {
         hint "Drop the trigger and revoke TRIGGER on the cache from the role that created it, or make the owner of the cache the owner of the trigger's function.";
     }
 
-    /// The same of a trigger whose condition may run anything.
+    /// A removal as a cache's owner would evaluate a trigger's condition, which may run code of any role.
     ConditionOfAnother { trigger: String, cache: String } => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "condition of trigger \"{trigger}\" may run code of any role as the owner of cache \"{cache}\"";
         hint "Drop the trigger and revoke TRIGGER on the cache from the role that created it, or move the condition into a function that the owner of the cache owns.";
     }
 
-    /// `cache_lease` and its kin on a server without a hot tier.
+    /// A function for leases was called on a server without a hot tier.
     NoLeases => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "leases need pgcache's shared memory";
         hint "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server.";
@@ -555,7 +556,7 @@ errors! {
         hint "The value is a fraction of the ttl: 0.1 is a tenth.";
     }
 
-    /// A factor of early refresh that is negative or no number.
+    /// A factor of early refresh that is negative or not a number.
     EarlyRefreshOutOfRange => ERRCODE_INVALID_PARAMETER_VALUE {
         message "early_refresh must not be negative";
         hint "0 turns early refresh off, and 1 is the usual factor.";
@@ -567,13 +568,13 @@ errors! {
         hint "The value is a fraction of the ttl: 0.1 is a tenth.";
     }
 
-    /// Touches of a memory cache write no row.
+    /// `touch_after` was set for a memory cache, whose touches write no row.
     TouchAfterInMemory => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "touch_after is for table caches";
         hint "Leave touch_after at 0: a touch in a memory cache writes no row and takes no transaction id.";
     }
 
-    /// A number of bytes that must not be negative is.
+    /// A number of bytes is negative.
     NegativeBytes(name: &'static str) => ERRCODE_INVALID_PARAMETER_VALUE {
         message "{name} is a number of bytes and must not be negative";
         hint "0 removes max_bytes or the reserve.";
@@ -585,44 +586,44 @@ errors! {
         hint "Raise max_bytes, or lower the reserve.";
     }
 
-    /// The reserves of all caches would be too large: the bytes that are left.
+    /// The reserves of all caches would be too large; the number of bytes that can still be reserved.
     ReserveTooLarge(left: u64) => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED {
         message "reserves must not hold more than half of the hot tier";
         detail "{left} bytes can still be reserved.";
         hint "Lower this reserve or others (see pgcache.shares), or raise pgcache.hot_size.";
     }
 
-    /// The role may not take a part of the tier from others.
+    /// The role may not reserve a part of the tier.
     MayNotReserve => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "permission denied to reserve a part of the hot tier";
         hint "A superuser can allow it: GRANT SET ON PARAMETER pgcache.hot_size TO the role.";
     }
 
-    /// A key expression that is something else, or several.
+    /// A key expression is not a single expression.
     NotAnExpression => ERRCODE_SYNTAX_ERROR {
         message "key_expression must be a single expression";
         hint "Pass one expression over the columns of the source table.";
     }
 
-    /// A key expression gives another type than text.
+    /// A key expression is not of type text.
     KeyNotText(kind: String) => ERRCODE_DATATYPE_MISMATCH {
         message "key_expression must be of type text, not {kind}";
         hint "Cast the expression to text.";
     }
 
-    /// A key expression gives another key each time.
+    /// A key expression contains a volatile function.
     VolatileKey => ERRCODE_INVALID_OBJECT_DEFINITION {
         message "key_expression must not contain volatile functions";
         hint "Compute the key from the columns of the row.";
     }
 
-    /// The key of a dependency calls this, whose result follows the moment, the user or the catalogs.
+    /// A key expression calls a function whose result depends on the moment, the user or the catalogs.
     UnsteadyKey(what: String) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "key_expression must not contain {what}, whose result does not depend on the row alone";
         hint "Wrap the call in an IMMUTABLE function that sets what the result depends on, and call that function.";
     }
 
-    /// The relation exists and has no rows that could change.
+    /// The source of a dependency is not a table.
     SourceNotATable(name: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "\"{name}\" is not a table";
         hint "Declare dependencies on the underlying tables.";
@@ -640,8 +641,7 @@ errors! {
         hint "Change the owner of the source table to a role to which the policies do not apply, or use a cache without policies.";
     }
 
-    /// A table inherits from one on which a cache depends, has another owner, and does not depend
-    /// itself.
+    /// A child of a table on which a cache depends has another owner and lacks the dependency.
     ChildOfAnother(name: String) => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "table \"{name}\" has a different owner than its parent table, on which a cache depends";
         hint "The owner of the table must declare the dependency on it with cache_depend() first.";
@@ -653,13 +653,13 @@ errors! {
         hint "Name the table on which the dependency was declared.";
     }
 
-    /// A trigger calls a dependency's function and was not made by `cache_depend`.
+    /// A trigger that calls a dependency's function was not created by `cache_depend`.
     NotADependency => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED {
         message "trigger does not name a cache and a key";
         hint "Declare dependencies with cache_depend().";
     }
 
-    /// A rate limit of no hits.
+    /// The limit of a rate limit is zero or negative.
     LimitNotPositive => ERRCODE_INVALID_PARAMETER_VALUE {
         message "max_hits must be positive";
         hint "Pass a limit of at least 1.";
@@ -671,13 +671,13 @@ errors! {
         hint "Pass the length of the window, such as '1 minute'.";
     }
 
-    /// pg_cron is not installed on this server, or not in any database that we can reach.
+    /// pg_cron is not installed on this server, or in no database that can be found from here.
     NoCron => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pg_cron is not installed";
         hint "If pgcache is in shared_preload_libraries, its worker removes expired entries every pgcache.expire_interval. Otherwise install pg_cron, or call cache_expire() from your own scheduler.";
     }
 
-    /// pg_cron lives in another database of this server.
+    /// pg_cron is installed in another database of this server.
     CronElsewhere { database: String, command: String } => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pg_cron is installed only in database \"{database}\"";
         hint "Run this statement there as a superuser: {command}";

@@ -77,7 +77,7 @@ pub fn lease_time() -> i64 {
 /// Auto: a user who doubts direct access compares it with the plans.
 static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
 
-/// The access of calls to the rows of a table cache.
+/// How calls access the rows of a table cache.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TablePath {
     /// Direct access by the index if the table is plain enough, otherwise plans.
@@ -225,7 +225,7 @@ pub fn define(preloading: bool) {
         crate::pg::session::pause::define();
         crate::pg::session::fault::define(preloading);
     }
-    // A misspelt pgcache.* in a configuration file becomes a warning, not a silent nothing.
+    // Postgres warns of a misspelt pgcache.* in a configuration file from now on, instead of ignoring it.
     crate::pg::session::reserve_settings_prefix(c"pgcache");
 }
 

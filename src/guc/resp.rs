@@ -1,4 +1,4 @@
-//! The settings `pgcache.resp_*`: the Redis protocol.
+//! The settings `pgcache.resp_*` of the Redis protocol: names, ranges, defaults and the reason for each default.
 
 use std::ffi::{CStr, CString};
 use std::time::Duration;
@@ -24,7 +24,7 @@ const MOST_WORKERS: i32 = 16;
 /// Two: one executor that never waits for a lock, and one that may wait.
 static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
 const DEFAULT_EXECUTORS: i32 = 2;
-/// The name of the setting before version 0.5.0; 0: not set.
+/// The number of executors under the name that the setting had before version 0.5.0; 0: not set.
 static BACKS: GucSetting<i32> = GucSetting::<i32>::new(0);
 const MOST_EXECUTORS: i32 = 16;
 /// The database that every server has.
@@ -111,8 +111,8 @@ pub fn has_former_name() -> bool {
     BACKS.get() > 0
 }
 
-/// Returns the number of executors. `pgcache.resp_backs`, the former name, counts while the present one has its
-/// default.
+/// Returns the number of executors. `pgcache.resp_backs`, the former name of the setting, counts only while the
+/// present one has its default.
 pub fn executors() -> usize {
     let count = match (EXECUTORS.get(), BACKS.get()) {
         (DEFAULT_EXECUTORS, former) if former > 0 => former,

@@ -1,7 +1,7 @@
-//! The sweep of one cache in a visit, step by step, and again while writers are so fast that the cache is above its
-//! limit; then its VACUUM. Other caches have their turns between the steps.
+//! [`Job`]: the sweep of one cache within a visit, step by step, followed by its VACUUM. A sweep is repeated if
+//! writers have put the cache above its limit meanwhile. Other caches have their turns between the steps.
 //!
-//! `visit` decides when to make a step, and opens a transaction around each.
+//! `visit` decides when to run a step, and opens a transaction around each.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
 use crate::pg::shmem::worker_state::SweepState;
 
-/// A pass that finds little may work for one part in so many of the interval, and continues at the next visit.
+/// A pass that finds little may use this fraction (1/5) of the interval, and continues at the next visit.
 pub const SHARE: u32 = 5;
 
 /// One cache's sweep, and its progress.
@@ -34,7 +34,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Makes a sweep that begins with a pass.
+    /// Returns a job whose sweep begins with a pass.
     pub fn new(due: Due, state: &'static SweepState) -> Job {
         state.owner.store(due.owner.to_u32(), Relaxed);
         Job {
@@ -54,7 +54,7 @@ impl Job {
         self.used = Duration::ZERO;
     }
 
-    /// Returns whether both are sweeps of one cache.
+    /// Returns whether both jobs are sweeps of one cache.
     pub fn is_of(&self, other: &Job) -> bool {
         self.due.cache == other.due.cache
     }
@@ -64,8 +64,9 @@ impl Job {
         self.state.is_slow()
     }
 
-    /// Returns the rank; the cache with the least is next: first caches of owners without long steps, then caches
-    /// without long steps of their own, then by the time used. `owner` is the last long step of the owner's caches.
+    /// Returns the rank; the cache with the least rank is next. Caches of owners without long steps come first, then
+    /// caches without long steps of their own, then those that have used the least time. `owner` is the last long step
+    /// of the owner's caches.
     pub fn rank(&self, owner: u32) -> (u32, u32, Duration) {
         (owner, self.state.slow_since(), self.used)
     }
@@ -91,12 +92,12 @@ impl Job {
         self.swept
     }
 
-    /// Stops the sweep; rows that have died until now are still vacuumed.
+    /// Stops the sweep. Its VACUUM still follows, for rows that have died until now.
     pub fn give_up(&mut self) {
         self.swept = true;
     }
 
-    /// Makes one step, inside of a transaction; None when the cache cannot be swept.
+    /// Runs one step, within a transaction. None if the cache cannot be swept.
     pub fn step(&mut self) -> Option<Step> {
         let sweepable = sweepable::open(self.due.relation)?;
         let cache = &*sweepable.cache;

@@ -1,8 +1,8 @@
-//! The launcher, which decides when each database is visited.
+//! The launcher: one process for the server, which starts a visit to each database when it is due.
 //!
-//! It reads the list of databases from the catalogs that all databases share, and the visits report which of them
-//! have the extension. A database without it is visited again when an extension was created or updated in any
-//! database, and from time to time anyway, because a standby does not see such changes.
+//! It reads the list of databases from the shared catalogs, and the visits report which databases have the extension.
+//! A database without it is visited again when an extension was created or updated in any database, and from time to
+//! time anyway, because a standby does not see such changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -23,15 +23,16 @@ use crate::pg::worker::background::{self, Started};
 /// The time between visits to a database without the extension when no change of extensions was seen. Each visit
 /// costs the start of a process.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
-/// The same on a standby, where it is shorter: CREATE EXTENSION comes from the primary, without a message.
+/// The time between such visits on a standby. It is shorter, because CREATE EXTENSION comes from the primary, without
+/// a message.
 const LOOK_AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
 /// The launcher's shortest sleep: it replaces a shorter `pgcache.expire_interval`.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// Its shortest sleep while no worker can be started: nothing wakes it when one can.
+/// The launcher's shortest sleep while no worker can be started, because no signal wakes it once one can.
 const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 
-/// The longest step of a sweep. Triggers on a cache are its owner's code: a trigger that never returns would keep all
-/// other caches of the database from being swept, and vacuum from its work.
+/// The longest step of a sweep. Triggers on a cache are its owner's code. A trigger that never returns would keep all
+/// other caches of the database from being swept, and would hold back vacuum.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
 /// The longest time that VACUUM waits for other sessions to unpin a page. A cursor that is never closed may hold one
@@ -150,8 +151,8 @@ impl Launcher {
         }
     }
 
-    /// Puts a cache off in whose step a worker has ended: perhaps by an error meant to end it, which the worker could
-    /// not record.
+    /// Puts off the cache in whose step a worker has ended. A trigger may have ended the worker, which could not
+    /// record that itself.
     fn put_off_after_end(&self, cache: Option<CacheId>) {
         let Some(cache) = cache else {
             return;
@@ -202,7 +203,7 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while places are free. Where a database must wait, asks the workers that could end to do so.
+    /// Starts visits while places are free. If a database must wait, asks workers that could end to do so.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
@@ -301,7 +302,7 @@ impl Launcher {
             .filter(move |&(database, _)| !visited(database))
     }
 
-    /// Returns those in which writers have requested a VACUUM.
+    /// Returns the unvisited databases in which writers have requested a VACUUM.
     fn to_vacuum(&self) -> impl Iterator<Item = (Oid, &Known)> {
         let requested: Vec<Oid> = self.shmem.databases_to_vacuum().collect();
         self.unvisited().filter(move |(database, known)| {

@@ -1,11 +1,12 @@
-//! The size of one step of a cache's sweep.
+//! Adapts the size of a sweep step to each cache, so that a step lasts about a second and the other caches of the
+//! database get their turn.
 //!
 //! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for each removed or
-//! checked row. Then a step takes fewer rows, so that it lasts about a second and the other caches of the database
-//! get their turn. Where that does not help (a trigger that is slow for each statement) steps stay whole.
+//! checked row. Then a step takes fewer rows. If that does not help (a trigger that is slow for each statement), steps
+//! keep their full size.
 //!
-//! The size is kept in one byte of the cache's [`SweepState`]: the number of halvings of a step, or that halving is
-//! useless.
+//! The size is kept in one byte of the cache's [`SweepState`]: the number of times that a step is halved, or a note
+//! that halving is useless.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,8 +20,8 @@ pub const LONG: Duration = Duration::from_secs(1);
 
 /// Halvings down to one row of the largest `pgcache.expire_batch`.
 const MOST: u8 = 14;
-/// From this number on, halving was useless. Each further long step counts up; after the last number halving is tried
-/// again.
+/// Numbers from this one on mean that halving was useless. Each further long step adds one; after the largest number
+/// halving is tried again.
 const OF_NO_USE: u8 = 0xF0;
 /// Halvings after a step that the launcher has ended, because its full time is unknown.
 const ENDED: u8 = 4;
@@ -42,7 +43,7 @@ pub fn blocks(state: &SweepState) -> u32 {
     (CHUNK >> halvings(state)).max(1)
 }
 
-/// Adapts to a step that took so long; `whole`: the step found as much work as it may take.
+/// Adapts to a step that took this long. `whole`: the step used its whole budget.
 pub fn learn(state: &SweepState, took: Duration, whole: bool) {
     let before = state.pace.load(Relaxed);
     state.pace.store(after(before, took, whole), Relaxed);

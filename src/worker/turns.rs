@@ -1,14 +1,14 @@
-//! Turns: the caches that one visit sweeps share its time.
+//! Shares the time of a visit among the caches that it sweeps.
 //!
-//! After each step the cache that has used the least time is next, whatever its steps did: removed rows, failed,
-//! waited for a lock in vain, vacuumed. A cache is slow from a step of more than a second until a whole sweep of it
-//! had no such step. Slow caches come behind all others, the longest waiting first. While other caches have work, all
+//! After each step the cache that has used the least time is next, whatever its steps did: remove rows, fail, miss a
+//! lock, or vacuum. A cache becomes slow with a step of more than a second, and stays slow until a whole sweep of it
+//! has no such step. Slow caches come after all others, the longest waiting first. While other caches have work, all
 //! slow ones rest for as long as the last long step took. The rest is kept in shared memory, so it outlasts a visit.
 //! So no cache waits for more than one long step at a time, and at most half of the time goes into long steps.
 //!
-//! The same holds for owners: after a recent long step of one of an owner's caches, all caches of that owner come
-//! behind those of other owners while these have work, and rest with it. Otherwise an owner could keep other owners
-//! waiting by many caches each of which is slow for the first time.
+//! The same holds for owners. After a recent long step of one of an owner's caches, all caches of that owner come
+//! after those of other owners while these have work, and rest with it. Otherwise an owner could keep other owners
+//! waiting with many caches, each of which is slow for the first time.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use pgrx::pg_sys::Oid;
 
 use super::job::Job;
 
-/// For each owner with a recent long step, when it took place.
+/// The time of the last long step, for each owner with a recent one.
 pub type SlowOwners = HashMap<Oid, u32>;
 
 /// The sweeps that have not ended.
@@ -44,7 +44,7 @@ impl Turns {
         self.shared = self.jobs.len() > 1;
     }
 
-    /// Takes out the next sweep; None when none is next. `rests` returns whether slow ones rest now.
+    /// Takes out the next sweep; None if no sweep may run now. `rests` returns whether slow caches rest now.
     pub fn next(&mut self, slow: &SlowOwners, rests: impl FnOnce() -> bool) -> Option<Job> {
         let of_owner = |job: &Job| match self.owners_share {
             true => slow.get(&job.due.owner).copied().unwrap_or(0),
@@ -53,13 +53,13 @@ impl Turns {
         let least = |&place: &usize| self.jobs[place].rank(of_owner(&self.jobs[place]));
         let place = (0..self.jobs.len()).min_by_key(least)?;
         let next = &self.jobs[place];
-        // Then all others are slow, too, and the next visit continues with them.
+        // If the next one is slow, all others are slow, too, and the next visit continues with them.
         let is_slow = next.is_slow() || of_owner(next) != 0;
         let waits = self.shared && is_slow && rests();
         (!waits).then(|| self.jobs.remove(place))
     }
 
-    /// Returns a sweep that has had its turn and has not ended.
+    /// Puts back a sweep that has had its turn and has not ended.
     pub fn put_back(&mut self, job: Job) {
         self.jobs.push(job);
     }

@@ -1,5 +1,5 @@
-//! VACUUM of emptied tables: after a sweep, when a writer requests it, and again as long as the rows of a table die
-//! quickly.
+//! Vacuums the tables of the visited database: after a sweep, when a writer requests it, and again as long as the rows
+//! of a table die quickly.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -16,13 +16,13 @@ use crate::pg::worker::{background, vacuum};
 
 /// The time between two reads of Postgres' counts, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A table that was not worth a VACUUM for so long is quiet.
+/// A table that was not worth a VACUUM for this long is quiet.
 const REST: Duration = Duration::from_micros(vacuum_need::QUIET as u64);
 
 /// The shortest stay of a visit, even when another database waits for its place.
 const TURN: Duration = Duration::from_secs(10);
 
-/// The tables of one database.
+/// The state of the VACUUMs of one visit.
 pub struct Vacuums {
     shmem: WorkerShmem,
     /// The number of requests when all of them were last answered.
@@ -37,7 +37,7 @@ struct Busy {
 }
 
 impl Vacuums {
-    /// Makes the state of a new visit, for which all requests are unanswered.
+    /// Returns the state of a new visit, for which all requests are unanswered.
     pub fn new(shmem: WorkerShmem) -> Vacuums {
         Vacuums {
             shmem,
@@ -63,7 +63,8 @@ impl Vacuums {
     }
 
     /// Vacuums the caches for which writers have requested it since the last check; called outside of transactions.
-    /// While other caches wait for their turn, one that rests after a long step waits, too: its request stays.
+    /// While other caches wait for their turn, a cache that rests after a long step is left out, and its request
+    /// stays.
     pub fn answer_requests(&mut self, others_wait: bool) {
         let requests = self.shmem.vacuum_requests();
         if requests == self.answered {
@@ -95,8 +96,8 @@ impl Vacuums {
         self.busy.is_empty()
     }
 
-    /// Stays with the caches whose rows die quickly until all of them are quiet, or until the moment `until`; ends
-    /// earlier, but not in the first ten seconds, where another database needs the place.
+    /// Vacuums the caches whose rows die quickly, again and again, until all of them are quiet or until the moment
+    /// `until`. Ends earlier if another database needs the place, but not in the first ten seconds.
     pub fn stay(&mut self, until: Instant) {
         let shmem = self.shmem;
         let began = Instant::now();
@@ -132,7 +133,7 @@ impl Vacuums {
 /// Returns the tables of a cache to vacuum.
 type Which = fn(Oid, &SweepState) -> Vec<VacuumNeed>;
 
-/// Vacuums those tables of a cache. Returns false where there are none, or a VACUUM failed.
+/// Vacuums the tables of a cache that `which` returns. Returns false if it returns none, or if a VACUUM failed.
 fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     let state = shmem.sweep_state(due.cache);
     let began = Instant::now();
@@ -149,7 +150,7 @@ fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     done.unwrap_or(false)
 }
 
-/// Returns None where a VACUUM failed.
+/// Vacuums as [`vacuum_tables`] does; None if a VACUUM failed.
 fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
     let worth = background::in_transaction(|| which(due.relation, state)).ok()?;
     for table in &worth {

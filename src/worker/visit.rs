@@ -1,10 +1,10 @@
-//! A visit to one database: sweeps its caches, vacuums emptied tables, ends. A visit that answers a writer's request
-//! for a VACUUM only vacuums.
+//! A visit of a worker to one database: it sweeps the caches, vacuums emptied tables, and ends. A visit that answers a
+//! writer's request for a VACUUM only vacuums.
 //!
 //! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no snapshot and no lock
-//! is older than that. Caches take turns by steps (`turns`). An error ends a cache's sweep, is logged once, and puts
-//! the cache off; the sweeps of the others continue. A step that takes too long counts as an error, too: the launcher
-//! ends the worker in it.
+//! lasts longer than a step. Caches take turns by steps (`turns`). An error ends the sweep of a cache, is logged once,
+//! and puts the cache off; the sweeps of the others continue. A step that takes too long counts as an error, too: the
+//! launcher terminates the worker.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -28,7 +28,7 @@ use crate::pg::worker::{background, connect};
 /// The shortest round, however short the interval, because a round begins by listing all caches.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
-/// State that the steps of a visit share.
+/// The state that the steps of a visit share.
 struct Work {
     shmem: WorkerShmem,
     shared: &'static VisitState,
@@ -118,7 +118,8 @@ impl Work {
     /// Adds the due caches. Returns false when they cannot be listed.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(|| {
-            // Undone here, too, because perhaps no session reads the keys that a decided transaction still blocks.
+            // Marks of decided transactions are undone here, too, because perhaps no session reads the keys that they
+            // still block.
             undo_marks::lower_decided();
             unverified_after_restart::prove_all();
             upkeep::due(self.shmem)
@@ -167,7 +168,7 @@ impl Work {
             .any(|(_, state)| state.rests_for(now).is_some())
     }
 
-    /// Makes one step, and charges its time to the cache whatever its result.
+    /// Runs one step, and charges its time to the cache whatever its result.
     fn sweep(&mut self, job: &mut Job, share: Duration) {
         background::show(Some(&format!("sweeping {}", job.due.name)));
         let began = Instant::now();
@@ -194,7 +195,7 @@ impl Work {
         job.end();
     }
 
-    /// Makes one step in a transaction; the launcher sees when it began and that it has ended.
+    /// Runs one step in a transaction, and shows the launcher when it began and that it has ended.
     fn step(&mut self, job: &mut Job) -> Result<Option<Step>, Failure> {
         self.shared.cache.store(Some(job.due.cache), Relaxed);
         self.shared.step_began.store(clock::now(), Release);

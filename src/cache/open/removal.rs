@@ -96,8 +96,8 @@ fn remove(when: When) {
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache.relation, noted)),
-            // The table can run user-defined code only since the step before, or the user has closed the cursor by
-            // which that step runs.
+            // The table got its triggers or policies only after the step for them, or the user has closed the cursor
+            // by which that step runs.
             _ if when == When::Commit && !cache.changes_alone() => refuse(&cache),
             _ => delete(&cache, noted, when),
         }

@@ -1,14 +1,14 @@
-//! Two versions of one key: what a transaction with one snapshot sees of a key that another session has removed since
-//! the snapshot, and that the transaction itself has written anew.
+//! Chooses between two versions of one key. A transaction with a single snapshot sees both if another session has
+//! removed the key after the snapshot and the transaction itself has written the key again.
 //!
-//! Guards the rule by which one is chosen: **the version that this transaction has written is the entry**. The other
-//! one must have been removed by another session whose commit the snapshot does not show, or the key would not have
-//! been free. A plain SELECT shows both. The direct path to the table follows the same rule (`pg::table::read`).
+//! Guards the rule of that choice: **the version that this transaction has written is the entry**. The other one must
+//! have been removed by a session whose commit the snapshot does not show; otherwise the key would not have been free.
+//! A plain SELECT shows both. The direct path to the table follows the same rule (`pg::table::read`).
 //!
-//! There are never more than two: committed rows have each key once, at the snapshot and now. And there is only one
-//! unless the transaction has written. Under READ COMMITTED nothing here runs unless the transaction has changed the
-//! source of entries of the cache. Then rows that other sessions have stored since are no entries, for reads and for
-//! changes.
+//! A key never has more than two versions, because committed rows have each key once, both at the snapshot and now. It
+//! has only one unless the transaction has written. Under READ COMMITTED nothing here runs unless the transaction has
+//! changed the source of entries of the cache. In that case rows that other sessions have stored since do not count as
+//! entries, neither for reads nor for changes.
 
 use pgrx::datum::Interval;
 
@@ -60,7 +60,8 @@ pub fn get_many(cache: &Cache, keys: Typed) -> Vec<(Text, Entry)> {
     memory::collect(found.into_iter().map(|found| (found.key, found.entry)))
 }
 
-/// Returns a page of live entries. `bounds` are the arguments of the statement: from, not, how many, up to.
+/// Returns a page of live entries. `bounds` are the arguments of the statement: the first key, a key to skip, the
+/// number of rows, and the end.
 pub fn scan(
     cache: &Cache,
     statement: Statement,
@@ -115,17 +116,17 @@ pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
 pub enum Removal {
     /// Run the statement as usual.
     Plain,
-    /// Nothing: the key only has rows that a sweep removes.
+    /// Do nothing: the key only has rows that a sweep removes.
     Nothing,
     /// Run the statement on this row alone.
     Only(Typed),
-    /// Run the statement on this row and, if it is removed, on the other one too, which ends in 40001: otherwise the
-    /// transaction would see that row from then on, as if its key had not been removed.
+    /// Run the statement on this row and, if it is removed, on the other one too. The latter ends in 40001; otherwise
+    /// the transaction would see that row from then on, as if its key had not been removed.
     Both(Typed),
 }
 
-/// Returns how to remove a key. Leaves a row past its deadline and grace to the sweep, which may have removed it
-/// since the snapshot: removing it once more would end in 40001.
+/// Returns how to remove a key. Leaves a row past its deadline and grace to the sweep, which may have removed it since
+/// the snapshot, because a second removal would end in 40001.
 pub fn to_remove(cache: &Cache, key: Key) -> Removal {
     if !lock::one_snapshot_per_transaction() {
         return Removal::Plain;
@@ -160,9 +161,9 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
     }
 }
 
-/// Returns for each key, in key order, the version that counts. None if the transaction has changed the source of the
-/// entry and thus removed the entry: a row that it still sees was removed by another session, or stored by one since,
-/// from the old source row.
+/// Returns the version that counts for each key, in key order. Leaves out a key if the transaction has changed the
+/// source of its entry and has thus removed the entry: a row that it still sees was removed by another session, or
+/// stored by one since, from the old source row.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| {
         let keys = cache.key_type.compare(one.key.bytes(), other.key.bytes());

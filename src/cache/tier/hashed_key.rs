@@ -1,6 +1,6 @@
-//! Hashed keys: the tier finds a key by a hash over database, relation and key.
+//! [`HashedKey`]: a key with its hash over database, relation and key, by which the tier finds the entry.
 //!
-//! A call hashes its key once, at its beginning, and passes the hash down: see [`HashedKey`].
+//! A call hashes its key once, at its beginning, and passes the hash down.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +29,7 @@ impl HashedKey {
         self.key.bytes()
     }
 
-    /// Returns the key as the store takes it.
+    /// Returns the key in the form of the store, for the cache of a slot.
     #[inline]
     pub fn in_slot(&self, slot: u32) -> HotKey<'_> {
         HotKey {
@@ -49,8 +49,8 @@ impl HashedKey {
     }
 }
 
-/// Prefetches the index and then the entries of several keys, so that all are on their way from memory before the
-/// first is looked at.
+/// Prefetches the index and then the entries of several keys, so that their memory is being loaded before the first
+/// look-up.
 pub fn prefetch_all(keys: &[HashedKey]) {
     let Some(tier) = tier() else {
         return;
@@ -63,7 +63,7 @@ pub fn prefetch_all(keys: &[HashedKey]) {
     }
 }
 
-/// Returns the store's key for these bytes, which need not come from a caller.
+/// Hashes these bytes, and returns the key in the form of the store.
 #[inline]
 pub fn hot_key<'k>(tier: &Tier, cache: CacheId, slot: u32, bytes: &'k [u8]) -> HotKey<'k> {
     HotKey {

@@ -1,4 +1,7 @@
 //! Copies single entries into the hot tier and out of it.
+//!
+//! Guards that nothing is allocated while a partition is locked, because an allocation may raise an error: a value is
+//! copied under the lock into memory that was allocated before.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -99,7 +102,7 @@ fn copy_out_long(
     }
 }
 
-/// Makes an entry; None if it has another type, because the cache was dropped and recreated under the same oid.
+/// Builds an entry; None if it has another type, because the cache was dropped and recreated under the same oid.
 fn as_entry(
     header: &Header,
     value_type: ValueType,

@@ -1,4 +1,5 @@
-//! The hot tier as caches use it: slots, hashed keys, reading and writing entries, walks over all of them.
+//! The hot tier as caches use it: slots, shares of its memory, hashed keys, copies of single entries, and walks over
+//! all entries.
 
 pub mod hashed_key;
 pub mod io;

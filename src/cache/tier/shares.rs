@@ -1,9 +1,9 @@
-//! The bytes of the tier that each cache may hold, and the bytes that other caches must leave it: from
-//! definitions into slots.
+//! Copies the share of each cache from its definition into its slot: `max_bytes`, the bytes of the tier that the cache
+//! may hold, and `reserve`, the bytes that other caches must leave to it.
 //!
-//! A share is part of the cache's definition and takes effect with its commit. The session that changed it
-//! then writes it into the slot. Every session that loads the definition also checks whether the slot
-//! agrees, because after a restart or COMMIT PREPARED no session has written it.
+//! A share takes effect with the commit of the definition. The session that has changed the definition then writes the
+//! share into the slot. Every session that loads the definition also checks whether the slot agrees, because after a
+//! restart or COMMIT PREPARED no session has written it.
 
 use std::collections::BTreeSet;
 
@@ -98,8 +98,8 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
     });
 }
 
-/// Raises 53400 unless the reserves of other caches leave so many bytes. Caches that have no slot, because
-/// no session has used them since the start, do not count.
+/// Raises 53400 unless the reserves of other caches leave this many bytes. Caches that have no slot, because no
+/// session has used them since the start, do not count.
 pub fn check_reserve(cache: CacheId, reserve: Option<i64>) -> Result<(), Error> {
     let Some(tier) = tier() else {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Slots: the numbers of caches in the hot tier.
+//! Assigns and frees slots: the numbers by which the hot tier knows caches.
 //!
 //! A slot belongs to a relation of a database until that relation is dropped, or its creation is rolled back; on a
-//! standby until a session notices. It is never taken from a live relation. Code that remembers a slot's number
-//! checks at each use which cache owns it, after reading the version: a freed slot gets a new version first and a new
-//! cache later, so an entry that matches the version read before is the former cache's own.
+//! standby until a session notices the drop. It is never taken from a live relation. Code that remembers the number of
+//! a slot checks at each use which cache owns it, after it has read the version. A freed slot gets a new version first
+//! and a new cache later, so an entry that matches the version read before belongs to the former cache.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -38,8 +38,8 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     Some(place as u32)
 }
 
-/// Returns the slot of a cache; assigns one if it has none. None when all are taken. `memory_id`: the id of a memory
-/// cache, 0 for a table.
+/// Returns the slot of a cache, and assigns one if it has none. None if all are taken. `memory_id` is the id of a
+/// memory cache, or 0 for a table.
 pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let to_open = session::in_recovery();
     let take = || take(tier, cache, memory_id, to_open);
@@ -61,9 +61,9 @@ pub fn assign_at_start(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u3
 }
 
 /// Takes a free slot; the caller holds the assignment lock. `to_open`: the first user of a memory cache on a primary
-/// must open it. Skips a slot that a transaction has marked for the former cache and not unmarked yet (DROP frees a
-/// slot while another transaction that marked it is still committing), because the `pending_writers` of that
-/// transaction will fall on this slot.
+/// must open it. Skips a slot that a transaction has marked for the former cache and not unmarked yet, because that
+/// transaction will still lower the slot's `pending_writers`. (DROP frees a slot while another transaction that marked
+/// it is still committing.)
 fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
@@ -112,15 +112,15 @@ pub fn free(tier: &Tier, cache: CacheId) {
     }) else {
         return;
     };
-    // Not interruptible: a slot that is left vacated would never become free.
+    // An interrupt would leave the slot vacated, and it would never become free.
     session::uninterrupted(|| walk::remove_entries(tier, number, RemovalCause::Cleared, |_| true));
     tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
-/// Frees the slots of relations of this database, and of databases, that were dropped unnoticed: a standby only
+/// Frees the slots of relations of this database, and of whole databases, that were dropped unnoticed: a standby only
 /// replays their DROP, and elsewhere a session may have given a cache a slot while it was being dropped. On a standby
-/// only memory caches have entries in a slot. They may be evicted at any time, so freeing a slot too early costs
-/// misses and nothing else. Elsewhere a relation that is not visible may be one that is being created; its creator
+/// only memory caches have entries in a slot. These may be evicted at any time, so freeing a slot too early costs
+/// misses and nothing else. On a primary a relation that is not visible may be one that is being created; its creator
 /// holds a lock on it.
 pub fn free_gone(tier: &Tier) {
     if fault::on(Fault::GoneSlotsKept) {

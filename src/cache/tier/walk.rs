@@ -250,8 +250,8 @@ impl Met {
         self.slot
     }
 
-    /// Visits the keys that were inserted since the last visit, and maybe others once more. Costs nothing if there
-    /// are none.
+    /// Visits the keys that were inserted since the last visit, and maybe others once more. Costs nothing if no key
+    /// was inserted.
     pub fn follow(&mut self, tier: &Tier, mut visit: impl FnMut(&[u8])) {
         let mut found = None;
         for partition in 0..tier.partitions() {
