@@ -1,5 +1,5 @@
-//! SQL functions that declare what a cache follows and announces: dependencies on tables (`cache_depend`,
-//! `cache_undepend`) and notifications of its own changes (`cache_watch`, `cache_unwatch`).
+//! SQL functions for the dependencies of a cache on tables (`cache_depend`, `cache_undepend`), and for notifications
+//! about changes of its entries (`cache_watch`, `cache_unwatch`).
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;

@@ -1,5 +1,5 @@
 //! SQL functions that read entries: `cache_get`, `cache_lookup`, `cache_exists`, `cache_ttl`, `cache_scan`,
-//! `cache_keys`, `cache_count`; and `pgcache.node_of`, which returns the server of a key.
+//! `cache_keys`, `cache_count`; and `pgcache.node_of`, which returns the number of the server that holds a key.
 
 use std::num::NonZeroU32;
 

@@ -1,8 +1,8 @@
 //! The definition of one cache as this session has loaded it: storage, settings and column types, and the checks and
 //! conversions of its keys and values.
 //!
-//! A definition may be used only while `is_present` returns true. After that the catalogs may have changed, and
-//! `registry` loads the cache again.
+//! A definition may be used only while `is_present` returns true. Once it returns false, the catalogs may have
+//! changed, and `registry` loads the cache again.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Finds or assigns a cache's slot in the hot tier, and counts in the slot's statistics.
+//! Finds or assigns a cache's slot in the hot tier, and updates the statistics that the slot holds.
 
 use std::sync::atomic::Ordering::SeqCst;
 

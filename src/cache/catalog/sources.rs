@@ -1,4 +1,5 @@
-//! Reads from the catalogs the tables on which entries of a cache depend: those that have a trigger of the dependency.
+//! Finds the tables on which entries of a cache depend (`cache_depend`), by the triggers of the dependencies in the
+//! catalogs.
 
 use std::ffi::CStr;
 

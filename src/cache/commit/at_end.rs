@@ -1,5 +1,5 @@
-//! Carries out what a transaction's ledger holds: sets its marks before the commit, undoes them at its end, and
-//! invalidates its keys at clients that track them.
+//! Applies a transaction's ledger to the hot tier: sets the marks before the commit, undoes them at the end, and
+//! invalidates the changed keys at clients that track them.
 
 use std::collections::hash_map::Entry;
 use std::thread::sleep;

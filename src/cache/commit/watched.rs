@@ -1,5 +1,5 @@
-//! Locks absent keys that a client of the Redis protocol watches, so that no transaction creates them before the
-//! client's EXEC has ended.
+//! Locks keys without an entry that a client of the Redis protocol watches (WATCH), so that no transaction creates
+//! them before the client's EXEC has ended.
 //!
 //! No row exists to lock, and writing one would be a visible change. So the EXEC holds a lock for the key, and a
 //! transaction that has changed the key waits for that lock before its commit. The mark of the key decides which of

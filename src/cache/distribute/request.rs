@@ -1,5 +1,5 @@
-//! [`Request`]: a call on a distributed cache, with the kind of its function, the shards that it needs, and the node
-//! from which it was sent, if another node has sent it.
+//! [`Request`]: a call on a distributed cache, with the kind of its function, the node to which it is addressed, and
+//! whether another node has sent it.
 
 use std::cell::Cell;
 use std::rc::Rc;

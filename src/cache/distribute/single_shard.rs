@@ -1,5 +1,5 @@
-//! Answers a call on one key of a distributed cache: names the shard if it is on this node, and sends the call to the
-//! shard's node if it is not.
+//! Answers a call on one key of a distributed cache. The call runs on the table of the key's shard if this node has
+//! it; otherwise it is sent to the node that does.
 
 use std::rc::Rc;
 

@@ -1,4 +1,5 @@
-//! Skips the write of a touch that would extend a deadline by less than the cache's `touch_after`.
+//! Skips the write of a touch that would extend a deadline by less than `touch_after`, a share of the ttl that
+//! `cache_tune` sets.
 //!
 //! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another session's
 //! change of the row. Guards two rules: a touch that would bring a deadline forward is always written, and only an

@@ -1,6 +1,6 @@
 //! The blocks of a cache's table, or of all its partitions, numbered as one sequence.
 //!
-//! A sweep walks them as if they were one table. So a sweep of a hundred partitions is as bounded and as fair as the
+//! A sweep walks them as if they were one table. So a sweep of a hundred partitions takes no larger steps than the
 //! sweep of one table, and continues in the next partition. The list is made at the beginning of a walk. A partition
 //! that is added later is swept by the next walk; one that is dropped, or that another session has locked against
 //! writers, is skipped.

@@ -1,5 +1,5 @@
-//! Operations of SQL functions on a memory cache that change more than one entry or none: read an entry into a datum,
-//! store the value of a loader, count, list, clear and sweep.
+//! The operations on a memory cache that [`super::raw`] lacks: read an entry into a datum, store the value of a
+//! loader, count, list, clear and sweep.
 //!
 //! A change takes effect at once and is not rolled back.
 

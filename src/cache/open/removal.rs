@@ -1,8 +1,8 @@
 //! Removes entries that depend on rows that this transaction has changed (`model::pending` keeps the list).
 //!
-//! Runs right before the commit, for two reasons: an entry that another session has stored since the change was
-//! computed from the old row as well, and locks on entries are kept for a short time only. In the changing session
-//! itself, a call that opens a cache removes the entries earlier, so that it finds no entry computed from an old row.
+//! Runs right before the commit, for two reasons. Until then another session may compute an entry from the old row,
+//! which must be removed, too. And locks on entries are held for a short time only. In the changing session itself, a
+//! call that opens a cache removes the entries earlier, so that it finds no entry computed from an old row.
 //!
 //! Guards that entries of a memory cache are fenced off until the commit is visible: no session stores one that it has
 //! computed from an old row.
@@ -124,7 +124,8 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
         (_, false) => lock::Mode::Write,
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
-        // Before the table's lock: a loading session holds no lock on the table yet, and would wait for ours.
+        // Before the table's lock, because a loading session holds no lock on the table yet, and would wait for this
+        // one.
         ask::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);
