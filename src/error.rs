@@ -1,9 +1,9 @@
 //! Every error that pgcache itself raises, each declared once with its SQLSTATE, message, detail and hint.
 //!
 //! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) keep their texts and are not
-//! listed here. `pg::session::failure` removes the parts of them that would show a row, and `pg::session::hint` adds
-//! hints to some. Messages follow the style of Postgres: lower case, no full stop. They contain nothing of a key or a
-//! value, because they end up in logs. Each error has a hint, which docs/reference.md repeats.
+//! listed here. `pg::session::failure` removes a detail that would show a row, and `pg::session::hint` adds hints to
+//! some. Messages follow the style of Postgres: lower case, no full stop. They contain nothing of a key or a value,
+//! because they end up in logs. Each error has a hint, which docs/reference.md repeats.
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -262,8 +262,8 @@ errors! {
         hint "Write to the table with SQL.";
     }
 
-    /// A default ttl was set for a cache whose value or deadline Postgres computes. Only entries written by a function
-    /// would get it, and no function can write there.
+    /// A default ttl was set for a cache whose value or deadline Postgres computes, so that functions cannot write to
+    /// it.
     GeneratedTtl => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cache whose value or deadline column is generated cannot have a default ttl";
         hint "Omit ttl, or change the expression that computes the deadline.";

@@ -7,21 +7,22 @@ use std::time::Duration;
 use crate::pg::hooks::expired_rows::begun::SHOW_EXPIRED;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
-/// On: an operator in trouble turns it off without a restart.
+/// On by default. In an emergency an operator turns it off without a restart.
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 
 /// Kilobytes. 64 MB hold some 400,000 small entries and are negligible on any server that runs Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 /// Kilobytes: the store cannot address more.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
-/// Bytes of key and value. 0: the average size in the tier when the server stopped.
+/// Bytes of key and value. 0, the default, takes the average size in the tier when the server stopped.
 static HOT_ENTRY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(0);
 /// Kilobytes. A page fragment or an image fits; a value that would evict thousands of entries does not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
-/// On: a user who doubts a value turns it off in one session and compares.
+/// On by default. A user who doubts a value turns it off in one session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
-/// Off: a file with values in clear text appears in the data directory only where an administrator wants it.
+/// Off by default, so that a file with values in clear text appears in the data directory only if an administrator
+/// wants it.
 static SAVE_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Returns whether a clean shutdown saves the entries of memory caches for the next start.
@@ -29,11 +30,11 @@ pub fn save_memory() -> bool {
     SAVE_MEMORY.get()
 }
 
-/// Milliseconds. Expired rows cost space only, and after 10 s little of it; a visit costs some
-/// milliseconds of a database's time.
+/// Milliseconds. Expired rows cost only space, and in 10 s little of it; a visit costs some milliseconds of a
+/// database's time.
 static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Rows. Deleting so many takes some tens of milliseconds, and keeps a transaction's keys few
-/// enough to be marked one by one in the hot tier.
+/// Rows. Deleting this many takes some tens of milliseconds, and keeps the keys of a transaction few enough to be
+/// marked one by one in the hot tier.
 static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 
 /// Returns whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only
@@ -74,7 +75,7 @@ pub fn lease_time() -> i64 {
     LEASE_TIME.get().into()
 }
 
-/// Auto: a user who doubts direct access compares it with the plans.
+/// Auto by default. A user who doubts direct access compares it with the plans.
 static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePath::Auto);
 
 /// How calls access the rows of a table cache.
@@ -132,8 +133,8 @@ pub fn define(preloading: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Without preloading it is too late for a setting of the postmaster. It is defined nevertheless,
-        // because otherwise each session would warn of its line in the configuration file.
+        // Without preloading it is too late for a postmaster setting. It is defined nevertheless, because otherwise
+        // each session would warn of the setting in the configuration file.
         match preloading {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,

@@ -125,7 +125,7 @@ fn cache_alter(
     let cache = open_as_owner(cache, mode, c"cache_alter()")?;
     let settings = cache.settings.changed(ttl, max_entries, grace)?;
     if ttl.is_some() && settings.ttl.is_some() && cache.is_attached() {
-        // Only entries written by a function would get this ttl.
+        // A table to which functions cannot write gets no default ttl.
         cache.check_writable().map_err(|_| Error::GeneratedTtl)?;
     }
     define::alter(&cache, settings);

@@ -179,8 +179,8 @@ fn pending(tier: &Tier) -> u64 {
     slots + tier.marks().standing()
 }
 
-/// Sets the figures of one cache, or of all caches in this database, of the tier and of the Redis protocol, back to
-/// 0.
+/// Sets the statistics of one cache back to 0; without a cache, those of all caches in this database, of the tier and
+/// of the Redis protocol.
 #[pg_extern]
 fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     if let (None, Some(board)) = (cache, ClientRegistry::of_server()) {

@@ -9,35 +9,35 @@ use crate::pg::resp::socket_mode;
 
 type Text = GucSetting<Option<CString>>;
 
-/// 0: the protocol is off unless the configuration names a port.
+/// 0 by default: the protocol is off unless the configuration names a port.
 static PORT: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// As the server's own listen_addresses: no other machine can connect.
+/// The default of the server's own listen_addresses: no other machine can connect.
 static LISTEN_ADDRESSES: Text = GucSetting::<Option<CString>>::new(Some(c"localhost"));
-/// Empty: no socket.
+/// Empty by default: no socket.
 static SOCKET: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// Empty: the server's own group.
+/// Empty by default: the server's own group.
 static SOCKET_GROUP: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// One network process answers more than most networks carry.
+/// One by default, because one network process answers more than most networks carry.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(1);
 /// The number of places in the work queue and the client registry.
 const MOST_WORKERS: i32 = 16;
-/// Two: one executor that never waits for a lock, and one that may wait.
+/// Two by default: one executor that never waits for a lock, and one that may wait.
 static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
 const DEFAULT_EXECUTORS: i32 = 2;
 /// The number of executors under the name that the setting had before version 0.5.0; 0: not set.
 static BACKS: GucSetting<i32> = GucSetting::<i32>::new(0);
 const MOST_EXECUTORS: i32 = 16;
-/// The database that every server has.
+/// By default the database that every server has.
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
-/// A name that says its purpose; no role has privileges on the cache until they are granted.
+/// By default a cache whose name says its purpose; no role has privileges on it until they are granted.
 static CACHES: Text = GucSetting::<Option<CString>>::new(Some(c"pgcache.resp"));
-/// Empty: a client must name its role.
+/// Empty by default: a client must name its role.
 static DEFAULT_ROLE: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// Off: TLS needs a certificate, which the administrator must provide.
+/// Off by default, because TLS needs a certificate, which the administrator must provide.
 static TLS: GucSetting<TlsMode> = GucSetting::<TlsMode>::new(TlsMode::Off);
-/// Off: a password in clear text crosses no network.
+/// Off by default, so that no password crosses a network in clear text.
 static CLEARTEXT: GucSetting<bool> = GucSetting::<bool>::new(false);
-/// As in Redis.
+/// The default of Redis.
 static MAX_CLIENTS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 /// Kilobytes. Longer than any value that the tier holds by default.
 static MAX_REQUEST: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
@@ -46,15 +46,15 @@ static MAX_REQUEST: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
 static MAX_OUTPUT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
 /// Kilobytes. No ordinary load comes near it, and a server with little memory survives it.
 static MAX_CLIENTS_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(1024 * 1024);
-/// About ten megabytes, for keys of ordinary length.
+/// Keys of ordinary length take about ten megabytes.
 static TRACKING_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
-/// Microseconds. As in Redis.
+/// Microseconds. The default of Redis.
 static SLOWER_THAN: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Seconds. As in Redis: connection pools keep idle connections for long.
+/// Seconds. The default of Redis: connection pools keep idle connections for long.
 static IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// Seconds. The server's own authentication_timeout.
+/// Seconds. The default of the server's own authentication_timeout.
 static AUTHENTICATION_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60);
-/// Seconds. As in Redis: finds clients that vanished without closing their connection.
+/// Seconds. The default of Redis; it finds clients that vanished without closing their connection.
 static KEEPALIVE: GucSetting<i32> = GucSetting::<i32>::new(300);
 
 /// Says whether TCP connections are encrypted.
@@ -204,7 +204,7 @@ pub fn tracking_keys() -> usize {
     usize::try_from(TRACKING_KEYS.get()).unwrap_or(1)
 }
 
-/// Returns the time from which a command is logged; None: no command is.
+/// Returns the time from which a command is logged; None if no command is logged.
 pub fn slower_than() -> Option<Duration> {
     let micros = u64::try_from(SLOWER_THAN.get()).ok()?;
     Some(Duration::from_micros(micros))

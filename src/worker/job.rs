@@ -115,8 +115,8 @@ impl Job {
         Some(sweep.step(cache, size))
     }
 
-    /// Continues after a step. `took` is the step's time, `share` the part of the interval that [`SHARE`] stands for:
-    /// a pass continues until it is complete, or has spent this on steps that found little.
+    /// Decides how to continue after a step. `took` is the time of the step, and `share` is the fraction [`SHARE`] of
+    /// the interval: a pass continues until it is complete, or has spent this on steps that found little.
     pub fn go_on(&mut self, step: Option<Step>, took: Duration, share: Duration) {
         let (Some(step), Some(sweep)) = (step, &self.sweep) else {
             return self.give_up();

@@ -15,7 +15,7 @@ use crate::cache::expiry::pass::CHUNK;
 use crate::guc;
 use crate::pg::shmem::worker_state::SweepState;
 
-/// A longer step makes the other caches wait.
+/// The time above which a step counts as long, because it makes the other caches wait.
 pub const LONG: Duration = Duration::from_secs(1);
 
 /// Halvings down to one row of the largest `pgcache.expire_batch`.

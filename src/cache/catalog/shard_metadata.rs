@@ -45,7 +45,7 @@ pub struct Spread {
     watch: Watch,
 }
 
-/// The session's knowledge of a relation.
+/// The result of a look-up of a relation: the shards of a distributed cache, or none.
 #[derive(Clone)]
 enum Known {
     Other(Rc<Watch>),

@@ -49,7 +49,8 @@ impl Transaction {
         }
     }
 
-    /// Announces the transaction if a client tracks keys and the transaction has changed some.
+    /// Announces the transaction if a client tracks keys and the transaction has changed some, so that a session that
+    /// reads its changes waits until clients are notified.
     pub(super) fn announce(&mut self) {
         let changed = !self.marked.keys.is_empty() || !self.marked.tables.is_empty();
         if let Some(tier) = tier().filter(|tier| changed && tier.is_tracked())

@@ -263,7 +263,6 @@ pub fn forget() {
     with(|t| drop(std::mem::take(t)));
 }
 
-/// Notes that a relation was created.
 pub fn note_created(relation: Oid) {
     with(|t| {
         t.new_files = true;
@@ -272,13 +271,11 @@ pub fn note_created(relation: Oid) {
     hand_over_if_preparing();
 }
 
-/// Notes that a relation was dropped.
 pub fn note_dropped(relation: Oid) {
     with(|t| memory::push(&mut t.relations_here().dropped, relation));
     note_table(relation, Extent::Definition);
 }
 
-/// Notes that a database was dropped.
 pub fn note_database_dropped(database: Oid) {
     with(|t| t.databases.push(database));
 }

@@ -26,7 +26,7 @@ pub(super) struct Transaction {
     pub(super) touched: Vec<u32>,
     /// Relations were created, altered or truncated, so an abort may remove files.
     pub(super) new_files: bool,
-    /// By relation.
+    /// The changed keys that are not marked yet, by relation.
     pub(super) keys: HashMap<u32, Notes>,
     pub(super) tables: HashMap<u32, Whole>,
     /// Keys and tables that are marked already; a mark stands until the transaction has ended.

@@ -1,6 +1,6 @@
 //! Sets a transaction's marks in the hot tier before its changes become visible, and undoes them after its end. While
-//! a key or a cache is marked, no session fills in a copy of it or gets a lease. `changes` says which changes are
-//! marked when.
+//! a key or a cache is marked, no session fills in a copy of it or stores a value that it has loaded for it. `changes`
+//! says which changes are marked when.
 //!
 //! Guards that each mark is undone exactly once: a mark is added to the list before it is set, and every step that may
 //! raise an error (memory for the list, a lock of Postgres) comes before it is set.

@@ -83,7 +83,8 @@ fn put(tier: &Tier, record: Record, mark: Mark) -> bool {
     records.put(record, item) || (tier.assigning(add_piece) && records.put(record, item))
 }
 
-/// Puts the mark of a whole cache among the last of the record, once. Returns whether it is new there.
+/// Puts the mark of a whole cache into the last places of the record, joined with a mark of that cache if they hold
+/// one. Returns whether the mark is new there.
 fn put_whole(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
     let item = mark.item(tier);
     let mut is_new = true;

@@ -1,5 +1,5 @@
 //! Raises notices about settings that the server lacks: one for all of pgcache when the extension is created, and one
-//! for a dependency when it is declared. Both contain the lines to change.
+//! for a dependency when it is declared. Both say which settings to change.
 //!
 //! The first notice is raised at the commit, because Postgres discards notices of an extension's script.
 

@@ -183,7 +183,7 @@ pub fn alter(cache: &Cache, settings: Settings) {
     }
 }
 
-/// Raises 42501 unless the caller may reserve so much, and 53400 if other reserves leave less. The owner of
+/// Raises 42501 unless the caller may reserve this many bytes, and 53400 if other reserves leave less. The owner of
 /// the cache may always choose a smaller reserve, or none.
 pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     if settings.reserve <= cache.settings.reserve {
@@ -212,7 +212,6 @@ fn put_reserve(cache: &Cache, bytes: i64) {
     ]);
 }
 
-/// Drops the relation.
 pub fn drop(cache: Rc<Cache>) {
     let kind: &[u8] = match cache.storage {
         Storage::Memory => b"DROP VIEW ",
@@ -222,7 +221,6 @@ pub fn drop(cache: Rc<Cache>) {
     ddl::run(&[kind, cache.qualified_name().to_bytes()]);
 }
 
-/// Removes all entries.
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     if cache.storage == Storage::Memory {
         return memory_cache::clear(cache);

@@ -89,7 +89,7 @@ struct Declared {
 }
 
 thread_local! {
-    /// Never dropped, like the other knowledge of the session.
+    /// Never dropped, like the registry of caches.
     static DECLARED: ManuallyDrop<RefCell<BTreeMap<&'static str, Declared>>> = ManuallyDrop::default();
 }
 

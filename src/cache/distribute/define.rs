@@ -77,8 +77,8 @@ fn part_of(most: i64, shards: i64) -> i64 {
     (most + shards - 1) / shards.max(1)
 }
 
-/// Longest name, in bytes, to which Citus can add the number of a shard without shortening it. A session that shortens
-/// a name waits for itself in Citus.
+/// Longest name, in bytes, to which Citus can add the number of a shard without shortening it. If Citus shortens a
+/// name, the session waits for itself.
 const LONGEST_NAME: usize = 53;
 
 fn check(cache: &Cache) -> Result<(), Error> {

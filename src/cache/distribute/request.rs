@@ -60,7 +60,7 @@ pub enum Kind {
     ReadMany { keys: usize },
     /// Writes several entries, with values if given, and returns how many.
     WriteMany { keys: usize, values: Option<usize> },
-    /// Concerns all entries, and returns how many.
+    /// Works on all entries, and returns a count.
     Sum { most: Option<usize>, writes: bool },
     /// Returns a page of all entries in key order; the key is the first column.
     Page { most: usize },
@@ -102,12 +102,12 @@ impl Addressee {
         Addressee(node | spread.sum_of_shards(node) << 32)
     }
 
-    /// Returns the number that a call carries.
+    /// Returns the number by which a call carries the address.
     pub fn number(self) -> i64 {
         self.0
     }
 
-    /// Returns the node of such a number, and the checksum if all of its shards are meant.
+    /// Splits the number that a call carries: the node, and the checksum if the call is for all shards of the node.
     pub fn parts(number: i64) -> (i64, Option<i64>) {
         let sum = number >> 32;
         (number & Addressee::NODE, (sum != 0).then_some(sum))

@@ -116,7 +116,7 @@ pub trait Store: Sized {
     fn key_of<'k>(&self, key: &'k Key) -> Self::Key<'k>;
     /// Returns the key in the canonical form of the cache; None if no entry can have it.
     fn spelled<'k>(&self, key: &'k Self::Key<'_>) -> Option<&'k [u8]>;
-    /// Raises an error if a value of this length cannot be stored under the key.
+    /// Returns an error if a value of this length cannot be stored under the key.
     fn check_length(&self, key: &Self::Key<'_>, length: usize) -> Result<(), Failed>;
     /// Adds to a counter of the cache.
     fn tally(&self, counter: Counter, times: u64);
@@ -242,7 +242,7 @@ pub fn is_unchanged(entry: Option<&dyn Present>, copied: Copied<'_>) -> bool {
     }
 }
 
-/// Raises an error for bytes that a cache of this type does not accept.
+/// Returns an error for bytes that a cache of this type does not accept.
 #[inline]
 pub fn check_value(value_type: ValueType, value: &[u8]) -> Result<(), Error> {
     match value_type == ValueType::Text && !encoding::is_text(value) {

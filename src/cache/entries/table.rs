@@ -111,7 +111,7 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Returns the key for a write. Raises an error if no entry can have it.
+    /// Returns the key for a write, or an error if no entry can have it.
     pub fn new_key(&self, key: &Option<HashedKey>) -> Result<Key, Failed> {
         let key = key.as_ref().ok_or(Failed::Key)?.key;
         self.cache.check_room(key)?;

@@ -60,7 +60,6 @@ impl Blocks {
         Blocks(parts)
     }
 
-    /// Returns the number of blocks.
     pub fn count(&self) -> u32 {
         self.0.last().map_or(0, |part| part.end)
     }
@@ -79,7 +78,6 @@ impl Blocks {
 }
 
 impl Chunk {
-    /// Returns the number of its blocks.
     pub fn count(&self) -> u32 {
         self.to - self.from
     }

@@ -268,7 +268,6 @@ impl Fetch {
         self.is_changing(cache) || sources::may_be_half_changed(self.relation)
     }
 
-    /// Runs the loader.
     fn load(&self, cache: &Cache) -> Result<LoaderResult, Error> {
         let begun = clock::now();
         let before = loaders::unstored();

@@ -79,7 +79,8 @@ enum For {
     /// A client that computes outside of the database gets a lease in any case, also while a change is being
     /// committed; but then its value cannot be stored.
     Client,
-    /// A client, while a change may be about to be committed or is replayed.
+    /// A client that gets a lease although its value cannot be stored, because a change may be about to be committed
+    /// or is replayed.
     Doomed,
 }
 

@@ -127,7 +127,6 @@ pub fn watch(watch: Lease) {
     });
 }
 
-/// Ends a watch.
 pub fn end_watch(watch: Lease) {
     with(|session| {
         for part in session.parts.iter_mut() {

@@ -169,7 +169,8 @@ impl TierHandle {
         self.put_record(cache, key, &record, clock::now(), still)
     }
 
-    /// Stores an entry in the tier's format, made for the version that the cache had.
+    /// Stores an entry in the tier's format, which was built for one version of the cache. Returns false if the cache
+    /// has another version by now, or `still` did not hold.
     pub fn put_record(
         &self,
         cache: &Cache,
@@ -258,9 +259,9 @@ impl TierHandle {
     }
 }
 
-/// Opens a slot that has survived a promotion or was restored at the start. Entries that depend on a table may be
-/// computed from rows that have changed since, because replay removes no entries. They are removed, so that they are
-/// not counted either. Entries without dependencies stay.
+/// Opens a slot that has survived a promotion or was restored at the start. Removes entries that depend on a table, so
+/// that they are not counted either: after a promotion they may be computed from rows that have changed since, because
+/// replay removes no entries. Entries without dependencies stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {

@@ -88,7 +88,6 @@ pub fn set_if_unchanged(
     Ok(())
 }
 
-/// Returns the number of live entries.
 pub fn count(cache: &Cache) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
     if !pending::hides_some() {
@@ -143,7 +142,6 @@ pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     handle.version()
 }
 
-/// Removes all entries.
 pub fn clear(cache: &Cache) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     let version = disown_all(cache, &handle);

@@ -131,7 +131,6 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Returns the cache itself.
     pub fn cache(&self) -> &'c Cache {
         self.cache
     }
@@ -154,13 +153,11 @@ impl<'c> Entries<'c> {
         self.handle.key(self.cache, bytes)
     }
 
-    /// Returns whether a deadline has passed already.
     #[inline]
     pub fn is_past(&self, deadline: Timestamp) -> bool {
         deadline <= self.now
     }
 
-    /// Returns the type of the values.
     pub fn value_type(&self) -> ValueType {
         self.cache.value_type
     }
@@ -502,7 +499,7 @@ pub fn take_reads() -> [u64; 2] {
     [HITS.take(), MISSES.take()]
 }
 
-/// The state of an entry when a client with a WATCH saw it. Changes are counted only while a client [`watch`]es.
+/// The state of an entry when a client with a WATCH saw it. Changes are counted only while a [`Watching`] lives.
 #[derive(Clone, Copy)]
 pub struct Sight {
     slot: u32,
@@ -562,7 +559,6 @@ pub fn prefetch_entries(hashes: &[u64]) {
     }
 }
 
-/// Returns whether an entry has a deadline.
 pub fn has_deadline(seen: &EntryMeta) -> bool {
     seen.deadline != NO_DEADLINE
 }

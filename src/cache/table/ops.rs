@@ -116,7 +116,6 @@ fn rows(cache: &Reading, page: &Page, statement: impl Fn(bool) -> Statement) -> 
     found
 }
 
-/// Returns the number of live entries.
 pub fn count(cache: &Reading) -> i64 {
     if cache.is_out_of_reach() {
         return 0;
