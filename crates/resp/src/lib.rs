@@ -68,4 +68,6 @@ pub use glob::{matches, matches_within};
 pub use number::{Digits, integer};
 pub use reply::{Protocol, Writer};
 pub use request::{Broken, Limits, Parser, Request};
-pub use table::{Counted, Entry, Keys, Kind, TABLE, category, find, flag, known_name, named, rule};
+pub use table::{
+    Counted, Entry, Handler, Keys, Kind, TABLE, category, find, flag, known_name, named, rule,
+};

@@ -53,14 +53,14 @@ pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     out.bulk(message.unwrap_or_default());
 }
 
-/// Runs a command on channels. Returns false for any other command, without running it.
+/// Runs a command on channels.
 pub fn run(
     command: &Parsed<'_>,
     client: u64,
     state: &mut State,
     hub: &mut dyn Hub,
     out: &mut Writer,
-) -> bool {
+) {
     match &command.command {
         Command::Subscribe { channels } => {
             subscribe(Sort::Channel, *channels, client, state, out);
@@ -87,10 +87,8 @@ pub fn run(
                 Err(error) => error.write(out),
             }
         }
-        Command::Other => return ask(command.entry.name, command.args.from(2), out),
-        _ => return false,
+        _ => ask(command.entry.name, command.args.from(2), out),
     }
-    true
 }
 
 /// Runs PUBLISH. Finds all readers before it writes the first message, so that a refused message reaches no client.
@@ -303,7 +301,7 @@ pub fn publish_from_outside(
 }
 
 /// Runs PUBSUB.
-fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
+fn ask(question: &str, args: Args<'_>, out: &mut Writer) {
     match question {
         "pubsub|channels" => {
             let pattern = args.get(0);
@@ -320,8 +318,7 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             };
             names.retain(|name| matched(name));
             if looks == 0 {
-                CommandError::ComplexPatterns.write(out);
-                return true;
+                return CommandError::ComplexPatterns.write(out);
             }
             out.array(names.len());
             names.iter().for_each(|name| out.bulk(name));
@@ -341,7 +338,6 @@ fn ask(question: &str, args: Args<'_>, out: &mut Writer) -> bool {
             remote_subscribers::add_names(Sort::Pattern, &mut names);
             out.integer(names.len() as i64);
         }
-        _ => return false,
+        _ => {}
     }
-    true
 }

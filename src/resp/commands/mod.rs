@@ -110,8 +110,8 @@ pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     }
 }
 
-/// Runs MULTI, DISCARD and UNWATCH, which need no cache. Returns false for any other command.
-pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> bool {
+/// Runs MULTI, DISCARD or UNWATCH, which need no cache.
+pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) {
     let done = match command {
         Command::Multi => state.begin(out),
         Command::Discard => state.discard(out),
@@ -119,12 +119,11 @@ pub fn on_state(command: &Command<'_>, state: &mut State, out: &mut Writer) -> b
             state.unwatch(out);
             Ok(())
         }
-        _ => return false,
+        _ => Ok(()),
     };
     if let Err(error) = done {
         error.write(out);
     }
-    true
 }
 
 /// Does the next piece of a command. The command must be the one of the pieces before.
@@ -199,9 +198,6 @@ fn piece<'a>(
     buffers: &mut Buffers,
     out: &mut Writer,
 ) -> Done<'a, Piece<Work>> {
-    if call.target.is_table() && needs_table(command) {
-        return Err(CommandError::Table);
-    }
     match &command.command {
         Command::Get { key } => {
             let progress = match work {
@@ -330,14 +326,11 @@ pub fn on_keys<'a, S: Served>(
     Ok(Piece::Last)
 }
 
-/// Returns whether a command needs the table and not only copies of its entries. This includes a command with too many
-/// keys for one piece, because its reply could have begun before it meets a key that only the table has.
-fn needs_table(command: &Parsed<'_>) -> bool {
-    match command.entry.kind {
-        Kind::NoEntries => false,
-        _ if !command.entry.has(rule::COPIES) => true,
-        _ => command.entry.key_places(command.args).count() > served::PIECE,
-    }
+/// Returns whether copies of a table's entries can answer a command. They cannot if it has too many keys for one piece,
+/// because its reply could have begun before it meets a key that only the table has.
+pub fn fits_copies(command: &Parsed<'_>) -> bool {
+    command.entry.has(rule::COPIES)
+        && command.entry.key_places(command.args).count() <= served::PIECE
 }
 
 fn many<'a, S: Served>(

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use pgcache_resp::{Args, Command, Kind, Parsed, Writer, flag, rule};
+use pgcache_resp::{Args, Command, Handler, Kind, Parsed, Writer, flag, rule};
 
 use crate::guc;
 use crate::pg::worker::background;
@@ -104,14 +104,18 @@ fn execute_here(
             as_reader(core, session, command, replies)
         }
         Command::Exec => exec(core, session, replies),
-        _ => match server::run(core, session, command, replies) {
-            Some(step) => step,
-            None if commands::on_state(command, &mut session.state, replies) => Progress::Done,
-            None if channels::run(command, session.id, &mut session.state, core, replies) => {
+        _ => match command.entry.handler {
+            Handler::Server => server::run(core, session, command, replies),
+            Handler::Transaction => {
+                commands::on_state(command, &mut session.state, replies);
+                Progress::Done
+            }
+            Handler::Channels => {
+                channels::run(command, session.id, &mut session.state, core, replies);
                 session.is_loud = command.entry.has(rule::SUBSCRIBES);
                 Progress::Done
             }
-            None => on_entries(core, session, command, replies),
+            Handler::Entries => on_entries(core, session, command, replies),
         },
     }
 }
@@ -125,8 +129,7 @@ fn as_reader(
 ) -> Progress {
     match command.command {
         Command::Quit | Command::Reset => {
-            let step = server::run(core, session, command, replies);
-            return step.unwrap_or(Progress::Done);
+            return server::run(core, session, command, replies);
         }
         _ if command.entry.has(rule::SUBSCRIBES) => {
             channels::run(command, session.id, &mut session.state, core, replies);
@@ -174,10 +177,7 @@ fn on_entries(
     match access::permission(core, session, replies) {
         Ok(permission) => {
             tracking::note_reads(core, session, &permission, command);
-            if permission.target.is_table()
-                && !permission.may_be_hot
-                && command.entry.kind != Kind::NoEntries
-            {
+            if needs_table(&permission, command) {
                 return to_table(core, session, permission, command, replies);
             }
             let (target, state) = (&permission.target, &mut session.state);
@@ -189,6 +189,13 @@ fn on_entries(
         }
         Err(step) => step,
     }
+}
+
+/// Returns whether only the table, and no copy of its entries, can answer a command.
+fn needs_table(permission: &Permission, command: &Parsed<'_>) -> bool {
+    permission.target.is_table()
+        && command.entry.kind != Kind::NoEntries
+        && !(permission.may_be_hot && commands::fits_copies(command))
 }
 
 /// Runs COPY to another database.

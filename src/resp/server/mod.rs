@@ -23,29 +23,27 @@ use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
 use crate::resp::shared::access;
 
-/// Runs a command of this module; None: the command belongs to another one.
+/// Runs a command on the connection or the server.
 pub fn run(
     core: &mut Core,
     session: &mut Session,
     command: &Parsed<'_>,
     replies: &mut Writer,
-) -> Option<Progress> {
+) -> Progress {
     match &command.command {
         Command::Ping { message } => commands::pong(*message, replies),
         Command::Echo { message } => commands::pong(Some(message), replies),
-        Command::Hello(hello) => return Some(greet(core, session, hello, replies)),
+        Command::Hello(hello) => return greet(core, session, hello, replies),
         Command::Auth { role, password } => {
-            return Some(
-                match access::authenticate(core, session, *role, password, replies) {
-                    Ok(()) => ok(replies),
-                    Err(step) => step,
-                },
-            );
+            return match access::authenticate(core, session, *role, password, replies) {
+                Ok(()) => ok(replies),
+                Err(step) => step,
+            };
         }
         Command::Select { database } => select(core, session, *database, replies),
         Command::Quit => {
             replies.simple("OK");
-            return Some(Progress::Close);
+            return Progress::Close;
         }
         Command::Reset => {
             core.log_out(session);
@@ -60,10 +58,9 @@ pub fn run(
             replies.bulk_integer(seconds);
             replies.bulk_integer(micros);
         }
-        Command::Other => return other(core, session, command.entry, command.args, replies),
-        _ => return None,
+        _ => return other(core, session, command.entry, command.args, replies),
     }
-    Some(Progress::Done)
+    Progress::Done
 }
 
 fn ok(replies: &mut Writer) -> Progress {
@@ -135,9 +132,9 @@ fn other(
     entry: &'static Entry,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Option<Progress> {
+) -> Progress {
     if entry.name.starts_with("client") {
-        return Some(client::run(core, session, entry, args, replies));
+        return client::run(core, session, entry, args, replies);
     }
     match entry.name {
         "acl|whoami" => replies.bulk(&session.login.user),
@@ -159,16 +156,19 @@ fn other(
                 replies.simple("OK");
             }
             Ok(_) => errors::no_power(entry.name, &session.login.user, replies),
-            Err(step) => return Some(step),
+            Err(step) => return step,
         },
-        "info" => return Some(info::run(core, session, args.from(1), replies)),
+        "info" => return info::run(core, session, args.from(1), replies),
         "lastsave" => replies.integer(unix(core.began_at).0),
         "wait" => wait(args, replies),
         _ if slow_log::latency(entry, args, replies) => {}
         _ if entry.last_name() == "help" => help(entry, replies),
-        _ => return slow_log::log(core, session, entry, args, replies),
+        "slowlog|get" | "slowlog|len" | "slowlog|reset" => {
+            return slow_log::log(core, session, entry, args, replies);
+        }
+        _ => errors::unsupported(entry.name, replies),
     }
-    Some(Progress::Done)
+    Progress::Done
 }
 
 /// Runs WAIT: it returns 0 at once, because there are no replicas to wait for.

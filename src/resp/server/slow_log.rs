@@ -58,20 +58,17 @@ fn measured(core: &Core, session: &mut Session, since: Instant) -> Instant {
     now
 }
 
-/// Runs a subcommand of SLOWLOG; None: the command is another one.
+/// Runs a subcommand of SLOWLOG.
 pub fn log(
     core: &mut Core,
     session: &mut Session,
     entry: &'static Entry,
     args: Args<'_>,
     replies: &mut Writer,
-) -> Option<Progress> {
-    if !matches!(entry.name, "slowlog|get" | "slowlog|len" | "slowlog|reset") {
-        return None;
-    }
+) -> Progress {
     let privileges = match access::privileges(core, session) {
         Ok(privileges) => privileges,
-        Err(step) => return Some(step),
+        Err(step) => return step,
     };
     let role = session.login.role.map_or(0, |role| role.to_u32());
     let seen = |slow: &Slow<Vec<u8>>| privileges.monitors || slow.role == role;
@@ -85,7 +82,7 @@ pub fn log(
         "len" => replies.integer(entries().count() as i64),
         _ => get(args.from(2), entries(), replies),
     }
-    Some(Progress::Done)
+    Progress::Done
 }
 
 fn get(

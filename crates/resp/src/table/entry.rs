@@ -81,6 +81,33 @@ pub enum Kind {
     NoEntries,
 }
 
+/// The part of the server that runs a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handler {
+    /// Commands on the connection and the server, and all subcommands HELP.
+    Server,
+    /// MULTI, EXEC, DISCARD and UNWATCH.
+    Transaction,
+    Channels,
+    /// Commands on the entries of the client's cache, and scripts.
+    Entries,
+}
+
+impl Handler {
+    /// Returns the handler of a command by its name, its kind and its group in Redis.
+    pub(crate) const fn of(name: &str, kind: Kind, group: &str) -> Handler {
+        let name = name.as_bytes();
+        let is_help = matches!(name, [.., b'|', b'h', b'e', b'l', b'p']);
+        match (kind, group.as_bytes()) {
+            (Kind::NoEntries, _) if is_help => Handler::Server,
+            (Kind::NoEntries, b"pubsub") => Handler::Channels,
+            (Kind::NoEntries, b"transactions") => Handler::Transaction,
+            (Kind::NoEntries, group) if !matches!(group, b"scripting") => Handler::Server,
+            _ => Handler::Entries,
+        }
+    }
+}
+
 /// How this server treats a command, beside its flags in COMMAND INFO. One bit each.
 pub mod rule {
     /// Takes several steps, and no other client's command may run between them.
@@ -148,6 +175,7 @@ pub struct Entry {
     pub keys: Keys,
     /// The kind without regard to options; [`Parsed::kind`](crate::Parsed::kind) reads the options, too.
     pub kind: Kind,
+    pub handler: Handler,
     /// Bits of [`rule`].
     pub rules: u16,
     /// The first version of Redis that has it.

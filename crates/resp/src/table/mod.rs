@@ -5,7 +5,7 @@ mod entry;
 mod find;
 mod rows;
 
-pub use entry::{Counted, Entry, Keys, Kind, category, flag, rule};
+pub use entry::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};
 pub(crate) use find::row;
 pub use find::{find, known_name, named};
 pub use rows::TABLE;

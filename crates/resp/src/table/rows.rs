@@ -5,7 +5,7 @@
 //! subcommands. After the step, `numkeys 2 1` means that argument 2 counts the keys, which follow it at a step of 1.
 //! The kind and the rules of this server, if any, follow the group: `Read[LIGHT]`.
 
-use super::entry::{Counted, Entry, Keys, Kind, category, flag, rule};
+use super::entry::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};
 
 macro_rules! rows {
     ($($name:literal $arity:literal [$($flag:ident)*]
@@ -23,6 +23,7 @@ macro_rules! rows {
                 counted: first!($(Some(Counted { at: $count, step: $each }))?, None),
             },
             kind: first!($(Kind::$kind)?, Kind::NoEntries),
+            handler: Handler::of($name, first!($(Kind::$kind)?, Kind::NoEntries), stringify!($group)),
             rules: 0 $($(| rule::$rule)*)?,
             since: $since,
             group: stringify!($group),
