@@ -3,6 +3,7 @@
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
+use pgcache_tests::wait::wait_until;
 
 const DISABLED: &str = "ERR This instance has cluster support disabled";
 
@@ -372,6 +373,9 @@ fn messages_of_an_exec_are_sent_at_its_commit() {
          EXECUTE FUNCTION fail()",
     );
     each(&door, |client, database| {
+        wait_until("the reader of the other database is gone", || {
+            client.ask(&["PUBSUB", "NUMPAT"]) == integer(0)
+        });
         let mut reader = door.client();
         reader.ask(&["SUBSCRIBE", "news"]);
         reader.ask(&["PSUBSCRIBE", "n*"]);

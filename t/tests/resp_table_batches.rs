@@ -82,6 +82,35 @@ fn a_pipeline_is_offloaded_together_and_keeps_its_order() {
 }
 
 #[test]
+fn commands_that_are_typed_as_lines_run_on_a_table() {
+    let door = start(&[]);
+    let mut client = client_in(&door, 1, None);
+    let long = "v".repeat(100_000);
+    let bulk = format!("*3\r\n$3\r\nSET\r\n$4\r\nlong\r\n$100000\r\n{long}\r\n");
+    let input = format!(
+        "SET k \"a b\"\r\n\r\nGET k\r\n*0\r\n{bulk}\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\nSTRLEN long\r\n*2\r\n$6\r\nSTRLEN\r\n$4\r\nlong\r\nMULTI\r\nSET k c\r\nGET k\r\nEXEC\r\nWATCH k\r\nDEL k long\r\n"
+    );
+    assert!(client.send(input.as_bytes()));
+    let expected = [
+        OK(),
+        Reply::bulk("a b"),
+        OK(),
+        Reply::bulk("a b"),
+        Reply::Integer(100_000),
+        Reply::Integer(100_000),
+        OK(),
+        Reply::status("QUEUED"),
+        Reply::status("QUEUED"),
+        Reply::Array(vec![OK(), Reply::bulk("c")]),
+        OK(),
+        Reply::Integer(2),
+    ];
+    for reply_expected in expected {
+        assert_eq!(reply(&mut client), reply_expected);
+    }
+}
+
+#[test]
 fn a_locked_row_stalls_its_own_client_alone() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
@@ -419,7 +448,7 @@ fn more_clients_than_places_are_all_served() {
     for (number, client) in clients.iter_mut().enumerate() {
         send(client, &["SET", &format!("k{number}"), "v"]);
     }
-    wait_until_handed(&door, 512);
+    wait_until_handed(&door, 448);
     drop(stopped);
     clients
         .iter_mut()

@@ -1,5 +1,7 @@
 //! The arguments of a request: places in a buffer, without copies.
 
+use crate::number::Digits;
+
 /// The place of an argument in its buffer. 32 bits each, because `Limits` keeps requests below 4 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
@@ -17,6 +19,10 @@ pub struct Args<'a> {
 impl<'a> Args<'a> {
     pub(crate) fn new(bytes: &'a [u8], places: &'a [Place]) -> Self {
         Self { bytes, places }
+    }
+
+    pub(crate) fn places(&self) -> &'a [Place] {
+        self.places
     }
 
     pub fn len(&self) -> usize {
@@ -60,6 +66,21 @@ impl<'a> Args<'a> {
                 .get(place.from as usize..place.to as usize)
                 .unwrap_or_default()
         })
+    }
+
+    /// Appends the request in the form in which programs send it: an array of bulk strings.
+    pub fn encode(&self, to: &mut Vec<u8>) {
+        let header = |kind: u8, number: usize, to: &mut Vec<u8>| {
+            to.push(kind);
+            to.extend_from_slice(Digits::new().of(number as i64));
+            to.extend_from_slice(b"\r\n");
+        };
+        header(b'*', self.len(), to);
+        for argument in self.iter() {
+            header(b'$', argument.len(), to);
+            to.extend_from_slice(argument);
+            to.extend_from_slice(b"\r\n");
+        }
     }
 
     /// Returns the arguments in pairs: the keys and values of MSET.

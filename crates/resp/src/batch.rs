@@ -4,8 +4,10 @@
 //! Keeps nothing of an incomplete request, and checks nothing. Guards one rule: it cuts exactly as
 //! [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the parser.
 
+use std::ops::Range;
+
 use crate::args::{Args, Place};
-use crate::request::{Limits, Request};
+use crate::request::{Limits, Parser, Request};
 
 /// The most requests that are cut at once.
 const MOST: usize = 32;
@@ -53,6 +55,60 @@ impl Batch {
         }
     }
 
+    /// Cuts all complete requests of `buffer` from `from` on, however many and however long, and keeps those that were
+    /// cut before. Returns the numbers of the new ones. Stops at a request that is written as a line, unless it is
+    /// empty.
+    pub fn append(&mut self, buffer: &[u8], from: usize) -> Range<usize> {
+        let (first, limits) = (self.cuts.len(), Limits::new(usize::MAX));
+        let mut at = from;
+        while u32::try_from(buffer.len()).is_ok() {
+            let place = self.places.len();
+            let end = self.request(buffer, at, &limits).or_else(|| {
+                self.places.truncate(place);
+                self.parse(buffer, at, limits)
+            });
+            let Some(end) = end else {
+                break;
+            };
+            if self.places.len() > place {
+                self.cuts.push(Cut {
+                    first: place as u32,
+                    end: end as u32,
+                });
+            }
+            at = end;
+        }
+        first..self.cuts.len()
+    }
+
+    /// Lets the parser cut the request that begins here.
+    fn parse(&mut self, buffer: &[u8], from: usize, limits: Limits) -> Option<usize> {
+        let mut parser = Parser::new(limits);
+        let request = parser.next(buffer.get(from..)?).ok()??;
+        if buffer.get(from) != Some(&b'*') && !request.args.is_empty() {
+            return None;
+        }
+        let places = request.args.places().iter();
+        self.places.extend(places.map(|place| Place {
+            from: place.from + from as u32,
+            to: place.to + from as u32,
+        }));
+        Some(from + request.used)
+    }
+
+    /// Returns the arguments of the request of this number.
+    pub fn args<'a>(&'a self, number: usize, buffer: &'a [u8]) -> Option<Args<'a>> {
+        let first = self.cuts.get(number)?.first as usize;
+        let next = self.cuts.get(number + 1);
+        let last = next.map_or(self.places.len(), |next| next.first as usize);
+        Some(Args::new(buffer, self.places.get(first..last)?))
+    }
+
+    /// Returns the arguments of each request.
+    pub fn all<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = Args<'a>> + use<'a> {
+        (0..self.cuts.len()).filter_map(move |number| self.args(number, buffer))
+    }
+
     /// Forgets all requests.
     pub fn clear(&mut self) {
         self.places.clear();
@@ -81,17 +137,12 @@ impl Batch {
     /// Returns the next request of the buffer that was cut, which the caller passes again.
     #[inline]
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Option<Request<'a>> {
-        let from = self.at();
-        let cut = *self.cuts.get(self.done)?;
+        let (number, from) = (self.done, self.at());
+        let end = self.cuts.get(number)?.end as usize;
         self.done += 1;
-        let last = self
-            .cuts
-            .get(self.done)
-            .map_or(self.places.len(), |next| next.first as usize);
-        let places = self.places.get(cut.first as usize..last)?;
         Some(Request {
-            args: Args::new(buffer, places),
-            used: cut.end as usize - from,
+            args: self.args(number, buffer)?,
+            used: end - from,
         })
     }
 
@@ -103,13 +154,7 @@ impl Batch {
     /// Returns the first argument after the name of each remaining request, if it has one: for nearly all commands a
     /// key.
     pub fn keys<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
-        let waiting = self.cuts.get(self.done..).unwrap_or_default();
-        waiting.iter().enumerate().filter_map(move |(at, cut)| {
-            let next = waiting.get(at + 1);
-            let last = next.map_or(self.places.len(), |next| next.first as usize);
-            let place = self.places.get(cut.first as usize..last)?.get(1)?;
-            buffer.get(place.from as usize..place.to as usize)
-        })
+        (self.done..self.cuts.len()).filter_map(move |number| self.args(number, buffer)?.get(1))
     }
 
     /// Stores the arguments of the request that begins here, and returns its end. None: the request is incomplete, or

@@ -114,6 +114,55 @@ fn a_batch_cuts_what_the_parser_cuts() {
     }
 }
 
+#[test]
+fn requests_that_are_appended_are_those_of_the_parser() {
+    let long = format!("*2\r\n$4\r\nECHO\r\n$10000\r\n{}\r\n", "x".repeat(10_000));
+    let many = format!("*66\r\n$3\r\nDEL\r\n{}", "$1\r\nk\r\n".repeat(65));
+    let ping = "*1\r\n$4\r\nPING\r\n";
+    let cases = [
+        ping.repeat(100),
+        format!("{ping}{long}{ping}{many}{ping}{many}{long}"),
+        format!("*0\r\n{ping}\r\n{ping}"),
+        format!("{ping}*1\r\n$04\r\nPING\r\n*-1\r\n{ping}"),
+        format!("{ping}{long}*1\r\n$4\r\nPIN"),
+    ];
+    let mut batch = Batch::default();
+    let (mut buffer, mut all) = (Vec::new(), Vec::new());
+    for (number, bytes) in cases.iter().enumerate() {
+        let from = buffer.len();
+        buffer.extend_from_slice(bytes.as_bytes());
+        let cuts = batch.append(&buffer, from);
+        let met: Vec<Vec<Vec<u8>>> = cuts
+            .map(|number| batch.args(number, &buffer).expect("it was cut"))
+            .map(|args| args.iter().map(<[u8]>::to_vec).collect())
+            .collect();
+        let (mut requests, _) = parsed(bytes.as_bytes(), &[bytes.len()], Limits::new(usize::MAX));
+        requests.retain(|request| !request.is_empty());
+        assert_eq!(met, requests, "case {number}");
+        all.extend(met);
+    }
+    let kept = batch
+        .all(&buffer)
+        .map(|args| args.len())
+        .collect::<Vec<_>>();
+    assert_eq!(kept.len(), all.len(), "earlier requests stay");
+}
+
+#[test]
+fn a_request_that_is_written_as_a_line_ends_what_is_appended() {
+    let bytes = b"*1\r\n$4\r\nPING\r\nPING\r\n*1\r\n$4\r\nPING\r\n";
+    assert_eq!(Batch::default().append(bytes, 0), 0..1);
+}
+
+#[test]
+fn a_line_is_encoded_as_programs_send_it() {
+    let mut parser = Parser::new(Limits::default());
+    let line = parser.next(b"SET k \"a b\"\r\n").expect("it is a request");
+    let mut encoded = b"x".to_vec();
+    line.expect("it is complete").args.encode(&mut encoded);
+    assert_eq!(encoded, b"x*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$3\r\na b\r\n");
+}
+
 fn broken(bytes: &[u8], limits: Limits) -> Option<Broken> {
     let whole = parsed(bytes, &[bytes.len().max(1)], limits);
     let piece = if cfg!(miri) { 9_999 } else { 1 };

@@ -165,6 +165,7 @@ mod partition;
 mod policy;
 #[allow(unsafe_code)]
 mod region;
+pub mod ring;
 pub mod seqlock;
 mod stats;
 mod stripe;

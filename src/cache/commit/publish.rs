@@ -45,7 +45,7 @@ pub fn publish(channel: &[u8], text: &[u8]) -> Result<(), Error> {
     if channel.len() > LONGEST_CHANNEL {
         return Err(Error::LongChannel(channel.len()));
     }
-    let cost = messages::cost(channel.len(), text.len());
+    let cost = messages::cost(channel, text);
     let noted: usize = PUBLISHED.with(|all| all.look(|all| all.iter().map(|one| one.cost).sum()));
     if noted.saturating_add(cost) > messages::MOST {
         return Err(Error::TooMuchPublished(messages::MOST));
@@ -83,10 +83,8 @@ pub fn send() {
     PUBLISHED.with(|all| {
         all.look(|all| {
             if let Some(ring) = Messages::of_server().filter(|_| !all.is_empty()) {
-                ring.send(|| {
-                    let messages = all.iter().flat_map(|part| &part.messages);
-                    messages.map(|(channel, text)| (&channel[..], &text[..]))
-                });
+                let messages = all.iter().flat_map(|part| &part.messages);
+                ring.send(messages.map(|(channel, text)| (&channel[..], &text[..])));
             }
         });
     });

@@ -3,16 +3,10 @@
 //! if the protocol is on. The contents of the parts are in their own files.
 
 use std::cell::Cell;
-use std::ffi::CStr;
 use std::ptr::NonNull;
-
-use pgrx::pg_sys;
 
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 use crate::pg::version;
-
-/// The name, in pg_stat_activity, of the lock that writers to the ring of messages take.
-const LOCK: &CStr = c"PgcacheMessages";
 
 /// The sizes of the parts.
 #[derive(Clone, Copy)]
@@ -35,7 +29,6 @@ pub struct Area {
     pub messages: NonNull<u8>,
     /// None: only one network process runs.
     pub networks: Option<NonNull<u8>>,
-    pub lock: NonNull<pg_sys::LWLock>,
 }
 
 thread_local! {
@@ -68,27 +61,24 @@ pub fn register(sizes: Sizes) {
 }
 
 fn request() {
-    // SAFETY: called in the hook in which locks and wait events may be requested. The name is copied.
-    unsafe {
-        pg_sys::RequestNamedLWLockTranche(LOCK.as_ptr(), 1);
-        version::request_wait_event(version::RESP_WAIT_EVENT);
-    }
+    // SAFETY: called in the hook in which wait events may be requested.
+    unsafe { version::request_wait_event(version::RESP_WAIT_EVENT) };
 }
 
 fn given(registry: NonNull<u8>) {
     let sizes = SIZES.get();
-    // SAFETY: both lie within the bytes that were requested. The tranche was requested, so it has its one lock.
-    let (messages, networks, lock) = unsafe {
-        let lock = &raw mut (*pg_sys::GetNamedLWLockTranche(LOCK.as_ptr())).lock;
-        let at = |place: usize| registry.add(place);
-        (at(messages_at(sizes)), at(networks_at(sizes)), lock)
+    // SAFETY: both lie within the bytes that were requested.
+    let (messages, networks) = unsafe {
+        (
+            registry.add(messages_at(sizes)),
+            registry.add(networks_at(sizes)),
+        )
     };
-    AREA.set(NonNull::new(lock).map(|lock| Area {
+    AREA.set(Some(Area {
         registry,
         clients: sizes.clients,
         messages,
         networks: (sizes.networks > 0).then_some(networks),
-        lock,
     }));
 }
 

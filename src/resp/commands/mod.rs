@@ -23,7 +23,7 @@ mod subscriptions;
 mod walks;
 pub mod watched_rows;
 
-use pgcache_resp::{Args, Command, Condition, Expiry, Failure, Kind, Parsed, Writer, rule};
+use pgcache_resp::{Args, Command, Condition, Expiry, Failure, Parsed, Writer, rule};
 
 use self::call::Call;
 pub use self::keys::copy;

@@ -113,7 +113,7 @@ pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
 impl Heard {
     /// Returns whether a message is too long for the ring that it would take.
     pub fn is_too_long(&self, channel: &[u8], text: &[u8]) -> bool {
-        !self.networks.is_empty() && messages::cost(channel.len(), text.len()) > messages::MOST
+        !self.networks.is_empty() && messages::cost(channel, text) > messages::MOST
     }
 
     /// Sends a message to the processes of the readers, if there are any.

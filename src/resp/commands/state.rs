@@ -12,9 +12,7 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use pgcache_resp::{
-    Args, Command, Digits, Failure, Limits, Parser, Writer, rule, write_verbatim_error,
-};
+use pgcache_resp::{Args, Batch, Command, Failure, Writer, rule, write_verbatim_error};
 use pgrx::pg_sys::Oid;
 
 use super::call::Call;
@@ -195,10 +193,11 @@ impl State {
         }
         let collected = collected?;
         out.array(collected.requests);
+        let mut cuts = Batch::default();
+        cuts.append(&collected.bytes, 0);
         Some(Queue {
-            parser: Parser::new(Limits::new(usize::MAX)),
+            cuts,
             bytes: collected.bytes,
-            at: 0,
         })
     }
 
@@ -351,11 +350,6 @@ impl Watched {
 impl Collected {
     /// Keeps a request in the form in which clients send it.
     fn add<'a>(&mut self, args: Args<'_>, limit: usize) -> Done<'a> {
-        let header = |kind: u8, number: usize, bytes: &mut Vec<u8>| {
-            bytes.push(kind);
-            bytes.extend_from_slice(Digits::new().of(number as i64));
-            bytes.extend_from_slice(b"\r\n");
-        };
         let size: usize = 24
             + args
                 .iter()
@@ -367,12 +361,7 @@ impl Collected {
         self.bytes
             .try_reserve(size)
             .map_err(|_| CommandError::OutOfMemory)?;
-        header(b'*', args.len(), &mut self.bytes);
-        for argument in args.iter() {
-            header(b'$', argument.len(), &mut self.bytes);
-            self.bytes.extend_from_slice(argument);
-            self.bytes.extend_from_slice(b"\r\n");
-        }
+        args.encode(&mut self.bytes);
         self.requests += 1;
         Ok(())
     }
@@ -380,28 +369,18 @@ impl Collected {
 
 /// The requests of a transaction that runs.
 pub struct Queue {
-    parser: Parser,
+    cuts: Batch,
     bytes: Vec<u8>,
-    at: usize,
 }
 
 impl Queue {
-    /// Returns all requests in the form in which clients send them.
+    /// Returns all requests in the form in which programs send them.
     pub fn into_requests(self) -> Vec<u8> {
         self.bytes
     }
 
-    /// Starts over with the first request.
-    pub fn again(&mut self) {
-        self.parser = Parser::new(Limits::new(usize::MAX));
-        self.at = 0;
-    }
-
-    /// Returns the next request. Each was checked when it was collected.
-    pub fn next(&mut self) -> Option<Args<'_>> {
-        let rest = self.bytes.get(self.at..)?;
-        let request = self.parser.next(rest).ok()??;
-        self.at += request.used;
-        Some(request.args)
+    /// Returns the arguments of each request. Each was checked when it was collected.
+    pub fn iter(&self) -> impl Iterator<Item = Args<'_>> {
+        self.cuts.all(&self.bytes)
     }
 }

@@ -106,7 +106,8 @@ pub struct Head<'b> {
     pub readers: Vec<u32>,
     /// In the order of their spellings.
     pub watched: Vec<Watched<'b>>,
-    pub commands: &'b [u8],
+    /// The bytes before the first command.
+    pub length: usize,
 }
 
 /// Reads the output of [`head`].
@@ -133,6 +134,6 @@ pub fn read(bytes: &[u8]) -> Option<Head<'_>> {
         databases: u32::from_le_bytes(*databases) as usize,
         readers,
         watched,
-        commands: rest,
+        length: bytes.len() - rest.len(),
     })
 }

@@ -298,10 +298,10 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
         }
     }
     let before = replies.as_bytes().len();
-    let Some(mut queue) = session.state.exec(core.now, replies) else {
+    let Some(queue) = session.state.exec(core.now, replies) else {
         return Progress::Done;
     };
-    if let Err(error) = within_budget(core, session, &mut queue) {
+    if let Err(error) = within_budget(core, session, &queue) {
         replies.rewind(before);
         error.write(replies);
         return Progress::Done;
@@ -314,7 +314,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
     let mut closes = false;
     session.in_exec = true;
     let mut from = replies.as_bytes().len();
-    while let Some(args) = queue.next() {
+    for args in queue.iter() {
         silence(session, replies, &mut from);
         if background::asked_to_end() {
             closes = true;
@@ -364,7 +364,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
 }
 
 /// Fails before the first command of a transaction if all of them would cost too much.
-fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) -> Done<'a> {
+fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &Queue) -> Done<'a> {
     let databases = databases_of(core, session, queue);
     let permission: Vec<_> = databases
         .into_iter()
@@ -375,20 +375,18 @@ fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &mut Queue) 
         calls.push((*database, Call::new(&permission.target, core.now)));
     }
     let mut budget = Budget::new(&calls, session.database, guc::hot_max_value());
-    queue.again();
-    while let Some(args) = queue.next() {
+    for args in queue.iter() {
         if let Ok(command) = Parsed::read(args) {
             budget.add(&command)?;
         }
     }
-    queue.again();
     Ok(())
 }
 
 /// Returns the databases that a transaction uses.
-fn databases_of(core: &Core, session: &Session, queue: &mut Queue) -> BTreeSet<u32> {
+fn databases_of(core: &Core, session: &Session, queue: &Queue) -> BTreeSet<u32> {
     let mut databases = BTreeSet::from([session.database]);
-    while let Some(args) = queue.next() {
+    for args in queue.iter() {
         match Command::read(args) {
             Ok(Command::Select { database }) => databases.extend(u32::try_from(database)),
             Ok(Command::Copy { options, .. }) => {

@@ -32,12 +32,12 @@ pub fn exec(
     let watched = session
         .state
         .take_watched_rows(permission.target.cache.relation);
-    let Some(mut queue) = session.state.exec(core.now, replies) else {
+    let Some(queue) = session.state.exec(core.now, replies) else {
         return Progress::Done;
     };
     let (mut commands, mut is_long, mut logs) = (0, false, false);
     let mut readers = Vec::new();
-    while let Some(args) = queue.next() {
+    for args in queue.iter() {
         // The element of an invalid command is its error.
         if let Ok(command) = Parsed::read(args) {
             if !is_for_table(core, session, &command) {

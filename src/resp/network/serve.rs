@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use pgcache_resp::{Args, Batch, Broken, Limits, Parser, Writer};
 
 use crate::guc;
+use crate::pg::resp::work_queue::Work;
 use crate::pg::session::clock;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::pause::{self, Window};
@@ -311,7 +312,7 @@ fn submit(
     if offload::submit(core, &mut client.session, &pending, requests) {
         return (input.at, Progress::Wait);
     }
-    if collected.is_some() {
+    if pending.work == Work::Exec {
         // The client tries again, as after any aborted EXEC.
         replies
             .error(&[b"EXECABORT Transaction discarded because the server has no room for it now"]);
@@ -394,6 +395,7 @@ fn requests(
     core.now = clock::now();
     // Another network process may have begun a pause since the turn began.
     core.look_at_pause();
+    let buffer = input.buffer;
     loop {
         let from = input.at;
         let (args, end) = match input.next(session, parser, core.limits.request) {
@@ -408,8 +410,10 @@ fn requests(
             input.at = end;
             continue;
         }
+        // Executors know only the form in which programs send requests.
+        let is_line = buffer.get(from) != Some(&b'*');
         if let Some(pending) = &mut turn.pending {
-            if !offload::joins(core, session, pending, args, end) {
+            if is_line || !offload::joins(core, session, pending, args, end) {
                 input.again(parser);
                 return Progress::More;
             }
@@ -423,6 +427,10 @@ fn requests(
         match dispatch::command(core, session, args, replies) {
             Progress::Offload(mut pending) => {
                 replies.rewind(before);
+                if is_line && pending.collected.is_none() {
+                    args.encode(pending.collected.insert(Vec::new()));
+                    pending.is_full = true;
+                }
                 let is_full = pending.is_full;
                 pending.from = from;
                 turn.pending = Some(pending);

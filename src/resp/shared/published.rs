@@ -65,7 +65,7 @@ impl Core {
 
     /// Returns whether messages of sessions wait.
     pub fn has_published(&self) -> bool {
-        self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::has_more)
+        self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::is_ready)
     }
 
     pub(super) fn cut_off(&mut self, id: u64) {

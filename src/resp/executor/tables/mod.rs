@@ -1,6 +1,6 @@
 //! Commands on the entries of table caches, in a transaction of an executor process.
 //!
-//! The code of the commands is that of memory caches (`commands`). This folder holds the entries of a table ([`rows`]),
+//! The code of the commands is that of memory caches (`commands`). This folder holds a table and its entries ([`table`]),
 //! and the walks over all entries, which differ by nature.
 //!
 //! Guards that a command behaves like the SQL function that does the same: its privileges, policies, triggers, locks,
@@ -9,7 +9,6 @@
 //! A refused command has changed nothing. A command that fails later raises an error.
 
 mod plan;
-mod rows;
 mod table;
 mod walks;
 mod watch;
@@ -22,13 +21,13 @@ use crate::pg::session::clock;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::{self, Piece, many};
-pub use crate::resp::executor::tables::plan::{Plan, plan};
+pub use crate::resp::executor::tables::plan::{FEW, Plan, plan};
 pub use crate::resp::executor::tables::table::{Table, take_surprise};
 pub use crate::resp::executor::tables::watch::{fingerprint, hold_absent};
 
 /// Runs one command.
 pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
-    let call = rows::call(table);
+    let call = table.call();
     match &command.command {
         Command::Count => walks::count(&call, table, out),
         Command::Scan(scan) => walks::scan(&call, table, scan, out),
@@ -51,7 +50,7 @@ pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a
 /// Runs FLUSHDB on several tables: on all or on none. A failure in the middle is raised.
 pub fn clear_all(tables: &[Table]) -> Done<'static> {
     for table in tables {
-        rows::call(table).needs(Privileges::CLEAR)?;
+        table.call().needs(Privileges::CLEAR)?;
     }
     for table in tables {
         walks::clear_one(table);
@@ -70,15 +69,15 @@ pub fn copy_between<'a>(
     let is_table = |table: &Table| table.target.is_table();
     with_buffers(|buffers| match (is_table(table), is_table(other)) {
         (true, true) => {
-            let (call, other) = (rows::call(table), rows::call(other));
+            let (call, other) = (table.call(), other.call());
             commands::copy(&call, from, &other, to, replace, buffers, out)
         }
         (true, false) => {
-            let (call, other) = (rows::call(table), Call::new(&other.target, now));
+            let (call, other) = (table.call(), Call::new(&other.target, now));
             commands::copy(&call, from, &other, to, replace, buffers, out)
         }
         (false, _) => {
-            let (call, other) = (Call::new(&table.target, now), rows::call(other));
+            let (call, other) = (Call::new(&table.target, now), other.call());
             commands::copy(&call, from, &other, to, replace, buffers, out)
         }
     })

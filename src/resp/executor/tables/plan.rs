@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use pgcache_resp::{Command, Condition, Expiry, Kind, Limits, Parsed, Parser, Set, flag};
+use pgcache_resp::{Args, Command, Condition, Expiry, Kind, Parsed, Set, flag};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::entries::store::{Store, Value};
@@ -17,13 +17,12 @@ use crate::pg::memory::scratch::Scratch;
 use crate::resp::commands::budget::Budget;
 use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
-use crate::resp::executor::tables::rows;
 use crate::resp::executor::tables::table::Table;
 
 /// Most changes of one key in one EXEC, without those that are overwritten.
 const MOST_CHANGES: u32 = 4096;
 /// An EXEC of at most this many commands is not examined.
-const FEW: u32 = 64;
+pub const FEW: u32 = 64;
 
 /// The requests of an EXEC that are not run, because a later one overwrites their values before they are read. They are
 /// valid, so the reply is the same.
@@ -38,35 +37,23 @@ impl Plan {
     }
 }
 
-/// Plans an EXEC of `count` requests.
-pub fn plan<'a>(
+/// Plans an EXEC of more than `FEW` requests.
+pub fn plan<'a, 'r>(
     table: &Table,
-    requests: &[u8],
-    count: u32,
+    requests: impl Iterator<Item = Args<'r>>,
     scratch: &mut Scratch,
 ) -> Done<'a, Plan> {
     let mut plan = Plan::default();
-    if count <= FEW {
-        return Ok(plan);
-    }
-    let call = rows::call(table);
-    let calls = [(0, rows::call(table))];
+    let call = table.call();
+    let calls = [(0, table.call())];
     let mut budget = Budget::new(&calls, 0, guc::resp::max_request());
     let mut keys = Keys::default();
     // Triggers and policies must see each change.
     let merges = !table.runs_user_code() && call.needs(Privileges::WRITE).is_ok();
-    let mut parser = Parser::new(Limits::new(usize::MAX));
-    let mut at = 0;
-    while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
-        && let Ok(Some(request)) = parser.next(rest)
-    {
-        at += request.used;
-        if request.args.is_empty() {
-            continue;
-        }
+    for args in requests {
         let number = plan.overwritten.len();
         plan.overwritten.push(false);
-        let Ok(command) = Parsed::read(request.args) else {
+        let Ok(command) = Parsed::read(args) else {
             continue;
         };
         if command.kind() == Kind::Write {

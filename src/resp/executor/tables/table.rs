@@ -1,16 +1,21 @@
-//! A table cache, as a transaction of an executor sees it.
+//! A table cache in a transaction of an executor, and its entries as commands use them.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::entries::table::Rows;
-use crate::pg::catalog::privilege;
-use crate::pg::session::{self, lock};
+use crate::cache::open;
+use crate::pg::catalog::privilege::{self, Privileges};
+use crate::pg::session::{self, clock, lock, transaction};
 use crate::resp::auth::target::Target;
-use crate::resp::commands::error::CommandError;
+use crate::resp::commands::call::Call;
+use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::served::Served;
 
 /// A table cache in one transaction.
 pub struct Table {
@@ -29,11 +34,6 @@ thread_local! {
 /// unknown when it began.
 pub fn take_surprise() -> bool {
     SURPRISED.take()
-}
-
-/// Notes that a change was given up because of user-defined code.
-pub fn surprise() {
-    SURPRISED.set(true);
 }
 
 impl Table {
@@ -67,11 +67,60 @@ impl Table {
         self.runs_user_code() || now.is_none_or(|cache| cache.runs_user_code())
     }
 
+    /// Prepares a command on the table at this moment.
+    pub fn call(&self) -> Call<'_, Rows<'_>> {
+        Call::on(&self.target, self.rows(), clock::now())
+    }
+
     pub fn rows(&self) -> Rows<'_> {
         Rows::open_later(&self.target.cache, &self.changed, self.alone)
     }
 
     pub fn relation(&self) -> Oid {
         self.target.cache.relation
+    }
+}
+
+impl Served for Rows<'_> {
+    const PIECE: usize = u32::MAX as usize;
+
+    fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a> {
+        if privileges != Privileges::READ && !transaction::is_writable() {
+            return Err(CommandError::ReadOnly);
+        }
+        if privileges.has(Privileges::INSERT) {
+            target.cache.check_writable().map_err(CommandError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the lock that lasts until the end of the transaction, at its first change. Checks the privileges again,
+    /// because the session that held the lock may have revoked them. If the cache has received user-defined triggers or
+    /// policies meanwhile, the transaction ends here: it does not have the settings for those, and may be run again.
+    fn open<'a>(&self, privileges: Privileges) -> Done<'a> {
+        if self.opened().is_some() {
+            return Ok(());
+        }
+        let relation = self.cache.relation;
+        let cache = open::to_write(Some(relation), Privileges::NONE, c"a command")
+            .map_err(CommandError::from)?;
+        if !privilege::has(relation, privileges) {
+            return Err(CommandError::NoRight);
+        }
+        if cache.runs_user_code() && !self.user_code {
+            SURPRISED.set(true);
+            ErrorReport::new(
+                PgSqlErrorCode::ERRCODE_LOCK_NOT_AVAILABLE,
+                "a trigger or policy was added to the table concurrently",
+                "pgcache",
+            )
+            .report(PgLogLevel::ERROR);
+        }
+        self.set_opened(cache);
+        Ok(())
+    }
+
+    fn is_partial(_: &Target) -> bool {
+        false
     }
 }

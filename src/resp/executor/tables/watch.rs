@@ -14,7 +14,6 @@ use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::watched_rows::ABSENT;
-use crate::resp::executor::tables::rows;
 use crate::resp::executor::tables::table::Table;
 
 /// Keeps other sessions from storing entries under these absent keys until the transaction ends. A role without write
@@ -23,7 +22,7 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     if keys.is_empty() || !table.target.privileges.has(Privileges::MOVE) {
         return Ok(());
     }
-    let call = rows::call(table);
+    let call = table.call();
     let rows = call.to_write(Privileges::MOVE)?;
     let keys = keys.iter().filter_map(|key| rows.key(key));
     let mut keys: Vec<HashedKey> = memory::collect(keys);
@@ -40,7 +39,7 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
 /// Returns a fingerprint of the entry under a key as it is now; another entry has another fingerprint. With `lock`, no
 /// other session changes the entry until the transaction ends. A role without write privileges locks nothing.
 pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
-    let call = rows::call(table);
+    let call = table.call();
     let locks = lock && table.target.privileges.has(Privileges::MOVE);
     call.needs(Privileges::READ)?;
     let unlocked = table.rows();

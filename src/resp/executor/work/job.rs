@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use pgcache_resp::{Args, Batch, Command, Limits, Parsed, Parser, Protocol, Writer};
+use pgcache_resp::{Args, Batch, Command, Parsed, Protocol, Writer};
 use pgrx::pg_sys::Oid;
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -15,7 +15,71 @@ use crate::pg::session::fault::{self, Fault};
 use crate::resp::commands::error::CommandError;
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
-use crate::resp::executor::tables::{self, Table};
+use crate::resp::executor::tables::{self, Plan, Table};
+
+/// The requests of the jobs that were taken together.
+#[derive(Default)]
+pub struct Requests {
+    bytes: Vec<u8>,
+    cuts: Batch,
+}
+
+impl Requests {
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.cuts.clear();
+    }
+
+    /// Returns the bytes of all jobs.
+    pub fn held(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Reads a job's bytes by `read`, and cuts its requests once for all uses; returns the ranges of both.
+    pub fn add(
+        &mut self,
+        work: Work,
+        read: impl FnOnce(&mut Vec<u8>),
+    ) -> (Range<usize>, Range<usize>) {
+        let from = self.bytes.len();
+        read(&mut self.bytes);
+        let bytes = self.bytes.get(from..).unwrap_or_default();
+        let first = match work {
+            Work::Exec => watched_rows::read(bytes).map_or(bytes.len(), |head| head.length),
+            // Its bytes are no requests.
+            Work::Clear => bytes.len(),
+            Work::Read | Work::Watch | Work::Write => 0,
+        };
+        let cuts = self.cuts.append(&self.bytes, from + first);
+        (from..self.bytes.len(), cuts)
+    }
+
+    /// Returns the arguments of a job's requests.
+    fn of(&self, job: &Job) -> impl Iterator<Item = Args<'_>> + use<'_> {
+        let cuts = job.cuts.clone();
+        cuts.filter_map(|number| self.cuts.args(number, &self.bytes))
+    }
+
+    fn bytes(&self, job: &Job) -> &[u8] {
+        self.bytes.get(job.bytes.clone()).unwrap_or_default()
+    }
+
+    /// Returns the first command's key, which nearly all commands have right after their name.
+    pub fn key(&self, job: &Job) -> &[u8] {
+        let first = self.of(job).next();
+        first.and_then(|args| args.get(1)).unwrap_or_default()
+    }
+
+    /// Returns the tables that a job clears.
+    pub fn cleared(&self, job: &Job) -> Vec<Oid> {
+        if job.handed.work != Work::Clear {
+            return Vec::new();
+        }
+        let text = String::from_utf8_lossy(self.bytes(job));
+        let numbers = text.split_ascii_whitespace().skip(1);
+        numbers.flat_map(str::parse).map(Oid::from_u32).collect()
+    }
+}
 
 /// The commands of one client.
 pub struct Job {
@@ -24,17 +88,16 @@ pub struct Job {
     pub handed: Handed,
     /// Whether its commit waits for a synchronous standby.
     pub waits: bool,
-    /// The range of the requests in the bytes of the batch.
-    pub requests: Range<usize>,
-    /// The range of the first command's key. Jobs run in the order of these keys.
-    pub key: Range<usize>,
+    /// The range of its bytes in [`Requests`]. Jobs run in the order of their first keys.
+    pub bytes: Range<usize>,
+    /// The numbers of its requests there.
+    pub cuts: Range<usize>,
     /// The range of the replies in those of the transaction.
     pub replies: Range<usize>,
 }
 
 /// The buffers with which an executor runs its jobs.
 pub struct Tools {
-    pub batch: Batch,
     pub scratch: Scratch,
     pub replies: Writer,
     /// Databases that a COPY may name. The network process has checked the commands outside of EXEC.
@@ -53,7 +116,6 @@ impl Job {
 impl Tools {
     pub fn new(longest: usize) -> Tools {
         Tools {
-            batch: Batch::default(),
             scratch: Scratch::new(),
             replies: Writer::new(Protocol::Resp2, longest),
             databases: usize::MAX,
@@ -72,90 +134,29 @@ impl Tools {
         });
     }
 
-    /// Returns the range of the first command's key, which nearly all commands have right after their name.
-    pub fn key(&mut self, requests: &[u8]) -> Range<usize> {
-        self.batch.cut(requests, &Limits::new(usize::MAX));
-        let key = self.batch.keys(requests).next().unwrap_or_default();
-        // A key that was found lies within the requests.
-        let from = (key.as_ptr() as usize).wrapping_sub(requests.as_ptr() as usize);
-        match from <= requests.len() {
-            true => from..from + key.len(),
-            false => 0..0,
-        }
-    }
-
-    /// Returns the range of each of these requests.
-    pub fn parts(&mut self, requests: &[u8]) -> Vec<Range<usize>> {
-        let mut parser = Parser::new(Limits::new(usize::MAX));
-        let (mut parts, mut at) = (Vec::new(), 0);
-        while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
-            && let Ok(Some(request)) = parser.next(rest)
-        {
-            if !request.args.is_empty() {
-                parts.push(at..at + request.used);
-            }
-            at += request.used;
-        }
-        parts
-    }
-
     /// Runs a job's commands inside a transaction. Appends its replies to those of earlier jobs, and returns their
     /// range. Replies that are too long raise no error here: see `Writer::overflowed`.
-    pub fn run(&mut self, handed: &Handed, requests: &[u8], table: &Table) -> Range<usize> {
+    pub fn run(&mut self, job: &Job, requests: &Requests, table: &Table) -> Range<usize> {
         let from = self.replies.as_bytes().len();
-        self.set_protocol(handed);
+        self.set_protocol(&job.handed);
         self.databases = usize::MAX;
-        let requests = match handed.work {
-            Work::Watch => return self.watch(requests, table),
-            Work::Clear => return self.clear(requests, handed.alone),
-            Work::Exec => match self.unchanged(requests, table) {
-                Some(commands) => commands,
-                None => return from..self.replies.as_bytes().len(),
-            },
-            Work::Read | Work::Write => requests,
-        };
-        let mut plan = tables::Plan::default();
-        if handed.work == Work::Exec {
-            match tables::plan(table, requests, handed.commands, &mut self.scratch) {
-                Ok(planned) => plan = planned,
-                Err(error) => {
-                    error.write(&mut self.replies);
-                    return from..self.replies.as_bytes().len();
-                }
-            }
-            self.replies.array(handed.commands as usize);
-        }
-        if let Some(other) = handed.copied_to {
-            self.copy(requests, table, (other, handed.alone));
-            return from..self.replies.as_bytes().len();
-        }
-        self.batch.cut(requests, &Limits::new(usize::MAX));
-        let (mut at, mut number) = (0, 0);
-        let mut batch = std::mem::take(&mut self.batch);
-        while let Some(request) = batch.next(requests) {
-            at += request.used;
-            self.command(request.args, table, plan.skips(number));
-            number += 1;
-        }
-        self.batch = batch;
-        // Long or unusual requests, which the batch does not cut.
-        let mut parser = Parser::new(Limits::new(usize::MAX));
-        while let Some(rest) = requests.get(at..).filter(|rest| !rest.is_empty())
-            && let Ok(Some(request)) = parser.next(rest)
-        {
-            at += request.used;
-            if !request.args.is_empty() {
-                self.command(request.args, table, plan.skips(number));
-                number += 1;
+        match (job.handed.work, job.handed.copied_to) {
+            (Work::Watch, _) => self.watch(requests.of(job), table),
+            (Work::Clear, _) => self.clear(requests.cleared(job), job.handed.alone),
+            (Work::Exec, _) => self.exec(job, requests, table),
+            (_, Some(other)) => self.copy(requests.of(job), table, (other, job.handed.alone)),
+            (Work::Read | Work::Write, None) => {
+                requests
+                    .of(job)
+                    .for_each(|args| self.command(args, table, false));
             }
         }
         from..self.replies.as_bytes().len()
     }
 
     /// Clears several tables, or none.
-    fn clear(&mut self, requests: &[u8], alone: bool) -> Range<usize> {
-        let from = self.replies.as_bytes().len();
-        let opened = cleared(requests).into_iter();
+    fn clear(&mut self, tables: Vec<Oid>, alone: bool) {
+        let opened = tables.into_iter();
         let opened = opened.map(|relation| Table::open(relation, alone));
         let done = opened
             .collect::<Result<Vec<_>, _>>()
@@ -164,17 +165,18 @@ impl Tools {
             Ok(()) => self.replies.simple("OK"),
             Err(error) => error.write(&mut self.replies),
         }
-        from..self.replies.as_bytes().len()
     }
 
     /// Runs COPY to another cache.
-    fn copy(&mut self, requests: &[u8], table: &Table, (other, alone): (Oid, bool)) {
+    fn copy<'r>(
+        &mut self,
+        mut requests: impl Iterator<Item = Args<'r>>,
+        table: &Table,
+        (other, alone): (Oid, bool),
+    ) {
         let before = self.replies.as_bytes().len();
-        let mut parser = Parser::new(Limits::new(usize::MAX));
-        let Ok(Some(request)) = parser.next(requests) else {
-            return;
-        };
-        let Ok(Command::Copy { from, to, options }) = Command::read(request.args) else {
+        let command = requests.next().map(Command::read);
+        let Some(Ok(Command::Copy { from, to, options })) = command else {
             return;
         };
         let replies = &mut self.replies;
@@ -191,32 +193,50 @@ impl Tools {
     }
 
     /// Runs WATCH. Writes a fingerprint for each key instead of replies.
-    fn watch(&mut self, requests: &[u8], table: &Table) -> Range<usize> {
+    fn watch<'r>(&mut self, mut requests: impl Iterator<Item = Args<'r>>, table: &Table) {
         let from = self.replies.as_bytes().len();
-        let mut parser = Parser::new(Limits::new(usize::MAX));
-        if let Ok(Some(request)) = parser.next(requests)
-            && let Ok(Command::Watch { keys }) = Command::read(request.args)
-        {
-            self.replies.append(&[watched_rows::NUMBERS]);
-            for key in keys.iter() {
-                let replies = &mut self.replies;
-                match self.scratch.run(|| tables::fingerprint(table, key, false)) {
-                    Ok(number) => replies.append(&number.to_le_bytes()),
-                    Err(error) => {
-                        replies.rewind(from);
-                        error.write(replies);
-                        break;
-                    }
+        let Some(Ok(Command::Watch { keys })) = requests.next().map(Command::read) else {
+            return;
+        };
+        self.replies.append(&[watched_rows::NUMBERS]);
+        for key in keys.iter() {
+            let replies = &mut self.replies;
+            match self.scratch.run(|| tables::fingerprint(table, key, false)) {
+                Ok(number) => replies.append(&number.to_le_bytes()),
+                Err(error) => {
+                    replies.rewind(from);
+                    return error.write(replies);
                 }
             }
         }
-        from..self.replies.as_bytes().len()
     }
 
-    /// Returns the commands of an EXEC if its watched keys are unchanged; they then stay so until the transaction ends.
-    /// Otherwise writes the reply.
-    fn unchanged<'r>(&mut self, requests: &'r [u8], table: &Table) -> Option<&'r [u8]> {
-        let head = watched_rows::read(requests)?;
+    /// Runs EXEC.
+    fn exec(&mut self, job: &Job, requests: &Requests, table: &Table) {
+        if !self.is_unchanged(requests.bytes(job), table) {
+            return;
+        }
+        let planned = match job.handed.commands > tables::FEW {
+            true => tables::plan(table, requests.of(job), &mut self.scratch),
+            false => Ok(Plan::default()),
+        };
+        match planned {
+            Ok(plan) => {
+                self.replies.array(job.handed.commands as usize);
+                for (number, args) in requests.of(job).enumerate() {
+                    self.command(args, table, plan.skips(number));
+                }
+            }
+            Err(error) => error.write(&mut self.replies),
+        }
+    }
+
+    /// Returns whether the watched keys of an EXEC are unchanged; they then stay so until the transaction ends. Otherwise
+    /// writes the reply.
+    fn is_unchanged(&mut self, requests: &[u8], table: &Table) -> bool {
+        let Some(head) = watched_rows::read(requests) else {
+            return false;
+        };
         self.databases = head.databases;
         self.readers = head.readers;
         self.readers.reverse();
@@ -224,7 +244,7 @@ impl Tools {
         let absent: Vec<&[u8]> = absent.map(|&(key, _)| key).collect();
         if let Err(error) = tables::hold_absent(table, &absent) {
             error.write(&mut self.replies);
-            return None;
+            return false;
         }
         for (key, former) in head.watched {
             let (lock, replies) = (former != ABSENT, &mut self.replies);
@@ -232,15 +252,15 @@ impl Tools {
                 Ok(number) if number == former || fault::on(Fault::WatchNotCompared) => {}
                 Ok(_) => {
                     replies.null_array();
-                    return None;
+                    return false;
                 }
                 Err(error) => {
                     error.write(replies);
-                    return None;
+                    return false;
                 }
             }
         }
-        Some(head.commands)
+        true
     }
 
     /// Writes the replies for a cache that is gone.
@@ -330,13 +350,6 @@ pub fn write_failure(handed: &Handed, failure: &Failure, replies: &mut Writer) {
     for _ in 0..handed.commands {
         replies.error(&[code.as_bytes(), message]);
     }
-}
-
-/// Returns the tables to clear.
-pub fn cleared(requests: &[u8]) -> Vec<Oid> {
-    let text = String::from_utf8_lossy(requests);
-    let numbers = text.split_ascii_whitespace().skip(1);
-    numbers.flat_map(str::parse).map(Oid::from_u32).collect()
 }
 
 fn replies_to(handed: &Handed) -> u32 {

@@ -21,14 +21,14 @@ use crate::cache::memory::raw;
 use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::process::{Kind, MOST_PROCESSES};
 use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::{Handed, Lane, Taken, Work};
+use crate::pg::resp::work_queue::{Handed, Lane, Taken};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::ring;
 use crate::pg::worker::as_role::{self, Terms};
 use crate::pg::worker::background;
 use crate::resp::executor::tables::{self, Table};
-use crate::resp::executor::work::job::{Job, Tools, write_failure, write_lost};
+use crate::resp::executor::work::job::{Job, Requests, Tools, write_failure, write_lost};
 use crate::resp::executor::work::roles::Roles;
 use crate::resp::ipc::WorkQueue;
 use crate::resp::ipc::request::CatalogResponse;
@@ -47,7 +47,7 @@ pub struct WorkRunner {
     tools: Tools,
     roles: Roles,
     /// The requests of the jobs that were taken together.
-    requests: Vec<u8>,
+    requests: Requests,
     /// Network processes to wake because of replies.
     networks: Notified,
     /// Whether a job was put into the slow lane, whose executors may sleep.
@@ -72,7 +72,7 @@ impl WorkRunner {
             work_queue,
             tools: Tools::new(work_queue.batches.longest()),
             roles: Roles::new(search_path),
-            requests: Vec::new(),
+            requests: Requests::default(),
             networks: [false; MOST_PROCESSES],
             has_given_up: false,
             unreported: false,
@@ -100,18 +100,16 @@ impl WorkRunner {
             self.answer(Some(taken), 0..0);
             return 1;
         };
-        let from = self.requests.len();
-        self.work_queue.batches.read(&taken, &mut self.requests);
-        let requests = from..self.requests.len();
-        let key = self
-            .tools
-            .key(self.requests.get(from..).unwrap_or_default());
+        let batches = self.work_queue.batches;
+        let (bytes, cuts) = self
+            .requests
+            .add(handed.work, |to| batches.read(&taken, to));
         jobs.push(Job {
             taken: Some(taken),
             handed,
             waits: false,
-            requests,
-            key: key.start + from..key.end + from,
+            bytes,
+            cuts,
             replies: 0..0,
         });
         handed.commands
@@ -143,8 +141,7 @@ impl WorkRunner {
                         .ok()
                         .map(|table| (relation, table));
                 }
-                let bytes = requests.get(job.requests.clone()).unwrap_or_default();
-                if !job.handed.alone && runs_user_code(job, bytes, open.as_ref()) {
+                if !job.handed.alone && runs_user_code(job, requests, open.as_ref()) {
                     job.handed.alone = true;
                     break;
                 }
@@ -152,12 +149,12 @@ impl WorkRunner {
                 ring::set_author(job.handed.ticket);
                 raw::take_soonest();
                 job.replies = match &open {
-                    Some((_, table)) => tools.run(&job.handed, bytes, table),
+                    Some((_, table)) => tools.run(job, requests, table),
                     None => tools.gone(&job.handed),
                 };
                 ring::set_author(0);
                 // The table may have received user-defined code while the job waited for its lock.
-                untidy.set(untidy.get() || has_run_user_code(job, bytes, open.as_ref()));
+                untidy.set(untidy.get() || has_run_user_code(job, requests, open.as_ref()));
                 if let (Some(soonest), Some(taken)) = (raw::take_soonest(), &job.taken) {
                     work_queue.batches.set_soonest(taken, soonest);
                 }
@@ -317,28 +314,24 @@ impl WorkRunner {
 }
 
 /// Returns whether a job runs user-defined code: that of its open table, or of the other tables that it changes.
-fn runs_user_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+fn runs_user_code(job: &Job, requests: &Requests, open: Option<&(Oid, Table)>) -> bool {
     open.is_some_and(|(_, table)| table.runs_user_code()) || other_runs_code(job, requests)
 }
 
 /// Returns whether a job may have run user-defined code, as is known after it.
-fn has_run_user_code(job: &Job, requests: &[u8], open: Option<&(Oid, Table)>) -> bool {
+fn has_run_user_code(job: &Job, requests: &Requests, open: Option<&(Oid, Table)>) -> bool {
     open.is_some_and(|(_, table)| table.has_run_user_code()) || other_runs_code(job, requests)
 }
 
-fn other_runs_code(job: &Job, requests: &[u8]) -> bool {
+fn other_runs_code(job: &Job, requests: &Requests) -> bool {
     let runs_code = |other: Oid| {
         let other = Table::open(other, job.handed.alone);
         other.is_ok_and(|other| other.runs_user_code())
     };
-    let cleared = match job.handed.work {
-        Work::Clear => job::cleared(requests),
-        _ => Vec::new(),
-    };
     job.handed
         .copied_to
         .into_iter()
-        .chain(cleared)
+        .chain(requests.cleared(job))
         .any(runs_code)
 }
 

@@ -24,7 +24,7 @@ impl WorkRunner {
         let mut jobs = Vec::new();
         let mut commands = 0;
         while commands < COMMANDS
-            && self.requests.len() < BYTES
+            && self.requests.held() < BYTES
             && let Some(taken) = self.work_queue.places.take(Lane::Quick, self.number)
         {
             commands += self.add(taken, &mut jobs);
@@ -35,7 +35,6 @@ impl WorkRunner {
         }
         self.put_aside(&mut jobs, Lane::Quick);
         let requests = &self.requests;
-        let key = |job: &Job| requests.get(job.key.clone()).unwrap_or_default();
         jobs.sort_by(|one, other| {
             let rank = |job: &Job| {
                 (
@@ -47,7 +46,7 @@ impl WorkRunner {
             };
             rank(one)
                 .cmp(&rank(other))
-                .then_with(|| key(one).cmp(key(other)))
+                .then_with(|| requests.key(one).cmp(requests.key(other)))
         });
         while let Some(first) = jobs.first() {
             let (waits, role) = (first.waits, first.handed.role);

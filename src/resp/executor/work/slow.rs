@@ -83,11 +83,9 @@ impl WorkRunner {
     /// Runs a pipeline that failed as a whole: each command in its own transaction, one after the other. All replies
     /// are sent together. A command whose reply does not fit beside the rest fails, and changes nothing.
     fn one_by_one(&mut self, job: Job) {
-        let whole = self.requests.get(job.requests.clone()).unwrap_or_default();
-        let parts = self.tools.parts(whole);
-        let mut left = parts.len();
+        let mut left = job.cuts.len();
         let mut replies = Vec::new();
-        for part in parts {
+        for number in job.cuts.clone() {
             left -= 1;
             let room = (self.work_queue.batches.longest() - replies.len())
                 .saturating_sub(left * LONGEST_FAILURE);
@@ -98,8 +96,8 @@ impl WorkRunner {
                     ..job.handed
                 },
                 waits: job.waits,
-                requests: part.start + job.requests.start..part.end + job.requests.start,
-                key: 0..0,
+                bytes: job.bytes.clone(),
+                cuts: number..number + 1,
                 replies: 0..0,
             }];
             let mut done = self.part(&mut part, room);
