@@ -1,8 +1,8 @@
-//! Finds the functions that an expression calls, and whether any of them is user-defined.
+//! Finds the functions that an expression calls, and reports whether any of them is user-defined.
 //!
-//! The result decides which role may evaluate an expression, and which locks a read of a table may release. Guards
-//! one rule: a kind of node of which Postgres does not show every called function counts as one that calls any
-//! function.
+//! Callers use the result to decide which role may evaluate the expression, and which locks a read of a table may
+//! release early. Some kinds of expression nodes call functions that Postgres' tree walker does not report. Such a
+//! node counts as a call of a user-defined function; otherwise a role could hide its code in one.
 
 use std::ffi::c_void;
 
@@ -11,8 +11,8 @@ use pgrx::pg_sys::{self, Node, Oid};
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
-/// Returns whether Postgres shows every function that a node of this kind calls. It does not for checks of domains,
-/// GREATEST, constructors of JSON and similar nodes.
+/// Returns whether Postgres' walker reports every function that a node of this kind calls. It does not for domain
+/// checks, GREATEST, JSON constructors and similar nodes.
 pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     use pg_sys::NodeTag::*;
     matches!(
@@ -42,7 +42,8 @@ pub fn is_of_a_user(function: Oid) -> bool {
     function.to_u32() >= pg_sys::FirstUnpinnedObjectId
 }
 
-/// Returns whether an expression may call a user-defined function. `context` is not read; Postgres' walker passes it.
+/// Returns whether an expression may call a user-defined function. `context` is unused; Postgres' walker requires
+/// the parameter.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `node` is NULL or an expression.

@@ -1,4 +1,4 @@
-//! The databases of the server, and whether this one has the extension.
+//! Lists the databases of the server, and checks whether the current one has the extension.
 
 use std::ffi::CStr;
 
@@ -14,7 +14,8 @@ pub fn connectable() -> Vec<Oid> {
     databases
 }
 
-/// Shows each of them with its name. Scans without an index, which a process without a database may not have.
+/// Calls `show` with the oid and name of each of them. Scans without an index, which a process without a database
+/// may not use.
 fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
     // SAFETY: a scan of a shared catalog with a snapshot of its own; each tuple is read before the
     // next one is fetched, and a name ends with a zero.
@@ -99,8 +100,8 @@ pub fn extension_is_being_made() -> bool {
     }
 }
 
-/// The same as [`has_extension`], for a transaction that reads the view: no session can replace the view meanwhile.
-/// Returns false while another session changes it.
+/// Returns the same as [`has_extension`], for a transaction that reads the view, and keeps other sessions from
+/// replacing the view meanwhile. Returns false while another session changes it.
 pub fn keeps_extension() -> bool {
     let view = internal_relation(c"all_caches");
     view != pg_sys::InvalidOid && lock::try_relation(view, lock::Mode::Read) && has_extension()

@@ -1,8 +1,8 @@
-//! Whether Citus keeps a table's rows on other relations.
+//! Detects tables whose rows Citus keeps in shards, and statements that Citus runs on behalf of another node.
 //!
-//! The table itself is then empty, although a SELECT shows rows, which Citus reads from shards. Code that reads or
-//! writes the table past the planner, or relies on its triggers, finds nothing. Citus lists such tables in a catalog
-//! of its own; where that does not exist, the answer costs one lookup in memory.
+//! The table itself is then empty: a SELECT shows the rows only because Citus plans it over the shards. Code that
+//! bypasses the planner, or relies on the table's triggers, would find no rows. Citus lists such tables in a catalog
+//! of its own; where that catalog does not exist, the check costs one lookup in memory.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -43,8 +43,8 @@ pub fn citus_is_there() -> bool {
         && unsafe { pg_sys::get_relname_relid(CATALOG.as_ptr(), PG_CATALOG) } != pg_sys::InvalidOid
 }
 
-/// Returns whether Citus has sent this SELECT to compute a part of a query, as a transaction of its own. Its writes
-/// would stay even if the query fails on another shard.
+/// Returns whether Citus has sent this SELECT to compute a part of a query, in a transaction of its own. Its writes
+/// would remain even if the query fails on another shard.
 pub fn is_part_of_a_query() -> bool {
     // SAFETY: reads variables of this process; the setting's value is a valid string until it is set anew.
     unsafe {
@@ -63,9 +63,9 @@ pub fn is_in_block() -> bool {
     unsafe { pg_sys::IsTransactionBlock() }
 }
 
-/// Returns whether a write on another node would be committed there at once. Outside of a transaction block it would
-/// in a statement that writes by Citus, which evaluates its functions first, and where no statement calls the
-/// function. A trigger is excluded, because it runs within the statement.
+/// Returns whether a write on another node would be committed there at once. That is so outside of a transaction
+/// block, where the running statement writes through Citus, which evaluates the statement's functions first, or
+/// where no statement called the function. A trigger is excluded, because it runs within a statement.
 pub fn commits_at_once() -> bool {
     // SAFETY: reads variables of this process; a running portal has its statements, each of which is read after its
     // tag. The depth of triggers is returned without reading the call.
@@ -126,9 +126,9 @@ pub fn coordinates(node: i64) -> bool {
 
 /// Citus' function that returns the id of the transaction over several nodes to which this one belongs.
 const CURRENT: [&CStr; 2] = [c"pg_catalog", c"get_current_transaction_id"];
-/// The column of its coordinating node.
+/// The column with the id of the coordinating node.
 const INITIATOR: i16 = 3;
-/// The column of its number; 0: no such transaction.
+/// The column with the transaction's number; 0: there is no such transaction.
 const NUMBER: i16 = 4;
 
 /// The prefix of the application name of Citus' connections between nodes.
@@ -151,8 +151,8 @@ pub fn is_distributed(table: Oid) -> bool {
         && has_row(catalog, column, table)
 }
 
-/// The same, without reading the catalog for a table that was checked before. The answer holds until Citus
-/// invalidates the relation.
+/// Returns the same, without reading the catalog again for a table that was checked before. The answer holds until
+/// Citus invalidates the relation.
 pub fn is_known(table: Oid) -> bool {
     if !citus_is_loaded() {
         return false;

@@ -1,4 +1,4 @@
-//! Children and partitions of tables: their list, and whether they hold rows.
+//! Lists the children and partitions of a table, and checks whether they hold rows.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -14,8 +14,8 @@ unsafe extern "C-unwind" {
     ) -> *mut pg_sys::List;
 }
 
-/// Returns a table and all tables that inherit from it, directly or indirectly. Locks each of these in this mode
-/// until the transaction ends. The caller has locked the table itself, where it is opened.
+/// Returns a table and all tables that inherit from it, directly or indirectly. Locks each of the inheriting tables
+/// in this mode until the transaction ends; the caller has locked the table itself.
 pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     // SAFETY: the sequence is one call, which takes the locks itself and returns a list of oids in the memory context
     // of the caller, where `oids` copies it.
@@ -41,7 +41,7 @@ pub fn leaves(table: Oid) -> Vec<Oid> {
     all
 }
 
-/// Returns whether a table that is locked now is still such a partition.
+/// Returns whether a table, which the caller has locked by now, is still such a partition.
 pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
     leaves(root).contains(&table)
 }

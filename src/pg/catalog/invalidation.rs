@@ -1,9 +1,9 @@
-//! Invalidation of the facts that a session remembers of relations and privileges.
+//! Discards the facts about relations and privileges that a session remembers, when another session changes them.
 //!
-//! Postgres calls back for a changed relation (its columns, indexes, triggers, name, statistics), for a renamed
-//! schema, and for any change to the rights of roles: roles, memberships, and the database's owner, who is the only
-//! member of `pg_database_owner`. The callbacks may come whenever a lock is taken; they only raise flags and never
-//! read the catalogs.
+//! Postgres calls the functions here for a changed relation (its columns, indexes, triggers, name, statistics), for
+//! a renamed schema, for a changed function, and for any change to roles and memberships, and to the database's
+//! owner, who is the only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it only
+//! raises flags and counters, and never reads a catalog.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,7 +21,8 @@ thread_local! {
     static WATCHES: ManuallyDrop<RefCell<Watches>> = ManuallyDrop::default();
 }
 
-/// Watches one relation from before its facts are read, so that no change is missed in between.
+/// Watches one relation. A caller begins the watch before it reads the relation's facts, so that no change in
+/// between is missed.
 pub struct Watch {
     relation: pg_sys::Oid,
     stale: Rc<Cell<bool>>,
@@ -29,7 +30,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins the watch. Shares a present watch that has seen no change.
+    /// Begins the watch. Shares an existing watch of the relation that has seen no change.
     pub fn over(relation: pg_sys::Oid) -> Watch {
         let stale = WATCHES.with(|watches| {
             let mut watches = watches.borrow_mut();
@@ -52,9 +53,9 @@ impl Watch {
         self.stale.get()
     }
 
-    /// Returns whether any role or membership may have changed since. They decide which policies apply to a role, and
-    /// a plan is made for the policies that applied. Postgres makes it anew for another role, but for another
-    /// membership only in its latest minor releases.
+    /// Returns whether any role or membership may have changed since the watch began. Memberships decide which
+    /// policies apply to a role, and a plan contains the policies that applied when it was made. Postgres plans
+    /// again for another role, but after a change of membership only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
@@ -110,7 +111,7 @@ impl Drop for Watch {
     }
 }
 
-/// Privileges of a user on a relation, which the session remembers once they were found granted.
+/// Privileges of a user on a relation, which the session remembers once a check has found them granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KnownPrivilege {
     pub relation: pg_sys::Oid,
@@ -118,7 +119,7 @@ pub struct KnownPrivilege {
     pub mask: u64,
 }
 
-/// How many of them a session remembers, because it uses few caches at a time. Two that share a place replace each
+/// The number of remembered privileges: a session uses few caches at a time. Two that share a place replace each
 /// other.
 const PLACES: usize = 64;
 
@@ -138,8 +139,8 @@ impl KnownPrivilege {
         mixed as usize % PLACES
     }
 
-    /// Returns whether it was granted at the last check, and no message since indicates a change. This is as fresh as
-    /// the system caches that the check read, which change by the same messages.
+    /// Returns whether the last check found it granted and no message since indicates a change. This is as fresh as
+    /// the system caches that the check read, because the same messages invalidate them.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
@@ -156,8 +157,8 @@ impl KnownPrivilege {
     }
 }
 
-/// Forgets the privileges on a relation that may have changed, as may its owner; with None all of them, after a
-/// message about a role, a membership or the database's owner.
+/// Forgets the privileges on a relation whose definition or owner may have changed. With None, forgets all of them,
+/// after a message about a role, a membership or the database's owner.
 fn forget_privileges(of: Option<pg_sys::Oid>) {
     REVOCATIONS.set(REVOCATIONS.get() + 1);
     GRANTED.with(|granted| {

@@ -1,5 +1,8 @@
-//! Catalog rows of a table before and after the running command. That command has written its catalog rows already,
-//! but only the next command sees them.
+//! Reads the catalog rows of a table as they were before the running command, and as that command has just written
+//! them.
+//!
+//! The syscache returns the former rows until the next command begins. A scan with Postgres' "self" snapshot returns
+//! the new ones.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -18,7 +21,7 @@ struct Column {
     generated: u8,
 }
 
-/// Returns a table's state before this command; None when it is dropped.
+/// Returns a table's state before the running command; None if the table is dropped.
 pub fn class(table: Oid) -> Option<Class> {
     // SAFETY: the tuple is released after it has been read.
     unsafe {
@@ -33,7 +36,7 @@ pub fn class(table: Oid) -> Option<Class> {
     }
 }
 
-/// Returns whether this command gives a table another file.
+/// Returns whether the running command gives a table a new file.
 pub fn file_is_another(table: Oid) -> bool {
     let keys = [(
         pg_sys::Anum_pg_class_oid,
@@ -45,8 +48,8 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Returns whether this command may give a column other values, by its definition alone. The file does not show this:
-/// a change of the type need not rewrite the table, and a virtual column is not stored.
+/// Returns whether the running command may change a column's values through the column's definition alone. A new
+/// file does not show this: a change of type need not rewrite the table, and a virtual column is not stored.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -54,7 +57,7 @@ pub fn column_is_another(table: Oid, column: i32) -> bool {
     is_virtual || before.map(|column| column.type_oid) != now.map(|column| column.type_oid)
 }
 
-/// Returns whether a column is generated after this command.
+/// Returns whether a column is generated after the running command.
 pub fn is_generated(table: Oid, column: i32) -> bool {
     column_now(table, column).is_some_and(|column| column.generated != 0)
 }
@@ -128,8 +131,8 @@ unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     }
 }
 
-/// Returns the row of a catalog with these keys (at most two; each a column's number, an equality, a value), written
-/// by this command or an earlier one.
+/// Returns the row of a catalog with these keys (at most two; each is a column's number, an equality function and a
+/// value), written by the running command or an earlier one.
 fn present<R>(
     catalog: Oid,
     index: u32,

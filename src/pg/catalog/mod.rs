@@ -1,4 +1,4 @@
-//! Reads the catalogs for relations, privileges and dependencies.
+//! Reads Postgres' catalogs: relations and their columns, privileges, policies, triggers, functions and databases.
 
 pub mod called_functions;
 pub mod columns;

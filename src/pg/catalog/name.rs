@@ -1,4 +1,4 @@
-//! SQL names: parsing, quoting, and the schema of a new relation.
+//! Parses and quotes SQL names, and finds the schema in which a new relation is created.
 
 use std::ffi::{CStr, CString};
 
@@ -37,7 +37,7 @@ pub fn parse_new_relation(text: Text) -> NewRelation {
     unsafe {
         let names = pg_sys::textToQualifiedNameList(text.raw().cast_mut_ptr());
         let range = pg_sys::makeRangeVarFromNameList(names);
-        // Lets the next call refuse pg_temp, because a cache must be visible to other sessions.
+        // Makes the next call refuse pg_temp, because a cache must be visible to other sessions.
         (*range).relpersistence = pg_sys::RELPERSISTENCE_UNLOGGED as i8;
         let schema = pg_sys::RangeVarGetAndCheckCreationNamespace(
             range,

@@ -1,8 +1,9 @@
 //! The extension's own functions in schema pgcache, by which its triggers and views are recognised.
 //!
-//! They are looked up whenever a table is altered or truncated, a row of a source is written, or a cache is opened:
-//! by any role, also in a database without the extension. So the lookups check no privilege and raise no error, and
-//! an object that another role created in a schema of that name is not accepted.
+//! The lookups run whenever a table is altered or truncated, a row of a source table is written, or a cache is
+//! opened, as any role and also in databases without the extension. So they check no privilege and raise no error.
+//! Another role may have created a schema of that name, so a function must be written in C, which only a superuser
+//! can do. The two functions in SQL occur only in the condition of a trigger that calls one in C.
 
 use std::ffi::CStr;
 
@@ -49,9 +50,9 @@ pub const RENEW: Function = in_c(
     c"renew",
     &[pg_sys::TEXTOID, pg_sys::REGCLASSOID, pg_sys::TEXTOID],
 );
-/// Keeps a row of a COPY for its end; from 0.5.0 on.
+/// Holds a row of a COPY back until COPY ends; from 0.5.0 on.
 pub const COPIED_AGAIN: Function = in_c(c"copied_again", &[pg_sys::RECORDOID, pg_sys::INT4OID]);
-/// Occurs only in the condition of a trigger that calls one of the two above.
+/// Occurs only in the condition of a trigger that calls one of the two invalidation functions.
 pub const DEPENDS: Function = Function {
     name: c"depends",
     arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID],

@@ -1,7 +1,8 @@
-//! Whether a table's policies run user-defined code: decides which locks a read of the table may release.
+//! Checks whether a table's row-level security policies may run user-defined code. The result decides which locks a
+//! read of the table may release before the transaction ends.
 //!
-//! Most policies compare a column with the current role, or with a setting. They run nothing that could take a lock.
-//! A policy that reads another table, or calls a user-defined function, may.
+//! Most policies compare a column with the current role or with a setting, and take no lock. A policy that reads
+//! another table or calls a user-defined function may take locks.
 
 use std::ffi::c_void;
 
@@ -54,7 +55,8 @@ unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_v
     }
 }
 
-/// Some of Postgres' own functions that are not immutable run statements, such as table_to_xml().
+/// Rejects functions of Postgres that are not immutable, because some of them run statements, such as
+/// table_to_xml().
 unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -> bool {
     let reads_a_setting = matches!(
         function.to_u32(),

@@ -1,4 +1,5 @@
-//! Privileges, ownership and row-level security; and the one place from which a statement runs as another role.
+//! Checks privileges, ownership and row-level security, and holds the only code that runs statements as another role
+//! ([`AsOwner`]).
 
 use std::ffi::CString;
 
@@ -61,11 +62,12 @@ impl Privileges {
     }
 }
 
-/// Raises 42501 unless the current user has all of these on the relation, 42P01 if it is dropped. The hint contains
-/// the GRANT if `is_cache` accepts the relation, so that no hint suggests a grant on other relations.
+/// Raises 42501 unless the current user has all of these privileges on the relation, and 42P01 if the relation is
+/// dropped. The hint contains the GRANT only if `is_cache` accepts the relation, so that no hint suggests a grant on
+/// other relations.
 ///
-/// A committed REVOKE or policy takes effect at once, even in the middle of a transaction: a SELECT would process its
-/// message when it locks the table, and a hot read takes no lock.
+/// A committed REVOKE or a new policy takes effect at once, even in the middle of a transaction: a SELECT would
+/// process its message when it locks the table, but a hot read takes no lock.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges, is_cache: fn(pg_sys::Oid) -> bool) {
     emergency::secure();
     accept_invalidations();
@@ -88,7 +90,7 @@ fn refuse(relation: pg_sys::Oid, privileges: Privileges, is_cache: bool) {
     denied(pg_sys::AclResult::ACLCHECK_NO_PRIV, relation, grant);
 }
 
-/// Raises 42501 in Postgres' words, with a hint.
+/// Raises 42501 with Postgres' own message, and a hint.
 fn denied(why: pg_sys::AclResult::Type, relation: pg_sys::Oid, hint: Option<CString>) {
     // SAFETY: syscache look-ups inside of a transaction; the name is NULL or a palloc'd copy, and
     // the error that is raised copies it.
@@ -132,8 +134,8 @@ pub fn accept_invalidations() {
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Returns whether the current user has all of these on the relation, as of the messages that the session has
-/// processed.
+/// Returns whether the current user has all of these privileges on the relation, as of the messages that the session
+/// has processed.
 #[inline]
 pub fn has(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let known = known(relation, privileges);
@@ -167,7 +169,8 @@ pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     }
 }
 
-/// Reads the catalogs. pg_class_aclcheck succeeds for any of the privileges; this requires all.
+/// Reads the catalogs. Uses pg_class_aclmask, because pg_class_aclcheck succeeds for any one of the privileges and
+/// this requires all.
 fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let (mask, all) = (
         privileges.0 as pg_sys::AclMode,
@@ -195,7 +198,8 @@ pub fn require_owner(relation: pg_sys::Oid) {
     }
 }
 
-/// Whether the current user is a superuser, or may set the tier's size and so share it out.
+/// Returns whether the current user is a superuser, or may set `pgcache.hot_size` and so divide the hot tier between
+/// caches.
 pub fn may_reserve() -> bool {
     // SAFETY: a syscache look-up inside of a transaction.
     let granted = unsafe {
@@ -218,17 +222,17 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Runs statements as the relation's owner while it lives.
+/// Runs statements as the relation's owner for as long as this value lives.
 ///
-/// It serves two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete` promises to
-/// need DELETE alone; and a sweep over all caches must not run their triggers with the sweeper's rights. The caller's
-/// own privilege was checked before, and the statement is ours, with no text of the caller. Triggers on the table
-/// then run as the owner, as they do when a foreign key cascades, but not under the caller's search_path, so that
+/// It serves two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete` promises
+/// to need DELETE alone; and a sweep over all caches must not run their triggers with the sweeper's rights. The
+/// caller's own privilege was checked before, and the statement is ours, with no text of the caller. Triggers on the
+/// table then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that
 /// unqualified names are not found in a schema of the caller. Never used where row-level security applies to the
 /// caller.
 ///
-/// A role that holds TRIGGER may have created a trigger that would run its code as the owner. So the triggers are
-/// checked before any row is removed as the owner (`trigger_trust`).
+/// A role that holds TRIGGER may have created a trigger that would run its code as the owner. So `trigger_trust`
+/// checks the triggers before any row is removed as the owner.
 pub struct AsOwner {
     user: pg_sys::Oid,
     context: i32,
@@ -239,8 +243,8 @@ pub struct AsOwner {
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
-    /// Removes rows for a call whose caller has named the relation. The owner's own call runs the triggers as the
-    /// owner's DELETE does. Raises 42501.
+    /// Prepares to remove rows for a call whose caller has named the relation. In a call of the owner the triggers
+    /// run as they do in the owner's DELETE, without a check. Raises 42501.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
         if relation::owner(relation) != session::user() {
             trigger_trust::refuse(relation);
@@ -248,21 +252,21 @@ impl AsOwner {
         AsOwner::with(relation, 0)
     }
 
-    /// Removes rows of a table that the caller did not name: the triggers' code can neither change the session nor
-    /// leave work for the commit, where it would run as the caller. Raises 42501 even for the owner, who has not
-    /// requested that this code run.
+    /// Prepares to remove rows of a table that the caller did not name: the triggers' code can neither change the
+    /// session nor leave work for the commit, where it would run as the caller. Raises 42501 even for the owner, who
+    /// has not requested that this code run.
     pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
         trigger_trust::refuse(relation);
         AsOwner::to_maintain(relation)
     }
 
-    /// Runs statements that fire no trigger, under the same restrictions.
+    /// Prepares to run statements that fire no trigger, under the same restrictions.
     pub fn to_maintain(relation: pg_sys::Oid) -> AsOwner {
         AsOwner::with(relation, pg_sys::SECURITY_RESTRICTED_OPERATION as i32)
     }
 
-    /// To make a trigger of a function that the caller may not execute, for a call that has checked what the
-    /// caller may: as the owner of the function, with the same restrictions.
+    /// Acts as the owner of a function, with the same restrictions, to create a trigger that calls the function. The
+    /// caller need not have EXECUTE on it; the calling code has checked the caller's rights.
     pub fn of_function(function: pg_sys::Oid, relation: pg_sys::Oid) -> AsOwner {
         let restricted = pg_sys::SECURITY_RESTRICTED_OPERATION as i32;
         AsOwner::become_role(trigger_trust::owner_of(function), relation, restricted)

@@ -1,4 +1,4 @@
-//! Catalog facts about a relation: names, kind, owner, and the relation of a trigger.
+//! Reads catalog facts about a relation: name, kind, owner, columns and triggers.
 
 use std::ffi::{CStr, CString};
 use std::num::NonZeroUsize;
@@ -13,15 +13,15 @@ use crate::pg::value::datum::varlena_bytes;
 /// Returns the triggers of a relation, including those of foreign keys, in place in the relcache.
 ///
 /// # Safety
-/// `relation` must be open, and no catalog read, for as long as the result is used: such a read may process a message
-/// that the relation has changed, which reads its triggers anew and frees the former ones, even while the relation is
-/// open. An ANALYZE in another session is enough.
+/// As long as the result is used, `relation` must be open and no catalog may be read. A catalog read may process an
+/// invalidation message for the relation, which reads its triggers again and frees the former list even while the
+/// relation is open. An ANALYZE in another session is enough to send one.
 pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_sys::Trigger] {
     // SAFETY: the relation is open, and its triggers stay, by the caller's contract.
     unsafe { all_of((*relation).trigdesc) }
 }
 
-/// Returns copies of the triggers in the current memory context, for callers that read catalogs meanwhile.
+/// Returns copies of the triggers in the current memory context, for callers that read catalogs while they use them.
 ///
 /// # Safety
 /// `relation` must be open; the memory context stays for as long as the result is used.
@@ -49,8 +49,8 @@ unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Tri
 }
 
 /// Returns the quoted `schema.name` of a relation that the caller has locked. Raises 42P01 where it is dropped
-/// anyway: the lock does not stop the session itself from dropping it, as an event trigger fired by a statement of
-/// ours may.
+/// nevertheless: the lock does not stop the session itself from dropping it, for example in an event trigger that a
+/// statement of ours fires.
 pub fn qualified(relation: pg_sys::Oid) -> CString {
     spelled(relation).unwrap_or_else(|| {
         ErrorReport::from(Error::NoSuchRelation(relation.to_u32())).report(PgLogLevel::ERROR);
@@ -58,7 +58,7 @@ pub fn qualified(relation: pg_sys::Oid) -> CString {
     })
 }
 
-/// The same for a relation that may be dropped: None then.
+/// Returns the same for a relation that may have been dropped; None then.
 pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
     // SAFETY: syscache look-ups, each of which returns NULL or a palloc'd copy: another session may drop it between
     // two.
@@ -111,7 +111,7 @@ pub fn type_name(type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// Returns the bare name for an error message; empty when the relation is dropped.
+/// Returns the bare name for an error message; empty if the relation is dropped.
 pub fn display_name(relation: pg_sys::Oid) -> String {
     // SAFETY: get_rel_name returns NULL or a palloc'd copy.
     unsafe {
@@ -123,7 +123,7 @@ pub fn display_name(relation: pg_sys::Oid) -> String {
     }
 }
 
-/// Returns the role that owns the relation; InvalidOid when it is dropped.
+/// Returns the role that owns the relation; InvalidOid if the relation is dropped.
 pub fn owner(relation: pg_sys::Oid) -> pg_sys::Oid {
     of_class(relation, |class| class.relowner).unwrap_or(pg_sys::InvalidOid)
 }
@@ -234,7 +234,7 @@ pub struct TriggerRow {
     pub function: pg_sys::Oid,
     /// The trigger of the partition's parent that it was copied from, or InvalidOid.
     pub parent: pg_sys::Oid,
-    /// No command has updated the row or replaced the trigger since its INSERT.
+    /// Whether no command has updated the row or replaced the trigger since its INSERT.
     pub is_first_version: bool,
 }
 
@@ -271,8 +271,8 @@ pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     .is_some()
 }
 
-/// Returns the table above a partition from whose trigger on `function` the partition's copy was made; without a lock
-/// on either.
+/// Returns the parent of a partition, found through the partition's copy of the parent's trigger on `function`.
+/// Takes no lock on either.
 pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oid> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -283,7 +283,8 @@ pub fn above(partition: pg_sys::Oid, function: pg_sys::Oid) -> Option<pg_sys::Oi
     made_on(parent)
 }
 
-/// Returns the arguments of a table's trigger that calls `function`, its own or a copy; without a lock on the table.
+/// Returns the arguments of a table's trigger that calls `function`, whether it is the table's own or a copy. Takes
+/// no lock on the table.
 pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -298,7 +299,7 @@ pub fn trigger_arguments(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Ve
     })
 }
 
-/// Returns the columns of a table's trigger on `function`; without a lock on the table.
+/// Returns the columns of a table's trigger on `function`. Takes no lock on the table.
 pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<i16>> {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -315,7 +316,7 @@ pub fn trigger_columns(table: pg_sys::Oid, function: pg_sys::Oid) -> Option<Vec<
     })
 }
 
-/// Returns whether one of the columns of the trigger on `function` is virtual; without a lock.
+/// Returns whether one of the columns of the trigger on `function` is virtual. Takes no lock.
 pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let columns = trigger_columns(table, function).unwrap_or_default();
     // SAFETY: syscache look-ups; the first checks that the column exists, which the second needs, and the second
@@ -335,7 +336,7 @@ struct FoundTrigger<'r> {
     arguments: &'r [u8],
 }
 
-/// Returns the first result of `pick` over the rows of pg_trigger with this oid in a column.
+/// Returns the first result of `pick` over the rows of pg_trigger that have this oid in a column.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,

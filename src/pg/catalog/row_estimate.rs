@@ -1,13 +1,14 @@
-//! Answers the planner's question how many rows a function returns, for a function with one constant text.
+//! Tells the planner how many rows a set-returning function returns, when the function's one text argument is a
+//! constant.
 
 use pgrx::{Internal, pg_sys};
 
 use crate::pg::memory::pg_list::pointers;
 use crate::pg::value::datum::{Text, Value};
 
-/// Answers a request of the planner with the number of rows that `rows` knows for the argument. Returns a null pointer
-/// for other requests, for an argument that is not a constant, and where `rows` returns None: then the planner takes
-/// the number of the function's declaration.
+/// Answers the planner's request with the number of rows that `rows` returns for the argument. Returns a null
+/// pointer for other requests, for an argument that is not a constant, and where `rows` returns None: then the
+/// planner uses the ROWS of the function's declaration.
 pub fn answer(request: Option<Internal>, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
     let Some(datum) = request.and_then(|request| request.unwrap()) else {
         return Internal::from(Some(pg_sys::Datum::null()));
@@ -25,7 +26,7 @@ pub fn answer(request: Option<Internal>, rows: impl FnOnce(Text) -> Option<f64>)
             _ => false,
         }
     };
-    // The planner expects a null pointer, and no NULL of SQL.
+    // The planner expects a null pointer, not an SQL NULL.
     Internal::from(Some(match answered {
         true => datum,
         false => pg_sys::Datum::null(),

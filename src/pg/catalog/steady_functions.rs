@@ -1,9 +1,9 @@
-//! Whether an expression always gives the same result for the same values.
+//! Checks whether an expression always gives the same result for the same values.
 //!
-//! There are three answers: always; under the same settings by which Postgres prints and reads values; or not.
-//! Postgres itself only distinguishes IMMUTABLE and STABLE functions. STABLE ones differ with such settings, with the
-//! moment, with the user or with the catalogs, and IMMUTABLE ones that print numbers and bytes still follow a
-//! setting. Guards that a function counts as steady only where it is listed here.
+//! There are three answers: always; as long as the settings by which Postgres prints and reads values stay the same;
+//! or not. Postgres' own classes are coarser. A STABLE function may depend on such settings, but also on the time,
+//! the user or the catalogs, and IMMUTABLE functions that print numbers and bytes still depend on a setting. So a
+//! STABLE function counts as steady only if it is listed here; a wrong listing would give a row two different keys.
 
 use std::ffi::{CStr, c_void};
 
@@ -15,16 +15,16 @@ use crate::pg::memory::pg_list;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// The inputs of an expression's result beside the values in it.
+/// The inputs that an expression's result depends on, besides the values in it.
 pub enum Steadiness {
     Steady,
     /// The settings of `session::settings::Texts`.
     UnderSettings,
-    /// More than these settings. Holds the name of the cause.
+    /// Depends on more than these settings. Holds the name of the cause.
     Unsteady(String),
 }
 
-/// Built-in STABLE functions that follow only these settings.
+/// Built-in STABLE functions that depend only on these settings.
 const UNDER_SETTINGS: [&CStr; 31] = [
     c"cash_in",
     c"cash_out",
@@ -81,7 +81,7 @@ const PRINTING: [&CStr; 15] = [
     c"to_jsonb",
 ];
 
-/// IMMUTABLE functions that follow `extra_float_digits` or `bytea_output`.
+/// IMMUTABLE functions that depend on `extra_float_digits` or `bytea_output`.
 const IMMUTABLE_IN_NAME: [u32; 3] = [pg_sys::F_FLOAT4OUT, pg_sys::F_FLOAT8OUT, pg_sys::F_BYTEAOUT];
 
 /// The result of a walk so far.
@@ -151,7 +151,7 @@ impl Found {
         true
     }
 
-    /// Notes a call of a function. Returns true where it is not steady.
+    /// Records a call of a function. Returns true where the function is not steady.
     ///
     /// # Safety
     /// The function exists; `arguments` is NULL or a list of expressions.
@@ -180,7 +180,7 @@ impl Found {
         }
     }
 
-    /// Notes that a value of a type is printed or read. Returns true where that is not steady.
+    /// Records that a value of a type is printed or read. Returns true where that is not steady.
     ///
     /// # Safety
     /// The type exists.

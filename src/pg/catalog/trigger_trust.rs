@@ -1,12 +1,13 @@
-//! The check whether the triggers of a table are safe to fire when we change its rows as its owner.
+//! Checks whether the triggers of a table are safe to fire when the extension changes its rows as the table's owner.
 //!
-//! Any role that holds TRIGGER on a table can create triggers on it, and no catalog records which role has created
-//! one. So the check looks at the code that a trigger runs: its function must belong to a role that has the owner's
-//! privileges anyway, and its condition may call no function that acts on a text, a name or a type of another role.
+//! Any role that holds TRIGGER on a table can create triggers on it, and no catalog records which role created one.
+//! So the check looks at the code that a trigger runs. Its function must belong to a role that has the owner's
+//! privileges anyway. Its condition may call only functions that cannot run another role's code, whatever their
+//! arguments are.
 //!
 //! The check runs under a lock that blocks new triggers until the transaction ends. A function that is replaced
-//! meanwhile keeps its owner. SECURITY DEFINER does not make a function harmless: its owner may alter that between
-//! our check and its call, and no lock prevents it.
+//! meanwhile keeps its owner. SECURITY DEFINER does not make a function harmless: its owner may remove that property
+//! between the check and the call, and no lock prevents it.
 
 use std::ffi::{CStr, c_void};
 
@@ -40,10 +41,10 @@ const HARMLESS: [u32; 11] = [
     pg_sys::F_TO_CHAR_TIMESTAMPTZ_TEXT,
 ];
 
-/// Raises 42501 if a removal of rows, made as the table's owner, would run code of a role that lacks the owner's
-/// privileges. The caller holds a writer's lock on the table.
+/// Raises 42501 if removing rows as the table's owner would run code of a role that lacks the owner's privileges.
+/// The caller holds a writer's lock on the table.
 ///
-/// The triggers of a partitioned table's partitions run, too, so all of them get the lock.
+/// The triggers of a partitioned table's partitions run, too, so all of them are locked.
 pub fn refuse(table: Oid) {
     let owner = relation::owner(table);
     let all = match relation::is_partitioned(table) {
@@ -115,8 +116,8 @@ unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Err
     Some(Error::ConditionOfAnother { trigger, cache })
 }
 
-/// Returns whether the owner may run a function: it is Postgres' own or ours, or belongs to a role that has the
-/// owner's privileges.
+/// Returns whether the owner may run a function without running another role's code: the function is Postgres' own
+/// or ours, or belongs to a role that has the owner's privileges.
 fn is_trusted(function: Oid, owner: Oid) -> bool {
     // Ours are in C: their owner was a superuser, but need not be one any more.
     let ours = || {
@@ -129,8 +130,7 @@ fn is_trusted(function: Oid, owner: Oid) -> bool {
     !is_of_a_user(function) || ours() || has_privileges()
 }
 
-/// Returns the owner of a function; if the function was dropped, InvalidOid, which has no role's
-/// privileges.
+/// Returns the owner of a function; if the function was dropped, InvalidOid, which has no role's privileges.
 pub(super) fn owner_of(function: Oid) -> Oid {
     // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
     // has been copied.

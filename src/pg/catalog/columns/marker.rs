@@ -1,4 +1,5 @@
-//! The marker trigger of an attached table: the numbers of its three columns, and the unit of its deadlines.
+//! The disabled trigger by which an attached table names its key, value and deadline columns, and the unit of its
+//! deadlines. [`super`] explains why a trigger stores them.
 
 use std::ffi::CStr;
 
@@ -9,7 +10,7 @@ use crate::pg::catalog::{own, relation};
 /// BEFORE UPDATE, FOR EACH STATEMENT.
 const MARKER: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_UPDATE;
 
-/// The content of an attached table's marker: numbers of columns, and the unit of its deadlines.
+/// The content of an attached table's marker: column numbers, and the unit of its deadlines.
 pub struct Marked {
     pub key: i16,
     pub value: i16,
@@ -61,9 +62,9 @@ fn marked_above(partition: Oid) -> Option<Marked> {
     })
 }
 
-/// Returns the former default of the deadline column of an attached table, if any. Reads it only from a disabled
-/// marker, which only the table's owner can leave: the default is a text whose parsing runs code, and any role with
-/// TRIGGER can create a marker where the library is not loaded.
+/// Returns the former default of the deadline column of an attached table, if any. The default is a text whose
+/// parsing runs code, and any role with TRIGGER can create a marker where the library is not loaded. So it is read
+/// only from a disabled marker, because only the table's owner can disable a trigger.
 pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
     unsafe {
@@ -78,9 +79,9 @@ pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the result of `read` for the trigger that names the columns; `read` reads no catalog. Checks the trigger's
-/// shape first, because the function's oid needs a lookup, and this runs for each changed row. That lookup may
-/// replace the list of triggers, so it is read again.
+/// Returns the result of `read` for the marker trigger of a table; `read` reads no catalog. This runs for each
+/// changed row, so it compares the trigger's shape first and looks the function's oid up only for a trigger of that
+/// shape. The lookup may replace the table's list of triggers, so the list is read again after it.
 ///
 /// # Safety
 /// `table` must be open.

@@ -1,13 +1,13 @@
-//! Finds the columns of a cache's key, value and deadline, and their types.
+//! Finds the key, value and deadline columns of a cache's table, and their types.
 //!
-//! A table that `cache_create` has created has them under their names. A table that `cache_attach` has made a cache
-//! names them by a trigger that never fires:
+//! In a table that `cache_create` has created, the columns have fixed names. A table that `cache_attach` has turned
+//! into a cache has a trigger that names them and never fires:
 //!
 //! `BEFORE UPDATE OF <key>, <value>, <deadline> ... EXECUTE FUNCTION pgcache.columns('unit=s', ...)`
 //!
-//! Postgres stores the three columns by their numbers, in this order. So they follow RENAME COLUMN, block DROP
-//! COLUMN, and are restored from a dump under their names. The trigger is a statement trigger, so no partition
-//! inherits it, and is disabled, so it costs nothing.
+//! Postgres stores the columns of a trigger by number, in this order. So they follow RENAME COLUMN, block DROP
+//! COLUMN, and are restored from a dump by name. It is a statement trigger, so that no partition inherits it, and it
+//! is disabled, so that it costs nothing.
 
 mod marker;
 mod single;

@@ -1,4 +1,5 @@
-//! Finds one column of a cache's table, for callers that need no more; reads nothing else about the table.
+//! Finds a single column of a cache's table: the key or the value. Reads nothing else about the table, for callers
+//! such as row triggers that need no more.
 
 use std::ffi::CString;
 
@@ -10,8 +11,8 @@ use crate::pg::catalog::{name, own, relation};
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
 
-/// Returns the number and type of the key column, if its type is valid for a cache. For a row trigger, which any role
-/// may put on its own table: nothing else about the table is read.
+/// Returns the number and type of the key column, if its type is valid for a cache. Used by a row trigger, which any
+/// role may create on its own table, so the table need not be a valid cache.
 ///
 /// # Safety
 /// `table` must be open.
@@ -60,8 +61,8 @@ pub fn key_name(table: Oid) -> Option<CString> {
     }
 }
 
-/// Returns the type of a cache's keys from the catalogs, without a lock on the cache. Text where no marker names a
-/// column: for a table of `cache_create`, or a relation that is not a cache.
+/// Returns the type of a cache's keys from the catalogs, without a lock on the cache. Returns text where no marker
+/// names a column: for a table of `cache_create`, or a relation that is not a cache.
 pub fn key_type(cache: Oid) -> KeyType {
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
     let key = numbers.and_then(|numbers| numbers.first().copied());
@@ -88,7 +89,7 @@ pub unsafe fn value_column(table: pg_sys::Relation) -> Option<i16> {
     }
 }
 
-/// Returns a column that exists, and was not dropped.
+/// Returns a column, if it exists and was not dropped.
 ///
 /// # Safety
 /// `table` must be open.

@@ -1,4 +1,5 @@
-//! Validates that a table's columns can hold the entries of a cache, and returns why not.
+//! Checks that a table's columns can hold the entries of a cache, and returns the reason and a hint where they
+//! cannot.
 
 use std::ffi::{CStr, CString};
 
@@ -36,13 +37,13 @@ pub struct Columns {
     /// Whether a negative entry can be stored.
     pub value_nullable: bool,
     pub deadline_form: DeadlineForm,
-    /// The value or the deadline is generated, so entries cannot be written.
+    /// Whether the value or the deadline is a generated column, so that entries cannot be written.
     pub generated: bool,
-    /// The table was not created by `cache_create`.
+    /// Whether `cache_attach` made the table a cache; `cache_create` did not create it.
     pub attached: bool,
 }
 
-/// The column that is wrong.
+/// The column that does not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Key,
@@ -50,7 +51,7 @@ enum Part {
     Deadline,
 }
 
-/// Why a table cannot be a cache, and how to change that.
+/// The reason why a table cannot be a cache, and how to change that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
     part: Part,
@@ -67,7 +68,7 @@ impl Misfit {
         }
     }
 
-    /// Describes a column that `cache_create` has created and the table lacks.
+    /// Describes a missing column of a table that `cache_create` has created.
     fn native(part: Part) -> Misfit {
         let why = match part {
             Part::Key => "The table has no column key text COLLATE \"C\" that is its primary key.",
