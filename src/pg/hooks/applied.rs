@@ -1,9 +1,10 @@
-//! Detects partitions of a source that the apply of logical replication truncates.
+//! Detects partitions of a source table that the apply worker of logical replication has truncated.
 //!
-//! The source's own trigger or the object access hook reports any other TRUNCATE. Apply empties the partitions
-//! themselves, even where the publisher named their parent, and calls no hook; the only effect is a message that each
-//! relation has changed. So an apply process remembers the changed relations, and checks at the end of the
-//! transaction whether they have a new file.
+//! Any other TRUNCATE is reported by the source's own trigger or by the object access hook. The apply worker
+//! truncates the partitions themselves, even where the publisher named their parent, and calls no hook; the only
+//! trace is an invalidation message for each relation. So an apply worker remembers the invalidated relations, and
+//! checks at the end of the transaction which of them have a new file. Without this, entries that depend on such a
+//! partition would stay.
 
 use std::collections::HashSet;
 
@@ -33,8 +34,8 @@ pub fn register() {
     }
 }
 
-/// Postgres calls this for the changed relations at the end of each command, and whenever a lock is taken. It reads
-/// no catalog.
+/// Records a changed relation. Postgres calls this at the end of each command and whenever a lock is taken, so it
+/// reads no catalog.
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid) {
     // SAFETY: reads a variable of this process.
@@ -45,7 +46,7 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid)
     }
 }
 
-/// Invalidates the caches that depend on truncated partitions, with the commit.
+/// Invalidates the caches that depend on truncated partitions, as a part of the commit.
 pub fn see_truncated() {
     if CHANGED.with(|changed| changed.look(HashSet::is_empty)) {
         return;

@@ -1,4 +1,7 @@
-//! Postgres' callbacks and the object access hook, which turn what they receive into events of [`events`].
+//! Registers the transaction callbacks and the object access hook, and turns their calls into [`events`].
+//!
+//! These report the end of transactions and savepoints, and changes to definitions: tables, triggers, extensions,
+//! databases and column defaults. Row changes come from the triggers instead.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -12,7 +15,8 @@ use crate::pg::session::transaction_local::{self, TransactionLocal};
 use crate::pg::shmem::worker_state;
 
 thread_local! {
-    /// The transaction has created or updated an extension; once it has committed, the launcher looks for ours.
+    /// Whether the transaction has created or updated an extension; once it has committed, the launcher checks for
+    /// ours.
     static EXTENSION_CHANGED: TransactionLocal<bool> = TransactionLocal::default();
 }
 
@@ -31,8 +35,8 @@ pub fn register(observer: Observer) {
     }
 }
 
-// Postgres calls the next three in every transaction and at every object. Most calls concern no cache, and return
-// without pgrx's guard around fallible code, which costs more than the rest of such a call.
+// Postgres calls the next three functions in every transaction and for every object. Most calls concern no cache,
+// and return without pgrx's guard around fallible code, which costs more than the rest of such a call.
 
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
@@ -139,9 +143,9 @@ fn guarded(run: impl FnOnce()) {
     unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
 }
 
-/// Reports that a table became a child or partition of another one, or stopped being one. The observer acts at the
-/// end of the transaction, when the change is final. A partition that becomes a cache by hand is not reported: a dump
-/// does that, and then creates the trigger itself.
+/// Reports that a table became a child or partition of another table, or stopped being one. The observer acts at the
+/// end of the transaction, when the change is final. A partition to which a cache's trigger was added by hand is not
+/// reported: a restore attaches the partition first, and then creates the trigger itself.
 fn placed(table: Oid) {
     let has_triggers = lookup::class(table).is_some_and(|class| class.has_triggers);
     if has_triggers && relation::has_trigger(table, own::RECORD.oid()) {
@@ -195,9 +199,9 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     });
 }
 
-/// Raises 42501 for a trigger of ours on another role's table. By Postgres' rules any holder of TRIGGER may create
-/// one, or replace the present one. But our triggers determine what is done with the owner's rights: which rows have
-/// expired, are hidden and swept, and which entries a row invalidates.
+/// Raises 42501 for a trigger of ours on another role's table. Postgres lets any role with TRIGGER create or replace
+/// one. But our triggers determine what is done with the owner's rights: which rows have expired, are hidden and
+/// swept, and which entries a row invalidates.
 fn require_owner(row: &TriggerRow) {
     let of_a_source = [own::INVALIDATE, own::INVALIDATE_ALL];
     let mut ours = own::OF_A_CACHE.iter().chain(&of_a_source);

@@ -1,14 +1,15 @@
-//! Dependencies of caches on tables: triggers on the table whose condition names the cache and the key.
+//! Stores the dependencies of caches on tables, as triggers of the table whose condition names the cache and the
+//! key.
 //!
-//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`, and where the key follows settings
-//! `pgcache.depends('cache'::regclass, key, 'settings')`. It is never evaluated; it only stores the dependency.
-//! Through it Postgres itself follows renames of columns and of the cache, refuses to drop required objects, copies
-//! the trigger to partitions, dumps and restores it. The trigger's function takes the key out of the condition and
-//! evaluates it over the old and the new row.
+//! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`, or `pgcache.depends('cache'::regclass,
+//! key, 'settings')` where the key depends on settings. It is always true and never evaluated; it only stores the
+//! dependency in the catalog. So Postgres itself follows renames of columns and of the cache, refuses to drop
+//! objects that the key needs, copies the trigger to partitions, and dumps and restores it. The trigger's function
+//! takes the key's expression out of the condition and evaluates it over the old and the new row.
 //!
-//! Guards whose rights count: those of the owner of the table on which the trigger was declared. That owner must be
-//! allowed to delete from the cache whenever the trigger runs, because any role can create a trigger on its own table
-//! that names another role's cache.
+//! The trigger acts with the rights of the owner of the table on which it was declared. That owner must be allowed
+//! to delete from the cache whenever the trigger runs. Otherwise a role could create a trigger on its own table that
+//! names another role's cache, and remove entries from it.
 
 use std::ffi::{CStr, CString};
 
@@ -45,7 +46,7 @@ pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_r
 /// The row trigger's state for all rows of one statement, in the memory of the call's FmgrInfo.
 struct Prepared {
     cache: Oid,
-    /// The table as whose owner the key is evaluated; None where any role gives the same result.
+    /// A key that is ready to be evaluated, for all rows of one statement; in the memory of the call's FmgrInfo.
     as_owner_of: Option<Oid>,
     key: RowKey,
     /// The settings of the session that declared the trigger; None where the key follows none.
@@ -104,8 +105,8 @@ pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) 
     Datum::null()
 }
 
-/// Invalidates the caches that depend on a truncated partition. Such a TRUNCATE fires no trigger of the parent, but
-/// the partition's copies of the row triggers name the caches.
+/// Invalidates the caches that depend on a truncated partition. TRUNCATE of a partition fires no trigger of the
+/// parent, but the partition has copies of the parent's row triggers, which name the caches.
 pub fn partition_truncated(partition: Oid) {
     for DependencyTrigger { cache, trigger, .. } in on_table(partition) {
         if let Some(declared_on) = declared_on(trigger).filter(|&table| table != partition) {
@@ -130,8 +131,8 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             false => (*trigger.tg_relation).rd_id,
         };
         require_rights(condition.cache, declared_on);
-        // Planning looks up names, and replaces calls of SQL functions by their bodies. It runs with the owner's
-        // rights under a search_path of ours; otherwise the writer would choose the meaning of the names.
+        // Planning looks up names, and inlines SQL functions. It runs with the owner's rights under a search_path of
+        // ours; otherwise the role that writes the row would choose which objects the names refer to.
         let stranger = relation::owner(declared_on) != session::user();
         let settings = condition.settings.map(|text| Texts::read(text.bytes()));
         let key = {
@@ -169,7 +170,7 @@ pub fn require_rights(cache: Oid, declared_on: Oid) {
     }
 }
 
-/// A trigger that was created by hand may name any relation.
+/// A trigger that a user created by hand may name any relation.
 fn may_be_a_cache(relation: Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || relation::is_view(relation)
 }
@@ -182,7 +183,7 @@ pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
         && !privilege::row_security_applies(cache)
 }
 
-/// Cache, key and settings of a trigger's condition.
+/// The cache, key and settings in a trigger's condition.
 struct Condition {
     cache: Oid,
     key: *mut pg_sys::Node,
@@ -253,17 +254,17 @@ pub struct DependencyTrigger {
     /// The name itself, not quoted as SQL would quote it.
     pub name: CString,
     pub cache: Oid,
-    /// A partition's copy of its parent's trigger, which is dropped together with that.
+    /// A partition's copy of its parent's trigger, which is dropped together with the original.
     pub is_clone: bool,
     /// The trigger is ENABLE ALWAYS, as it was created: it fires under any session_replication_role.
     pub is_always: bool,
     /// The trigger fires unless session_replication_role is replica, as after ENABLE TRIGGER.
     pub is_at_origin: bool,
-    /// The settings under which the key is evaluated; None: those of each writer.
+    /// The settings under which the key is evaluated; None: the settings of each session that writes a row.
     pub settings: Option<Vec<u8>>,
     /// The key's expression from the trigger's condition.
     key: *mut pg_sys::Node,
-    /// When it fires: Postgres' tgtype bits.
+    /// The events at which it fires: Postgres' tgtype bits.
     kind: i16,
 }
 
@@ -296,13 +297,14 @@ impl DependencyTrigger {
         }
     }
 
-    /// Returns whether the key follows the settings of each writer, which a dependency from before 0.5.0 may.
+    /// Returns whether the key depends on the settings of each session that writes a row, as a dependency from
+    /// before 0.5.0 may.
     pub fn follows_writers(&self) -> bool {
         // SAFETY: an expression that Postgres has analysed.
         self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)
     }
 
-    /// Returns whether both compute equal keys at equal events, under whatever settings.
+    /// Returns whether both triggers compute equal keys for equal events, under any settings.
     pub fn equals(&self, other: &DependencyTrigger) -> bool {
         // SAFETY: both are node trees in the memory context of the call, and only compared.
         self.cache == other.cache
@@ -371,8 +373,9 @@ pub fn declared_on(trigger: Oid) -> Option<Oid> {
     relation::made_on(trigger)
 }
 
-/// Returns the same; raises 39P01 where a trigger that it was copied from is gone. Postgres drops the copies first,
-/// so that is a damaged catalog, and the rights of the partition's owner are the wrong ones to check.
+/// Returns the same; raises 39P01 where a trigger that it was copied from does not exist. Postgres drops the copies
+/// first, so this happens only in a damaged catalog, where the rights of the partition's owner would be the wrong
+/// ones to check.
 pub fn require_declared_on(trigger: Oid) -> Oid {
     declared_on(trigger).unwrap_or_else(|| {
         ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
@@ -400,7 +403,7 @@ pub fn drop_triggers(triggers: &[Oid]) {
     }
 }
 
-/// Makes the trigger depend on its cache: dropping the cache drops its dependencies too, as it would its indexes,
+/// Makes the trigger depend on its cache: DROP of the cache then drops the trigger, as it drops the cache's indexes,
 /// instead of requiring CASCADE.
 pub fn goes_with(trigger: Oid, cache: Oid) {
     // SAFETY: catalog changes inside a transaction; the addresses live through the call.

@@ -1,7 +1,8 @@
-//! The key of a dependency, evaluated over the rows that a statement changes.
+//! Computes the key of a dependency for the rows that a statement changes.
 //!
-//! This runs for every row, so it does as little as possible: the expression is prepared once a statement, one guard
-//! surrounds both rows, and the new row's key is not computed where none of its columns differs.
+//! The trigger runs this for every row, so it avoids repeated work: the expression is prepared once for each
+//! statement, one guard against errors surrounds both rows, and the new row's key is not computed if no column that
+//! the key reads differs.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum, Node, TupleTableSlot};
@@ -10,7 +11,8 @@ use crate::pg::catalog::called_functions::may_call_a_users;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// A key that is ready to be evaluated. It and all that it points to lie in the memory of the call's FmgrInfo.
+/// A key's expression, ready to be evaluated. It and everything that it points to lie in the memory of the call's
+/// FmgrInfo.
 pub struct RowKey {
     state: *mut pg_sys::ExprState,
     context: *mut pg_sys::ExprContext,

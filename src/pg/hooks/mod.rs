@@ -1,4 +1,5 @@
-//! Postgres' triggers, callbacks and hooks, and the events that they emit.
+//! Postgres' triggers, callbacks and hooks as this extension uses them. They decide little themselves: most turn
+//! what Postgres reports into an event for `cache`.
 
 pub mod applied;
 pub mod callbacks;

@@ -1,13 +1,14 @@
-//! Guards that a name in a statement of ours still refers to the table that it was made from, and that the lookup
-//! succeeds.
+//! Checks that a name in one of our statements still refers to the intended table, and makes the lookup of the name
+//! succeed.
 //!
-//! A statement can only name its table. Between two lines of our code a schema's owner may rename that table and give
-//! its name to another one, whose triggers, policies and views would then run with the rights of a cache's owner. No
-//! lock on the table prevents that. So whenever the text of a query has been analysed, also when a kept plan is made
-//! anew, this module reads which table Postgres found under the name, before any other code sees the result.
+//! A statement can refer to its table only by name. While our code runs, a schema's owner may rename the table and
+//! give its name to another one, whose triggers, policies and views would then run with the rights of a cache's
+//! owner. No lock on the table prevents that. So after each parse analysis of our text, including the one before a
+//! kept plan is made again, this module reads which table Postgres found under the name, before any other code sees
+//! the result.
 //!
-//! A schema's owner may also deny a cache's owner the use of the schema. The name is ours, not theirs, so the lookup
-//! runs as a superuser: from the start of the analysis of the text until its end. It reads catalogs and runs no
+//! A schema's owner may also deny a cache's owner the use of the schema. The name comes from us and not from a user,
+//! so the lookup runs as a superuser, from the start of the analysis until its end. It reads catalogs and runs no
 //! user-defined code. Privileges on the table are checked later, when the statement runs.
 
 use std::cell::Cell;
@@ -20,14 +21,14 @@ use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
 use crate::pg::version;
 
-/// The statement with this text may read and write only this table.
+/// A statement, by its text, and the only table that it may read and write.
 #[derive(Clone, Copy)]
 struct Guarded {
     text: *const c_char,
     table: Oid,
 }
 
-/// The session's user outside of a superuser lookup.
+/// The user and security context of the session outside of a superuser lookup.
 #[derive(Clone, Copy)]
 struct Identity {
     user: Oid,
@@ -36,12 +37,12 @@ struct Identity {
 
 thread_local! {
     static GUARDED: Cell<Option<Guarded>> = const { Cell::new(None) };
-    /// Set during a lookup.
+    /// The identity to restore; set during a lookup.
     static FORMER_IDENTITY: Cell<Option<Identity>> = const { Cell::new(None) };
 }
 
-/// While this lives, a statement that finds another table under its name raises an error. Statements that triggers or
-/// functions run inside of it are not affected.
+/// Makes a statement that finds another table under its name raise an error, as long as this value lives. Statements
+/// that triggers or functions run inside of it are not affected.
 pub struct NameGuard<'s> {
     former: Option<Guarded>,
     text: PhantomData<&'s CStr>,

@@ -1,10 +1,10 @@
 //! A portal that marks the last moment of a transaction at which user-defined code may run.
 //!
-//! A callback before the commit is too late for that. Postgres has closed the cursors by then: a cursor opened
-//! afterwards outlives the data that it reads. And callbacks of other extensions may have run before ours: a
-//! connection of postgres_fdw that begins afterwards ends the server. So an invisible portal of ours, which runs
-//! nothing, waits for the place where Postgres closes the transaction's portals. Postgres closes them again after any
-//! new ones, fires the deferred triggers, and calls the callbacks when no portal remains.
+//! A pre-commit callback is too late for that. Postgres has closed the cursors by then, so a cursor opened
+//! afterwards would outlive the data that it reads. And callbacks of other extensions may have run before ours: a
+//! postgres_fdw connection that begins after its callback crashes the server. So this module creates an invisible
+//! portal that runs nothing, and acts when Postgres closes the transaction's portals. Postgres then closes any new
+//! portals, fires deferred triggers, and calls the callbacks when no portal remains.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -17,15 +17,15 @@ use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 
 thread_local! {
-    /// The portal exists.
+    /// Whether the portal exists.
     static WAITS: Cell<bool> = const { Cell::new(false) };
-    /// The callbacks before the commit are running, or have run.
+    /// Whether the pre-commit callbacks are running or have run.
     static PASSED: Cell<bool> = const { Cell::new(false) };
     /// Unguessable, because a client that closed the portal would bring the last moment forward.
     static NAME: CString = CString::new(format!("pgcache {:016x}", random::number())).unwrap_or_default();
 }
 
-/// Requests [`Moment::Ending`] of this transaction, if that is still to come.
+/// Requests [`Moment::Ending`] for this transaction, unless that moment has passed.
 pub fn ask_for() {
     if WAITS.get() || PASSED.get() || session::in_parallel_mode() {
         return;
@@ -40,7 +40,7 @@ pub fn ask_for() {
     WAITS.set(true);
 }
 
-/// Notes that the callbacks before the commit run.
+/// Records that the pre-commit callbacks run.
 pub fn pass() {
     PASSED.set(true);
 }
@@ -50,16 +50,17 @@ pub fn reset() {
     PASSED.set(false);
 }
 
-/// Closes the transaction's cursors, as Postgres is about to, while the observer works at the end of the transaction:
-/// Postgres closes portals in no reliable order, and a table that a cursor reads can be neither altered nor
-/// truncated.
+/// Closes the transaction's cursors, as Postgres is about to do. The observer calls this before its work at the end
+/// of the transaction, because Postgres closes portals in no reliable order, and a table that a cursor reads can be
+/// neither altered nor truncated.
 pub fn close_cursors() {
     // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips ours, which is
     // active, and reads the list of portals anew after each one that it has closed.
     unsafe { pg_sys::PreCommit_Portals(prepared::is_asked_for()) };
 }
 
-/// Postgres calls this when the portal closes: at the end of the transaction or of its savepoint, or with CLOSE ALL.
+/// Emits [`Moment::Ending`]. Postgres calls this when the portal closes: at the end of the transaction or of its
+/// savepoint, or with CLOSE ALL.
 unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     WAITS.set(false);
     // SAFETY: the portal exists until this returns. Its cleanup is called only once, whatever the result.
@@ -76,8 +77,8 @@ unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     }
 }
 
-/// A portal that is being closed. It stays active, so that CLOSE ALL skips it and no second portal of the name is
-/// made: the observer's work covers all that happens until it is done.
+/// Our portal while Postgres closes it. Its state stays active, so that CLOSE ALL skips it and no second portal of
+/// its name is created: the observer handles everything that happens until it has finished.
 struct Kept(pg_sys::Portal);
 
 impl Kept {

@@ -1,8 +1,8 @@
-//! Statements of two-phase commit: notes that PREPARE TRANSACTION is running, and that a prepared transaction was
-//! decided. Called by `utility`.
+//! Follows the statements of two-phase commit: notes that PREPARE TRANSACTION is running, and reports that a
+//! prepared transaction was committed or rolled back. Called by `utility`.
 //!
-//! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED has decided a transaction. The session of
-//! that statement is notified here, in the statement's own transaction.
+//! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED decides a transaction. So the session of
+//! that statement reports it here, in the statement's own transaction.
 
 use std::cell::Cell;
 
@@ -15,7 +15,7 @@ use crate::pg::events::{self, Moment};
 use crate::pg::shmem::worker_state;
 
 thread_local! {
-    /// The transaction ends with PREPARE TRANSACTION.
+    /// Whether the transaction ends with PREPARE TRANSACTION.
     static ASKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -37,7 +37,7 @@ pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKin
     // SAFETY: by the caller's contract. Whether a transaction is open may be read at any time.
     unsafe {
         let kind = kind_of(statement);
-        // PREPARE rolls a failed transaction back, whose end has been reported already.
+        // PREPARE of a failed transaction rolls it back; its end has been reported already.
         if kind == Some(TRANS_STMT_PREPARE) && pg_sys::IsTransactionState() {
             ASKED_FOR.set(true);
         }

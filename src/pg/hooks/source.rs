@@ -1,17 +1,18 @@
-//! Changes to the content of a source table without a row event: of its columns, its partitions and children, and its
-//! end.
+//! Reports changes to the content of a source table for which no row trigger fires: changes of its columns,
+//! partitions or children, and DROP.
 //!
-//! These events of the object access hook are reported:
+//! The object access hook reports these events:
 //!
-//! - A column is added, dropped, or gets another type or another expression. A rewrite counts if a column was altered
-//!   before it in the same transaction; other rewrites (CLUSTER, VACUUM FULL, SET LOGGED) only move the rows.
+//! - A column is added, dropped, or gets another type or another expression. A rewrite of the table counts only if a
+//!   column was altered before it in the same transaction; other rewrites (CLUSTER, VACUUM FULL, SET LOGGED) only
+//!   move the rows.
 //! - A partition or child that is not empty is added or removed.
-//! - The table is dropped, for any reason. Its triggers are dropped before it, so they are remembered.
-//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again: changes made
-//!   meanwhile were not seen.
+//! - The table is dropped, for any reason. Postgres drops its triggers first, so this module remembers them.
+//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again, because it
+//!   missed the changes made meanwhile.
 //!
-//! As for rows, the table's owner must be allowed to delete from the cache. If the owner is not, a DROP is not
-//! refused, but the entries stay.
+//! As for row changes, the table's owner must be allowed to delete from the cache. If the owner is not, a DROP is
+//! still allowed, but the entries stay.
 
 use std::collections::HashSet;
 
@@ -39,7 +40,7 @@ struct Seen {
     triggers: bool,
     /// Tables with an altered dependency trigger.
     altered: Vec<Oid>,
-    /// Triggers that were created and not altered since: they have missed no change yet.
+    /// Triggers that were created in this transaction and not altered since, so they have missed no change.
     made: HashSet<u32>,
 }
 
@@ -70,8 +71,8 @@ pub fn changed(table: Oid) {
     }
 }
 
-/// Returns the dependencies' triggers. Called whenever any definition changes, so a table without triggers costs only
-/// one lookup in the syscache.
+/// Returns the dependencies' triggers on a table. Called whenever any definition changes, so a table without
+/// triggers costs only one syscache lookup.
 fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     match lookup::class(table).is_some_and(|class| class.has_triggers) {
         true => dependency::on_table(table),
@@ -130,7 +131,8 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
     };
     note_trigger();
     let dropped = Dropped { table, cache };
-    // Copies are dropped before their originals, so the trigger still tells whose rights count.
+    // Copies are dropped before their originals, so the catalog still has the table on which the trigger was
+    // declared.
     if dependency::declared_on(trigger).is_some_and(|table| dependency::has_rights(cache, table)) {
         SEEN.with(|seen| {
             seen.change(|seen| {
@@ -178,7 +180,7 @@ pub fn has_altered() -> bool {
     SEEN.with(|seen| seen.look(|seen| !seen.altered.is_empty()))
 }
 
-/// Takes one of these tables.
+/// Removes one of these tables from the set, and returns it.
 pub fn take_altered() -> Option<Oid> {
     match has_altered() {
         true => SEEN.with(|seen| seen.change(|seen| seen.altered.pop())),
@@ -210,12 +212,13 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
 }
 
 /// Returns whether this session may be in the middle of a statement that has changed rows of the table: it holds a
-/// writer's lock, and has the table open or is in a trigger. Then the triggers of some changes may not have run yet.
+/// writer's lock, and has the table open or is inside of a trigger. In that case the triggers of some changes may
+/// not have run yet.
 pub fn may_be_half_changed(table: Oid) -> bool {
     lock::changes_rows(table) && (relation::is_in_use(table) || trigger::is_in_one())
 }
 
-/// Notes a new default. The default of a generated column is the expression of all its values.
+/// Notes a new default. For a generated column, the default is the expression of all its values.
 pub fn default_made(table: Oid, column: i32) {
     if lookup::is_generated(table, column) {
         column_altered(table, column);

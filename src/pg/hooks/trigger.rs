@@ -1,7 +1,9 @@
-//! The trigger functions of every cache table, which see the changes of plain SQL.
+//! The trigger functions of every cache table, through which pgcache learns of changes that plain SQL makes to the
+//! cache.
 //!
-//! They are C-level functions without pgrx's trigger wrapper, because they run once for each row. They are enabled
-//! ALWAYS, so they also fire under `session_replication_role = replica` and in the apply of logical replication.
+//! They are C-level functions without pgrx's trigger wrapper, because one of them runs for each row. Their triggers
+//! are ENABLE ALWAYS, so they also fire under `session_replication_role = replica` and in the apply worker of
+//! logical replication.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -27,8 +29,8 @@ pub extern "C" fn pg_finfo_columns_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.columns()`: names the columns of an attached table by the trigger that would call it
-/// (`catalog::columns`). That trigger is disabled; if a user has enabled all triggers it does nothing.
+/// `pgcache.columns()`: the function of the trigger that names the columns of an attached table
+/// (`catalog::columns`). That trigger is disabled; if a user has enabled all triggers, it does nothing.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -36,13 +38,13 @@ pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datu
     Datum::null()
 }
 
-/// Tells Postgres the calling convention of `pgcache.reserve()`.
+/// Returns the calling convention of `pgcache.reserve()`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pg_finfo_reserve_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.reserve()`: the argument of the trigger that calls it is the cache's reserve. It does nothing.
+/// `pgcache.reserve()`: the function of the trigger whose argument is a cache's reserve. It does nothing.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn reserve_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -92,8 +94,8 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
 
 /// A partition of a cache, as its trigger sees it: the cache, and the position of the key in its rows.
 ///
-/// Dead bytes are not counted for each partition, so the trigger reports none: VACUUM runs with the sweeps, by
-/// Postgres' own counts.
+/// Has no dead bytes, because the sweep counts them for whole caches only; VACUUM of a partition follows Postgres'
+/// own counts.
 struct Part {
     cache: Oid,
     key: Option<(i16, KeyType)>,
@@ -124,8 +126,8 @@ unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData)
     }
 }
 
-/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Apply of logical replication
-/// fires it, though no object access hook.
+/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. The apply worker of logical replication fires
+/// it, but calls no object access hook.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -136,8 +138,8 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one row; for a row without a key, that any entry may have changed. Any role may put this
-/// trigger on its own table, whatever its columns.
+/// Reports the key of one changed row. Reports that any entry may have changed if the row has no key, because any
+/// role may create this trigger on its own table, whatever its columns.
 ///
 /// # Safety
 /// `relation` is open, `row` is NULL or one of its rows, and the key is in that column.
@@ -167,8 +169,8 @@ unsafe fn note_row(
     }
 }
 
-/// Reports how many bytes an update or a deletion has left to VACUUM. The row is NULL where a role has created this
-/// as a statement trigger on its own table.
+/// Reports how many bytes an update or a deletion leaves to VACUUM. The old row is NULL where a role has created
+/// this as a statement trigger on its own table.
 ///
 /// # Safety
 /// `relation` is open; `old` is the row before the change, `new` the row after it; both may be NULL.

@@ -1,12 +1,13 @@
-//! The one hook into statements that Postgres does not plan, and the order of the modules that act on them.
+//! The one ProcessUtility hook, for statements that Postgres does not plan, and the order in which our modules act
+//! on them.
 //!
-//! 1. `prepared` notes PREPARE TRANSACTION, because the callbacks that the statement calls read that.
-//! 2. `copied` may replace a COPY by a copy of it, which renews keys; no earlier step changes the statement.
-//! 3. The hook that was installed before ours runs the statement, or Postgres does.
-//! 4. When the statement has ended without an error, these modules are notified in reverse order.
+//! 1. `prepared` notes PREPARE TRANSACTION, because the callbacks that the statement calls read that note.
+//! 2. `copied` may replace a COPY by a changed copy of it, which renews keys.
+//! 3. The hook that was installed before ours, or Postgres, runs the statement.
+//! 4. When the statement has ended without an error, the two modules are notified in reverse order.
 //!
-//! A statement may run further statements inside of it, such as a function's COPY: the state of each lies in its own
-//! frame here. An error jumps over these frames, which hold nothing to drop, and skips the fourth step: the state
+//! A statement may run further statements inside of it, such as a function's COPY, so the state of each lies in its
+//! own stack frame here. An error jumps over these frames, which hold nothing to drop, and skips step 4: the state
 //! then ends with the transaction or its savepoint.
 
 use std::ffi::c_char;

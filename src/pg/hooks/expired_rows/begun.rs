@@ -1,12 +1,12 @@
-//! Decides whether a statement sees expired rows: when the executor begins it, as Postgres checks its privileges.
+//! Decides whether a statement sees expired rows, once, when the executor starts it.
 //!
-//! A cursor may be read later, under other settings and by another role: the caller of a SECURITY DEFINER function
-//! reads a cursor that the function has opened. So the decision belongs to the statement. A statement that sees all
-//! rows has a mark among the callbacks of its memory context, which ends with the context, however the statement
-//! ends. All other statements have no mark, and pay nothing.
+//! The decision must not change while the statement runs. A cursor may be read later, under other settings and by
+//! another role: the caller of a SECURITY DEFINER function may read a cursor that the function has opened. So a
+//! statement that sees expired rows is marked by a callback in its memory context. The mark disappears with the
+//! context, however the statement ends. All other statements have no mark and no cost.
 //!
-//! An expression finds the mark through the memory in which it is evaluated, which lies below the memory of its
-//! statement.
+//! An expression finds the mark through the memory context in which it is evaluated, which is a descendant of the
+//! statement's context.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -20,9 +20,9 @@ use crate::pg::version;
 /// `pgcache.show_expired`. Off: expired rows are hidden.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// Returns whether the setting applies to a statement that begins now: only outside of SECURITY DEFINER functions.
-/// Such a function that checks whether a session of its application still exists must not depend on its caller's
-/// setting.
+/// Returns whether `pgcache.show_expired` applies to a statement that begins now, which it does only outside of
+/// SECURITY DEFINER functions. Such a function may check whether a session of its application still exists, and its
+/// result must not depend on its caller's setting.
 pub fn shows_expired() -> bool {
     // SAFETY: reads variables of this process.
     SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
@@ -33,8 +33,8 @@ unsafe extern "C-unwind" {
     fn InNoForceRLSOperation() -> bool;
 }
 
-/// The name of a statement's memory context, and of the context in which Postgres evaluates one of its rows again
-/// after a wait.
+/// The name of a statement's memory context, and of the context in which Postgres evaluates one row of it again
+/// after waiting for a lock.
 const STATEMENT: &CStr = c"ExecutorState";
 
 /// Its address identifies our callback.
@@ -51,9 +51,9 @@ pub fn register() {
     unsafe { version::on_statements(begun, may_be_parallel) };
 }
 
-/// Returns whether a statement that begins now sees expired rows: in a session that shows them, and in the queries of
-/// referential integrity. Deleting a parent row must also delete its expired children, or the dump could not be
-/// restored. Postgres marks these queries by a flag that it sets for them alone.
+/// Returns whether a statement that begins now sees expired rows: in a session that shows them, and in the queries
+/// of referential integrity. Deleting a parent row must also delete its expired children; otherwise a dump, which
+/// contains them, could not be restored. Postgres sets this flag for these queries only.
 fn would_see_all() -> bool {
     // SAFETY: as declared above.
     shows_expired() || unsafe { InNoForceRLSOperation() }
@@ -82,10 +82,11 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
     }
 }
 
-/// The presence of the callback is the mark; nothing needs to be done at its end.
+/// Does nothing: the presence of the callback is the mark.
 unsafe extern "C-unwind" fn nothing(_: *mut std::ffi::c_void) {}
 
-/// Returns whether a statement may use parallel workers, which begin it anew and decide by the present settings.
+/// Returns whether a statement may use parallel workers. Each worker begins the statement again and decides by the
+/// settings at that time.
 ///
 /// # Safety
 /// The statement has begun.

@@ -1,8 +1,9 @@
-//! Tells the planner which relations are caches: quickly, because it runs for every relation of every query.
+//! Finds out whether a relation of a query is a cache, for the planner hooks.
 //!
-//! The answer comes from the relation's entry of the relcache, which Postgres keeps up to date: the table has a
-//! trigger that calls `pgcache.record()`, and if it was attached, another one that names its columns. A table without
-//! user-defined triggers costs only two lookups in memory. Nothing is remembered that could be out of date.
+//! This runs for every relation of every query, so it must be cheap: it reads only the relation's entry in the
+//! relcache, which Postgres keeps up to date. A cache has a trigger that calls `pgcache.record()`; an attached table
+//! has another one that names its columns. A table without user-defined triggers costs only two lookups in memory.
+//! No result is kept that could become out of date.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -19,15 +20,15 @@ use crate::pg::version;
 
 /// The aliases by which pgcache's own statements name a cache's table. These statements see its expired rows.
 ///
-/// The alias is a mark in the text, because a flag of the session would also apply to the triggers that the statement
-/// fires and to plans that are made anew meanwhile, and would not reach parallel workers. A user who writes it into a
-/// query sees what `pgcache.show_expired` shows as well.
+/// The alias is a mark in the statement's text. A flag of the session would also apply to triggers that the
+/// statement fires and to other plans that are made meanwhile, and would not reach parallel workers. A user who
+/// writes the alias into a query sees no more than `pgcache.show_expired` shows.
 const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 
-/// The function `int8(int4)`, by which the condition widens a Unix time.
+/// The function `int8(int4)`, by which the condition converts an integer Unix time to bigint.
 pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
 
-/// The parts of the condition.
+/// The columns and functions that the condition for one cache needs.
 #[derive(Clone, Copy)]
 pub struct Cached {
     /// `pgcache.live`, or `pgcache.live_unix` where deadlines are Unix times.
@@ -79,8 +80,8 @@ impl Column {
     }
 }
 
-/// Our functions in this database; InvalidOid for each that is missing, as in a database whose extension is older
-/// than the function.
+/// Our functions in this database. InvalidOid for each one that is missing, as in a database whose version of the
+/// extension is older than the function.
 #[derive(Clone, Copy)]
 struct Known {
     record: Oid,

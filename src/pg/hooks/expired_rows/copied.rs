@@ -1,13 +1,13 @@
-//! Lets a COPY into a cache replace expired rows, too.
+//! Makes COPY into a cache replace expired rows, as INSERT does.
 //!
-//! Postgres does not plan COPY. But COPY has a condition on the rows that it reads, WHERE, and evaluates it before it
-//! adds a row to a batch. So the key goes through `pgcache.renew_copied(key, cache)` at the end of that condition:
-//! rows that the statement's own condition excludes renew nothing, and the batches stay.
+//! Postgres does not plan COPY, so the planner hook cannot change it. But COPY has a WHERE condition, and evaluates
+//! it before it adds a row to a batch. So this module adds `pgcache.renew_copied(key, cache)` at the end of that
+//! condition. Rows that the statement's own condition excludes replace nothing, and COPY still writes in batches.
 //!
-//! Skips a table that is empty when COPY begins, as it is in a restore: it has no expired row in the way.
+//! A table that is empty when COPY begins, as in a restore, has no expired rows, so COPY runs unchanged.
 //!
-//! A row of the same COPY may be in the way, too, and no lookup finds it while it waits in a batch. So `twice` holds
-//! back each row whose key came before with a deadline that had passed, and inserts it at the end.
+//! An expired row of the same COPY may block a later one, and no lookup finds it while it waits in a batch. So
+//! `twice` holds back each row whose key came before with an expired deadline, and inserts it at the end.
 //!
 //! Called by `utility`.
 
@@ -23,7 +23,7 @@ use crate::pg::hooks::expired_rows::twice;
 use crate::pg::hooks::expired_rows::writes::OURS;
 use crate::pg::memory::unguarded;
 
-/// A running COPY into a cache.
+/// A running COPY into a cache, as changed by this module.
 #[derive(Clone, Copy)]
 pub struct Renewing {
     /// The statement that runs in place of the given one.
@@ -35,7 +35,8 @@ pub struct Renewing {
     table: Oid,
 }
 
-/// Begins a statement. Returns None where no key is renewed: the statement runs unchanged, and [`end`] is not called.
+/// Begins a statement. Returns None if no key can need replacing: then the statement runs unchanged, and [`end`] is
+/// not called.
 ///
 /// # Safety
 /// The statement is a utility statement. In a frame that holds nothing to drop, called from C.
@@ -88,7 +89,7 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
     }
 }
 
-/// Returns a copy of the statement that renews the keys which it writes, and the table; None where no key needs it.
+/// Returns a copy of the statement that also replaces expired rows, and its table; None if it need not.
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.

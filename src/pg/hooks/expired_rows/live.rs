@@ -1,6 +1,7 @@
-//! `pgcache.live(expires_at)`: whether plain SQL sees a row with this deadline; and its selectivity for the planner.
+//! The SQL functions `pgcache.live(expires_at)` and `pgcache.live_unix(deadline, per_second)`, which return whether
+//! plain SQL sees a row with this deadline, and their selectivity for the planner.
 //!
-//! They are C-level functions without pgrx's wrapper, because the first runs for each row of each scan.
+//! They are C-level functions without pgrx's wrapper, because the first two run for each row of each scan.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
@@ -31,11 +32,11 @@ pub extern "C" fn pg_finfo_live_unix_wrapper() -> *const pg_sys::Pg_finfo_record
     &V1
 }
 
-/// `pgcache.live(timestamptz) -> boolean`, STABLE. Reads the clock once for each place of a plan in which the
-/// function stands: reading it for each row would double the time of an index range scan.
+/// `pgcache.live(timestamptz) -> boolean`, STABLE. Reads the clock once for each call site in a plan: reading it for
+/// each row would double the time of an index range scan.
 ///
-/// Never fails and never allocates: it stores the first live deadline in place of the pointer that Postgres reserves
-/// for a function.
+/// Never fails and never allocates: it stores the first live deadline in the pointer that Postgres reserves for each
+/// call site.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: Postgres passes a valid call with one argument. `fn_extra` is the function's own: NULL at first, never
@@ -51,8 +52,8 @@ pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> 
     }
 }
 
-/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same for a Unix time with so many
-/// units a second. 0, a negative number and NULL mean that the row never expires.
+/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same for a Unix time in units of
+/// which a second has `per_second`. 0, a negative number and NULL mean that the row never expires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: as above, with two arguments.
@@ -72,7 +73,7 @@ pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo
     }
 }
 
-/// Returns the first live deadline, computed once for each place of a plan.
+/// Returns the first live deadline, computed once for each call site in a plan.
 ///
 /// # Safety
 /// `function` is the FmgrInfo of a call of one of the two.
@@ -97,8 +98,8 @@ unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
 
 /// Returns the first deadline that counts as live, the moment after now; never 0.
 ///
-/// In a statement that sees expired rows every deadline is live. That is decided when the statement begins, not while
-/// it is planned, because plans are kept.
+/// In a statement that sees expired rows every deadline is live. That is decided when the statement begins and not
+/// by the planner, because plans are kept.
 fn first_live() -> Timestamp {
     let all = begun::sees_all()
         || fault::on(Fault::ExpiredNotHidden)
@@ -117,9 +118,9 @@ const LATER: pg_sys::Oid = pg_sys::Oid::from_u32(1324);
 const MORE: pg_sys::Oid = pg_sys::Oid::from_u32(413);
 const INTEGER_MORE: pg_sys::Oid = pg_sys::Oid::from_u32(76);
 
-/// The least share of live rows that the planner assumes. Statistics describe the deadlines at the time of ANALYZE:
-/// in a cache whose entries live for a minute, all of an hour-old histogram has passed, and yet the table is full of
-/// live rows. An estimate that is too low costs more than one that is too high.
+/// The smallest share of live rows that the planner assumes. Statistics describe the deadlines at the time of
+/// ANALYZE: where entries live for a minute, an hour-old histogram says that all deadlines have passed, and yet the
+/// table is full of live rows. An estimate that is too low costs more than one that is too high.
 const LEAST: f64 = 0.25;
 
 /// `pgcache.live_support(internal) -> internal`: estimates the share of live rows.

@@ -1,9 +1,11 @@
-//! Hides expired rows from plain SQL: every scan of a cache that the planner plans gets the condition
-//! `pgcache.live(expires_at)`, or its equivalent for an attached table, and every key that a statement writes goes
-//! through `pgcache.renew`.
+//! Hides expired rows of caches from plain SQL, and makes writes replace them.
 //!
-//! Does not affect COPY of a table, ANALYZE and rewrites, which are not planned. pgcache's own statements, which read
-//! expired rows on purpose, say so in their text: see `OWN` in `cached.rs`.
+//! Every scan of a cache that the planner plans gets the condition `pgcache.live(expires_at)`, or its equivalent for
+//! an attached table. Every key that a statement writes goes through `pgcache.renew`, which removes an expired row
+//! with this key.
+//!
+//! COPY of a table to a client, ANALYZE and table rewrites are not planned, and see all rows. So do pgcache's own
+//! statements, by the aliases in their text: see `OWN` in `cached.rs`.
 
 pub mod begun;
 mod cached;
@@ -24,8 +26,8 @@ use crate::pg::shmem::tier;
 /// Whether the server loads the library for all of its sessions. Set before any session exists.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Returns why plain SQL may see expired rows of a cache here; None where no session does, or no session with this
-/// session's `session_preload_libraries`.
+/// Returns the reason why plain SQL in this session may see expired rows of a cache; None if it does not. Other
+/// sessions may differ in `session_preload_libraries`.
 pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
         return Some("the deadline column is a virtual generated column");
@@ -39,8 +41,8 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
     )
 }
 
-/// Installs the hooks into the planner; called once while the library is loaded. If that happens during a session,
-/// its kept plans lack the condition, and are made anew.
+/// Installs the hooks into the planner; called once while the library is loaded. If the library is loaded in the
+/// middle of a session, the session's kept plans lack the condition, so Postgres is made to plan them again.
 pub fn register(preloading: bool) {
     begun::register();
     scans::register();

@@ -1,5 +1,8 @@
-//! `pgcache.renew(key, cache, former)`: returns the key, and notifies the observer that a statement is about to write
-//! it.
+//! The SQL functions that replace expired rows: `pgcache.renew` in statements, `pgcache.renew_copied` in COPY, and
+//! the trigger `pgcache.renew_row`.
+//!
+//! They return their input, and notify the observer that a statement is about to write the key. The observer removes
+//! an expired row with that key.
 
 use std::ffi::c_int;
 
@@ -33,9 +36,9 @@ pub extern "C" fn pg_finfo_renew_row_wrapper() -> *const pg_sys::Pg_finfo_record
 }
 
 /// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Acts only where the planner's hook has
-/// put it, because a role that calls it by name may hold no right on the cache. In a session that shows expired rows,
-/// its writes see them as well. A row that keeps its key, `former`, is the row that is being changed: removing it,
-/// should it expire just now, would fail the statement.
+/// put the call, because a role that calls it by name may hold no right on the cache. Does nothing in a session that
+/// shows expired rows, because its writes see them, too. Does nothing for a row that keeps its key, `former`: that
+/// row itself may expire just now, and removing it would make the statement fail.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -54,10 +57,10 @@ pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) ->
     }
 }
 
-/// `pgcache.renew_copied(key text, cache regclass) -> boolean`, which returns true: the same for COPY, whose
-/// condition it ends (`copied`). Declared STABLE although it removes a row, because a volatile condition, which might
-/// look for rows that wait in a batch, ends the batches of COPY. This one need not see them: the index refuses a key
-/// that comes twice in a COPY in any case.
+/// `pgcache.renew_copied(key text, cache regclass) -> boolean`: the same at the end of COPY's condition (`copied`);
+/// returns true. It is declared STABLE although it removes a row. COPY does not batch with a volatile condition,
+/// because such a condition might look for rows that wait in the batch. This one need not see them: the unique index
+/// refuses a key that comes twice in a COPY in any case.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -70,8 +73,9 @@ pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallI
     }
 }
 
-/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table: the same for
-/// rows written through that table, whose statement does not say to which partition a row goes.
+/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table. Does the same
+/// for rows that are written through that table, because such a statement does not show to which partition a row
+/// goes.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -109,7 +113,7 @@ pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo
 /// Notifies the observer of a key that is about to be written.
 ///
 /// # Safety
-/// The call is one of the two above, with these arguments.
+/// The call is one of the first two above, with these arguments.
 unsafe fn renew(
     call: pg_sys::FunctionCallInfo,
     key: &pg_sys::NullableDatum,

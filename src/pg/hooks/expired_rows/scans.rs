@@ -1,11 +1,13 @@
-//! Adds the condition to scans while the planner gathers information about a relation.
+//! Adds the condition that hides expired rows to each scan of a cache, while the planner gathers information about
+//! the relation.
 //!
-//! Guards that the condition lets no role see past row-level security, and that a query keeps its use of indexes. A
-//! clause's security level orders it behind the policies, so:
+//! The condition must not let a role see past row-level security, and must not keep a query from using indexes. A
+//! clause's security level orders it behind the policies, so the place of the condition depends on the relation:
 //!
-//! - on a base relation the condition has the level of the query's own conditions;
-//! - on a member of an append it stands in the first list of `securityQuals`, beside the first policy and never
-//!   before it, because `apply_child_basequals` discards a clause anywhere else;
+//! - a base relation: the condition has the level of the query's own conditions;
+//! - a member of an append: it goes into the first list of `securityQuals`, beside the first policy and never before
+//!   it, because `apply_child_basequals` discards a clause anywhere else;
+//! - a partitioned or inherited cache: it goes to the parent, whose conditions the planner copies to every child.
 //! - on a partitioned or inherited cache it stands on the parent, whose conditions the planner copies to every child.
 
 use pgrx::pg_sys::{self, Index, Oid};
@@ -63,10 +65,11 @@ unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys:
     unsafe { *(*root).simple_rte_array.add(relid as usize) }
 }
 
-/// Returns whether a table of one of our own statements also stands for another mention of the same table.
+/// Returns whether a table in one of our own statements has also taken the place of another mention of the same
+/// table.
 ///
 /// From 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
-/// remaining relations once more. The condition on the removed side would be lost.
+/// remaining relations again. The condition on the removed side would be lost.
 ///
 /// # Safety
 /// The number is one of a relation of the query.
@@ -113,7 +116,7 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     }
 }
 
-/// Returns whether a relation above this one has the condition already, or belongs to one of our own statements.
+/// Returns whether a relation above this one already has the condition, or belongs to one of our own statements.
 ///
 /// # Safety
 /// The number is one of a member of an append.

@@ -1,8 +1,9 @@
-//! Keys that come twice in one COPY, the first time in an expired row: the later row is held back and inserted when
-//! COPY has ended, by an INSERT that replaces the expired row as any INSERT does.
+//! Handles a key that comes twice in one COPY when the first of its rows has expired. The later row is held back,
+//! and inserted when COPY has ended by an INSERT that replaces the expired row as any INSERT does.
 //!
-//! COPY puts rows into a batch before it writes them, so the later row would conflict with the earlier one at the
-//! unique index (23505). Only a row that follows an expired one with its key is held back: none in a dump.
+//! COPY collects rows in a batch before it writes them, so no lookup finds the earlier row, and the later one would
+//! fail at the unique index (23505). Only a row that follows an expired one with its key is held back; a dump has no
+//! such rows.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -24,7 +25,8 @@ use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::version;
 
-/// The most keys of expired rows that are remembered. A COPY with more fails for a later row (23505).
+/// The maximum number of expired keys that are remembered for one COPY. In a COPY with more of them a later row with
+/// such a key fails (23505).
 const MOST_KEYS: usize = 1_000_000;
 
 /// A running COPY.
@@ -41,7 +43,7 @@ thread_local! {
     static COPIES: ManuallyDrop<RefCell<Vec<Copy>>> = ManuallyDrop::default();
 }
 
-/// Nothing that runs during the borrow can call back here.
+/// Runs `change` on the running COPYs; nothing that it calls enters this function again.
 fn with<R>(change: impl FnOnce(&mut Vec<Copy>) -> R) -> Option<R> {
     COPIES.with(|copies| Some(change(&mut *copies.try_borrow_mut().ok()?)))
 }
@@ -59,8 +61,9 @@ pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Returns whether no row of a COPY into the table may be held back: a column is generated, and COPY refuses
-/// conditions on such a row; or a rule changes the effect of an INSERT, which COPY ignores.
+/// Returns whether no row of a COPY into the table may be held back. A column may be generated, and COPY does not
+/// allow a condition to read a row with such a column. Or a rule changes the effect of an INSERT, while COPY ignores
+/// rules.
 ///
 /// # Safety
 /// The table is locked.
@@ -187,7 +190,8 @@ pub extern "C" fn pg_finfo_copied_again_wrapper() -> *const pg_sys::Pg_finfo_rec
     &V1
 }
 
-/// `pgcache.copied_first(key text, copy integer, is_live boolean) -> boolean`, STABLE.
+/// `pgcache.copied_first(key text, copy integer, is_live boolean) -> boolean`, STABLE: returns false for a key that
+/// came before with an expired deadline.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_first_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -227,7 +231,8 @@ impl Copy {
     }
 }
 
-/// `pgcache.copied_again(copied record, copy integer) -> boolean`, STABLE: returns false.
+/// `pgcache.copied_again(copied record, copy integer) -> boolean`, STABLE: holds the row back, and returns false so
+/// that COPY skips it.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_again_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {

@@ -1,15 +1,15 @@
-//! Lets the writes of plain SQL into a cache replace expired rows.
+//! Makes INSERT, UPDATE and MERGE into a cache replace expired rows.
 //!
-//! `INSERT`, with `ON CONFLICT` or without, finds a conflicting row by the unique index, which ignores deadlines: it
-//! would raise an error, do nothing, or let expressions read an expired value. So each key that a statement is about
-//! to write goes through `pgcache.renew(key, cache, former)`, which removes the expired row under it and returns the
-//! key. That is one lookup in the index for each written row. A trigger BEFORE each row would cost more, would end
-//! the batches of COPY, and would exist where the library does not.
+//! `INSERT`, with `ON CONFLICT` or without, finds a conflicting row by the unique index, which ignores deadlines. It
+//! would raise an error, do nothing, or let expressions read an expired value. So the planner hook passes each key
+//! that a statement is about to write through `pgcache.renew(key, cache, former)`, which removes the expired row
+//! with this key and returns the key. That costs one index lookup for each written row. A trigger BEFORE each row
+//! would cost more, would keep COPY from batching, and would exist even in sessions without the library.
 //!
-//! An updated row was live when the scan found it. It may have expired since, but conflicts with no row under the key
-//! that it already has: `former`.
+//! A row that is being updated was live when the scan found it. It may have expired since, but its update conflicts
+//! with no row under the key that it already has, `former`.
 //!
-//! The query is changed before it is planned, so a kept plan has the call too.
+//! The query is changed before it is planned, so a kept plan contains the call, too.
 
 use std::ffi::{c_char, c_int};
 
@@ -20,8 +20,8 @@ use crate::pg::hooks::expired_rows::cached::{Cached, Column, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version::{self, Planning};
 
-/// The call's location in the statement's text: none. No statement can write this location, so no user can have rows
-/// removed by the function. -1 is any unknown location.
+/// The location that we give to our call in the statement's text. The parser gives no call this location, so a user
+/// cannot remove rows by calling the function in a statement. (-1 means that a location is unknown.)
 pub const OURS: c_int = -0x7067;
 
 /// Installs the hook into the planner.
@@ -30,7 +30,8 @@ pub fn register() {
     unsafe { version::on_planning(plan) };
 }
 
-/// Called for each statement that is planned, mostly queries, without pgrx's guard.
+/// Changes each statement before Postgres plans it. Called without pgrx's guard, because most statements concern no
+/// cache.
 ///
 /// # Safety
 /// The statement is one that Postgres is about to plan.
@@ -79,7 +80,7 @@ unsafe fn renew_in(query: *mut pg_sys::Query) {
 }
 
 /// # Safety
-/// The query writes rows of this table, which was found to be a cache, or a partition of one.
+/// The query writes rows of this table, which was found to be a cache or a partition of one.
 unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     let (Some(key), true) = (found.key, found.renew != pg_sys::InvalidOid) else {
         return;
@@ -121,7 +122,7 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     }
 }
 
-/// The written keys of a statement.
+/// The functions and columns by which a statement's written keys are passed through `pgcache.renew`.
 #[derive(Clone, Copy)]
 struct Renewed {
     table: Oid,
@@ -176,7 +177,7 @@ unsafe fn renew_key(
     }
 }
 
-/// Makes the text of a key, as it is printed: the form by which a key is known outside of its table.
+/// Converts a key to text, as it is printed: the form of a key everywhere outside of its table.
 ///
 /// # Safety
 /// The expression has the type of the key column.
