@@ -46,7 +46,7 @@ pub extern "C" fn pg_finfo_invalidate_all_wrapper() -> *const pg_sys::Pg_finfo_r
 /// The row trigger's state for all rows of one statement, in the memory of the call's FmgrInfo.
 struct Prepared {
     cache: Oid,
-    /// A key that is ready to be evaluated, for all rows of one statement; in the memory of the call's FmgrInfo.
+    /// The table whose owner evaluates the key; None if the result is the same for any role.
     as_owner_of: Option<Oid>,
     key: RowKey,
     /// The settings of the session that declared the trigger; None where the key follows none.

@@ -1,9 +1,9 @@
-//! The cursors of SCANs over tables: the last key of each call, in a ring that all executors share.
+//! The cursors of SCAN commands that read a table: the last key of each call, in a ring that all executors share.
 //!
-//! A cursor of the protocol is a number, which clients take from one connection to the next. So the key is kept here,
-//! and the number is its position. The ring has a fixed size: a cursor that is not used until the ring has gone round
-//! is lost, and a restart loses all cursors. Both are noticed: a number names a position since the server's start,
-//! and a checksum is stored with the key.
+//! A cursor of the protocol is a number, which a client may use in another connection. So the key is kept here, and
+//! the number is its position. The ring has a fixed size: a cursor is lost if it is not used before newer cursors
+//! overwrite it, and a restart loses all cursors. A lost cursor is detected and never returns another key, because
+//! positions are not reused while the server runs, and a checksum is stored with the key.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -17,18 +17,19 @@ use crate::pg::shmem::zeroed::{self, Piece};
 
 /// The name, in pg_stat_activity, of the lock on the ring.
 const LOCK: &CStr = c"PgcacheCursors";
-/// Words of eight bytes: room for some 40,000 keys of 24 bytes.
+/// The ring's size in words of eight bytes: room for some 40,000 keys of 24 bytes.
 const WORDS: usize = (2 << 20) / 8;
 /// Words before a key: its length and the checksum.
 const HEAD: usize = 2;
-/// Numbers stay below 2^53, up to which every client represents them exactly: 2^40 words are far away.
+/// The lowest number of a cursor. Numbers stay below 2^53, the limit up to which every client represents integers
+/// exactly; the server does not write 2^40 words.
 const FIRST: u64 = 1 << 52;
 
 #[repr(C)]
 struct Ring {
-    /// The number of the first word; 0 until the first cursor is made.
+    /// The number of the first word; 0 until the first cursor is stored.
     base: u64,
-    /// Words that were written.
+    /// The number of words that were written.
     end: u64,
     words: [u64; WORDS],
 }
@@ -36,7 +37,7 @@ struct Ring {
 /// Bytes of a ring before its words.
 const HEAD_BYTES: usize = size_of::<Ring>() - 8 * WORDS;
 
-/// The owner of a cursor: it is valid for this cache and this role.
+/// The owner of a cursor, which is valid for this cache and this role.
 #[derive(Clone, Copy)]
 pub struct Scanner {
     pub relation: pg_sys::Oid,
@@ -59,7 +60,7 @@ pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache resp cursors",
         bytes: HEAD_BYTES,
-        // No word is read before it was written.
+        // The words are not zeroed: no word is read before it was written.
         unmade: size_of::<Ring>() - HEAD_BYTES,
         request,
         given,
@@ -80,7 +81,7 @@ fn given(ring: NonNull<u8>) {
     }));
 }
 
-/// Runs `work` on the ring under its lock; None if the Redis protocol is off.
+/// Runs `work` on the ring under its lock; returns None if the Redis protocol is off.
 fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     let shared = SHARED.get()?;
     // SAFETY: ring and lock lie in shared memory for as long as the server lives; the process that holds the lock has
@@ -93,7 +94,7 @@ fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     }
 }
 
-/// Keeps a key; returns the number of the cursor that continues after it. None if the Redis protocol is off.
+/// Stores a key. Returns the number of the cursor that continues after it, or None if the Redis protocol is off.
 pub fn keep(scanner: Scanner, key: &[u8]) -> Option<u64> {
     let base = FIRST + random::number() % FIRST / 2;
     alone(|ring| {

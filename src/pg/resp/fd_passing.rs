@@ -1,9 +1,10 @@
-//! Passes a connection from the first network process to another one: its descriptor, in a datagram.
+//! Passes a client's connection from the first network process, which accepts it, to another one, by sending its
+//! descriptor in a datagram.
 //!
-//! Each other network process has an inbox, a unix socket in a folder of the data directory that only the server's
-//! user can reach, that no backup includes and that exists in every version. A network process opens its inbox
-//! itself, so that no other process of the server inherits it, nor the connections that arrive by it. If a network
-//! process ends, the system closes the connections left in its inbox.
+//! Each other network process has an inbox: a unix socket in `pg_stat_tmp`, a folder of the data directory that
+//! exists in every version, that only the server's user can reach, and that no backup includes. A network process
+//! opens its inbox itself, so that no other process of the server inherits the inbox or connections that arrive in
+//! it. If a network process ends, the kernel closes the connections left in its inbox.
 
 use std::fs;
 use std::io;
@@ -30,7 +31,7 @@ fn control_length() -> u32 {
     unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) }
 }
 
-/// A message of one piece, with room for a descriptor.
+/// Makes a message with one piece of data, and room for a descriptor.
 fn message(piece: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     // SAFETY: zeros are a message without an address and without flags.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -48,7 +49,7 @@ fn piece(word: &mut [u8; 8]) -> libc::iovec {
     }
 }
 
-/// The socket by which connections are passed on.
+/// The socket through which connections are sent.
 pub struct Outbox(UnixDatagram);
 
 impl Outbox {
@@ -58,7 +59,7 @@ impl Outbox {
         Ok(Outbox(socket))
     }
 
-    /// Sends a connection, and a number with it, to a network process; fails at once if that accepts none now.
+    /// Sends a connection and a number to a network process; fails at once if that process cannot take it now.
     pub fn send(&self, network: usize, number: u64, socket: BorrowedFd<'_>) -> io::Result<()> {
         let address = SockAddr::unix(path(network))?;
         let mut word = number.to_le_bytes();
@@ -86,13 +87,13 @@ impl Outbox {
     }
 }
 
-/// The socket by which a network process receives connections.
+/// The socket through which a network process receives connections.
 pub struct Inbox {
     socket: UnixDatagram,
     path: PathBuf,
 }
 
-/// A received connection with its number; None if the descriptor was lost on the way.
+/// A received connection and its number; no connection if the descriptor was lost on the way.
 pub struct Handed {
     pub number: u64,
     pub socket: Option<OwnedFd>,
@@ -112,7 +113,7 @@ impl Inbox {
         Ok(inbox)
     }
 
-    /// Takes the next connection; None: none waits.
+    /// Takes the next connection; None if none waits.
     pub fn take(&self) -> io::Result<Option<Handed>> {
         let mut word = [0; 8];
         let mut control = Control([0; 64]);

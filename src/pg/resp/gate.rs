@@ -1,13 +1,15 @@
-//! Lets one network process run a command while no other runs any: EXEC, and commands on several keys that act
-//! atomically. With one network process no gate is needed, because it runs one command after the other.
+//! A lock that lets one network process run a command while the others run none: for EXEC, and for commands on
+//! several keys that must be atomic. With one network process it is not needed, because that process runs one
+//! command after the other.
 //!
-//! Before it serves a client, a network process marks itself as inside, in a word of its own, and then looks whether
-//! another process is alone. A process that wants to be alone marks that, and then waits until no other process is
-//! inside. Each writes before it looks, so one of two always sees the other. A process that waits is not inside
-//! itself; otherwise two that want to be alone would wait for each other.
+//! Before a network process serves a client, it enters: it marks itself as inside in a word of its own, and then
+//! checks whether another process has claimed exclusive use. A process that wants exclusive use first claims it, and
+//! then waits until no other process is inside. Each side writes before it reads, so at least one of two always sees
+//! the other. A process that waits for its turn is not inside; otherwise two processes that both want exclusive use
+//! would wait for each other.
 //!
-//! A network process that ends early leaves its words: a process that waits for it checks whether it still runs, and
-//! its successor clears them.
+//! A network process that crashes leaves its words set. A process that waits for it checks whether it still runs,
+//! and its successor clears the words.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -16,9 +18,9 @@ use std::time::{Duration, Instant};
 use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::worker::background;
 
-/// Looks before a network process that waits yields the processor.
+/// The number of checks before a waiting network process yields the processor.
 const SPINS: usize = 500;
-/// The sleep after these looks; other processes are inside only for a short time.
+/// The sleep between later checks; other processes are inside only for a short time.
 const NAP: Duration = Duration::from_micros(50);
 /// The interval at which a waiting process checks whether the other one still runs.
 const LOOK: Duration = Duration::from_millis(2);
@@ -33,7 +35,7 @@ struct Inside {
 
 #[repr(C, align(64))]
 pub(super) struct Shared {
-    /// The number of the network process that is alone, plus 1; 0: none.
+    /// The number of the network process with exclusive use, plus 1; 0: none.
     alone: AtomicU32,
     networks: [Inside; MOST_PROCESSES],
 }
@@ -45,10 +47,10 @@ pub struct Gate {
     number: usize,
 }
 
-/// Keeps the network process inside while it lives.
+/// Marks the network process as inside while it lives.
 pub struct Entered(Gate);
 
-/// Keeps other processes outside while it lives. None: this process was alone already.
+/// Keeps the other processes outside while it lives. None: this process had exclusive use already.
 pub struct Alone(Option<Gate>);
 
 impl Gate {
@@ -69,14 +71,14 @@ impl Gate {
         self.number as u32 + 1
     }
 
-    /// Ends the exclusive state of the network process of this number.
+    /// Gives up the exclusive use of the network process of this number.
     fn free(&self, number: usize) {
         let mark = number as u32 + 1;
         let alone = &self.shared.alone;
         alone.compare_exchange(mark, 0, SeqCst, Relaxed).ok();
     }
 
-    /// Goes inside; waits while another process is alone.
+    /// Enters; waits while another process has exclusive use.
     #[inline]
     pub fn enter(self) -> Entered {
         loop {
@@ -91,7 +93,7 @@ impl Gate {
         }
     }
 
-    /// Waits until all other processes are outside. Called inside.
+    /// Claims exclusive use, and waits until all other processes are outside. The caller is inside.
     pub fn alone(self) -> Alone {
         let mark = self.mark();
         let alone = &self.shared.alone;
@@ -118,7 +120,7 @@ impl Gate {
         Alone(Some(self))
     }
 
-    /// Waits until no process is alone; returns false if this process is to end and waits no longer.
+    /// Waits until no process has exclusive use. Returns false if this process is to end and stops waiting.
     #[cold]
     fn wait_for_alone(&self) -> bool {
         let alone = &self.shared.alone;
@@ -137,8 +139,8 @@ impl Gate {
     }
 }
 
-/// Waits until `is_done`, and calls `look` now and then to check on the other process; returns false if this process
-/// is to end.
+/// Waits until `is_done` returns true, and calls `look` now and then to check on the other process. Returns false if
+/// this process is to end.
 fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
     for _ in 0..SPINS {
         if is_done() {

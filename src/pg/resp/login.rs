@@ -1,5 +1,5 @@
-//! Reads from the catalogs the facts of a role that logs in, and of the served database. Whether they admit a client
-//! is decided in `resp::auth`.
+//! Reads from the catalogs the attributes of a role that logs in, and those of the served database. `resp::auth`
+//! decides whether they admit a client.
 
 use std::ffi::{CStr, CString};
 
@@ -9,25 +9,25 @@ use crate::pg::session::clock::Timestamp;
 use crate::pg::session::database;
 use crate::pg::version;
 
-/// The facts of a role that decide whether it may log in.
+/// The attributes of a role that decide whether it may log in.
 #[derive(Clone, Copy)]
 pub struct Role {
     pub can_login: bool,
     pub is_superuser: bool,
     /// CONNECTION LIMIT; None: no limit.
     pub connections: Option<u32>,
-    /// VALID UNTIL, which limits the password.
+    /// VALID UNTIL, after which the password is not accepted.
     pub valid_until: Option<Timestamp>,
 }
 
-/// The same facts of a database.
+/// The same attributes of a database.
 pub struct Database {
     pub name: CString,
     pub takes_connections: bool,
     pub connections: Option<u32>,
 }
 
-/// Returns the facts of a role; None if it was dropped.
+/// Returns the attributes of a role; None if it was dropped.
 pub fn role(role: Oid) -> Option<Role> {
     let cache = pg_sys::SysCacheIdentifier::AUTHOID as i32;
     // SAFETY: a syscache look-up within a transaction; the tuple is released after the facts were copied.
@@ -51,7 +51,7 @@ pub fn role(role: Oid) -> Option<Role> {
     }
 }
 
-/// Returns the facts of this process's database; None if it was dropped.
+/// Returns the attributes of this process's database; None if it was dropped.
 pub fn served() -> Option<Database> {
     let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
     // SAFETY: as in `role`.
@@ -89,8 +89,8 @@ pub fn sessions() -> u32 {
     u32::try_from(unsafe { pg_sys::CountDBConnections(database()) }).unwrap_or(0)
 }
 
-/// Returns whether names of roles are specific to a database, which no rule here supports. The setting was removed in
-/// version 17.
+/// Returns whether role names are specific to a database (db_user_namespace), which pgcache does not support. The
+/// setting was removed in version 17.
 pub fn names_are_per_database() -> bool {
     // SAFETY: a look-up that returns NULL for a setting that does not exist; the text is read at once.
     unsafe {

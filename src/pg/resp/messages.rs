@@ -1,5 +1,5 @@
-//! The ring of messages for the network processes: messages that sessions send with `pgcache.publish`, and those of
-//! clients for readers at another network process.
+//! A ring in shared memory that carries PUBLISH messages to the network processes: those that sessions send with
+//! `pgcache.publish`, and those of clients whose readers are connected to another network process.
 //!
 //! Writers and readers do not wait for each other (`pgcache_store::ring`). A network process that was too slow does not
 //! know which messages were lost, and reports the loss.
@@ -11,11 +11,11 @@ use pgcache_store::ring::{self, Next, Ring};
 use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::shared_memory;
 
-/// Bytes of the ring. A network process drains it in each round of its event loop, so this must last for the longest
-/// round.
+/// The ring's size in bytes. A network process reads all messages in each round of its event loop, so the ring must
+/// hold the messages of the longest round.
 const ROOM: usize = 4 << 20;
 const WORDS: usize = ROOM / 8;
-/// The most bytes of messages in one transaction: a part of the ring, so that other messages find room beside them.
+/// The maximum number of bytes that one transaction may send: a part of the ring, so that other messages find room.
 pub const MOST: usize = 1 << 20;
 /// A message that its sender does not finish for so long counts as lost: the sender copies it without waiting, and is
 /// at most not running.
@@ -56,7 +56,7 @@ pub fn sender(network: usize) -> u64 {
 /// The result of reading the ring.
 pub enum Found {
     Message(Message),
-    /// The ring was overwritten before it was read: an unknown number of messages is lost.
+    /// Messages were overwritten before they were read; their number is unknown.
     Lost,
 }
 
@@ -84,8 +84,8 @@ impl Messages {
         }
     }
 
-    /// Puts a message of a client of this network process into the ring for the other network processes. It takes at
-    /// most [`MOST`] bytes.
+    /// Puts a message of a client of this network process into the ring, for the other network processes. The
+    /// message takes at most [`MOST`] bytes.
     pub fn send_from(&self, network: usize, channel: &[u8], text: &[u8]) {
         self.put(sender(network), channel, text);
     }
@@ -118,7 +118,7 @@ impl Reader {
         self.unread.is_ready()
     }
 
-    /// Skips all messages that wait.
+    /// Skips all messages that wait to be read.
     pub fn pass(&mut self) {
         self.unread.pass();
     }

@@ -1,18 +1,18 @@
-//! The server's side of the Redis protocol: its calls into Postgres, its shared memory, and its system calls that
-//! need unsafe code.
+//! The calls of the Redis protocol's server into Postgres and the operating system, and its shared memory:
+//! everything of the protocol that needs unsafe code.
 //!
-//! - [`process`], [`sleep`], [`socket_mode`], [`system`]: how the processes start and sleep, and their calls to the
-//!   system.
+//! - [`process`], [`sleep`], [`socket_mode`], [`system`]: start and sleep of the processes, and their calls to the
+//!   operating system.
 //! - [`work_queue`], [`standby_waits`]: the queue between network processes and executors, and which of these wait.
-//! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: shared state that sessions and executors read as
-//!   well.
+//! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: state that sessions and executors read as well.
 //! - [`multi_process`], [`gate`], [`readers`], [`fd_passing`]: state that several network processes share, and the
-//!   way in which they pass on connections.
-//! - [`shared_memory`]: the memory of the client registry, the messages and the state of several network processes.
+//!   way in which they pass connections on.
+//! - [`shared_memory`]: the memory of the client registry, of the messages, and of the state that several network
+//!   processes share.
 //! - [`hba`], [`login`], [`password`]: pg_hba.conf, the catalogs and stored passwords.
 //!
-//! The meaning of a request is not here but in `crate::resp`. These files must not depend on it, because all unsafe
-//! code of the protocol is here and is to be checked without it.
+//! Commands are parsed and run in `crate::resp`. These files must not depend on it, so that the unsafe code can be
+//! reviewed without it.
 
 pub mod client_registry;
 pub mod cursors;

@@ -1,5 +1,5 @@
-//! State that several network processes share besides the client registry: the gate, and the table of channels that
-//! each process's clients read. With one network process it does not exist.
+//! Shared state that exists only with several network processes: the gate, and the table of channels that each
+//! process's clients have subscribed to.
 
 use crate::pg::resp::gate::{self, Gate};
 use crate::pg::resp::process::MOST_PROCESSES;
@@ -22,7 +22,7 @@ fn readers_at() -> usize {
 #[derive(Clone, Copy)]
 pub struct MultiProcess {
     pub gate: Gate,
-    /// By the numbers of the network processes.
+    /// Indexed by the number of the network process.
     pub readers: &'static [Readers],
 }
 

@@ -1,9 +1,9 @@
-//! Checks a role's password.
+//! Checks a client's password against the stored password of its role.
 //!
-//! It guards three rules. A wrong password takes as much time as a right one, and so does one for a role that does
-//! not exist. A password that was verified once is recognized without the work of SCRAM, as long as the stored secret
-//! is the same. And neither a password nor data from which it could be guessed stays in memory: only a keyed hash is
-//! kept, whose key exists only in this process.
+//! Three rules hold. A wrong password takes as long as a right one, and so does any password for a role that does
+//! not exist; otherwise the time would reveal roles and passwords. A password that was verified once is recognized
+//! without the work of SCRAM, as long as the stored secret stays the same. And no password stays in memory, nor data
+//! from which it could be guessed: only a keyed hash is kept, whose key exists only in this process.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -28,10 +28,10 @@ const PG_SHA256: c_int = 3;
 const STATUS_OK: c_int = 0;
 /// The longest password that Postgres accepts from a client (PG_MAX_AUTH_TOKEN_LENGTH of libpq/auth.h).
 const LONGEST: usize = 65_535;
-/// The number of remembered roles; one more, and all are forgotten.
+/// The maximum number of remembered roles; one more, and all are forgotten.
 const REMEMBERED: usize = 1_024;
 
-/// The keyed hash of a secret and a password.
+/// The keyed hash of a stored secret and a password.
 type Mark = [u8; 32];
 
 thread_local! {
@@ -39,8 +39,8 @@ thread_local! {
     static PAIRS: RefCell<HashMap<u32, Mark>> = RefCell::default();
 }
 
-/// Returns whether this is the valid password of a role that has one (VALID UNTIL counts). It takes some milliseconds
-/// the first time. `scram_only`: a password that is stored as md5 does not count.
+/// Returns whether this is the valid password of a role that has one (VALID UNTIL counts). The first check of a
+/// password takes some milliseconds. `scram_only`: a password that is stored as md5 does not count.
 pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bool {
     // Postgres accepts no empty password either, whatever is stored.
     let fits = (1..=LONGEST).contains(&password.len());
@@ -115,7 +115,7 @@ fn remember(role: Oid, mark: Mark) {
     });
 }
 
-/// Returns the hash; None if randomness or memory is lacking, so that nothing can be remembered.
+/// Returns the hash; None if random numbers or memory are lacking, so that nothing can be remembered.
 fn mark(secret: &CStr, password: &CStr) -> Option<Mark> {
     let key = KEY.with(|key| *key.get_or_init(new_key))?;
     // The NUL at the end of the secret separates the two, so that no other pair has the same bytes.

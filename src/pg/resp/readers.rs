@@ -1,9 +1,9 @@
-//! The channels and patterns that the clients of each network process read, for the other network processes: one
-//! table of names in shared memory for each of the two.
+//! The channels and patterns to which the clients of each network process have subscribed, so that other network
+//! processes know where to send a message: one table of names in shared memory for each process and kind.
 //!
-//! A table has one writer, its network process, and no lock. Its size is fixed. A name that finds no room, or cannot
-//! be read because the table is written all the time, counts as unknown: a message is then sent to that network
-//! process in any case, which finds the subscribers itself.
+//! Only its own network process writes a table, without a lock. The table's size is fixed. A name that finds no
+//! room, or that cannot be read because the table is being written all the time, counts as unknown: then a message
+//! is sent to that network process in any case, which finds the subscribers itself.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
@@ -11,12 +11,12 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use pgcache_store::seqlock::{Seqlock, store_text};
 
-/// The hash in a slot whose name was removed; 0 is an unused slot, and hashes begin above both.
+/// The hash in a slot whose name was removed; 0 is an unused slot, and the hashes of names begin above both.
 const REMOVED: u64 = 1;
 const FIRST_HASH: u64 = 2;
 
-/// Names with the number of clients that read each, in a fixed number of slots, of which three quarters are used, and
-/// a fixed number of words of text.
+/// Names, and the number of clients that have subscribed to each. The table has a fixed number of slots, three
+/// quarters of which may be used, and a fixed number of words of text.
 #[repr(C)]
 pub struct Names<const SLOTS: usize, const WORDS: usize> {
     version: Seqlock,
@@ -34,10 +34,10 @@ pub struct Names<const SLOTS: usize, const WORDS: usize> {
 
 /// The channels of a network process.
 pub type Channels = Names<16_384, 65_536>;
-/// The patterns of a network process, all of which are compared for each message.
+/// The patterns of a network process. A message is compared with all of them.
 pub type Patterns = Names<1024, 16_384>;
 
-/// The names that a network process's clients read.
+/// The names to which a network process's clients have subscribed.
 #[repr(C, align(64))]
 pub struct Readers {
     pub channels: Channels,
@@ -63,7 +63,7 @@ fn place_of(about: u64) -> usize {
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
-    /// Returns the number of clients that read a name; None: it is unknown.
+    /// Returns the number of clients that have subscribed to a name; None if it is unknown.
     pub fn count(&self, name: &[u8]) -> Option<usize> {
         if self.is_empty() {
             return Some(0);
@@ -94,7 +94,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         (all.unwrap_or_default(), is_complete)
     }
 
-    /// Returns whether no client reads any name.
+    /// Returns whether no client has subscribed to any name.
     pub fn is_empty(&self) -> bool {
         self.names.load(Acquire) == 0 && !self.is_incomplete()
     }
@@ -147,7 +147,8 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         self.bytes(place).collect()
     }
 
-    /// Sets the number of clients that read a name; `all` lists all names. Only the network process calls it.
+    /// Sets the number of clients that have subscribed to a name; `all` lists all names. Called only by the network
+    /// process that owns the table.
     pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
         &self,
         name: &[u8],

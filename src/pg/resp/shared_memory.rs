@@ -1,6 +1,8 @@
-//! Shared memory of the Redis protocol that sessions of SQL read as well: the client registry and the ring of
-//! messages; and the state that several network processes share. It is requested at the start of the server, and only
-//! if the protocol is on. The contents of the parts are in their own files.
+//! Reserves the Redis protocol's shared memory, and divides it into parts: the client registry, the ring of
+//! messages, and the state that several network processes share.
+//!
+//! It is requested at the start of the server, and only if the protocol is on. The parts are defined in their own
+//! files.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -16,7 +18,7 @@ pub struct Sizes {
     /// Bytes of the client registry, and of the ring of messages.
     pub registry: usize,
     pub messages: usize,
-    /// Bytes that several network processes share; 0: only one network process runs.
+    /// Bytes of the state that several network processes share; 0: only one network process runs.
     pub networks: usize,
 }
 
@@ -47,8 +49,8 @@ fn networks_at(sizes: Sizes) -> usize {
     messages_at(sizes) + sizes.messages.next_multiple_of(LINE)
 }
 
-/// Requests the shared memory; called once, while preloading. Zeros are a client registry without clients and a ring
-/// without messages.
+/// Requests the shared memory; called once, while preloading. Zeroed memory is a client registry without clients and
+/// a ring without messages.
 pub fn register(sizes: Sizes) {
     SIZES.set(sizes);
     zeroed::register(Piece {

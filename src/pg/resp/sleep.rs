@@ -1,15 +1,16 @@
-//! The sleep of a process with connections of its own: until one of them, a signal or a timeout wakes it.
+//! Lets a process with client connections sleep until a connection, a signal or a timeout wakes it, as `WaitLatch`
+//! does for sessions.
 //!
-//! Connections come and go, which a `WaitEventSet` of Postgres does not allow, so they are in an epoll set. The
-//! events that Postgres waits for are in the same set: the latch, by the signal that its setters send, the end of the
-//! postmaster, and other signals. To put the epoll set into a `WaitEventSet` instead would cost three system calls a
-//! round where one is enough.
+//! Connections are opened and closed all the time, which a `WaitEventSet` of Postgres does not allow, so they are in
+//! an epoll set. The events that Postgres itself waits for are in the same set: the latch (by the signal that its
+//! setter sends), the end of the postmaster, and other signals. To put the epoll set into a `WaitEventSet` instead
+//! would cost three system calls a round where one is enough.
 //!
-//! A process that sets a latch sends SIGURG if the owner has announced that it may sleep. Postgres keeps that signal
+//! A process that sets our latch sends SIGURG if we have announced that we may sleep. Postgres keeps that signal
 //! blocked and reads it from a descriptor (WAIT_USE_SIGNALFD of latch.c and waiteventset.c, so on every Linux). A
-//! signal handler in this process, however, sends nothing, because `WaitEventSetWait` is not running. If a handler
-//! ran between the last look at the latch and the sleep, the process would miss it. So the signals with handlers are
-//! blocked, too, and delivered after the sleep.
+//! signal handler in this process also sets the latch, but sends no signal, because `WaitEventSetWait` is not
+//! running. If a handler ran between the last check of the latch and the sleep, the process would sleep on. So the
+//! signals that have such handlers are blocked, too, and delivered after the sleep.
 
 use std::ffi::c_int;
 use std::io;
@@ -22,7 +23,8 @@ use pgrx::pg_sys;
 use crate::pg::version;
 use crate::pg::worker::background;
 
-/// The signals whose handlers set the latch. SIGALRM's does, too, but no timer runs while the process sleeps.
+/// The signals whose handlers set the latch. The handler of SIGALRM does, too, but no timer runs while the process
+/// sleeps.
 const HANDLED: [c_int; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1];
 /// The signal that the setter of a latch sends.
 const LATCH: c_int = libc::SIGURG;
@@ -45,15 +47,15 @@ impl Sleeper {
         Ok(sleeper)
     }
 
-    /// Returns the descriptors to watch: each is readable when an event waits.
+    /// Returns the descriptors to watch. Each is readable when an event waits to be handled.
     pub fn watched(&self) -> [BorrowedFd<'_>; 3] {
         // SAFETY: the postmaster's pipe stays open in each of its children.
         let postmaster = unsafe { BorrowedFd::borrow_raw(pg_sys::postmaster_alive_fds[0]) };
         [self.handled.as_fd(), self.latch.as_fd(), postmaster]
     }
 
-    /// Runs the handlers of signals that have arrived; ends with the postmaster. Called when a watched descriptor was
-    /// readable.
+    /// Runs the handlers of the signals that have arrived; exits if the postmaster has ended. Called when a watched
+    /// descriptor is readable.
     pub fn let_in(&self) {
         mask(libc::SIG_UNBLOCK);
         mask(libc::SIG_BLOCK);
@@ -70,8 +72,8 @@ impl Sleeper {
         background::end_with_postmaster();
     }
 
-    /// Calls `wait`, which may sleep until a watched descriptor is readable; if the latch is set, its argument
-    /// forbids the sleep.
+    /// Calls `wait`, which may sleep until a watched descriptor is readable. Its argument is true if the latch is
+    /// set, so that it must not sleep.
     pub fn asleep<R>(&self, wait: impl FnOnce(bool) -> R) -> R {
         // SAFETY: the latch and the place of the wait event are the process's own; other processes read both, hence
         // the volatile access.
@@ -90,7 +92,7 @@ impl Sleeper {
     }
 }
 
-/// Returns a descriptor that is readable while one of these signals waits.
+/// Returns a descriptor that is readable while one of these signals is pending.
 fn descriptor_of(signals: &[c_int]) -> io::Result<OwnedFd> {
     let set = set_of(signals);
     // SAFETY: a new descriptor of a set that lives through the call.

@@ -1,7 +1,8 @@
-//! The entries of SLOWLOG, in shared memory: the last commands of all network processes that took long. It keeps only
-//! names of commands, never a key or a value.
+//! The entries of SLOWLOG, in shared memory: the latest slow commands of all network processes. An entry contains
+//! the name of the command, never a key or a value.
 //!
-//! An entry has one writer at a time: a writer that meets another leaves its own command out.
+//! An entry has one writer at a time. If another process still writes the entry whose turn it is, the command is not
+//! logged, because no command waits for the log.
 
 use std::array;
 use std::cell::Cell;
@@ -20,7 +21,7 @@ const TEXTS: [usize; 3] = [2, 14, 8];
 const NUMBERS: usize = 4;
 const WORDS: usize = NUMBERS + 2 + 14 + 8;
 
-/// A command that took long; texts that are too long are truncated.
+/// A slow command; texts that are too long are truncated.
 pub struct Slow<T> {
     pub at: Timestamp,
     pub micros: u64,
@@ -39,7 +40,7 @@ struct Entry {
 
 #[repr(C)]
 struct Shared {
-    /// The number of commands ever noted; the number of an entry is the count before it.
+    /// The number of commands ever logged; the number of an entry is the count before it.
     count: AtomicU64,
     /// Entries before this number are forgotten.
     from: AtomicU64,
@@ -66,7 +67,7 @@ pub fn register() {
     });
 }
 
-/// Notes a command.
+/// Logs a command.
 pub fn add(slow: &Slow<&[u8]>) {
     let Some(shared) = SHARED.get() else {
         return;
@@ -98,7 +99,7 @@ pub fn reset() {
     }
 }
 
-/// Returns all entries that are kept, with their numbers, the last one first.
+/// Returns all entries that are kept, with their numbers, latest first.
 pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
     let numbers = SHARED.get().map_or(0..0, |shared| {
         let count = shared.count.load(Acquire);
@@ -111,7 +112,7 @@ pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
 }
 
 impl Shared {
-    /// Returns None if another entry has taken its place, or is being written there.
+    /// Returns None if a newer entry has replaced this one, or is being written over it.
     fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
         let entry = &self.entries[number as usize % ENTRIES];
         let look = || array::from_fn(|at| entry.words[at].load(Relaxed));

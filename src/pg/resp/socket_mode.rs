@@ -1,5 +1,5 @@
-//! The setting `pgcache.resp_socket_mode`, which SHOW displays in octal digits, as it is written in the
-//! configuration.
+//! The setting `pgcache.resp_socket_mode`: the permissions of the Redis protocol's unix socket. SHOW displays it in
+//! octal digits, as it is written in the configuration.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -7,7 +7,7 @@ use std::ffi::c_char;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_guard;
 
-/// As for unix_socket_permissions, pg_hba.conf decides which clients may connect.
+/// The default is that of unix_socket_permissions: pg_hba.conf decides which clients may connect.
 pub static SETTING: GucSetting<i32> = GucSetting::<i32>::new(0o777);
 
 /// Defines the setting.

@@ -1,8 +1,9 @@
-//! Records which executors of the Redis protocol wait in a commit for a synchronous standby, and since when.
+//! Records which executors of the Redis protocol wait for a synchronous standby to acknowledge their commit, and
+//! since when.
 //!
-//! Standbys acknowledge in the order of the WAL, so no later commit is acknowledged earlier. Therefore, while one
-//! executor has waited for long, no other one begins work that would wait as well, and executors stay free for the
-//! rest.
+//! Standbys acknowledge commits in the order of the WAL, so no later commit is acknowledged earlier. So once one
+//! executor has waited long, no other executor begins work that would wait as well; otherwise all executors would
+//! wait, and none would serve reads.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -16,7 +17,7 @@ use crate::pg::session::clock;
 use crate::pg::shmem::zeroed::{self, Piece};
 use crate::pg::worker::background;
 
-/// Microseconds after which a wait counts as long; a standby that keeps up acknowledges faster.
+/// Microseconds after which a wait counts as long. A standby that keeps up acknowledges faster.
 const LONG: i64 = 20_000;
 
 /// The state of an executor that other processes read. Zeros: no executor runs.
@@ -66,7 +67,7 @@ pub fn begin_executor(number: usize) {
     }
 }
 
-/// Notes that this process, the executor of this number, is about to commit.
+/// Records that this process, the executor of this number, is about to commit.
 pub fn begin(number: usize) {
     if let Some(executor) = back(number) {
         executor.since.store(clock::now(), Relaxed);
@@ -94,7 +95,7 @@ impl Executor {
 }
 
 fn executors() -> impl Iterator<Item = &'static Executor> {
-    // An executor that ends its wait after this look sees all batches that were put aside before it.
+    // An executor that ends its wait after this check sees all batches that were put aside before it.
     fence(SeqCst);
     SHARED
         .get()
@@ -102,18 +103,18 @@ fn executors() -> impl Iterator<Item = &'static Executor> {
         .flat_map(|shared| &shared.executors)
 }
 
-/// Returns whether an executor has waited for a standby for long.
+/// Returns whether an executor has waited long for a standby.
 pub fn somebody_waits() -> bool {
     executors().any(Executor::waits_long)
 }
 
-/// Returns whether all of the first `count` executors except `but` have.
+/// Returns whether all of the first `count` executors except `but` have waited long.
 pub fn all_others_wait(count: usize, but: usize) -> bool {
     let mut others = executors().take(count).enumerate();
     others.all(|(number, executor)| number == but || executor.waits_long())
 }
 
-/// Returns whether commits may have to wait for a standby at all.
+/// Returns whether the server names synchronous standbys, so that commits may have to wait.
 pub fn standby_is_named() -> bool {
     // SAFETY: plain C variables of this process; the names are NULL or a C string of the settings.
     unsafe {
@@ -122,7 +123,7 @@ pub fn standby_is_named() -> bool {
     }
 }
 
-/// Returns whether a role's synchronous_commit requires a standby; None: the server's setting counts.
+/// Returns whether a role's synchronous_commit requires a standby; with None, the server's setting decides.
 pub fn is_asked_for(own: Option<bool>) -> bool {
     let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as i32;
     // SAFETY: a plain C variable of this process.

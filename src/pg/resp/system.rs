@@ -1,12 +1,12 @@
-//! Calls to the system other than those on sockets: the limit of descriptors, processor time, the user at the other
-//! end of a unix socket, groups, the permissions of new files.
+//! Calls to the operating system that need unsafe code, other than those on sockets: the limit of open files,
+//! processor time, the user at the other end of a unix socket, groups, and the permissions of new files.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Raises this process's limit of descriptors to `wanted`, as far as the system allows, and returns the limit. The
-/// limit of the server's other processes stays.
+/// Raises this process's limit of open files to `wanted`, as far as the system allows, and returns the limit. The
+/// limits of the server's other processes stay the same.
 pub fn raise_descriptors(wanted: usize) -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
@@ -46,7 +46,7 @@ pub fn cpu_time() -> (u64, u64) {
     (micros(usage.ru_utime), micros(usage.ru_stime))
 }
 
-/// Returns the user whose process has opened the other end of a unix socket.
+/// Returns the system user whose process has opened the other end of a unix socket.
 pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     unsafe extern "C" {
         // Postgres provides it where the system does not.
@@ -58,7 +58,7 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     (done == 0).then_some(user)
 }
 
-/// Returns the number of a group, which may be given by number as well.
+/// Returns the number of a group, which may also be given by its number.
 pub fn group(name: &CStr) -> Option<u32> {
     if let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) {
         return Some(number);
@@ -80,7 +80,8 @@ pub fn group(name: &CStr) -> Option<u32> {
     }
 }
 
-/// Closes a path to all but the server's user while `make` creates it; the caller sets its permissions afterwards.
+/// Runs `make`, so that only the server's user can reach the path that it creates; the caller sets the path's
+/// permissions afterwards.
 pub fn private<R>(make: impl FnOnce() -> R) -> R {
     // SAFETY: a number of this process, which has one thread; it is restored.
     let former = unsafe { libc::umask(0o077) };

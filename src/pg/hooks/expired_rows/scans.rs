@@ -8,7 +8,6 @@
 //! - a member of an append: it goes into the first list of `securityQuals`, beside the first policy and never before
 //!   it, because `apply_child_basequals` discards a clause anywhere else;
 //! - a partitioned or inherited cache: it goes to the parent, whose conditions the planner copies to every child.
-//! - on a partitioned or inherited cache it stands on the parent, whose conditions the planner copies to every child.
 
 use pgrx::pg_sys::{self, Index, Oid};
 

@@ -1,5 +1,5 @@
-//! Places in the client registry: claims and frees them. A place is claimed by one atomic exchange, so two clients
-//! never share one.
+//! Claims and frees clients' places in the client registry. A place is claimed by one atomic exchange, so two
+//! clients never share one.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
@@ -15,8 +15,8 @@ impl ClientRegistry {
         self.head.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// Claims a place for a client of this network process; None: all are taken. `former` lists places that this
-    /// process gave back, which other processes may have claimed since.
+    /// Claims a place for a client of this network process; None if all are taken. `former` lists places that this
+    /// process freed, which other processes may have claimed since; they are tried first.
     pub fn claim(&self, number: usize, former: &mut Vec<Claimed>) -> Option<Claimed> {
         let claims = |at: usize| {
             let place = self.places.get(at)?;
@@ -61,7 +61,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the place of a client of this network process whose [`Claimed`] was lost.
+    /// Returns the place of a client of this network process for which no [`Claimed`] is at hand.
     pub fn place_of(&self, number: usize, id: u64) -> Option<Claimed> {
         let own = number as u32 + 1;
         let is_it = |place: &Place| place.id() == id && place.network.load(Relaxed) == own;

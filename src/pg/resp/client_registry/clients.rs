@@ -1,5 +1,8 @@
-//! The clients, as other clients and SQL see them. A client is shown by its network process, visible to all
-//! processes, and ended on request; the caller checks the privilege to end it.
+//! Publishes the clients to other clients and to SQL (CLIENT LIST, pgcache's views), and requests their end (CLIENT
+//! KILL).
+//!
+//! Each network process publishes its own clients; every process may read all of them and request that one ends. The
+//! caller checks the privilege for that.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
@@ -9,7 +12,7 @@ use crate::pg::resp::client_registry::place::{Place, Shown};
 use crate::pg::worker::background;
 
 impl ClientRegistry {
-    /// Shows a client at its place; `all`: including the texts that seldom change.
+    /// Publishes a client's facts in its place. `all` includes the texts that seldom change.
     pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
         if let Some(place) = self.places.get(claimed.0) {
             place.write(shown, all);
@@ -43,14 +46,15 @@ impl ClientRegistry {
         true
     }
 
-    /// Returns whether a client of this network process was requested to end since the last call.
+    /// Returns whether another process has requested, since the last call, that a client of this network process
+    /// ends.
     #[inline]
     pub fn has_ends(&self, number: usize) -> bool {
         let ends = &self.network(number).ends;
         ends.load(Relaxed) != 0 && ends.swap(0, SeqCst) != 0
     }
 
-    /// Returns whether the client of a place is to end.
+    /// Returns whether the client in a place is to end.
     pub fn is_to_end(&self, claimed: &Claimed, id: u64) -> bool {
         let place = self.places.get(claimed.0);
         place.is_some_and(|place| place.end.load(SeqCst) == id)

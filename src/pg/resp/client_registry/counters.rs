@@ -1,4 +1,5 @@
-//! Counters and present numbers of the network processes: each process stores its own, and readers get the sums.
+//! Counters and gauges of the network processes, for INFO and for SQL. Each process stores its own values, and
+//! readers get the sums.
 
 use std::array;
 use std::sync::atomic::AtomicU64;
@@ -9,7 +10,7 @@ use crate::pg::resp::client_registry::layout::{
 };
 use crate::pg::session::clock::{self, Timestamp};
 
-/// Present numbers, which rise and fall.
+/// Gauges: values that rise and fall.
 pub struct Now {
     pub clients: u64,
     /// Clients that track keys, and the number of these keys.
@@ -17,12 +18,12 @@ pub struct Now {
     pub tracked_keys: u64,
     /// Clients that CLIENT PAUSE holds.
     pub blocked: u64,
-    /// The most commands that ran in one turn of a client.
+    /// The most commands of a client that the event loop ran in one go.
     pub largest_batch: u64,
 }
 
 impl ClientRegistry {
-    /// Stores the counters and present numbers of a network process.
+    /// Stores the counters and gauges of a network process.
     pub fn set_figures(&self, number: usize, counters: &Counters, now: &Now) {
         let network = self.network(number);
         for (place, counter) in network.counters.iter().zip(counters) {
@@ -63,7 +64,7 @@ impl ClientRegistry {
         counters
     }
 
-    /// Returns the present numbers of all network processes together.
+    /// Returns the gauges of all network processes together.
     pub fn now(&self) -> Now {
         let networks = || self.head.networks.iter();
         let batch = networks().map(|network| network.largest_batch.load(Relaxed));
@@ -98,7 +99,7 @@ impl ClientRegistry {
         self.head.reset.store(clock::now(), Relaxed);
     }
 
-    /// Returns the time since which the counters count.
+    /// Returns the time of the last reset, since which the counters count.
     pub fn since(&self) -> Timestamp {
         self.head.reset.load(Relaxed)
     }

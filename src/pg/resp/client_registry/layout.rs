@@ -15,7 +15,7 @@ pub enum Counter {
     Connections,
     Rejected,
     Commands,
-    /// Turns of clients in which commands ran.
+    /// Batches: the commands of a client that the event loop ran in one go.
     Batches,
     Hits,
     Misses,
@@ -26,7 +26,7 @@ pub enum Counter {
     CutOff,
     /// Clients that were ended on request, or because their role may no longer log in.
     Killed,
-    /// Catalog requests to executors, and how often the queue had no room for one.
+    /// Catalog requests to executors, and how often the queue was full.
     Questions,
     QueueFull,
     /// Messages from SQL, and how often the ring was overwritten before the network process had read it.
@@ -51,7 +51,7 @@ pub type Counters = [u64; FIGURES];
 pub(super) struct NetworkProcess {
     /// 0: no process runs.
     pub(super) pid: AtomicU32,
-    /// Clients of it were requested to end.
+    /// Whether clients of it were requested to end.
     pub(super) ends: AtomicU32,
     /// Places that were claimed for it, the number of clients that it accepts, and the number that it has.
     pub(super) claimed: AtomicU64,
@@ -63,7 +63,7 @@ pub(super) struct NetworkProcess {
     pub(super) tracked_keys: AtomicU64,
     /// Clients that CLIENT PAUSE holds.
     pub(super) blocked: AtomicU64,
-    /// Bytes of memory that its clients take, and the largest of them.
+    /// Bytes of memory that its clients take, and those of the largest client.
     pub(super) memory: AtomicU64,
     pub(super) largest_client: AtomicU64,
     pub(super) largest_batch: AtomicU64,
@@ -73,7 +73,7 @@ pub(super) struct NetworkProcess {
 }
 
 impl NetworkProcess {
-    /// Shows no clients, no memory of clients and no room for any.
+    /// Sets the values of a process without clients, which accepts none.
     pub(super) fn set_empty(&self) {
         for number in [
             &self.room,
@@ -95,7 +95,7 @@ pub(super) struct Head {
     pub(super) last_id: AtomicU64,
     /// Places from here on were never used.
     pub(super) fresh: AtomicU64,
-    /// Where a free place was last found, once all places had been used.
+    /// Where a search last found a free place, after all places had been used once.
     pub(super) found: AtomicU64,
     /// The time of the last reset.
     pub(super) reset: AtomicI64,

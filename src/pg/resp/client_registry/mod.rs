@@ -1,12 +1,12 @@
-//! The client registry: the clients of the Redis protocol and the counters of its network processes, in shared memory
-//! for all sessions to see.
+//! The client registry: the clients of the Redis protocol, and the counters of its network processes, in shared
+//! memory where all sessions can read them.
 //!
-//! It holds no key and no value, and decides nothing except which clients are to end. A place belongs to the network
-//! process that has claimed it. That process alone writes the place, without a lock: the version is odd meanwhile,
-//! and a reader that finds it changed starts again.
+//! It contains no keys and no values, and its only effect on a client is a request to end. A place belongs to the
+//! network process that has claimed it. That process alone writes the place, without a lock: while it writes, the
+//! version of the place is odd, and a reader that finds the version odd or changed reads again.
 //!
-//! A network process that ends leaves places and counters. Its successor, which has the same number, frees the places
-//! and continues the counters.
+//! A network process that ends leaves its places and counters behind. Its successor, which has the same number,
+//! frees the places and continues the counters.
 
 mod claims;
 mod clients;

@@ -1,11 +1,11 @@
-//! The present CLIENT PAUSE, which all network processes follow.
+//! The current CLIENT PAUSE, in shared memory, so that all network processes hold commands back.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::session::clock::{self, Timestamp};
 
-/// Which commands are held back, and until when.
+/// The commands that are held back, and until when.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     pub until: Timestamp,
@@ -14,7 +14,7 @@ pub struct Pause {
 }
 
 impl ClientRegistry {
-    /// Returns the present pause, if any.
+    /// Returns the current pause, if any.
     #[inline]
     pub fn pause(&self) -> Option<Pause> {
         match self.head.pause.load(Relaxed) {
@@ -26,7 +26,8 @@ impl ClientRegistry {
         }
     }
 
-    /// Begins a pause. If one is on already, it ends at the later moment, and covers all commands if either does.
+    /// Begins a pause. Where one is in effect already, the later end counts, and all commands are held back if
+    /// either pause holds back all.
     pub fn begin_pause(&self, until: Timestamp, all: bool) {
         let now = clock::now();
         let joined = |word: i64| {

@@ -1,5 +1,7 @@
-//! A client's place in the client registry. Its network process alone writes it, without a lock; a reader that meets
-//! a write starts again.
+//! A client's place in the client registry: the facts that CLIENT LIST and SQL show of it.
+//!
+//! Only the network process of the client writes the place, without a lock. A reader that overlaps with a write
+//! reads again.
 
 use std::array;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
@@ -9,7 +11,7 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
 
-/// The facts shown of a client; texts that are too long are truncated.
+/// The facts of a client that others can read; texts that are too long are truncated.
 #[derive(Clone, Default)]
 pub struct Shown<T = Vec<u8>> {
     pub id: u64,
@@ -28,7 +30,7 @@ pub struct Shown<T = Vec<u8>> {
     /// Bytes of requests and of replies that wait.
     pub input: u32,
     pub output: u32,
-    /// Channels and patterns that it has subscribed to.
+    /// Channels and patterns to which it has subscribed.
     pub channels: u32,
     pub patterns: u32,
     /// Keys that it watches, and bytes of the commands queued by MULTI.
@@ -36,11 +38,12 @@ pub struct Shown<T = Vec<u8>> {
     pub collected: u32,
     /// A flag of CLIENT LIST that the other fields do not imply.
     pub no_evict: bool,
-    /// The client tracks keys; it tracks prefixes; the client of its REDIRECT has disconnected.
+    /// Whether the client tracks keys, whether it tracks prefixes, and whether the client of its REDIRECT has
+    /// disconnected.
     pub tracks: bool,
     pub broadcasts: bool,
     pub redirect_broken: bool,
-    /// The client that is notified instead of it; 0: none.
+    /// The client that receives the invalidations instead of it; 0: none.
     pub redirect: u64,
     pub last_command: T,
     pub user: T,
@@ -51,7 +54,7 @@ pub struct Shown<T = Vec<u8>> {
     pub local_address: T,
 }
 
-/// The number of words of the numbers, and of each text, in the order of [`Shown`].
+/// The number of words for the numbers, and of each text, in the order of [`Shown`].
 const NUMBERS: usize = 12;
 const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
 const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
@@ -60,7 +63,7 @@ const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 pub(super) struct Place {
     /// The number of its network process plus 1; 0: free.
     pub(super) network: AtomicU32,
-    /// The client of this number is to end.
+    /// The number of the client that is to end; 0: none.
     pub(super) end: AtomicU64,
     version: Seqlock,
     pub(super) words: [AtomicU64; WORDS],
@@ -71,7 +74,7 @@ impl Place {
         self.words[0].load(Relaxed)
     }
 
-    /// Returns the number of the network process that had it, plus 1.
+    /// Frees the place. Returns the number of the network process that had it, plus 1.
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);

@@ -1,5 +1,5 @@
-//! The network processes: which of them run and what they serve, how many clients each has, which one a place was
-//! claimed for, and how many clients of all of them have one role.
+//! The network processes in the client registry: which of them run, the database that they serve, and their numbers
+//! of clients, including those that log in as one role.
 
 use std::array;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -30,8 +30,8 @@ impl ClientRegistry {
         Oid::from_u32(self.head.database.load(Relaxed))
     }
 
-    /// Begins as the network process of this number. Removes the clients that its predecessor has shown, and returns
-    /// the predecessor's counters.
+    /// Begins as the network process of this number. Removes the clients that its predecessor left, and returns the
+    /// predecessor's counters.
     pub fn begin_network(&self, number: usize) -> Counters {
         for place in self.places {
             if place.network.load(Acquire) == number as u32 + 1 {
@@ -70,7 +70,7 @@ impl ClientRegistry {
         self.head.networks.iter().map(memory).sum::<u64>() as usize
     }
 
-    /// Returns another network process that has a larger client than `size`.
+    /// Returns a network process, other than this one, that has a larger client than `size`.
     pub fn network_with_larger_client(&self, number: usize, size: usize) -> Option<usize> {
         let networks = self.head.networks.iter().enumerate();
         let sizes =
@@ -102,8 +102,8 @@ impl ClientRegistry {
         self.network(number).room.store(room as u64, SeqCst);
     }
 
-    /// Returns the number of clients of a network process, including those on their way to it; None: it accepts no
-    /// more.
+    /// Returns the number of clients of a network process, including those that are being passed to it; None if it
+    /// accepts no more.
     pub fn load(&self, number: usize) -> Option<u64> {
         let network = self.network(number);
         let claimed = network.claimed.load(Relaxed);
@@ -111,7 +111,7 @@ impl ClientRegistry {
         (lives && claimed < network.room.load(Acquire)).then_some(claimed)
     }
 
-    /// Returns the number of all clients, including those on their way to a network process.
+    /// Returns the number of all clients, including those that are being passed to a network process.
     pub fn claimed(&self) -> u64 {
         let claimed = |network: &NetworkProcess| network.claimed.load(Relaxed);
         self.head.networks.iter().map(claimed).sum()
@@ -127,7 +127,7 @@ impl ClientRegistry {
         claimed.0 as u64
     }
 
-    /// Returns the place of this number if it was claimed for this network process and shows no client yet.
+    /// Returns the place of this number, if it was claimed for this network process and has no client yet.
     pub fn take_over(&self, number: usize, place: u64) -> Option<Claimed> {
         let at = usize::try_from(place).ok()?;
         let own = number as u32 + 1;
@@ -135,7 +135,7 @@ impl ClientRegistry {
         (place.network.load(Acquire) == own && place.id() == 0).then_some(Claimed(at))
     }
 
-    /// Stores the role of a client for those that count it; 0: none.
+    /// Stores the role of a client, for processes that count the clients of a role; 0: none.
     pub fn set_role(&self, claimed: &Claimed, role: u32) {
         if let Some(place) = self.places.get(claimed.0) {
             // No version is needed for a single word.
@@ -144,8 +144,9 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the number of other clients that have authenticated or are about to: in all, and as this role. Two
-    /// clients that authenticate at the same moment see each other, and both may be refused, as with sessions.
+    /// Returns the number of other clients that have authenticated or are about to: all of them, and those of this
+    /// role. Two clients that authenticate at the same moment count each other, so both may be refused, as with
+    /// sessions.
     pub fn logged_in(&self, beside: &Claimed, role: u32) -> LoggedIn {
         let mut count = LoggedIn::default();
         let others =

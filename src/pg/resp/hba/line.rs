@@ -1,4 +1,5 @@
-//! Lines of pg_hba.conf and pg_ident.conf as plain data. They are parsed in `reading` and compared in `matching`.
+//! The lines of pg_hba.conf and pg_ident.conf as plain data. `reading` parses them, and `matching` compares them
+//! with a log-in.
 
 use std::net::IpAddr;
 
@@ -6,9 +7,9 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub struct Token {
     pub text: Vec<u8>,
-    /// A quoted word has no special meaning.
+    /// Whether the word was quoted, so that it has no special meaning.
     pub quoted: bool,
-    /// It begins with a slash, and the rest is a regular expression.
+    /// Whether it begins with a slash, so that the rest is a regular expression.
     pub is_pattern: bool,
 }
 
@@ -18,7 +19,7 @@ impl Token {
         !self.quoted && self.text == word.as_bytes()
     }
 
-    /// Returns the role whose members the word names, without the plus sign.
+    /// Returns the role whose members the word stands for, without the plus sign.
     pub fn group(&self) -> Option<&[u8]> {
         match self.quoted {
             true => None,
@@ -54,23 +55,23 @@ pub enum Origin {
         address: IpAddr,
         mask: IpAddr,
     },
-    /// The name of a host, or with a leading dot that of a domain.
+    /// The name of a host, or of a domain if it begins with a dot.
     Name(Vec<u8>),
     SameHost,
     SameNet,
 }
 
-/// The method by which a client must authenticate.
+/// The method by which a client authenticates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Reject,
     Trust,
     Peer,
-    /// A password; `scram_only`: it must be stored for SCRAM.
+    /// A password; `scram_only`: it must be stored as a SCRAM secret.
     Password {
         scram_only: bool,
     },
-    /// Only a certificate.
+    /// A certificate alone.
     Certificate,
     /// A method that the Redis protocol does not support.
     Other,
@@ -82,9 +83,9 @@ pub enum ShownCertificate {
     NotAsked,
     /// Any certificate that the CA has signed.
     Verified,
-    /// One whose common name may be the role.
+    /// A certificate whose common name may be the role.
     CommonName,
-    /// One whose distinguished name may be the role.
+    /// A certificate whose distinguished name may be the role.
     DistinguishedName,
 }
 
@@ -97,7 +98,7 @@ pub struct Line {
     pub roles: Vec<Token>,
     pub origin: Origin,
     pub method: Method,
-    /// The map of pg_ident.conf that names the roles of each system user.
+    /// The map of pg_ident.conf that lists the roles of each system user.
     pub map: Option<Vec<u8>>,
     pub certificate: ShownCertificate,
 }

@@ -1,8 +1,8 @@
-//! Finds the line of pg_hba.conf that applies to a log-in, and checks maps of pg_ident.conf. It does not check what
-//! the line requires; that is done in `resp::auth`.
+//! Finds the line of pg_hba.conf that applies to a log-in, and checks maps of pg_ident.conf. `resp::auth` checks
+//! what the line requires.
 //!
-//! The first line that matches wins, whatever its method, as for every session. A line is never skipped because its
-//! method is not supported here; otherwise a weaker line after it would decide.
+//! The first line that matches decides, whatever its method, as for every session. A line with a method that is not
+//! supported here is not skipped; otherwise a later, weaker line would decide.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
@@ -15,7 +15,7 @@ use super::network::{host_name, interfaces, is_named, is_within};
 use super::regex;
 use super::{Peer, PeerAddress};
 
-/// A log-in: its user, its database and the peer.
+/// A log-in: the user, the database, and the client's address.
 pub struct Login<'l> {
     pub user: &'l CStr,
     /// The role of that name; InvalidOid if none exists.
@@ -134,7 +134,8 @@ impl<'l> Login<'l> {
             match self.is_mapped(system_user, mapping) {
                 Ok(false) => {}
                 Ok(true) => return true,
-                // As in Postgres, a line that cannot be evaluated refuses the log-in; later lines are not tried.
+                // As in Postgres, a line whose expression cannot be evaluated refuses the log-in; later lines are
+                // not tried.
                 Err(regex::Failed) => return false,
             }
         }
@@ -160,13 +161,13 @@ impl<'l> Login<'l> {
         let group = group.ok_or(regex::Failed)?;
         let text = &mapping.role.text;
         let name = [&text[..place], group, &text[place + 2..]].concat();
-        // The name comes from the client, so it is compared as a name and has no special meaning.
+        // The name comes from the client, so none of its characters has a special meaning.
         Ok(name == self.user.to_bytes())
     }
 }
 
 impl Peer {
-    /// Returns the address of a network client as Postgres would see it: an IPv6 socket of Postgres accepts no IPv4
+    /// Returns the address of a network client as Postgres would see it: Postgres' IPv6 sockets accept no IPv4
     /// connections.
     fn ip(&self) -> Option<IpAddr> {
         match self.address {

@@ -1,15 +1,15 @@
-//! Applies pg_hba.conf and pg_ident.conf to clients that are not sessions of Postgres.
+//! Applies pg_hba.conf and pg_ident.conf to clients of the Redis protocol, which are not sessions of Postgres.
 //!
-//! - [`reading`]: parses both files with the parsers of Postgres.
+//! - [`reading`]: parses both files with Postgres' own parsers.
 //! - [`line`]: the parsed lines as plain data.
 //! - [`matching`]: finds the line that applies to a log-in.
-//! - [`regex`], [`network`]: regular expressions, addresses and names that a line is compared with.
+//! - [`regex`], [`network`]: the regular expressions, addresses and names with which a line is compared.
 //!
-//! The fields of Postgres' structures are in `version::hba_layout`, the methods in `resp::auth`, and passwords in
-//! `password.rs` beside this folder.
+//! The layout of Postgres' structures is in `version::hba_layout`, the authentication methods in `resp::auth`, and
+//! passwords in `password.rs` beside this folder.
 //!
-//! The files are read when a process starts and at SIGHUP, as by the postmaster. A file with an error changes
-//! nothing; if no valid pg_hba.conf was read before, no client is admitted.
+//! The files are read when a process starts and at SIGHUP, as the postmaster reads them. If a file has an error, the
+//! rules that were read before stay in force; if no valid pg_hba.conf was read before, no client is admitted.
 
 pub mod line;
 pub mod matching;
@@ -37,7 +37,7 @@ pub enum PeerAddress {
     Tcp(SocketAddr),
 }
 
-/// A connection's peer.
+/// The other end of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub address: PeerAddress,

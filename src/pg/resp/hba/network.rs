@@ -1,7 +1,7 @@
-//! Addresses and users as the machine knows them: the networks of its interfaces, names of hosts, and names of system
-//! users.
+//! Asks the operating system for the addresses of this machine, host names, and names of system users, with which
+//! lines of pg_hba.conf and pg_ident.conf are compared.
 //!
-//! A look-up of a host name may ask a remote name server, and takes as long as that does.
+//! A lookup of a host name may query a remote name server, and blocks the caller as long as that takes.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -43,7 +43,7 @@ struct Passwd {
     rest: [u8; 248],
 }
 
-/// netdb.h: an address without a name is an error.
+/// netdb.h: fail for an address without a name.
 const NI_NAMEREQD: c_int = 8;
 /// netdb.h: the longest name.
 const NI_MAXHOST: usize = 1025;
@@ -60,8 +60,8 @@ pub struct Interface {
     pub mask: IpAddr,
 }
 
-/// The most interfaces that are listed. The list has a fixed size, because it is filled where nothing may need to be
-/// dropped.
+/// The maximum number of interfaces that are listed. The list has a fixed size, because it is filled inside of
+/// `guarded`, where an error skips destructors.
 const INTERFACES: usize = 256;
 
 struct Found {
@@ -163,7 +163,8 @@ fn claimed_name(address: IpAddr) -> Option<String> {
     Some(name.to_str().ok()?.to_owned())
 }
 
-/// Returns whether a host name matches that of a line; one with a leading dot stands for all names in a domain.
+/// Returns whether a host name matches the name in a line; a name with a leading dot stands for all names in a
+/// domain.
 pub fn is_named(pattern: &[u8], name: &str) -> bool {
     let name = name.as_bytes();
     match pattern.first() {

@@ -1,8 +1,8 @@
-//! Reads pg_hba.conf and pg_ident.conf with the parsers of Postgres, and copies the parsed lines.
+//! Reads pg_hba.conf and pg_ident.conf with Postgres' own parsers, and copies the parsed lines.
 //!
-//! It guards that none of the postmaster's lists is touched: `load_hba`, `load_ident` and `check_usermap` work on
-//! lists in a memory context that every child has freed, and would crash. The parsers themselves only read the file
-//! that they are given.
+//! Only the parsers of single lines are called, because they only read the file that they are given. `load_hba`,
+//! `load_ident` and `check_usermap` would crash: they work on lists of the postmaster, in a memory context that
+//! every child process has freed.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -25,11 +25,10 @@ unsafe extern "C-unwind" {
     fn parse_ident_line(line: *mut TokenizedAuthLine, level: c_int) -> *mut IdentLine;
 }
 
-/// Why a file cannot be used, in the words of Postgres.
+/// The reason why a file cannot be used, in Postgres' words.
 pub struct Unusable(pub String);
 
-/// Returns the lines of pg_hba.conf. One line that Postgres does not accept makes the whole file unusable, as for
-/// Postgres.
+/// Returns the lines of pg_hba.conf. As for Postgres, one invalid line makes the whole file unusable.
 pub fn hba() -> Result<Vec<Line>, Unusable> {
     // SAFETY: the name belongs to this process's settings, which change only between transactions.
     let path = unsafe { CStr::from_ptr(pg_sys::HbaFileName) };
@@ -52,8 +51,8 @@ pub fn ident() -> Result<Vec<Mapping>, Unusable> {
     unsafe { each_line(path, mapping) }
 }
 
-/// Returns the result of `parse` for each line of a file. Words and parsed lines are in a memory context of their
-/// own; after an error it is freed with the transaction.
+/// Returns the result of `parse` for each line of a file. Words and parsed lines are allocated in a memory context
+/// of their own, which after an error is freed with the transaction.
 ///
 /// # Safety
 /// Runs within a transaction. `parse` keeps nothing of the line that it is given.
@@ -105,8 +104,8 @@ unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
     ))
 }
 
-/// The level at which Postgres reports the lines that it refuses: nothing is logged, because the postmaster has
-/// logged them.
+/// The level at which Postgres' parsers report invalid lines. It is too low to be logged, because the postmaster
+/// logs the same lines.
 const SILENT: c_int = pg_sys::DEBUG1 as c_int;
 
 fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {

@@ -1,9 +1,9 @@
-//! Regular expressions of pg_hba.conf and pg_ident.conf.
+//! Evaluates regular expressions of pg_hba.conf and pg_ident.conf.
 //!
-//! Postgres compiles them in the postmaster, which has no database and therefore treats each byte as a character, and
-//! evaluates them before a session knows its database. An executor has a database, in whose encoding the same
-//! expression could mean something else. So each byte is a character here, too. An expression is compiled when it is
-//! needed, once a log-in.
+//! They must match as they do for sessions. Postgres compiles them in the postmaster, which has no database and
+//! treats each byte as a character, and evaluates them before a session knows its database. An executor has a
+//! database, and in that database's encoding the same expression could mean something else. So each byte is a
+//! character here, too. An expression is compiled when a log-in needs it.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::pg::memory::unguarded::guarded;
 #[repr(C, align(16))]
 struct Compiled([u8; 256]);
 
-/// `regmatch_t`; -1 for a group that took no part in the match.
+/// `regmatch_t`; -1 for a group that is not part of the match.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Place {
@@ -51,12 +51,12 @@ const REG_NOMATCH: c_int = 1;
 /// catalog/pg_collation.dat.
 const C_COLLATION: u32 = 950;
 
-/// A match, with the position of the first group in parentheses if that took part.
+/// A match, with the position of the first group in parentheses if that is part of the match.
 pub struct Match {
     pub group: Option<Range<usize>>,
 }
 
-/// The expression cannot be compiled, or the search failed.
+/// The expression cannot be compiled, or the search has failed.
 pub struct Failed;
 
 /// Searches a text for the expression.
