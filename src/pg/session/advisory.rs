@@ -1,7 +1,8 @@
-//! Advisory locks of our own: for sweeps, for creating a relation of a name, and, without shared memory, for loading.
+//! Advisory locks of the extension: for sweeps, for creating a relation of a name, for keys that an EXEC watches,
+//! and, on a server without pgcache's shared memory, for loading values.
 //!
-//! Each belongs to the transaction, or the savepoint, and is released before PREPARE TRANSACTION, which would keep it
-//! for as long as the prepared transaction lives.
+//! Each lock belongs to the transaction or the savepoint. Most are released before PREPARE TRANSACTION, which would
+//! otherwise keep them until the prepared transaction is decided and block other sessions for as long.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,33 +20,33 @@ use crate::pg::events::{self, Phase};
 use crate::pg::session::fault::{self, Fault};
 
 thread_local! {
-    /// Advisory locks that the transaction has requested and that end with it. A name's lock is not among them,
-    /// because it belongs to the relation that the transaction creates, prepared or not.
+    /// Advisory locks that the transaction has requested and that end with the session's part of it. The lock of a
+    /// name is not among them, because it belongs to the relation that the transaction creates, prepared or not.
     static ENDING: TransactionLocal<HashSet<(Advisory, u32)>> = TransactionLocal::default();
 }
 
-/// Kinds of advisory locks. Applications' own locks are of kind 1 or 2, whatever their numbers, so no user can take
-/// one of these by hand and block other sessions' work.
+/// The kinds of our advisory locks. Locks of applications are always of kind 1 or 2, so no user can take one of ours
+/// with pg_advisory_lock() and block other sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LockKind {
-    /// Of a key: held by the session that loads it, and by transactions that change its source.
+    /// The lock of a key: held by the session that loads it, and by transactions that change its source.
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// The same, for a whole cache.
+    /// The same for a whole cache.
     Loads = 6,
-    /// Of a key without an entry that an EXEC watches. The lock of its cache is held with it.
+    /// The lock of a key without an entry that an EXEC watches. The session holds the lock of its cache as well.
     Watched = 8,
     WatchedCache = 9,
 }
 
-/// The outcome of a try for the lock that stands for a lease.
+/// The outcome of an attempt to take the lock that stands for a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Leased {
     Won,
     /// Another session loads the key.
     Busy,
-    /// A transaction changes its source, and its commit is not visible yet.
+    /// A transaction changes the key's source, and its commit is not visible yet.
     Pending,
 }
 
@@ -75,8 +76,8 @@ impl Advisory {
     }
 }
 
-/// Serialises sessions that create a relation of one name, by an advisory lock until the transaction ends. Two names
-/// share a lock only by chance, which costs a wait, never a wrong answer.
+/// Makes sessions that create a relation of one name wait for each other, by an advisory lock until the transaction
+/// ends. Two names share a lock only by chance, which costs a wait and changes no result.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
@@ -87,7 +88,8 @@ pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Releases the lock of a name: a relation has the name already, so no session needs to wait for one that we create.
+/// Releases the lock of a name. Called when a relation already has the name, so that no session waits for one that
+/// this transaction creates.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
@@ -106,8 +108,8 @@ pub fn hold_key(relation: pg_sys::Oid, name: u32) {
     acquire(watched(relation, name), pg_sys::ExclusiveLock, true);
 }
 
-/// Takes the lock of the cache of watched keys: shared with other watchers of single keys, or exclusively for all its
-/// keys.
+/// Takes the lock of the cache of watched keys: in a shared mode with other sessions that watch single keys, or
+/// exclusively to watch all keys.
 pub fn hold_cache(relation: pg_sys::Oid, all: bool) {
     acquire(watched_cache(relation), cache_mode(all), true);
 }
@@ -133,7 +135,7 @@ pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
     wait_for_exec(watched(relation, name), pg_sys::ShareLock);
 }
 
-/// Waits until no other transaction watches all keys of the cache; with `any`, until none watches any key.
+/// Waits until no other transaction watches all keys of the cache, or with `any`, until none watches any key.
 pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
     let mode = match any {
         true => pg_sys::ExclusiveLock,
@@ -145,8 +147,8 @@ pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
 /// How long a commit waits for an EXEC before it joins the lock queue.
 const OUTSIDE: Duration = Duration::from_millis(500);
 
-/// Waits until the lock is available. At first outside of the queue: an EXEC that waits for a row of ours gives way
-/// within that time, where the deadlock detector would see a cycle and might abort our commit.
+/// Waits until the lock is free. At first it only retries, outside of the lock queue: an EXEC that waits for a row
+/// of ours gives way within that time, whereas the deadlock detector would see a cycle and might abort our commit.
 fn wait_for_exec(lock: Advisory, mode: u32) {
     let began = Instant::now();
     while !is_free(lock, mode) {
@@ -174,20 +176,20 @@ pub fn try_sweep(relation: pg_sys::Oid) -> bool {
     take(lock, pg_sys::ExclusiveLock, false)
 }
 
-/// Takes the lock that stands for a lease, until the transaction ends, if no session has it or waits for it.
+/// Takes the lock that stands for a lease, until the transaction ends, if no session holds it or waits for it.
 ///
-/// The modes are these. A loader holds the key in Exclusive and the cache in RowShare; a loader of many keys holds
-/// only the cache, in Share. A transaction that changes the source holds the keys in AccessExclusive and the cache in
-/// RowExclusive; one that changes many keys holds the cache in Exclusive. Postgres refuses a lock that is only tried
-/// as soon as another session waits for it in a conflicting mode, so a series of loaders does not keep a writer
-/// waiting.
+/// The lock modes are these. A loader of one key holds the key's lock in Exclusive and the cache's in RowShare; a
+/// loader of many keys holds only the cache's, in Share. A transaction that changes the source holds the keys' locks
+/// in AccessExclusive and the cache's in RowExclusive; one that changes many keys holds the cache's in Exclusive.
+/// Postgres refuses an attempt without waiting as soon as another session waits for the lock in a conflicting mode,
+/// so a series of loaders cannot starve a writer.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     if is_touched(relation) || !take(loads(relation), pg_sys::RowShareLock, false) {
         return Leased::Pending;
     }
     let won = take(lease(name), pg_sys::ExclusiveLock, false);
-    // Checks again with the lock: a transaction that was prepared meanwhile has set `lock::touch` before its lock was
-    // free.
+    // Checks again while it holds the lock. A transaction that was prepared meanwhile has called `lock::touch`
+    // before it released its lock.
     if is_touched(relation) || !won && !is_free(lease(name), pg_sys::AccessShareLock) {
         return Leased::Pending;
     }
@@ -198,14 +200,14 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
 }
 
 /// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at once. Returns false
-/// while a change of the source keeps loaders out.
+/// while a change of the source keeps loaders away.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let open = !is_touched(relation) && take(loads(relation), pg_sys::ShareLock, false);
     open && !is_touched(relation) // as in `try_lease`
 }
 
-/// Waits in the queue until no session loads a key. Returns false where `lock_timeout` or `longest` ends the wait, or
-/// a deadlock: the holder waits for this session.
+/// Waits in the lock queue until no session loads the key. Returns false if `lock_timeout` or `longest` ends the
+/// wait, or if the holder waits for this session (a deadlock).
 pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     let longest = longest.as_millis().try_into().unwrap_or(i32::MAX).max(1);
     // SAFETY: a plain C variable of this process, which is restored before anything else runs. The end of the
@@ -223,8 +225,9 @@ pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     }
 }
 
-/// Waits in the queue for sessions that load one of these keys (with None: any key of the cache), and blocks loaders
-/// of them until the transaction has ended. Where such a session waits for this one, Postgres aborts one of the two.
+/// Waits in the lock queue for sessions that load one of these keys (with None: any key of the cache), and keeps
+/// loaders of them away until the transaction has ended. If such a session waits for this one, Postgres aborts one
+/// of the two.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) {
     let Some(names) = names else {
         take(loads(relation), pg_sys::ExclusiveLock, true);
@@ -244,13 +247,13 @@ fn loads(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::Loads, relation.to_u32(), 0)
 }
 
-/// Waits in the queue until the lock is available in this mode, and releases it.
+/// Waits in the lock queue until the lock is free in this mode, and releases it.
 fn wait_to_get(lock: Advisory, mode: u32) {
     acquire(lock, mode, true);
     leave(lock, mode);
 }
 
-/// Returns whether no session has the lock in a mode that conflicts with this one, or waits for it.
+/// Returns whether no session holds the lock in a mode that conflicts with this one, or waits for it.
 fn is_free(lock: Advisory, mode: u32) -> bool {
     let free = acquire(lock, mode, false);
     if free {
@@ -259,8 +262,8 @@ fn is_free(lock: Advisory, mode: u32) -> bool {
     free
 }
 
-/// Takes a lock until the transaction ends, or is to be prepared. Returns false where it is not free and the call
-/// does not wait.
+/// Takes a lock until the transaction ends or is about to be prepared. Returns false if it is not free and `waits`
+/// is false.
 fn take(lock: Advisory, mode: u32, waits: bool) -> bool {
     if events::phase() == Phase::Preparing {
         return false; // earlier locks were released before PREPARE, and this one would not be
@@ -269,7 +272,7 @@ fn take(lock: Advisory, mode: u32, waits: bool) -> bool {
     acquire(lock, mode, waits)
 }
 
-/// Takes a lock until the transaction ends, prepared or not. Returns false as above.
+/// Takes a lock until the transaction ends, also across PREPARE. Returns false as above.
 fn acquire(lock: Advisory, mode: u32, waits: bool) -> bool {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
     // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which releases the lock at its
@@ -284,8 +287,8 @@ fn leave(lock: Advisory, mode: u32) {
     as_transaction(|| unsafe { pg_sys::LockRelease(&tag, mode, false) });
 }
 
-/// Runs with the transaction, or the savepoint, as the owner of new locks. Otherwise an open cursor could be the
-/// owner, and would keep them when the transaction is prepared.
+/// Runs `work` with the transaction or the savepoint as the owner of new locks. Otherwise an open cursor could own
+/// them, and would keep them when the transaction is prepared.
 pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. After an error the
     // abort sets the owner.
@@ -298,10 +301,11 @@ pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Releases the locks that a prepared transaction must not hold: PREPARE would pass them on to it, where they outlive
-/// the session and restarts, and block other sessions. From now on marks guard the same changes, or without a tier
-/// `lock::touch`, which a session checks before it takes a lease. A loader has its lock before that check, and a
-/// writer that changes the loader's source waits for the lock, so one of the two sees the other.
+/// Releases the locks that a prepared transaction must not hold. PREPARE would transfer them to that transaction,
+/// where they outlive the session and restarts, and block other sessions. From then on marks protect the same
+/// changes, or without a tier `lock::touch`, which a session checks before it takes a lease. A loader takes its lock
+/// before that check, and a writer that changes the loader's source waits for the lock, so one of the two sees the
+/// other.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {

@@ -1,6 +1,6 @@
-//! The wall clock and the arithmetic of timestamps and intervals.
+//! Reads the wall clock, and computes with timestamps and intervals.
 //!
-//! Not the transaction's start: deadlines are compared with the result of `clock_timestamp()`, so a long transaction
+//! Deadlines are compared with `clock_timestamp()`, not with the transaction's start, so that a long transaction
 //! does not keep entries alive.
 
 use pgrx::datum::Interval;
@@ -30,19 +30,19 @@ pub fn now() -> Timestamp {
     unsafe { GetCurrentTimestamp() }
 }
 
-/// Returns when the server started.
+/// Returns the time at which the server started.
 pub fn server_start() -> Timestamp {
     // SAFETY: reads a variable that is set once, before this process began.
     unsafe { pg_sys::PgStartTime }
 }
 
-/// Returns when the client's current statement began.
+/// Returns the time at which the client's current statement began.
 pub fn statement_start() -> Timestamp {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
 }
 
-/// Makes an interval of these fields, whose signs may differ as in SQL.
+/// Makes an interval of these fields, each with its own sign, as in SQL.
 pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     let mut fields = pg_sys::Interval {
         time: micros,

@@ -1,4 +1,4 @@
-//! A caught error: reported, or raised again once the interrupted work has been undone.
+//! A caught error, which is reported, or raised again after the interrupted work has been undone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -11,11 +11,12 @@ use crate::error::Error;
 pub struct Failure {
     pub message: String,
     pub code: PgSqlErrorCode,
-    /// The statement was cancelled, by a user or by a session that needed one of our locks. Not a defect.
+    /// Whether the statement was cancelled, by a user or by a session that needed one of our locks. This is not a
+    /// defect.
     pub cancelled: bool,
-    /// A lock was not available in time. Not a defect either.
+    /// Whether a lock was not available in time. This is not a defect either.
     pub locked: bool,
-    /// The hint, where the error is ours.
+    /// The hint, if the error is ours.
     hint: Option<String>,
     error: Box<CaughtError>,
 }
@@ -46,13 +47,14 @@ impl Failure {
         self.code == PgSqlErrorCode::ERRCODE_T_R_DEADLOCK_DETECTED
     }
 
-    /// Raises the error again, once the interrupted work is undone.
+    /// Raises the error again, after the interrupted work has been undone.
     pub fn raise(self) -> ! {
         raise_copy(*self.error)
     }
 
-    /// Warns in the log, and the client if one is connected, of the failure, its cause and its remedy. The hint of an
-    /// error of ours comes first; a foreign hint may show a value.
+    /// Writes a warning about the failure, its cause and its remedy to the log, and to the client if one is
+    /// connected. If the error is ours, its own hint comes before `hint`; the hint of any other error may show a
+    /// value and is left out.
     pub fn warn(&self, what: String, hint: &str) {
         let code = PgSqlErrorCode::ERRCODE_WARNING;
         match &self.hint {
@@ -62,8 +64,8 @@ impl Failure {
     }
 }
 
-/// Raises the copy of an error whose original Postgres no longer keeps. pgrx re-raises an error of Postgres by making
-/// Postgres throw the original again, which would be missing; it reports the copy where the copy is an error of Rust.
+/// Raises a copy of an error of which Postgres no longer has the original. pgrx would raise an error of Postgres
+/// again by making Postgres throw the original; it reports the copy itself if the copy is an error of Rust.
 pub fn raise_copy(error: CaughtError) -> ! {
     match error {
         CaughtError::PostgresError(report) => {
@@ -79,7 +81,7 @@ pub fn forget_original() {
     unsafe { pg_sys::FlushErrorState() };
 }
 
-/// Reports a WARNING of deferred work, which is no error of a client's statement.
+/// Reports a WARNING about deferred work, which is not an error of a client's statement.
 pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
     ErrorReport::new(code, what, "pgcache")
         .set_detail(detail)
@@ -87,7 +89,7 @@ pub fn warn(code: PgSqlErrorCode, what: String, detail: String, hint: &str) {
         .report(PgLogLevel::WARNING);
 }
 
-/// Writes a line to the log that is not a warning.
+/// Writes a line to the log, below the level of a warning.
 pub fn log(what: String) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
@@ -97,7 +99,7 @@ pub fn log(what: String) {
     .report(PgLogLevel::LOG);
 }
 
-/// Runs `work`. Replaces an error of Postgres that leaves it by the result of `other`, if any, because such an error
+/// Runs `work`, and replaces an error of Postgres from it with the result of `other`, if any, because such an error
 /// may show a value, and messages end up in logs. Costs nothing without an error.
 pub fn replacing<R>(
     work: impl FnOnce() -> R,
@@ -116,8 +118,8 @@ pub fn replacing<R>(
     resume_unwind(payload)
 }
 
-/// Runs `work`. Returns None where it ends with an error of Postgres of one of these kinds. Uses no subtransaction,
-/// so `work` must hold nothing that an abort would have to release: for functions that parse a value.
+/// Runs `work`. Returns None if it ends with an error of Postgres of one of these kinds. Uses no subtransaction, so
+/// `work` must hold nothing that an abort would have to release; meant for functions that parse a value.
 pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Option<R> {
     let payload = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => return Some(result),
@@ -143,8 +145,9 @@ const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
 ];
 
-/// Returns a replacement for an error of our statement that shows a value: bytes that are not text, or in its DETAIL
-/// the row that violates a constraint. The message names the constraint and the table. None for every other error.
+/// Returns a replacement for an error of one of our statements that shows a value: bytes that are not valid text, or
+/// in its DETAIL the row that violates a constraint. The replacement names the constraint and the table. Returns
+/// None for every other error.
 pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
         return Some(Error::NotText.into());

@@ -1,7 +1,7 @@
-//! Adds a hint to an error of Postgres, whose message keeps its words and the server's language.
+//! Adds a hint to an error that Postgres raises, and keeps its message in the server's language.
 //!
-//! pgrx copies an error with its hint when the error leaves a call of Postgres. So the hint is set while the call
-//! runs, by a link in Postgres' list of error contexts, and stays in the server's encoding.
+//! pgrx copies an error together with its hint when the error leaves a call of Postgres. So the hint must be set
+//! while the call runs. A callback in Postgres' list of error contexts does that, in the server's encoding.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -12,13 +12,13 @@ unsafe extern "C-unwind" {
     fn errhint(format: *const c_char, ...) -> c_int;
 }
 
-/// The hint of a link, and the SQLSTATE to which it applies.
+/// A callback's hint, and the SQLSTATE to which it applies.
 struct Given<'h> {
     code: PgSqlErrorCode,
     hint: &'h CStr,
 }
 
-/// Removes the link, also when an error unwinds, because it lies on the stack of `on`.
+/// Removes the callback, also when an error unwinds, because its argument lies on the stack of `on`.
 struct Former(*mut pg_sys::ErrorContextCallback);
 
 impl Drop for Former {
@@ -28,7 +28,7 @@ impl Drop for Former {
     }
 }
 
-/// Runs `work`. An error with this SQLSTATE that Postgres raises in it has this hint.
+/// Runs `work`, and adds the hint to an error with this SQLSTATE that Postgres raises in it.
 pub fn on<R>(code: PgSqlErrorCode, hint: &CStr, work: impl FnOnce() -> R) -> R {
     let given = Given { code, hint };
     // SAFETY: a variable of this process. The link and its targets live until `work` has returned or unwound, and
@@ -45,7 +45,7 @@ pub fn on<R>(code: PgSqlErrorCode, hint: &CStr, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Called by Postgres in the middle of a report, so without pgrx's guard.
+/// Sets the hint. Postgres calls this while it builds an error report, so it runs without pgrx's guard.
 unsafe extern "C-unwind" fn give(given: *mut c_void) {
     // SAFETY: Postgres passes the link's argument, which lives as long as the link is in the list. A report is being
     // made, so its code can be read and its hint set.

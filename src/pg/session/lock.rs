@@ -1,8 +1,8 @@
-//! Relation locks: how a call takes and releases them.
+//! Takes and releases the locks of relations.
 //!
-//! A reader must hold no lock on the cache once it has returned, so that `cache_clear` need not wait for idle
-//! transactions that have read something. Writers keep theirs until the end of the transaction, as everywhere in
-//! Postgres; so do readers under REPEATABLE READ and SERIALIZABLE, where a TRUNCATE in another session would
+//! A reader holds no lock on the cache after its call has returned, so that `cache_clear` need not wait for idle
+//! transactions that have read an entry. Writers keep their locks until the end of the transaction, as everywhere in
+//! Postgres. So do readers under REPEATABLE READ and SERIALIZABLE, where a TRUNCATE in another session would
 //! otherwise show through the old snapshot.
 
 use pgrx::pg_sys;
@@ -10,14 +10,14 @@ use pgrx::pg_sys;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::version;
 
-/// Strength of a lock, by its purpose.
+/// The strength of a lock, named after its purpose.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Reads rows.
     Read,
     /// Changes rows.
     Write,
-    /// Relies on the relation's triggers: conflicts with every command that could change them.
+    /// Relies on the relation's triggers, so it conflicts with every command that could change them.
     Verify,
     /// Changes the definition while other sessions read.
     Define,
@@ -77,8 +77,8 @@ unsafe extern "C-unwind" {
     fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
 }
 
-/// A reader's lock on one relation, released when dropped; kept where the whole transaction has one snapshot. After
-/// an error the abort releases it.
+/// A reader's lock on one relation. It is released when this value is dropped, but kept where the whole transaction
+/// has one snapshot. After an error the abort releases it.
 pub struct Shared(pg_sys::Oid);
 
 impl Shared {
@@ -98,7 +98,8 @@ impl Drop for Shared {
     }
 }
 
-/// A lock that was free, released when dropped. After an error the abort releases it.
+/// A lock that was taken without waiting, and is released when this value is dropped. After an error the abort
+/// releases it.
 pub struct Brief(pg_sys::Oid, Mode);
 
 impl Brief {
@@ -117,12 +118,13 @@ impl Drop for Brief {
     }
 }
 
-/// Releases the locks that a kept plan takes to read a table and its indexes. The number of times that it takes each
-/// depends on whether Postgres plans anew, so the plan runs under a resource owner of its own, which counts them.
+/// Releases the locks that a kept plan takes to read a table and its indexes, when this value is dropped. How often
+/// the plan takes each of them depends on whether Postgres plans again, so it runs under a resource owner of its
+/// own, which counts them.
 ///
 /// Every other lock passes to the caller's resource owner and is kept, because the code that took it relies on it
-/// until the transaction ends. When an error unwinds, nothing is released here: the abort that follows does it, after
-/// it has released the lightweight locks that the failed code may still hold.
+/// until the transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
+/// after it has released the lightweight locks that the failed code may still hold.
 pub struct Scope<'r> {
     relations: &'r [pg_sys::Oid],
     own: pg_sys::ResourceOwner,
@@ -194,10 +196,10 @@ pub fn try_database(database: pg_sys::Oid) -> bool {
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// Number of the lock on a cache that means "changed by a transaction that is being prepared, or is prepared".
-/// Postgres locks a relation as a relation, so no other code takes it as an object.
+/// The number of the object lock on a cache that means "changed by a transaction that is being prepared, or is
+/// prepared". Postgres itself locks a relation only as a relation, so no other code takes its lock as an object.
 const TOUCHED: u16 = 1;
-/// The same, where the whole cache counts as changed.
+/// The same; the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
 /// The same, for a cache without a slot in the tier that a transaction is about to change as a whole.
@@ -206,7 +208,8 @@ const CHANGED_WITHOUT_SLOT: u16 = 3;
 /// The same, for a cache in whose table a transaction stores loaded values.
 const STORED: u16 = 4;
 
-/// Announces that the transaction stores a loaded value in a cache's table, until it has ended, prepared or not.
+/// Announces that the transaction stores a loaded value in a cache's table. The announcement lasts until the
+/// transaction has ended, also across PREPARE.
 pub fn note_store(cache: pg_sys::Oid) {
     take_touched(cache, STORED);
 }
@@ -218,21 +221,21 @@ pub fn wait_for_stores(cache: pg_sys::Oid) {
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Announces that the transaction changes a cache as a whole, or more of its keys than have room, where the cache has
-/// no slot for a mark. Other sessions only check it. It lasts until the transaction has ended, prepared or not:
-/// longer than the changes are invisible.
+/// Announces that the transaction changes a cache as a whole, or more of its keys than marks have room for, where
+/// the cache has no slot for a mark. Other sessions only check for it, and never wait. The announcement lasts until
+/// the transaction has ended, also across PREPARE, and so until its changes are visible.
 pub fn mark_without_slot(cache: pg_sys::Oid) {
     take_touched(cache, CHANGED_WITHOUT_SLOT);
 }
 
-/// Returns whether another transaction has announced this, and has not ended.
+/// Returns whether another transaction that has not ended has announced this.
 pub fn is_marked_without_slot(cache: pg_sys::Oid) -> bool {
     is_taken(cache, CHANGED_WITHOUT_SLOT)
 }
 
-/// Announces that the transaction, which is being prepared, has changed a cache. Other sessions only check it, and
-/// never wait for it. It lasts until the transaction is decided, also across restarts. The relation gets a writer's
-/// lock, so that no session drops or alters it meanwhile.
+/// Announces that the transaction, which is being prepared, has changed a cache. Other sessions only check for it,
+/// and never wait. The announcement lasts until the transaction is decided, also across restarts. The relation gets
+/// a writer's lock as well, so that no session drops or alters it meanwhile.
 pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
     if fault::on(Fault::NotTouched) {
         return;
@@ -269,7 +272,8 @@ fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
     }
 }
 
-/// Returns whether a transaction that was prepared before the server's start has changed a cache, and is not decided.
+/// Returns whether a transaction that was prepared before the server's start, and is not decided, has changed a
+/// cache.
 pub fn is_touched_since_before_start(cache: pg_sys::Oid) -> bool {
     if fault::on(Fault::RestartProves) {
         return false;
@@ -302,7 +306,7 @@ fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Releases a lock as often as the current resource owner holds it. Locks of other resource owners stay.
+/// Releases a lock as often as the current resource owner holds it. The holds of other resource owners stay.
 ///
 /// # Safety
 /// No code relies on the current owner's holds of this lock.

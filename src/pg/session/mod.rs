@@ -1,5 +1,7 @@
-//! The session and its transaction. This file has the cheap checks of them that every hot read makes: each is one C
-//! function that raises no error, called without pgrx's guard.
+//! The state of the session and its transaction: locks, snapshots, settings, the clock, and errors.
+//!
+//! This file itself has the checks that every hot read makes. They must be cheap, so each calls one C function that
+//! raises no error, without pgrx's guard.
 
 pub mod advisory;
 pub mod clock;
@@ -27,14 +29,14 @@ unsafe extern "C-unwind" {
     fn IsInParallelMode() -> bool;
 }
 
-/// Returns the role whose privileges count now.
+/// Returns the role whose privileges apply now.
 #[inline]
 pub fn user() -> pg_sys::Oid {
     // SAFETY: reads a variable of this process.
     unsafe { GetUserId() }
 }
 
-/// Returns the role that has logged in, whatever role the session has set since.
+/// Returns the role that logged in, whatever role the session has assumed since.
 pub fn own_role() -> u32 {
     // SAFETY: as above.
     unsafe { GetSessionUserId() }.to_u32()
@@ -46,11 +48,11 @@ pub fn is_superuser() -> bool {
     unsafe { pg_sys::superuser() }
 }
 
-/// Returns whether each statement of the transaction has a new snapshot, and the transaction has written nothing:
-/// only then may copies of committed rows be served or made.
+/// Returns whether each statement of the transaction has a new snapshot and the transaction has written nothing.
+/// Only then may copies of committed rows be served or made.
 ///
-/// Without an xid the transaction has no uncommitted row in any table, so it can miss neither its
-/// own writes nor rows that a trigger has not noted yet.
+/// A transaction without an xid has no uncommitted row in any table, so it can miss neither its own writes nor rows
+/// that a trigger has not noted yet.
 #[inline]
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
@@ -60,8 +62,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Returns whether the transaction sees at most one row of a key. It may see two, one of them its own, only if it has
-/// one snapshot for all its statements and has written.
+/// Returns whether the transaction sees at most one row for a key. It may see two, one of them its own, only if it
+/// has one snapshot for all its statements and has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.
@@ -78,15 +80,15 @@ pub fn in_parallel_mode() -> bool {
     unsafe { IsInParallelMode() }
 }
 
-/// Returns whether this process works on a part of another session's parallel plan. It sees the rows that the other
-/// session has changed, but has none of its notes about them.
+/// Returns whether this process works on a part of another session's parallel plan. Such a process sees the rows
+/// that the other session has changed, but does not have its notes about them.
 #[inline]
 pub fn is_parallel_worker() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
-/// Runs `work` so that nothing cancels it half-way: `check_for_interrupts` does nothing until it has ended.
+/// Runs `work` and lets nothing cancel it half-way: `check_for_interrupts` does nothing until `work` has ended.
 #[inline]
 pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
     let _held = Uninterrupted::enter();

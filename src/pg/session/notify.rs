@@ -1,4 +1,4 @@
-//! NOTIFY, as in Postgres' own command: sent when the transaction commits, and only then.
+//! Sends notifications as the NOTIFY command does: when the transaction commits, and only then.
 
 use std::ffi::{CStr, CString, c_char};
 
@@ -8,11 +8,11 @@ unsafe extern "C-unwind" {
     fn Async_Notify(channel: *const c_char, payload: *const c_char);
 }
 
-/// The limit of a NOTIFY payload in bytes: a payload must be shorter.
+/// The limit of a payload in bytes; a payload must be shorter.
 pub const PAYLOAD_LIMIT: usize =
     pgrx::pg_sys::BLCKSZ as usize - pgrx::pg_sys::NAMEDATALEN as usize - 128;
 
-/// Queues a notification. It may raise an error, so the call is guarded.
+/// Queues a notification. The call is guarded, because it may raise an error.
 pub fn notify(channel: &CStr, payload: Vec<u8>) {
     let payload = CString::new(payload).unwrap_or_default();
     // SAFETY: both strings live through the call, which copies them; the guard turns errors into panics.

@@ -1,10 +1,10 @@
-//! Delays in the windows of the coherence protocol, for tests that must hit them.
+//! Delays in the critical windows of the coherence protocol, for tests that must hit them.
 //!
-//! Only with the cargo feature `pauses`; without it none of this is in the library. The setting `pgcache.pause` is
-//! the longest wait of a session in each window, in milliseconds; each actual wait is random, so that the windows of
-//! several sessions meet in every order. With `pgcache.pause_window`, the number of a window, a session waits in that
-//! window only, as long as the file `pgcache.hold` is in the data folder. Meanwhile its wait event is Extension, so a
-//! test sees it.
+//! They exist only with the cargo feature `pauses`; without it none of this is in the library. The setting
+//! `pgcache.pause` is the longest wait of a session in each window, in milliseconds. Each actual wait is random, so
+//! that the windows of several sessions overlap in every order. If `pgcache.pause_window` is the number of a window,
+//! a session waits in that window only, for as long as the file `pgcache.hold` exists in the data directory. Its
+//! wait event is then Extension, by which a test recognises it.
 
 /// The places where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -13,23 +13,23 @@ pub enum Window {
     MarkToVisible,
     /// The commit is visible, and the key is still marked.
     VisibleToUnmark,
-    /// A miss has its token and no snapshot yet.
+    /// A miss has its token, and no snapshot yet.
     TokenToSnapshot,
-    /// A miss has read the row and not filled it yet.
+    /// A miss has read the row, and not filled the tier yet.
     ReadToFill,
     /// The entries that depend on changed rows are marked, but not removed yet.
     MarkToRemove,
-    /// A fetch has its lease or token and has loaded, and not written the row yet.
+    /// A fetch has its lease or token and has loaded the value, and not written the row yet.
     LoadToStore,
     /// A fetch has announced its store, and not written the row yet.
     ToldToWritten,
-    /// A fetch has written the row, and not checked yet whether it may keep it.
+    /// A fetch has written the row, and not yet checked whether it may keep it.
     WrittenToAsked,
-    /// A fetch has found nothing, and not requested the lease yet.
+    /// A fetch has found no entry, and not requested the lease yet.
     LookToAsk,
     /// A network process has sent invalidations, and not run the next commands yet.
     DrainToRead,
-    /// A writer has found no slot for the cache that it has changed, and not marked it yet.
+    /// A writer has found no slot for the cache that it has changed, and not set its mark yet.
     NoSlotToMark,
     /// The postmaster has written the saved entries, and not given the file its name yet.
     SavedToNamed,

@@ -1,14 +1,14 @@
-//! Settings of the session that change for a while, and are restored.
+//! Changes settings of the session for a while, and restores them.
 
 use std::ffi::{CStr, CString, c_char};
 
 use pgrx::pg_sys;
 
-/// Keeps a setting at another value while it lives. After an error the abort restores the setting.
+/// Keeps a setting at another value as long as this value lives. After an error the abort restores the setting.
 pub struct Held(i32);
 
 impl Held {
-    /// Sets it as the caller's own SET would.
+    /// Sets it as a SET of the caller would.
     pub fn set(name: &CStr, value: &CStr) -> Held {
         let held = Held::level();
         // SAFETY: both strings live through the call.
@@ -21,7 +21,7 @@ impl Held {
         Held(unsafe { pg_sys::NewGUCNestLevel() })
     }
 
-    /// Sets one more. Raises the setting's own error for an invalid value.
+    /// Changes one more setting. Raises that setting's own error for an invalid value.
     ///
     /// # Safety
     /// Both are C strings.
@@ -57,8 +57,8 @@ const OF_TEXTS: [&CStr; 8] = [
     c"lc_time",
 ];
 
-/// Values of these settings, in their order. Consists of pointers, so that it can lie in memory of Postgres, which
-/// runs no destructors.
+/// Values of these settings, in their order. They are pointers, so that this can lie in a memory context of
+/// Postgres, which runs no destructors.
 #[derive(Clone, Copy)]
 pub struct Texts([*const c_char; OF_TEXTS.len()]);
 
@@ -74,7 +74,7 @@ impl Texts {
         OF_TEXTS.map(value).join("; ")
     }
 
-    /// Returns settings under which values read the same in every session: dates as ISO 8601 prints them.
+    /// Returns settings under which texts mean the same in every session; dates are printed as ISO 8601.
     pub fn iso() -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
         texts.0[0] = c"ISO, YMD".as_ptr();
@@ -104,7 +104,7 @@ impl Texts {
         texts
     }
 
-    /// Sets the values that differ from this session's. Returns None where none differs.
+    /// Sets the values that differ from this session's. Returns None if none differs.
     pub fn hold(&self) -> Option<Held> {
         let mut held = None;
         for (name, &value) in OF_TEXTS.iter().zip(&self.0) {

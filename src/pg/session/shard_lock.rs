@@ -1,22 +1,22 @@
-//! Citus' lock on a shard's metadata.
+//! Takes Citus' lock on a shard's metadata, which keeps the shard where it is.
 //!
-//! A command that moves or splits a shard takes it on every node, exclusively, before the rows are copied, and keeps
-//! it until the shard's new place is committed on that node. So a session that holds it in share mode, on any node,
-//! keeps the shard in place; and a session that acquires it knows the place that its node will report.
+//! A command that moves or splits a shard takes this lock exclusively on every node before it copies the rows, and
+//! holds it until the shard's new place is committed on that node. So a session that holds the lock in share mode,
+//! on any node, keeps the shard in place; and once it has the lock, its node reports the shard's current place.
 
 use pgrx::pg_sys;
 
 use super::advisory::as_transaction;
 
-/// A shard of a colocation group: the shards of all its tables move together, under one lock.
+/// A shard of a colocation group. The shards of all tables in the group move together, under one lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The shard's position in the order of hashes.
+    /// The shard's position in the order of hash ranges.
     pub index: u32,
     pub group: u32,
 }
 
-/// Citus' class of advisory locks for it; classes 1 and 2 are those of applications.
+/// Citus' class of advisory locks for shard metadata; classes 1 and 2 belong to applications.
 const CLASS: u16 = 8;
 const MODE: pg_sys::LOCKMODE = pg_sys::ShareLock as pg_sys::LOCKMODE;
 
@@ -32,8 +32,8 @@ fn tag(shard: Place) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Keeps a shard in place, until the transaction ends or [`leave`] is called as often. Waits for a command that moves
-/// it, and then processes its invalidation messages.
+/// Keeps a shard in place until the transaction ends, or until [`leave`] has been called as often. Waits for a
+/// command that moves the shard, and then processes its invalidation messages.
 pub fn keep(shard: Place) {
     // SAFETY: LockAcquire copies the tag; the owner is the transaction's, whose end releases the lock. An advisory
     // lock processes no messages by itself.

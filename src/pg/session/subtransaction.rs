@@ -1,4 +1,4 @@
-//! Subtransactions, for work that may fail or be undone without ending the transaction.
+//! Runs work that may fail or be undone without ending the transaction, in a subtransaction.
 
 use std::panic::AssertUnwindSafe;
 
@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::failure::{Failure, forget_original, raise_copy};
 
-/// Runs in a subtransaction: an error undoes only what `work` did.
+/// Runs `work` in a subtransaction: an error undoes only its changes.
 pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     let nested = Nested::begin();
     let done = PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
@@ -17,8 +17,8 @@ pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     done
 }
 
-/// Runs in a subtransaction, which is kept if `keep` returns true for the result. A serialization failure undoes it
-/// and returns None; other errors undo it and continue.
+/// Runs `work` in a subtransaction, which is committed if `keep` returns true for the result. A serialization
+/// failure undoes it and returns None; any other error undoes it and is raised again.
 pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Option<R> {
     let nested = Nested::begin();
     let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(work())))
@@ -38,8 +38,8 @@ pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Op
 struct Nested {
     context: pg_sys::MemoryContext,
     owner: pg_sys::ResourceOwner,
-    /// The callbacks for the context of an error. An error leaves its own callback there, in memory that ends with
-    /// the subtransaction.
+    /// The list of error context callbacks at the beginning. After an error, the list may point to a callback in
+    /// memory that ends with the subtransaction.
     asked: *mut pg_sys::ErrorContextCallback,
 }
 

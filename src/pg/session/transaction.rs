@@ -1,4 +1,5 @@
-//! The transaction: whether it can write, its snapshots, and the durability of an abort.
+//! Facts about the transaction: whether it can write, its snapshots, and how other transactions have ended. Also
+//! makes the record of an abort durable ([`flush_abort`]).
 
 use crate::pg::session::fault::{self, Fault};
 use pgrx::pg_sys;
@@ -9,7 +10,7 @@ pub fn is_writable() -> bool {
     !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
 }
 
-/// Returns whether the transaction has written, so that other sessions may wait for its end.
+/// Returns whether the transaction has an xid: it has written, so that other sessions may wait for its end.
 pub fn has_xid() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -31,7 +32,7 @@ pub fn require_writable(function: &std::ffi::CStr) {
 }
 
 /// Allows writes while it lives, even after `SET TRANSACTION READ ONLY`, because earlier writes of the transaction
-/// still require further ones.
+/// may require further ones at its end.
 pub struct Writable(bool);
 
 impl Writable {
@@ -74,9 +75,9 @@ impl Drop for Snapshot {
     }
 }
 
-/// Returns whether the transaction's one snapshot shows all that is committed now. Returns false where any
-/// transaction has ended since it was taken, whatever its changes. Not for a snapshot of a standby, which keeps
-/// running transactions elsewhere than in `xcnt`.
+/// Returns whether the transaction's one snapshot shows everything that is committed now. Returns false if any
+/// transaction has ended since it was taken, whatever its changes. Not for a snapshot taken on a standby, which does
+/// not keep running transactions in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
@@ -91,14 +92,14 @@ pub fn snapshot_is_latest() -> bool {
     }
 }
 
-/// Returns whether the transaction's one snapshot was taken while the server was a standby, from which it may have
-/// been promoted since. The transaction has one snapshot, which exists.
+/// Returns whether the transaction's one snapshot was taken while the server was a standby; it may have been
+/// promoted since. The snapshot must exist.
 pub fn snapshot_is_of_a_standby() -> bool {
     // SAFETY: the snapshot is the transaction's own and stays to its end.
     unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
 }
 
-/// Returns how many transactions may be prepared at a time; at 0 PREPARE TRANSACTION fails.
+/// Returns how many transactions may be prepared at a time; with 0, PREPARE TRANSACTION fails.
 pub fn most_prepared() -> usize {
     unsafe extern "C" {
         static max_prepared_xacts: std::ffi::c_int;
@@ -107,23 +108,22 @@ pub fn most_prepared() -> usize {
     unsafe { max_prepared_xacts }.max(0) as usize
 }
 
-/// Returns the 64-bit id of the transaction, of the uppermost if there are savepoints. Assigns one if the transaction
-/// has none.
+/// Returns the 64-bit id of the transaction, also inside of a savepoint. Assigns one if the transaction has none.
 pub fn full_xid() -> u64 {
     // SAFETY: inside a transaction; raises an error where it cannot have one.
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
-/// Returns whether [`Decided::ask`] may be called: in a transaction, and not in a process of a parallel query, which
-/// takes no snapshots.
+/// Returns whether [`Decided::ask`] may be called: inside of a transaction, and not in a process of a parallel
+/// query, which takes no snapshots.
 pub fn can_ask_for_decided() -> bool {
     // SAFETY: reads what this process knows of its own transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
 }
 
-/// Tells which transactions, each given by its 64-bit id, are committed or rolled back, as every snapshot taken now
-/// sees it. No other source is right: the log of commits is written before other sessions see the rows, and the list
-/// of prepared transactions omits those still being prepared.
+/// Reports which transactions, given by their 64-bit ids, are committed or rolled back in the view of every snapshot
+/// taken now. No other source is correct: the commit log is written before other sessions see the rows, and the list
+/// of prepared transactions omits those that are still being prepared.
 ///
 /// Must not be used under a lightweight lock.
 pub struct Decided {
@@ -131,8 +131,8 @@ pub struct Decided {
 }
 
 impl Decided {
-    /// Reads the state in a transaction. Without a snapshot Postgres would take a transaction for decided that is
-    /// older than any it knows of.
+    /// Reads the present state, in a transaction. Takes a snapshot first, because without one Postgres would report
+    /// a transaction as ended that is older than any it knows of.
     pub fn ask() -> Decided {
         // SAFETY: in a transaction, by the caller's contract; the snapshot is not kept, its xmin is.
         unsafe {
@@ -143,7 +143,7 @@ impl Decided {
         }
     }
 
-    /// Returns whether a transaction is decided. None is in progress so long that its number is reused.
+    /// Returns whether a transaction is decided. No transaction stays in progress until its 32-bit number is reused.
     pub fn is(&self, xid: u64) -> bool {
         const ROUND: u64 = 1 << 31;
         let in_progress = || {
@@ -159,7 +159,7 @@ impl Decided {
     }
 }
 
-/// Returns how a decided transaction has ended; None where the log of commits no longer has it.
+/// Returns whether a decided transaction has committed; None if the commit log no longer contains it.
 pub fn outcome(xid: u64) -> Option<bool> {
     // SAFETY: a number that the log still has, by the comparison: entries that are cut off are older than any
     // transaction that matters to other sessions, and are cut off long after it.
@@ -173,18 +173,18 @@ pub fn outcome(xid: u64) -> Option<bool> {
     }
 }
 
-/// Returns when the transaction began, by the wall clock. Its snapshots are younger.
+/// Returns when the transaction began, by the wall clock. Its snapshots were taken later.
 pub fn began() -> crate::pg::session::clock::Timestamp {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
-/// Waits until the record of an abort that this process has just written is on disk. Used for a transaction that
-/// created files of unlogged tables, before Postgres removes them.
+/// Waits until the WAL record of an abort that this process has just written is on disk. Called for a transaction
+/// that created files of unlogged tables, before Postgres removes the files.
 ///
-/// Without this, a crash in the next moments (wal_writer_delay) keeps the server from starting: recovery replays the
-/// creation of the file and finds the file, because the end of its transaction is lost. A second start succeeds,
-/// which no administrator expects at that point (Postgres bug 17731).
+/// Without this, a crash within the next moments (wal_writer_delay) keeps the server from starting. Recovery replays
+/// the creation of the file and finds that the file exists, because the record of the transaction's end is lost. A
+/// second start succeeds, but no administrator expects that (Postgres bug 17731).
 pub fn flush_abort() {
     // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush reaches the end
     // of the inserted records, hence of this one, and needs no transaction.

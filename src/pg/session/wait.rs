@@ -1,11 +1,12 @@
-//! Waits for another session outside of Postgres' lock table, and the deadlock check that such waits need.
+//! Waits for another session without Postgres' lock table, as for a lease, and makes the deadlock check that such a
+//! wait needs.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use pgrx::{FromDatum, pg_sys};
 
-/// The most sessions that the deadlock check visits.
+/// The maximum number of sessions that the deadlock check visits.
 const MAX_CHAIN: usize = 64;
 
 /// Returns whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock
@@ -28,7 +29,8 @@ pub fn waits_for_us(process: i32) -> bool {
     false
 }
 
-/// Returns whether a wait has exceeded `lock_timeout`, which Postgres does not check for a lock that is only tried.
+/// Returns whether a wait has exceeded `lock_timeout`. Postgres does not check that for a wait outside of its lock
+/// queue.
 pub fn is_too_long(waited: Duration) -> bool {
     // SAFETY: a plain C variable of this process.
     let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);
