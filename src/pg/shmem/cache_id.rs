@@ -1,4 +1,5 @@
-//! The server-wide id of a cache, by which slots, leases and the worker's records refer to it.
+//! The server-wide id of a cache, by which the structures in shared memory refer to it: slots, leases and the
+//! worker's state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +34,7 @@ impl CacheId {
         Oid::from_u32(self.0 as u32)
     }
 
-    /// Returns the id with its bits mixed, for a hash or a place in a table. Its high bits are mixed best.
+    /// Returns the id with its bits mixed, for a hash or a position in a table. The high bits are mixed best.
     #[inline]
     pub fn mixed(self) -> u64 {
         self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)

@@ -1,17 +1,19 @@
-//! Counts of changes to entries of memory caches, for sessions that watch a key. All keys whose hashes share a place
-//! share its count.
+//! Counts the changes to entries of memory caches, so that a session that watches a key (WATCH) notices a change.
+//! Keys whose hashes share a counter share its count.
 //!
-//! Guards this order: a watching session raises `watchers` and then reads the count under the lock of the key's
-//! partition; a writer that changes an entry reads `watchers` and raises the count under the same lock. So a change
-//! is either visible to that read, or counted after it. While no session watches, a writer pays for one load.
+//! The order is essential. A watching session raises `watchers`, and then reads the count under the lock of the
+//! key's partition. A writer that changes an entry reads `watchers`, and raises the count under the same lock. So a
+//! change is either visible to the session's read, or counted after it. While no session watches, a writer pays for
+//! one load.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// More places let fewer keys share a count. A change of another key costs the watcher only a second try.
+/// The number of counters. With more of them fewer keys share one. A change of another key costs the watcher only
+/// another try.
 const PLACES: usize = 16 * 1024;
 
-/// Lies in shared memory, which begins zeroed: no session watches.
+/// Lies in shared memory. Zeroed memory means that no session watches.
 #[repr(C)]
 pub struct Changes {
     watchers: AtomicU64,
@@ -19,7 +21,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Counts changes from here on, until [`Changes::ignore`] is called as often.
+    /// Starts counting changes, until [`Changes::ignore`] has been called as often.
     pub fn watch(&self) {
         self.watchers.fetch_add(1, SeqCst);
     }
@@ -37,12 +39,12 @@ impl Changes {
         }
     }
 
-    /// Returns the count of a hash. While a session watches, it differs after each change.
+    /// Returns the count for a hash. While a session watches, the count differs after each change.
     pub fn count(&self, hash: u64) -> u32 {
         self.place(hash).load(Relaxed)
     }
 
-    /// Uses other bits than those that choose the partition and the first bucket.
+    /// Returns the counter of a hash. It is chosen by other bits than the partition and the first bucket.
     fn place(&self, hash: u64) -> &AtomicU32 {
         &self.counts[(hash >> 20) as usize % PLACES]
     }

@@ -1,8 +1,8 @@
-//! The entry size for which the index of the tier is laid out: the setting, or the average of the server's
-//! last run.
+//! The expected size of an entry, for which the index of the hot tier is laid out: the setting
+//! `pgcache.hot_entry_size`, or the average of the server's last run.
 //!
-//! It decides only how much of the tier is index: any entries fit any index. A file in the data directory
-//! keeps the size from a stop to the next start. If the file is missing or cannot be read, the store's
+//! It decides only how much of the tier becomes index; entries of any size fit any index. A file in the data
+//! directory keeps the size from a stop to the next start. If the file is missing or cannot be read, the store's
 //! default applies.
 
 use std::cell::OnceCell;
@@ -10,10 +10,11 @@ use std::fs;
 
 use pgcache_store::{Params, Stats};
 
-/// Where extensions keep statistics over a restart; an initdb or pg_upgrade begins without.
+/// In pg_stat, where extensions keep statistics across a restart; after initdb or pg_upgrade the file does not
+/// exist.
 const FILE: &str = "pg_stat/pgcache.entry_size";
 const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
-/// The fewest entries of a run that predict the next one.
+/// The minimum number of entries in a run that predict the next one.
 const MIN_ENTRIES: u64 = 1_000;
 /// The largest remembered size. An index that is too small for the next load leaves memory empty until
 /// another restart; one that is too large costs only a percent.
@@ -24,7 +25,8 @@ thread_local! {
     static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
 }
 
-/// Returns the store's parameters for a region of this size. `setting`: what `pgcache.hot_entry_size` says, if anything.
+/// Returns the store's parameters for a region of this size. `setting` is the value of `pgcache.hot_entry_size`, if
+/// it is set.
 pub fn params(size: usize, partitions: u32, setting: Option<usize>) -> Params {
     let stock = Params::new(size, partitions);
     let expected = EXPECTED.with(|expected| *expected.get_or_init(|| setting.or_else(remembered)));
@@ -36,7 +38,7 @@ fn remembered() -> Option<usize> {
     Some(size.min(MAX_REMEMBERED))
 }
 
-/// Writes the file at the end of a run, for the next start. The postmaster calls it when the server has stopped.
+/// Writes the file for the next start. The postmaster calls this when the server has stopped.
 pub fn remember(stats: &Stats) {
     if let Some(size) = held(stats) {
         // A failure loses only the size of this run.

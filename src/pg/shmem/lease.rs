@@ -1,20 +1,21 @@
-//! Lease records in shared memory: which session computes the entry of which key, and until when.
+//! Lease records in shared memory: which session computes the entry of a key, and until when.
 //!
-//! Does not define the meaning of a lease, which `cache::lease` gives. Holds the records, and the condition variables
-//! on which sessions wait for the end of a lease.
+//! `cache::lease` defines the meaning of a lease. This file holds the records, and the condition variables on which
+//! sessions wait for the end of a lease.
 //!
 //! Access rules:
 //!
 //! 1. The records of partition `i` change only under lock `i` of the tier, held exclusively, and are read under it,
 //!    shared or exclusively. So a writer that changes an entry and voids its lease does both in one step.
-//! 2. A record is free when its id is 0. A hash has at most one record of a lease, and any number of watches, which
-//!    lie behind the leases: no other session looks a watch up or waits for its end, and any change of the key frees
-//!    it.
-//! 3. A role has at most half of a partition's records of a kind.
-//! 4. No session sleeps under a lock: [`Leases::sleep`] is called with none held, and wakes by itself.
+//! 2. A record is free when its id is 0. A hash has at most one lease record, and any number of watches, which are
+//!    stored behind the leases: no other session looks a watch up or waits for its end, and any change of the key
+//!    frees it.
+//! 3. A role has at most half of a partition's records of each kind.
+//! 4. No session sleeps while it holds a lock of the tier: [`Leases::sleep`] is called without one, and wakes by
+//!    itself.
 //!
-//! The number of records is fixed. When all records of a partition are taken, the next caller gets none and computes
-//! without a lease.
+//! The number of records is fixed. When all records of a partition are in use, the next caller gets none and
+//! computes the value without a lease.
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
@@ -28,29 +29,29 @@ use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
 
-/// Bytes of the tier for each record: 64 MB have 1,024 records.
+/// Bytes of the tier for each record; 64 MB have 1,024 records.
 const BYTES_PER_RECORD: usize = 64 * 1024;
 /// Records of a partition. The number is small because the search is linear and runs under the partition's lock.
 const PER_PARTITION: Range<usize> = 16..65;
 
-/// States of a lease record. The session computes the value.
+/// States of a lease record. In this one, the session still computes the value.
 const COMPUTING: u32 = 0;
-/// The value is written by a transaction that has not ended.
+/// A transaction that has not ended has written the value.
 const STORED: u32 = 1;
 /// Such a transaction has written the value, and a change of the key has voided the lease since.
 const STORED_VOID: u32 = 2;
-/// Won while a change was being committed: other sessions need not compute the same value, and nothing is stored
-/// under it.
+/// The lease was granted while a change of the key was being committed: it keeps other sessions from computing the
+/// same value, but nothing may be stored under it.
 const DOOMED: u32 = 3;
 
 #[repr(C, align(64))]
 struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
-    /// The cache, by which all of its leases are found.
+    /// The cache, by which all leases of a cache are found.
     cache: AtomicCacheId,
     deadline: AtomicI64,
-    /// The process that computes the value or has stored it; 0 for a client that may return through any session.
+    /// The process that computes the value or has stored it; 0 for a client that may store it through any session.
     holder: AtomicI32,
     state: AtomicU32,
     /// The login role of the session that took the lease.
@@ -60,7 +61,7 @@ struct LeaseRecord {
 #[repr(C, align(64))]
 struct Ended {
     condition: UnsafeCell<pg_sys::ConditionVariable>,
-    /// Records in use. At 0, most changes of entries read no further.
+    /// Records in use. At 0, which is the usual case, a change of an entry reads no further.
     taken: AtomicU32,
 }
 
@@ -68,7 +69,7 @@ struct Ended {
 // is atomic.
 unsafe impl Sync for Ended {}
 
-/// How many records each partition has.
+/// The number of records of each partition.
 #[derive(Clone, Copy)]
 pub struct Shape {
     partitions: usize,
@@ -76,7 +77,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Computes the shape for a tier of so many bytes and partitions.
+    /// Computes the shape for a tier of this size and number of partitions.
     pub fn of(size: usize, partitions: u32) -> Shape {
         let partitions = partitions as usize;
         let each = (size / BYTES_PER_RECORD / partitions)
@@ -104,7 +105,7 @@ pub struct Other {
     pub id: u64,
     pub holder: i32,
     pub deadline: Timestamp,
-    /// The value is written, and its transaction has not ended.
+    /// Whether the value is written, by a transaction that has not ended.
     pub stored: bool,
 }
 
@@ -112,7 +113,7 @@ pub struct Other {
 pub enum Asked {
     Won,
     Busy(Other),
-    /// All records of the partition are in use, or the role has its share of them.
+    /// All records of the partition are in use, or the role already has its share of them.
     Full,
     /// A transaction changes the key, or the whole cache, and its commit is not visible yet.
     Pending,
@@ -127,9 +128,9 @@ pub struct Claim {
     pub role: u32,
     pub now: Timestamp,
     pub deadline: Timestamp,
-    /// A lease past its deadline is taken over even if its value is written already.
+    /// Whether a lease past its deadline is taken over even if its value is already written.
     pub over_stored: bool,
-    /// Nothing may be stored under it.
+    /// Whether nothing may be stored under the lease.
     pub doomed: bool,
 }
 
@@ -203,8 +204,9 @@ impl Leases {
         };
     }
 
-    /// Sleeps until a lease of the partition ends, or `millis` have passed. Does not sleep if `still` returns false,
-    /// which is called once a wake-up can no longer be missed. Raises an error when the statement is cancelled.
+    /// Sleeps until a lease of the partition ends, or `millis` have passed. Does not sleep if `still` returns false;
+    /// it is called once the session is registered for wake-ups, so that none is missed. Raises an error when the
+    /// statement is cancelled.
     pub fn sleep(&self, partition: u32, millis: i64, still: impl FnOnce() -> bool) {
         let condition = self.ended[partition as usize].condition.get();
         // SAFETY: the backend is in a transaction and holds no lightweight lock; an error that the
@@ -247,8 +249,8 @@ impl<'l> Partition<'l> {
             .filter(|record| record.id.load(Relaxed) == id)
     }
 
-    /// Takes the lease of a hash unless another session holds it. A value that this very transaction has stored under
-    /// the lease is no reason to wait.
+    /// Takes the lease of a hash, unless another session holds it. A lease under which this same transaction has
+    /// stored a value does not make it wait.
     pub fn ask(&self, hash: u64, claim: &Claim) -> Asked {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
@@ -271,8 +273,8 @@ impl<'l> Partition<'l> {
         Asked::Won
     }
 
-    /// Takes the record of another key whose lease is past its deadline. Where the role has its share, takes one of
-    /// the role's own.
+    /// Takes the record of another key whose lease is past its deadline. If the role has used up its share, takes
+    /// only one of the role's own.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
         let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {
@@ -299,7 +301,7 @@ impl<'l> Partition<'l> {
         free.is_some()
     }
 
-    /// Returns whether a watch still stands: no change has voided it.
+    /// Returns whether a watch is still valid: no change has voided it.
     pub fn is_watching(&self, hash: u64, id: u64) -> bool {
         self.find_watch(hash, id).is_some()
     }
@@ -331,7 +333,7 @@ impl<'l> Partition<'l> {
         })
     }
 
-    /// Notes that the transaction of `holder` has written the value. Returns false when the lease is lost.
+    /// Records that the transaction of `holder` has written the value. Returns false if the lease was lost.
     pub fn store(&self, hash: u64, id: u64, holder: i32, now: Timestamp) -> bool {
         let holds = self.holds(hash, id, now);
         if let Some(record) = self.find_id(hash, id).filter(|_| holds) {
@@ -367,9 +369,9 @@ impl<'l> Partition<'l> {
         record.inspect(|record| self.free(record)).is_some()
     }
 
-    /// Voids the lease of an entry that has changed, and all watches. Keeps the lease of a process that changed the
-    /// entry by storing under it. Returns whether the lease is free now, so that waiting sessions may request it
-    /// again.
+    /// Voids the lease of an entry that has changed, and all of its watches. Keeps the lease if its holder changed
+    /// the entry by storing under it. Returns whether the lease is free now, so that waiting sessions may request
+    /// it.
     #[inline]
     pub fn void(&self, hash: u64) -> bool {
         !self.is_empty() && self.void_some(hash)
@@ -427,7 +429,7 @@ impl<'l> Partition<'l> {
     }
 }
 
-/// Returns whether a role has its share of these records.
+/// Returns whether a role has used up its share of these records.
 fn has_share(records: &[LeaseRecord], role: u32) -> bool {
     let of_role =
         |record: &&LeaseRecord| record.id.load(Relaxed) != 0 && record.role.load(Relaxed) == role;

@@ -1,9 +1,11 @@
-//! Requests memory from the system only to learn whether it is available, and reads how much it has.
+//! Checks whether the operating system would give the memory that the hot tier needs, and reads how much memory the
+//! machine has.
 //!
-//! The tier's own memory does not come from here: Postgres maps it together with the rest of its shared memory. When
-//! the system refuses that, Postgres cannot say which library needed it; so this check runs first.
+//! The tier's own memory does not come from here: Postgres allocates it with the rest of its shared memory. If the
+//! system refuses that, Postgres cannot report which library needed it. So this check runs first, and can name the
+//! setting.
 
-/// Bytes of a huge page of x86_64, and a multiple of the smaller ones.
+/// The size of a huge page on x86_64, and a multiple of all smaller pages.
 const HUGE: usize = 2 << 20;
 
 /// Bytes of memory of this machine. A container may have less.
@@ -19,8 +21,8 @@ pub fn of_machine() -> usize {
     number(pages).saturating_mul(number(size))
 }
 
-/// Returns whether the system can map this many bytes now, of huge pages or of others. The mapping is released at
-/// once, untouched.
+/// Returns whether the system can map this many bytes now, in huge pages or in normal ones. The mapping is released
+/// at once and never written.
 #[cfg(target_os = "linux")]
 pub fn system_gives(bytes: usize, is_huge: bool) -> bool {
     use std::ffi::c_void;
@@ -52,7 +54,7 @@ pub fn system_gives(bytes: usize, is_huge: bool) -> bool {
     }
 }
 
-/// Checks nothing on other systems than Linux, where Postgres reports a refusal itself.
+/// Does not check on systems other than Linux, where Postgres itself reports a refusal.
 #[cfg(not(target_os = "linux"))]
 pub fn system_gives(_bytes: usize, _is_huge: bool) -> bool {
     true

@@ -1,33 +1,34 @@
-//! Marks on keys: the hashes whose change is not visibly committed yet.
+//! Marks on keys in shared memory: the hashes of the keys that a committing transaction has changed, until its
+//! commit is visible.
 //!
-//! A hash holds database, relation and key, so a mark on one key affects no other key and no other cache, and needs
-//! no slot. Does not hold the order in which marks are raised and lowered, which `cache::commit::changes` gives.
+//! A hash covers database, relation and key, so a mark on one key affects no other key and no other cache, and needs
+//! no slot. `cache::commit::changes` decides when marks are raised and lowered.
 //!
 //! Access rules:
 //!
-//! 1. The part of partition `i` changes only under lock `i` of the tier, held exclusively: in one step with the
-//!    removal of the entry. A read that decides something is made under the lock, too.
-//! 2. One role has a share of each part, counted by the exact role. Where that share or the part is used up, the
-//!    caller keeps readers off in another way, at the cost of its own cache.
+//! 1. The part of partition `i` changes only under lock `i` of the tier, held exclusively, together with the removal
+//!    of the entry. A read on which a decision depends is made under that lock, too.
+//! 2. One role has a limited share of each part, counted by the exact role. When the share or the part is used up,
+//!    the caller keeps readers off the whole cache instead.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::role_counts::RoleCounts;
 
-/// The marks take one of so many parts of the tier's bytes.
+/// The part of the tier's bytes that the marks take: one in 128.
 const PARTS: usize = 128;
-/// The least number of places of a partition.
+/// The minimum number of places of a partition.
 const LEAST: usize = 1024;
-/// The number of places from each of its two homes in which a mark may stand: two cache lines.
+/// A mark is stored within so many places from one of its key's two homes: two cache lines.
 const REACH: usize = 16;
-/// A role has one of so many parts of the places. With four roles half of the places stay free; then, by simulation,
-/// one home is full for one key in 300, and both are for one in 30,000.
+/// The share of a role: one in eight places. With four roles half of the places stay free; then, by simulation, one
+/// home is full for one key in 300, and both are full for one in 30,000.
 const SHARES: usize = 8;
-/// The word 0 means "free". A key whose word would be 0 uses this word.
+/// The word 0 means "free", so a key whose word would be 0 uses this one.
 const INSTEAD_OF_ZERO: u64 = 1;
-/// Set in the words of a key once a second mark was wanted on it while the first stood. In a hash this bit only
-/// chooses the partition.
+/// Set in a key's words when a second mark is requested while the first exists. In a hash this bit only chooses the
+/// partition, so it is free here.
 const MET: u64 = 1 << 63;
 
 #[repr(C, align(64))]
@@ -36,7 +37,7 @@ struct Head {
     by_role: RoleCounts,
 }
 
-/// How many places each partition has.
+/// The number of places of each partition.
 #[derive(Clone, Copy)]
 pub struct Shape {
     partitions: usize,
@@ -44,7 +45,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Computes the shape for a tier of so many bytes and partitions.
+    /// Computes the shape for a tier of this size and number of partitions.
     pub fn of(size: usize, partitions: u32) -> Shape {
         let partitions = partitions as usize;
         let each = size / PARTS / size_of::<u64>() / partitions;
@@ -92,7 +93,7 @@ impl Marks {
         }
     }
 
-    /// Returns how many marks stand; reads without locks, for tests and monitoring.
+    /// Returns the number of marks. Reads without locks, for tests and monitoring.
     pub fn standing(&self) -> u64 {
         let raised = |head: &Head| u64::from(head.raised.load(Relaxed));
         self.heads.iter().map(raised).sum()
@@ -106,7 +107,7 @@ pub struct Part<'m> {
 }
 
 impl<'m> Part<'m> {
-    /// Marks a hash. Returns false where no place is free, or the role has used up its share.
+    /// Marks a hash. Returns false if no place is free or the role has used up its share.
     pub fn raise(&self, hash: u64, role: u32) -> bool {
         let met = match self.meet(hash) {
             true => MET,
@@ -125,7 +126,7 @@ impl<'m> Part<'m> {
         true
     }
 
-    /// Removes one raised mark. Each transaction that marks the same key has a mark of its own.
+    /// Removes one mark of a hash. Each transaction that marks the same key has a mark of its own.
     pub fn lower(&self, hash: u64, role: u32) {
         if let Some(place) = self.standing(hash).next() {
             place.store(0, SeqCst);
@@ -135,14 +136,14 @@ impl<'m> Part<'m> {
         }
     }
 
-    /// Returns whether a mark stands on this hash.
+    /// Returns whether a mark exists on this hash.
     #[inline]
     pub fn stands(&self, hash: u64) -> bool {
         self.head.raised.load(SeqCst) > 0 && self.standing(hash).next().is_some()
     }
 
-    /// Notes that another mark was wanted on a hash, so that its standing marks no longer count as alone. Returns
-    /// whether any stands.
+    /// Records that another mark was requested on a hash, so that its marks no longer count as alone. Returns
+    /// whether it has any.
     pub fn meet(&self, hash: u64) -> bool {
         let mut any = false;
         if self.head.raised.load(Relaxed) == 0 {
@@ -155,8 +156,8 @@ impl<'m> Part<'m> {
         any
     }
 
-    /// Returns whether a mark stands on this hash and no other was wanted on it meanwhile. Marks of one hash cannot
-    /// be distinguished: as long as one of several that met stands, all of them count as met.
+    /// Returns whether a hash has a mark, and no other mark was requested on it meanwhile. Marks of one hash cannot
+    /// be distinguished: as long as one of several overlapping ones exists, none counts as alone.
     pub fn is_alone(&self, hash: u64) -> bool {
         let first = self.standing(hash).next();
         first.is_some_and(|place| place.load(SeqCst) & MET == 0)
@@ -168,8 +169,7 @@ impl<'m> Part<'m> {
             .filter(move |place| place.load(SeqCst) & !MET == wanted)
     }
 
-    /// Returns the places of both homes, chosen by other bits than those that choose the partition and the first
-    /// bucket.
+    /// Returns the places of both homes. They are chosen by other bits than the partition and the first bucket.
     fn near(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {
         let places = self.places;
         let homes = [(hash >> 8) as usize, (hash >> 36) as usize];

@@ -1,4 +1,5 @@
-//! Structures in shared memory: the hot tier, its slots, marks and leases, and the worker's state.
+//! The structures in shared memory that make and guard the hot tier: its slots, marks, leases, prepared transactions
+//! and the ring of changes; and the state of the background workers.
 
 pub mod cache_id;
 pub mod changes;

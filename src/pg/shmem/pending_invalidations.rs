@@ -1,17 +1,19 @@
-//! Transactions that are about to commit and then notify clients of their changes. A client that reads their rows in
-//! between waits for the notification.
+//! Transactions that are about to commit and will then notify clients of the Redis protocol that track keys. A
+//! client that reads such a transaction's rows before the notification waits for it.
 //!
-//! Guards this order: a writer announces itself before its commit can be visible, and ends that after it has
-//! notified; a reader checks after its read. So a writer that is visible and no longer announced has notified.
-//! Writers announce only while a client tracks changes; otherwise there is nothing to notify.
+//! The order is essential. A writer announces itself before its commit can become visible, and withdraws the
+//! announcement after it has notified. A reader checks for announcements after its read. So if the reader sees a
+//! writer's rows and no announcement of it, the writer has already notified. Writers announce only while a client
+//! tracks changes; otherwise there is no client to notify.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// More places than most servers have sessions. Readers do not wait for a writer that finds no place.
+/// The number of places: more than most servers have sessions. Readers do not wait for a writer that finds no free
+/// place.
 const PLACES: usize = 1024;
 
-/// Lies in shared memory, which begins zeroed: no transaction is announced.
+/// Lies in shared memory. Zeroed memory means that no transaction is announced.
 #[repr(C)]
 pub struct Telling {
     count: AtomicU32,
@@ -35,18 +37,18 @@ impl Telling {
             let taken = self.xids[place].compare_exchange(0, xid, SeqCst, SeqCst);
             taken.is_ok()
         })?;
-        // Raised before the commit, which is what readers look for first.
+        // Raised before the commit. Readers check it first.
         self.count.fetch_add(1, SeqCst);
         Some(Announced { place, xid })
     }
 
-    /// Ends the announcement once the writer has notified, or is rolled back.
+    /// Withdraws the announcement, after the writer has notified or was rolled back.
     pub fn end(&self, announced: Announced) {
         self.xids[announced.place].store(0, SeqCst);
         self.count.fetch_sub(1, SeqCst);
     }
 
-    /// Returns whether the writer has not notified yet.
+    /// Returns whether the writer has still to notify.
     pub fn stands(&self, announced: Announced) -> bool {
         self.xids[announced.place].load(SeqCst) == announced.xid
     }

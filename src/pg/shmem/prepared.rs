@@ -1,22 +1,22 @@
-//! Records of prepared transactions: the marks and leases that the first process to meet a decided transaction
-//! undoes.
+//! Records of prepared transactions in shared memory: the marks and leases that must be undone once the transaction
+//! is committed or rolled back. Another session does that, and the session that prepared it may be gone. So the
+//! first process that finds the transaction decided undoes them.
 //!
-//! Does not define the meaning of an item, which `cache::lease::undo_marks` does. Holds places for items, and defines
-//! which process may take them. Guards that each item is undone once:
+//! `cache::lease::undo_marks` defines the meaning of the items in a record. This file stores them, and decides which
+//! process may take them, so that each item is undone exactly once:
 //!
-//! 1. A record belongs to the preparing process until that has put its last item there, and from then on to no
-//!    process. The process puts items only while the transaction is in progress.
-//! 2. A process that finds the transaction decided takes the record, in one step and as the only one, and pops its
-//!    items.
+//! 1. A record belongs to the preparing process until that has put its last item there, and then to no process. The
+//!    process puts items only while the transaction is in progress.
+//! 2. A process that finds the transaction decided takes the record in one atomic step, so no other process takes
+//!    it, and pops its items.
+//! 3. Pieces change hands under the tier's assignment lock.
 //!
-//! 3. Pieces change hands under the tier's lock of assignments.
+//! A record is identified by the 64-bit id of its transaction, which is never reused. So no process takes a record
+//! that meanwhile belongs to another transaction.
 //!
-//! A record is known by the 64-bit id of its transaction, which is never reused. So no process takes a record that
-//! has meanwhile passed to another transaction.
-//!
-//! A record has a few items of its own. More items use pieces of a pool, of which a role has a share. When an item
-//! finds no place there, the caller puts an item for its whole cache in its stead, for which the record has places of
-//! its own. So no role can use up the places that the records of another role need.
+//! A record has room for a few items. More items use pieces of a pool, of which each role has a limited share. When
+//! an item finds no place there, the caller puts an item for its whole cache instead, for which each record has
+//! places of its own. So no role can use up the places that another role's records need.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -25,28 +25,29 @@ use super::role_counts::RoleCounts;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction;
 
-/// Records for each transaction that may be prepared at a time: decided records that are not yet undone take a place
-/// as well.
+/// The number of records for each transaction that may be prepared at a time. Records of decided transactions take a
+/// place, too, until they are undone.
 const RECORDS_EACH: usize = 2;
-/// The records take at most one of so many parts of the tier's bytes, and the pool another.
+/// The records take at most this part of the tier's bytes, and the pool another: one in 32 and one in 64.
 const PARTS_FOR_RECORDS: usize = 32;
 const PARTS_FOR_PIECES: usize = 64;
-/// A role has one of so many parts of the pool.
+/// The share of a role: one in four pieces of the pool.
 const SHARES: usize = 4;
-/// Items of a record itself, enough for most transactions.
+/// The number of items in a record itself, enough for most transactions.
 const FIRST_ITEMS: usize = 16;
-/// Items for whole caches, one for each.
+/// The number of items for whole caches, one for each cache.
 const LAST_ITEMS: usize = 74;
 const PIECE_ITEMS: usize = 63;
-/// The most pieces that one transaction can use: beyond that many keys of a cache, the whole cache is recorded.
+/// The maximum number of pieces of one transaction. When more keys of a cache have changed, the whole cache is
+/// recorded.
 const PIECES_EACH: usize = 10_000 / PIECE_ITEMS + 1;
 
-/// Bits of a record's state. Its transaction's id stands above them.
+/// The bits of a record's state. The transaction's id is in the bits above them.
 const STATE_BITS: u32 = 2;
 const STANDS: u64 = 1;
 const TAKEN: u64 = 2;
 
-/// Something to undo, encoded by the layer above.
+/// Something to undo. The layer above encodes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Item {
     pub kind: u32,
@@ -81,11 +82,11 @@ impl Place {
 struct Header {
     /// 0: free. Otherwise the transaction's id and the state of the record.
     owner: AtomicU64,
-    /// The last of its pieces, numbered from 1; 0: the record has no piece.
+    /// The last of its pieces, numbered from 1; 0: it has no piece.
     piece: AtomicU32,
-    /// Items put before those of its pieces.
+    /// Items put before those in its pieces.
     first: Items<FIRST_ITEMS>,
-    /// Items put after them.
+    /// Items put after those in its pieces.
     last: Items<LAST_ITEMS>,
 }
 
@@ -147,7 +148,7 @@ impl Shape {
         Shape { records, pieces }
     }
 
-    /// Bytes of shared memory that they take: 0 where nothing can be prepared.
+    /// Bytes of shared memory that they take: 0 if no transaction can be prepared.
     pub fn bytes(self) -> usize {
         let head = match self.records {
             0 => 0,
@@ -159,7 +160,7 @@ impl Shape {
 
 #[repr(C, align(64))]
 struct Head {
-    /// Records in use. At 0, readers look no further.
+    /// Records in use. At 0, readers check no further.
     standing: AtomicU32,
     /// The first free piece, numbered as in a header; excludes pieces that were never taken.
     free: AtomicU32,
@@ -250,8 +251,9 @@ impl Records {
         Some(made)
     }
 
-    /// Puts an item for a whole cache into the record when no piece has room for it. Returns false when these places
-    /// are used up. `join` may return an item that stands for both a present item and this one.
+    /// Puts an item for a whole cache into the record, when no piece has room for the item itself. Returns false
+    /// when the places for such items are used up. `join` may return an item that replaces both an existing item and
+    /// this one.
     pub fn put_last(
         &self,
         record: Record,
@@ -268,8 +270,8 @@ impl Records {
         last.push(item)
     }
 
-    /// Puts an item into the record. Returns false when the record needs another piece, or already holds items for
-    /// whole caches: items put last are taken first.
+    /// Puts an item into the record. Returns false if the record needs another piece, or already has items for whole
+    /// caches: the last items are popped first.
     pub fn put(&self, record: Record, item: Item) -> bool {
         let header = &self.headers[record.place];
         if !header.last.is_empty() {
@@ -281,8 +283,8 @@ impl Records {
         }
     }
 
-    /// Gives the record another piece, counted under this role. Returns false where the role's share or the pool is
-    /// used up.
+    /// Gives the record another piece, counted for this role. Returns false if the role's share or the pool is used
+    /// up.
     pub fn add_piece(&self, record: Record, role: u32) -> bool {
         let header = &self.headers[record.place];
         let Some(head) = self.head.filter(|_| header.last.is_empty()) else {
@@ -312,7 +314,7 @@ impl Records {
         true
     }
 
-    /// Returns the last piece of a record, which is empty, to the pool. Returns false when the record has no piece.
+    /// Returns the last piece of a record, which is empty, to the pool. Returns false if the record has no piece.
     pub fn remove_piece(&self, record: Record) -> bool {
         let header = &self.headers[record.place];
         let number = header.piece.load(Relaxed);
@@ -330,7 +332,7 @@ impl Records {
         self.pieces.get((number as usize).checked_sub(1)?)
     }
 
-    /// Takes the record, to undo its items. Returns false when another process has taken it.
+    /// Takes the record in order to undo its items. Returns false if another process has taken it.
     pub fn take(&self, record: Record) -> bool {
         self.headers[record.place]
             .owner
@@ -338,8 +340,8 @@ impl Records {
             .is_ok()
     }
 
-    /// Pops the last item of a record that this process has taken. Returns None when its last piece, or the record,
-    /// is empty.
+    /// Pops the last item of a record that this process has taken. Returns None if its last piece, or the record, is
+    /// empty.
     pub fn pop(&self, record: Record) -> Option<Item> {
         let header = &self.headers[record.place];
         let last = header.last.pop();

@@ -1,8 +1,8 @@
-//! The server's start and its clean end, as the postmaster sees them, and the control file, by which a start knows
-//! that nothing has run since an end.
+//! Reports the start and the clean stop of the server as events of `pg::events`, and reads the control file, which
+//! shows whether a server has run since a clean stop.
 //!
-//! Both moments are reported as events of `pg::events`. At both no other process of the server uses shared memory.
-//! The receiver has no catalogs, no transaction and no session: it must raise no error and wait for no lock.
+//! The postmaster runs this, and at both moments no other process of the server uses shared memory. The receiver has
+//! no catalogs, no transaction and no session, so it must raise no error and wait for no lock.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,8 +15,9 @@ use pgrx::prelude::*;
 
 use crate::pg::events;
 
-/// Reports the start, and registers for the end. Called by the startup hook when the tier exists, and again by a
-/// start after a crash. A server in single-user mode reports neither, because it has no postmaster.
+/// Reports the start, and registers the function that reports the stop. The startup hook calls this when the tier
+/// exists, also when the server starts again after a crash. A server in single-user mode reports neither, because it
+/// has no postmaster.
 pub fn begin() {
     // SAFETY: reads variables of this process. `on_shmem_exit` only keeps the function's address; each exit and each
     // start after a crash empties that list, and so does each process that the postmaster forks.
@@ -29,7 +30,8 @@ pub fn begin() {
     events::emit(|observer| (observer.started)());
 }
 
-/// Reports the end, unless it is a failure. The postmaster ends without one only when its other processes have ended.
+/// Reports the stop, unless it is a failure. The postmaster exits with code 0 only after its other processes have
+/// ended.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(code: i32, _argument: pg_sys::Datum) {
     // SAFETY: reads a variable of this process.
@@ -39,8 +41,8 @@ unsafe extern "C-unwind" fn end(code: i32, _argument: pg_sys::Datum) {
     }
 }
 
-/// The content of the control file. Each start, checkpoint and end of a server changes it, even one that writes
-/// nothing else, because it contains the time of its last change.
+/// The content of the control file. It contains the time of its last change, so each start, checkpoint and stop of a
+/// server changes it, even if the server writes nothing else.
 #[derive(PartialEq, Eq)]
 pub struct ControlFile(Vec<u8>);
 
@@ -57,8 +59,8 @@ impl ControlFile {
         &self.0
     }
 
-    /// Returns whether the server was shut down cleanly, after its last checkpoint, and was not a standby. An
-    /// immediate stop also ends the postmaster without an error code, but it leaves another state here.
+    /// Returns whether the server was shut down cleanly, after its last checkpoint, and was not a standby. After an
+    /// immediate stop the postmaster exits with code 0, too, but leaves another state here.
     pub fn is_shut_down(&self) -> bool {
         const AT: usize = offset_of!(pg_sys::ControlFileData, state);
         let state = self.0.get(AT..).and_then(|rest| rest.first_chunk::<4>());
@@ -66,21 +68,21 @@ impl ControlFile {
     }
 }
 
-/// Returns whether the start is going to replay WAL from elsewhere: as a standby, or from a backup.
+/// Returns whether the start will replay WAL from elsewhere: as a standby, or from a backup.
 pub fn will_recover() -> bool {
     ["standby.signal", "recovery.signal", "backup_label"]
         .iter()
         .any(|file| Path::new(file).exists())
 }
 
-/// Returns whether this server waits until files are on disk.
+/// Returns whether this server flushes files to disk (fsync).
 pub fn syncs() -> bool {
     // SAFETY: a variable of this process.
     unsafe { pg_sys::enableFsync }
 }
 
-/// Writes a file to disk and gives it another name, so that a power loss leaves either the whole file or none under
-/// that name. Logs the reason and returns false if it fails.
+/// Flushes a file to disk and renames it, so that after a power loss either the whole file has that name or none
+/// has. Logs the reason and returns false if it fails.
 pub fn durable_rename(from: &CStr, to: &CStr) -> bool {
     // SAFETY: both are C strings. With this level a failure is logged and does not raise.
     unsafe { pg_sys::durable_rename(from.as_ptr(), to.as_ptr(), PgLogLevel::WARNING as i32) == 0 }

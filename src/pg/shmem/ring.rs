@@ -1,18 +1,18 @@
-//! A ring in shared memory of changed entries: each writer that changes an entry appends to it, and each process of
-//! the Redis protocol reads it to notify its clients.
+//! A ring in shared memory that records changed entries. Each session that changes an entry appends to it, and each
+//! process of the Redis protocol reads it to notify its clients that track keys.
 //!
-//! Guards two things:
+//! Two rules hold:
 //!
-//! - A change of a memory cache stands in the ring before any session can see it, because it is written under the
-//!   lock of the entry's partition. So a process that reads a value and then drains the ring has drained all changes
-//!   before that value. A change of a table cache stands there before a copy of the new row can be made, and before
-//!   its session receives the commit: `cache::commit::invalidated_keys`.
-//! - No process waits, and no loss stays unnoticed: writers overwrite old records, and a reader that was too slow, or
-//!   finds a record that its writer has not finished, receives `Lost`. Then every entry may have changed.
+//! - A change of a memory cache is in the ring before any session can see it, because it is written under the lock
+//!   of the entry's partition. So a process that reads a value and then drains the ring has drained all changes made
+//!   before that value. A change of a table cache is in the ring before a copy of the new row can be made, and
+//!   before its session receives the commit: `cache::commit::invalidated_keys`.
+//! - No process waits, and no loss goes unnoticed. Writers overwrite old records. A reader that was too slow, or
+//!   that finds a record which its writer has not finished, receives `Lost`: any entry may have changed.
 //!
-//! Writers record a cache's changes only while one of those processes tracks them (`Slot::trackers`); until then a
-//! writer pays for one load. The first record wakes a sleeping process, which arms the wake-up anew before each sleep
-//! (`Reader::may_sleep`), so that writers do not pay for one at each record.
+//! Writers record a cache's changes only while one of those processes tracks them (`Slot::trackers`); otherwise a
+//! writer pays for one load. The first record wakes a sleeping process. The process requests a wake-up before each
+//! sleep (`Reader::may_sleep`), so that writers do not pay for one with every record.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -28,9 +28,9 @@ const WORDS: usize = 128 * 1024;
 /// The most processes that may read.
 pub const READERS: usize = 64;
 /// Reads of an unfinished record before it counts as lost. Its writer holds a lock and is not interrupted, so it
-/// mostly needs a few hundred nanoseconds.
+/// usually needs a few hundred nanoseconds.
 const LOOKS: u32 = 10_000;
-/// The length that stands for "no key": all entries of the cache changed.
+/// The length that means "no key": all entries of the cache have changed.
 const ALL: u64 = u32::MAX as u64;
 
 #[repr(C, align(64))]
@@ -74,8 +74,8 @@ pub fn author() -> u64 {
     AUTHOR.get()
 }
 
-/// Records that the entry of a key changes, by this client or by 0. For a memory cache the caller holds the
-/// partition's lock.
+/// Records that the entry of a key changes, and the client that changes it, or 0. For a memory cache the caller
+/// holds the partition's lock.
 pub(super) fn note(slot: u32, key: &[u8], author: u64) {
     if let Some(shared) = SHARED.get() {
         shared.append(slot, author, key.len() as u64, key);
@@ -112,9 +112,9 @@ impl Shared {
     }
 }
 
-/// One change, as a reader finds it.
+/// One change, as a reader receives it.
 pub enum Change<'b> {
-    /// The entry of this key in the cache of this slot, by this client, or by 0.
+    /// The entry of this key in the cache of this slot, changed by this client, or by no client (0).
     Key {
         slot: u32,
         key: &'b [u8],
@@ -126,7 +126,7 @@ pub enum Change<'b> {
     Lost,
 }
 
-/// A process that reads the ring, from the moment on at which the reader was made.
+/// A process that reads the ring, starting from the time at which the reader was created.
 pub struct Reader {
     shared: &'static Shared,
     bit: u64,
@@ -135,8 +135,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Begins to read with this number, which no other living process has. Returns None where the server has no ring,
-    /// or the number is too high.
+    /// Begins to read as the reader of this number, which no other living process uses. Returns None if the server
+    /// has no ring, or the number is too high.
     pub fn begin(number: usize) -> Option<Reader> {
         let shared = SHARED.get()?;
         // SAFETY: the latch of this process, which lies in shared memory.
@@ -150,7 +150,7 @@ impl Reader {
         })
     }
 
-    /// Returns the bit by which slots know this reader.
+    /// Returns the bit that stands for this reader in a slot's `trackers`.
     pub fn bit(&self) -> u64 {
         self.bit
     }
@@ -202,13 +202,13 @@ impl Reader {
         None
     }
 
-    /// Arms a wake-up by the next change. Returns false where a change has already come.
+    /// Requests a wake-up by the next change. Returns false if a change has come already.
     pub fn may_sleep(&self) -> bool {
         self.shared.sleeping.fetch_or(self.bit, SeqCst);
         !self.has_news()
     }
 
-    /// Disarms the wake-up.
+    /// Withdraws the request.
     pub fn note_awake(&self) {
         if self.shared.sleeping.load(Relaxed) & self.bit != 0 {
             self.shared.sleeping.fetch_and(!self.bit, SeqCst);

@@ -1,13 +1,12 @@
-//! Counts of each role's share in something that roles share, by the exact role.
+//! Counts how much of a limited resource each role has, by the exact role.
 //!
-//! Does not hold the limit of a role, which the caller passes. Access rule: all counts of one table change under one
-//! lock of the caller.
+//! The caller passes the limit of a role. It also holds a lock: all counts of one table change under one lock.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The most roles that have a count at the same time. A further role gets nothing until one of them has given back
-/// all that it had.
+/// The maximum number of roles with a count above 0. A further role gets nothing until the count of one of them
+/// falls to 0.
 const ROLES: usize = 64;
 
 #[repr(C)]
@@ -21,7 +20,7 @@ struct RoleCount {
 pub struct RoleCounts([RoleCount; ROLES]);
 
 impl RoleCounts {
-    /// Counts one more for a role. Returns false where the role has `most` already, or too many other roles have a
+    /// Counts one more for a role. Returns false if the role already has `most`, or too many other roles have a
     /// count.
     pub fn take(&self, role: u32, most: usize) -> bool {
         let free = |place: &&RoleCount| place.count.load(Relaxed) == 0;
@@ -49,13 +48,13 @@ impl RoleCounts {
         }
     }
 
-    /// Finds the place where a role was counted last, unless another role has taken it since the count fell to 0.
+    /// Finds the place of a role's count. None if another role has taken the place after the count fell to 0.
     fn find(&self, role: u32) -> Option<&RoleCount> {
         self.near(role)
             .find(|place| place.role.load(Relaxed) == role)
     }
 
-    /// Returns all places, beginning at the one to which the role points.
+    /// Returns all places, beginning with the one that the role's oid selects.
     fn near(&self, role: u32) -> impl Iterator<Item = &RoleCount> {
         (0..ROLES).map(move |step| &self.0[(role as usize).wrapping_add(step) % ROLES])
     }

@@ -1,8 +1,8 @@
-//! A slot: a cache's place in the hot tier, with its version, its marks and its counters, as all backends see it.
+//! A slot: a cache's record in the hot tier, with its version, marks and counters, which all backends share.
 //!
 //! `cache::tier::slots` assigns slots to caches. A slot consists of atomics in shared memory, which begins zeroed.
-//! They are read and changed with or without a lock: the marks in the order that `cache::commit::changes` explains,
-//! the counters in any order.
+//! Backends read and change them with or without a lock: the marks in the order that `cache::commit::changes`
+//! explains, the counters in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 /// Groups of counters, so that backends do not contend for one cache line.
 const SHARDS: usize = 8;
 
-/// Events that backends count themselves, by cache.
+/// Events that backends count for each cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
@@ -22,11 +22,11 @@ pub enum Counter {
     Sets,
     Deletes,
     Expired,
-    /// Rows removed because the cache had more than `max_entries`.
+    /// Rows removed because the cache had more entries than `max_entries`.
     Trimmed,
 }
 
-/// How much of the tier a cache may hold, and how much others leave it, in bytes.
+/// The bytes of the tier that a cache may hold at most, and those that other caches leave to it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     /// 0: no bound.
@@ -34,15 +34,15 @@ pub struct Share {
     pub reserve: u64,
 }
 
-/// One cache as all backends see it.
+/// The shared state of one cache.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Version of the cache's present content: entries with another version are not part of it. Taken from one
-    /// counter for all slots, so no version is reused.
+    /// The version of the cache's current content: entries with another version are not part of it. All slots take
+    /// versions from one counter, so none is reused.
     pub version: AtomicU64,
     /// Writers of the whole cache that have raised their mark and not lowered it.
     pub pending_writers: AtomicU32,
-    /// 1: nothing may be filled until a session has verified the triggers under a lock.
+    /// 1: nothing may be filled until a session has checked the triggers under a lock.
     pub suspended: AtomicU32,
     /// 1: a transaction that was prepared before the server's start may have changed the cache, because its marks are
     /// lost and no session has yet seen that it is decided or never changed the cache.
@@ -50,18 +50,18 @@ pub struct Slot {
     /// 1: no session has opened the slot of this memory cache since it was taken on a standby, whose replayed changes
     /// remove no entry, or since its entries were restored at the start. 0 for a table.
     pub recovered: AtomicU32,
-    /// The id of the memory cache whose only entries lie here; 0: the slot holds copies of a table's.
+    /// The id of the memory cache whose only entries are here; 0: the slot holds copies of a table's entries.
     pub memory_id: AtomicU64,
-    /// Processes that track changes of its entries, a bit each.
+    /// The processes that track changes of its entries, one bit each.
     pub trackers: AtomicU64,
-    /// The time of the last removal of an entry because its source was reported as changed.
+    /// The time at which an entry was last removed because its source was reported as changed.
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
-    /// As the cache's definition says. 0: no bound, no reserve.
+    /// From the cache's definition. 0: no bound, no reserve.
     max_bytes: AtomicU64,
     reserve: AtomicU64,
-    /// How much of the reserve is in force: reserves hold half of the tier at most.
+    /// The part of the reserve that is in force, because all reserves together hold at most half of the tier.
     held: AtomicU64,
     /// Entries that have a deadline, and the sum of the deadlines in seconds.
     expiring: AtomicI64,
@@ -78,19 +78,19 @@ pub struct Slot {
 struct Counters([AtomicU64; 8]);
 
 impl Slot {
-    /// Returns whether it holds copies of a table's entries.
+    /// Returns whether the slot holds copies of a table's entries.
     #[inline]
     pub fn is_table(&self) -> bool {
         self.memory_id.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns whether each change of a row of its table removes the entry. False while the triggers are in doubt, or
-    /// a transaction prepared before the start may have changed the cache.
+    /// Returns whether each change of a row of the cache's table removes its entry. False while the triggers are
+    /// unchecked, or while a transaction prepared before the start may have changed the cache.
     pub fn hears_all(&self) -> bool {
         self.suspended.load(Ordering::SeqCst) == 0 && self.unproven.load(Ordering::SeqCst) == 0
     }
 
-    /// Counts something that happened so many times.
+    /// Adds `times` to a counter.
     #[inline]
     pub fn count(&self, counter: Counter, times: u64) {
         let shard = &self.counters[shard() % SHARDS];
@@ -116,7 +116,7 @@ impl Slot {
         };
     }
 
-    /// The share that the cache's definition gives it.
+    /// Returns the share that the cache's definition gives it.
     pub fn share(&self) -> Share {
         Share {
             max_bytes: self.max_bytes.load(Ordering::Relaxed),
@@ -124,19 +124,20 @@ impl Slot {
         }
     }
 
-    /// How much of the reserve is in force.
+    /// Returns the part of the reserve that is in force.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Only [`super::tier::Tier::put_share`] may call this, which knows what others hold.
+    /// Sets the share. Only [`super::tier::Tier::put_share`] may call this, because it knows what the other caches
+    /// hold.
     pub(super) fn set_share(&self, share: Share, held: u64) {
         self.max_bytes.store(share.max_bytes, Ordering::Relaxed);
         self.reserve.store(share.reserve, Ordering::Relaxed);
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// How the cache's entries fare where room is made.
+    /// Returns how the cache's entries rank when room is made.
     pub(super) fn rank(&self) -> Rank {
         let bytes = self.bytes.load(Ordering::Relaxed).max(0) as u64;
         let most = self.max_bytes.load(Ordering::Relaxed);
@@ -167,12 +168,12 @@ impl Slot {
         }
     }
 
-    /// Entries that were evicted since the last reset.
+    /// Returns the number of entries that were evicted since the last reset.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Ordering::Relaxed)
     }
 
-    /// Entries that were invalidated since the last reset.
+    /// Returns the number of entries that were invalidated since the last reset.
     pub fn invalidated(&self) -> u64 {
         self.invalidated.load(Ordering::Relaxed)
     }
@@ -182,8 +183,8 @@ impl Slot {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Notes that a change which is visible now has removed entries: values read by older snapshots are out of date.
-    /// `now` is a timestamp of Postgres, in microseconds.
+    /// Records that a change which is visible now has removed entries, so that values read by older snapshots are
+    /// out of date. `now` is a Postgres timestamp, in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
@@ -193,13 +194,13 @@ impl Slot {
         self.removed_at.load(Ordering::SeqCst)
     }
 
-    /// Forgets the time of loaders; called when the slot gets another cache.
+    /// Resets the time of loaders; called when another cache gets the slot.
     pub fn forget_loads(&self) {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Counts a loader's run into the mean, with a weight of one fifth. Of two runs that end at the same moment one
-    /// may be lost.
+    /// Adds the duration of a load to the mean, with a weight of one fifth. If two loads end at the same moment, one
+    /// of them may not be counted.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,
@@ -208,7 +209,7 @@ impl Slot {
         self.load_time.store(mean, Ordering::Relaxed);
     }
 
-    /// Sets the counters back to 0; the present numbers of entries and bytes stay.
+    /// Resets the counters to 0; the current numbers of entries and bytes stay.
     pub fn reset_figures(&self) {
         for counter in self.counters.iter().flat_map(|shard| &shard.0) {
             counter.store(0, Ordering::Relaxed);
@@ -219,8 +220,8 @@ impl Slot {
     }
 }
 
-/// Returns a deadline in seconds. Deadlines beyond the year 2270 count as of that year, so that the sum of two
-/// thousand million of them fits.
+/// Returns a deadline in seconds. Deadlines after the year 2270 count as that year, so that the sum of two thousand
+/// million of them does not overflow.
 fn seconds(deadline: i64) -> i64 {
     const LAST: i64 = 1 << 33;
     (deadline / 1_000_000).clamp(0, LAST)

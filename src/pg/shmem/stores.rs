@@ -1,8 +1,8 @@
-//! Counts of transactions that store what they have loaded: those that have not ended, and those that have begun.
-//! Caches share a place, so an answer may be too careful.
+//! Counts the transactions that store loaded values: those that have begun, and those that have not ended. Several
+//! caches share a count, so a result may be too pessimistic.
 //!
-//! Guards this order: a store is announced before its row is written. So a deletion that has found no row knows
-//! afterwards whether a row may have been written meanwhile.
+//! The order is essential: a store is announced before its row is written. So a deletion that has found no row can
+//! check afterwards whether a row may have been written meanwhile.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::SeqCst;
@@ -21,12 +21,12 @@ pub struct Stores(AtomicU64);
 pub struct StoresSeen(u64);
 
 impl Stores {
-    /// Announces a store until [`Stores::end`].
+    /// Announces a store, until [`Stores::end`] is called.
     pub fn begin(&self) {
         self.0.fetch_add(BEGUN + OPEN, SeqCst);
     }
 
-    /// Ends a store, together with its transaction.
+    /// Ends a store, when its transaction ends.
     pub fn end(&self) {
         self.0.fetch_sub(OPEN, SeqCst);
     }
@@ -36,12 +36,12 @@ impl Stores {
         StoresSeen(self.0.load(SeqCst))
     }
 
-    /// Returns whether the row of a store may not be visible yet.
+    /// Returns whether a store may have written a row that is not visible yet.
     pub fn any(&self) -> bool {
         self.see().any()
     }
 
-    /// Returns whether no row can have come since `seen`: no store was open then, and none has begun.
+    /// Returns whether no row can have been written since `seen`: no store was open then, and none has begun since.
     pub fn none_since(&self, seen: StoresSeen) -> bool {
         let unchanged =
             self.see() == seen || fault::on(Fault::StoresBegunNotCounted) && !self.any();

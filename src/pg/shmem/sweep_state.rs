@@ -1,4 +1,4 @@
-//! State in shared memory that sweepers and writers of one cache leave for the next ones.
+//! State in shared memory for each cache that is swept. One sweep, and the writers, leave it for the next sweep.
 //!
 //! `worker_state` holds the table of these states, assigns them to caches, and explains why they need no lock.
 
@@ -12,22 +12,22 @@ use super::cache_id::{AtomicCacheId, CacheId};
 use crate::pg::session::clock::Timestamp;
 
 const SECOND: i64 = 1_000_000;
-/// The longest rest, however long a VACUUM took.
+/// The longest rest, however long a step took.
 const LONGEST_REST: i64 = 600 * SECOND;
 
-/// State that the last sweeps of one cache left for the next. Moments are Postgres' timestamps.
+/// State that the last sweeps of a cache left for the next one. Times are Postgres timestamps.
 #[repr(C, align(64))]
 pub struct SweepState {
     pub(in crate::pg) cache: AtomicCacheId,
     /// The block at which the next sweep begins.
     pub cursor: AtomicU32,
-    /// Errors in a row.
+    /// The number of errors in a row.
     pub failures: AtomicU32,
-    /// The earliest time of the next try after an error.
+    /// The earliest time to try again after an error.
     pub retry_at: AtomicI64,
-    /// When a sweep last reached the end of the table; 0: none did.
+    /// The time at which a sweep last reached the end of the table; 0: never.
     pub last_sweep: AtomicI64,
-    /// Microseconds since the deadline of the row that had waited longest when that sweep removed it.
+    /// Microseconds from the deadline of the row that had waited longest until that sweep removed it.
     pub lag: AtomicI64,
     /// Expired rows that the last sweep left, estimated for the blocks that it did not reach.
     pub waiting: AtomicI64,
@@ -35,27 +35,27 @@ pub struct SweepState {
     pub next_deadline: AtomicI64,
     /// The table's counter of changes when that sweep began.
     pub changes: AtomicI64,
-    /// Dead rows that the last VACUUM could not remove, of the table and of its TOAST table.
+    /// Dead rows that the last VACUUM could not remove, in the table and in its TOAST table.
     pub unremoved_rows: [AtomicI64; 2],
-    /// Bytes that died in each of the two since its last VACUUM began, as reported by writers.
+    /// Bytes that became dead in each of the two since its last VACUUM began, as reported by writers.
     pub dead_bytes: [AtomicU64; 2],
-    /// Dead bytes that are worth the next VACUUM; 0: the table's size is not known yet.
+    /// The dead bytes at which the next VACUUM is worth its cost; 0: the table's size is not known yet.
     pub vacuum_at: [AtomicU64; 2],
-    /// 1: that many bytes have died, and no worker has answered yet.
+    /// 1: that many bytes are dead, and no worker has responded yet.
     pub vacuum_requested: AtomicU8,
-    /// How much shorter than full ones the steps of its sweep are, as `crate::worker` counts it.
+    /// How much shorter than full steps the steps of its sweep are, in the units of `crate::worker`.
     pub pace: AtomicU8,
-    /// In seconds since 2000: until then its sweep gives way to other caches, after a step that took long; 0: no
-    /// recent step took long.
+    /// The time, in seconds since 2000, until which its sweep gives way to other caches after a slow step; 0: no
+    /// recent step was slow.
     rests_until: AtomicU32,
-    /// The cache's owner when a worker last found it due.
+    /// The cache's owner when a worker last found the cache due.
     pub owner: AtomicU32,
-    /// When a worker last answered a request for a VACUUM.
+    /// The time at which a worker last responded to a request for a VACUUM.
     pub answered_at: AtomicI64,
 }
 
 impl SweepState {
-    /// Gives way to the other caches for as long as a step took, at most ten minutes.
+    /// Lets other caches go first for as long as the last step took, at most ten minutes.
     pub fn rest(&self, now: Timestamp, took: Duration) {
         let took = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
         let until = now.saturating_add(took.min(LONGEST_REST)) / SECOND + 1;
@@ -63,12 +63,12 @@ impl SweepState {
         self.rests_until.store(until, Relaxed);
     }
 
-    /// Returns whether one of its recent steps took long.
+    /// Returns whether a recent step of the cache was slow.
     pub fn is_slow(&self) -> bool {
         self.rests_until.load(Relaxed) != 0
     }
 
-    /// Ends the rest: the cache's steps no longer take long.
+    /// Ends the rest, when the cache's steps are no longer slow.
     pub fn end_rest(&self) {
         self.rests_until.store(0, Relaxed);
     }
@@ -80,12 +80,12 @@ impl SweepState {
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)
     }
 
-    /// Returns a number that grows with the moment of the last long step. The cache with the least is next.
+    /// Returns a number that grows with the time of the last slow step. The cache with the smallest number is next.
     pub fn slow_since(&self) -> u32 {
         self.rests_until.load(Relaxed)
     }
 
-    /// Returns the same number if it is of the last ten minutes; otherwise 0.
+    /// Returns the same number if that step was in the last ten minutes; otherwise 0.
     pub fn slow_lately(&self, now: Timestamp) -> u32 {
         let since = self.rests_until.load(Relaxed);
         let ago = now - i64::from(since) * SECOND;

@@ -1,16 +1,16 @@
-//! The hot tier's place in shared memory: its size, its locks, and the only access to a partition.
+//! The hot tier in shared memory: its size, its locks, and the only access to its partitions.
 //!
 //! Access rules:
 //!
 //! 1. Partition `i` of the store is accessed only inside [`Tier::read`], [`Tier::change`] and their variants, which
 //!    hold lock `i` of the tranche "pgcache" shared or exclusively.
-//! 2. A backend holds at most one of these locks. Lock number `partitions` guards the assignment of slots; under it
-//!    no partition is accessed.
-//! 3. Inside, nothing raises an error, allocates from Postgres, or runs SQL.
-//! 4. A [`Slot`] holds atomics: they are read and changed with or without a lock, in the order that
+//! 2. A backend holds at most one of these locks. Lock number `partitions` protects the assignment of slots; no
+//!    partition is accessed while it is held.
+//! 3. Code that runs under a lock raises no error, allocates nothing from Postgres, and runs no SQL.
+//! 4. A [`Slot`] consists of atomics. They are read and changed with or without a lock, in the order that
 //!    `cache::commit::changes` explains.
 //!
-//! Without `shared_preload_libraries` the server has no tier and [`tier`] returns None.
+//! Without `shared_preload_libraries` the server has no tier, and [`tier`] returns None.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -39,14 +39,14 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::pending_invalidations::Telling;
 use crate::pg::version;
 
-// Primitives that raise no error, without the guard that pgrx puts around each call.
+// Primitives that raise no error, declared without the guard that pgrx puts around each call.
 unsafe extern "C-unwind" {
     fn LWLockAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     fn LWLockConditionalAcquire(lock: *mut pg_sys::LWLock, mode: pg_sys::LWLockMode::Type) -> bool;
     fn LWLockRelease(lock: *mut pg_sys::LWLock);
 }
 
-/// One slot for so many bytes of `pgcache.hot_size`, within these limits.
+/// One slot for this many bytes of `pgcache.hot_size`, within these limits.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
@@ -60,23 +60,23 @@ const FETCH_WAIT: &CStr = c"PgcacheFetch";
 /// State of the whole tier.
 #[repr(C, align(64))]
 pub struct Control {
-    /// The last version given out.
+    /// The last version that was assigned.
     versions: AtomicU64,
     /// Seed of the key hash, new at each start.
     pub seed: AtomicU64,
-    /// Values that were too long for the tier, since the last reset.
+    /// Values that were too large for the tier, since the last reset.
     pub rejected: AtomicU64,
-    /// Times that a backend had to wait for one of the tier's locks, since the last reset.
+    /// How often a backend had to wait for one of the tier's locks, since the last reset.
     pub waits: AtomicU64,
     /// Counts of changes to watched keys of memory caches.
     pub changes: Changes,
-    /// Processes that track changes of entries of any cache, a bit each.
+    /// The processes that track changes of entries of any cache, one bit each.
     trackers: AtomicU64,
     /// Caches that have a bound or a reserve.
     shares: AtomicU64,
-    /// Processes that keep watched keys without an entry unchanged, a bit each.
+    /// The processes that keep watched keys without an entry unchanged, one bit each.
     pub watchers: AtomicU64,
-    /// Transactions that are going to notify those processes.
+    /// Transactions that are about to commit, and then notify the processes that track changes.
     pub telling: Telling,
     /// Transactions that have stored loaded values and have not ended; caches share a place.
     stores: [Stores; STORES],
@@ -179,7 +179,8 @@ impl Tier {
         look(unsafe { self.region.partition(partition) })
     }
 
-    /// Reads a partition by number for a process that must not wait. None while its lock is held.
+    /// Reads a partition by number, for a process that must not wait. Returns None while another process holds the
+    /// lock exclusively.
     pub fn read_at_once<R>(
         &self,
         partition: u32,
@@ -264,8 +265,8 @@ impl Tier {
         run()
     }
 
-    /// Gives a slot its share; the caller holds the assignment lock. Reserves hold half of the tier at
-    /// most: the last to come gets less, until others give theirs back.
+    /// Gives a slot its share; the caller holds the assignment lock. All reserves together hold at most half of the
+    /// tier, so the last reserve may get less until others are given back.
     pub fn put_share(&self, slot: u32, share: Share) {
         let others = || {
             self.slots
@@ -289,7 +290,7 @@ impl Tier {
             .store(shares.count() as u64, Ordering::Relaxed);
     }
 
-    /// The most that all reserves together hold, in bytes.
+    /// Returns the maximum of all reserves together, in bytes.
     pub fn most_reserved(&self) -> u64 {
         self.size as u64 / 2
     }
@@ -301,14 +302,15 @@ impl Tier {
         &self.control.stores[place as usize % STORES]
     }
 
-    /// Returns a version that no cache had before.
+    /// Returns a version that no cache has had before.
     pub fn new_version(&self) -> u64 {
         self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Invalidates all entries of a slot by a new version. For a memory cache, readers of the ring are notified
     /// twice: before, because no session may see the new content before the notification; and after, because a value
-    /// read between the first one and the new version is out of date, too. For a table only copies are lost.
+    /// read between the first notification and the new version is out of date, too. For a table only copies are
+    /// lost, so no notification is needed.
     pub fn renew_version(&self, slot: u32) {
         let tell = || {
             if !self.slot(slot).is_table() && self.is_told(slot) {
@@ -347,8 +349,8 @@ impl Tier {
         }
     }
 
-    /// Begins to track a cache's changes. Takes each partition's lock once: a writer that did not see the new tracker
-    /// has finished its change then.
+    /// Begins to track a cache's changes. Takes each partition's lock once, so that every writer that did not see
+    /// the new tracker has finished its change.
     pub fn track(&self, slot: u32, reader: u64) {
         self.slot(slot).trackers.fetch_or(reader, Ordering::SeqCst);
         self.control.trackers.fetch_or(reader, Ordering::SeqCst);
@@ -382,7 +384,7 @@ impl Tier {
     }
 }
 
-/// Adds the store's events to the slots' sums, and records the keys for processes that track them.
+/// Adds the store's events to the slots' counters, and records the keys for processes that track them.
 struct Books<'t>(&'t Tier);
 
 impl Ledger for Books<'_> {
@@ -408,11 +410,11 @@ impl Ledger for Books<'_> {
     }
 
     fn name(&mut self, event: &EntryEvent, key: &[u8]) {
-        // Removing an entry of an earlier version changes nothing that a session could see.
+        // Removing an entry of an earlier version changes nothing that a session can see.
         if event.version != self.0.slot(event.cache).version.load(Ordering::SeqCst) {
             return;
         }
-        // A client does not cause the removal of an entry that makes room or has expired.
+        // A removal that makes room, or that removes an expired entry, is not the work of a client.
         let by_author = !matches!(
             event.removed,
             Some(RemovalCause::Evicted | RemovalCause::Expired)
@@ -422,7 +424,7 @@ impl Ledger for Books<'_> {
     }
 }
 
-/// An LWLock that is held; released when dropped, after an error by Postgres' abort.
+/// An LWLock that is held. It is released when this value is dropped, and after an error by Postgres' abort.
 struct Held(*mut pg_sys::LWLock);
 
 impl Drop for Held {
@@ -451,8 +453,8 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
-/// Returns whether `session_preload_libraries`, as of the start of this session, names the library, with or without a
-/// folder.
+/// Returns whether `session_preload_libraries`, as it was at the start of this session, names the library, with or
+/// without a folder.
 pub fn loaded_by_sessions() -> bool {
     // SAFETY: a variable of this process, NULL or a C string.
     let libraries = unsafe {
@@ -505,7 +507,7 @@ unsafe extern "C-unwind" fn request() {
         .set_hint("Raise pgcache.hot_size in postgresql.conf and restart the server; 0 turns the hot tier off without this warning.")
         .report(PgLogLevel::WARNING);
     };
-    // Postgres fails right after either of the first two, and its hint speaks of its own settings only.
+    // In the first two cases Postgres fails right after this, and its hint names only its own settings.
     if !mapping::system_gives(layout.total, false) {
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     } else if needs_huge_pages() && !mapping::system_gives(layout.total, true) {
@@ -533,13 +535,13 @@ unsafe extern "C-unwind" fn request() {
     }
 }
 
-/// Whether the server does not start without huge pages.
+/// Returns whether the server requires huge pages, and does not start without them.
 fn needs_huge_pages() -> bool {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::huge_pages == pg_sys::HugePagesType::HUGE_PAGES_ON as i32 }
 }
 
-/// Runs at the start and again after a crash restart, each time over fresh memory.
+/// Runs at each start, also after a crash, and each time finds new memory.
 #[pg_guard]
 unsafe extern "C-unwind" fn startup() {
     // SAFETY: the former hook is called as Postgres would have called it.

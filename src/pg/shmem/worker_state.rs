@@ -1,12 +1,12 @@
-//! State that sweepers and writers leave for each other in shared memory, and their wake-ups.
+//! State in shared memory through which sweepers and writers of the server's caches inform and wake each other.
 //!
-//! Not the hot tier, and no value is served from here: all of it may be lost or out of date at no cost but work done
-//! twice. Guards this rule: no decision about an entry depends on this state. So it needs no lock. The sweeper of a
-//! cache is alone with its [`SweepState`] (`advisory::try_sweep`); writers only add to its sums and request a VACUUM.
-//! Two caches that compete for one state may at worst overwrite each other.
+//! No decision about an entry depends on this state, and no value is served from it. It may be lost or out of date,
+//! which costs only work that is done twice. So it needs no lock. Only one sweeper at a time uses the [`SweepState`]
+//! of a cache (`advisory::try_sweep`); writers only add to its sums and request a VACUUM. Two caches that compete
+//! for one state overwrite each other at worst.
 //!
-//! The state exists with `shared_preload_libraries` whatever `pgcache.hot_size` is; its bytes are taken from
-//! `hot_size` where that is not 0.
+//! The state exists with `shared_preload_libraries`, whatever `pgcache.hot_size` is; its bytes are taken from
+//! `hot_size` if that is not 0.
 
 use std::cell::Cell;
 use std::mem::size_of;
@@ -21,11 +21,11 @@ pub use super::sweep_state::SweepState;
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 use crate::pg::worker::background;
 
-/// One sweep state for so many bytes of `hot_size`, within these limits.
+/// One sweep state for this many bytes of `hot_size`, within these limits.
 const BYTES_PER_STATE: usize = 32 * 1024;
 const MIN_STATES: usize = 64;
 const MAX_STATES: usize = 4096;
-/// The most databases that are visited at the same time.
+/// The maximum number of databases that are visited at the same time.
 pub const VISITS: usize = 3;
 
 /// State shared by the launcher and the worker of one visit.
@@ -33,22 +33,22 @@ pub const VISITS: usize = 3;
 pub struct VisitState {
     pub database: AtomicU32,
     outcome: AtomicU32,
-    /// When the current step of a sweep began; 0: no step is running.
+    /// The time at which the current step of a sweep began; 0: no step is running.
     pub step_began: AtomicI64,
     /// The cache of that step.
     pub cache: AtomicCacheId,
-    /// The worker's process, while it answers requests for a VACUUM; otherwise 0.
+    /// The worker's process while it responds to requests for a VACUUM; otherwise 0.
     worker: AtomicU32,
-    /// The visit only answers requests for a VACUUM; it sweeps nothing.
+    /// The visit only responds to requests for a VACUUM, and sweeps nothing.
     pub only_vacuums: AtomicBool,
-    /// Microseconds until the database is to be visited again.
+    /// How long the worker may stay before the database must be visited again, in microseconds.
     longest: AtomicU64,
 }
 
-/// A worker's findings in its database.
+/// The result of a worker's visit to its database.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// The worker ended before it knew.
+    /// The worker ended before it had a result.
     Unknown,
     /// The database lacks the extension.
     NoExtension,
@@ -67,7 +67,7 @@ struct Head {
     partition: AtomicU32,
     /// The launcher's process; 0: no launcher has run.
     launcher: AtomicU32,
-    /// A database is due, but all visits or all workers are taken.
+    /// Whether a database is due, but all visits or all workers are taken.
     place_wanted: AtomicBool,
     visits: [VisitState; VISITS],
 }
@@ -96,7 +96,7 @@ fn states(hot_size: usize) -> usize {
     }
 }
 
-/// Returns the bytes that this takes on a server with this `pgcache.hot_size`, in bytes as well.
+/// Returns the bytes that this state takes on a server with this `pgcache.hot_size`, which is in bytes as well.
 pub fn bytes(hot_size: usize) -> usize {
     64 + size_of::<Head>().next_multiple_of(64) + states(hot_size) * size_of::<SweepState>()
 }
@@ -131,22 +131,23 @@ pub fn attach(hot_size: usize) {
     }
 }
 
-/// Notes that an extension was created or updated: a database that lacked ours may have it now.
+/// Records that an extension was created or updated: a database that lacked ours may have it now.
 pub fn extension_changed() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_generation.fetch_add(1, Relaxed);
     }
 }
 
-/// Notes the same of a prepared transaction, because the session that decides it does not know its commands.
+/// Records the same for a transaction that is prepared, because the session that decides it does not know its
+/// commands.
 pub fn extension_prepared() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_prepared.store(1, Relaxed);
     }
 }
 
-/// Notes that a prepared transaction was decided. It may have created or updated an extension if any prepared one has
-/// since the server's start.
+/// Records that a prepared transaction was decided. It may have created or updated an extension if any prepared one
+/// has since the server's start.
 pub fn prepared_ended() {
     if worker_shmem().is_some_and(|shmem| shmem.head.extension_prepared.load(Relaxed) != 0) {
         extension_changed();
@@ -179,8 +180,9 @@ impl WorkerShmem {
         self.head.launcher.store(background::own_pid(), Relaxed);
     }
 
-    /// Requests a VACUUM of a cache in which so many bytes have died that it cannot wait for the next sweep. Wakes
-    /// the worker that visits its database, or the launcher when none does. A worker's end wakes the launcher, too.
+    /// Requests a VACUUM of a cache in which so many bytes are dead that it cannot wait for the next sweep. Wakes
+    /// the worker that visits its database, or the launcher if none does. The end of a worker wakes the launcher,
+    /// too.
     pub fn request_vacuum(&self, state: &SweepState) {
         if state.vacuum_requested.swap(1, Relaxed) == 1 {
             return;
@@ -198,7 +200,7 @@ impl WorkerShmem {
         background::wake(worker.unwrap_or(self.head.launcher.load(Relaxed)));
     }
 
-    /// Databases in which a VACUUM is requested, once for each cache.
+    /// Returns the databases in which a VACUUM is requested, once for each cache.
     pub fn databases_to_vacuum(&self) -> impl Iterator<Item = Oid> {
         self.states
             .iter()
@@ -206,12 +208,12 @@ impl WorkerShmem {
             .filter_map(SweepState::database)
     }
 
-    /// Sets whether a database waits for a visit to end, or for a worker.
+    /// Sets whether a database waits for a visit to end or for a worker.
     pub fn set_place_wanted(&self, wanted: bool) {
         self.head.place_wanted.store(wanted, Relaxed);
     }
 
-    /// Returns whether a visit that could end now should, because a database waits for its place.
+    /// Returns whether a visit that could end now should do so, because a database waits for its place.
     pub fn is_place_wanted(&self) -> bool {
         self.head.place_wanted.load(Relaxed)
     }
@@ -223,8 +225,8 @@ impl WorkerShmem {
             .find_map(|(found, state)| (found == cache).then_some(state))
     }
 
-    /// Returns all states in the order in which a cache looks for its own. A taken state is never freed, so a state
-    /// behind a free one is not the cache's own.
+    /// Returns all states in the order in which a cache searches for its own. A state that was taken is never freed,
+    /// so none behind a free one belongs to the cache.
     fn places(&self, cache: CacheId) -> impl Iterator<Item = &'static SweepState> {
         let first = (cache.mixed() >> 32) as usize % self.states.len();
         let (before, from) = self.states.split_at(first);
@@ -240,8 +242,8 @@ impl WorkerShmem {
     }
 
     /// Returns the state of a cache for its sweeper: its own, a free one, or one taken from another cache. With more
-    /// caches than states each cache competes for one place: if the oldest state were taken instead, every cache
-    /// would lose its state in turn.
+    /// caches than states, each cache competes for a single place: if the oldest state were taken instead, every
+    /// cache would lose its state in turn.
     pub fn sweep_state(&self, cache: CacheId) -> &'static SweepState {
         let own = self
             .places(cache)
@@ -254,8 +256,8 @@ impl WorkerShmem {
         })
     }
 
-    /// Returns the state of a cache for a writer, which takes no other cache's, and looks at a few places only. A
-    /// free one is taken if `may_have_one` returns true.
+    /// Returns the state of a cache for a writer. Checks only a few places, and takes no other cache's state; takes
+    /// a free one if `may_have_one` returns true.
     pub fn own_or_free(
         &self,
         cache: CacheId,
@@ -276,7 +278,7 @@ impl VisitState {
         self.worker.store(background::own_pid(), Relaxed);
     }
 
-    /// Ends answering: the worker takes no more requests, or has ended.
+    /// Ends the registration: the worker responds to no more requests, or has ended.
     pub fn end_answering(&self) {
         self.worker.store(0, Relaxed);
     }
@@ -286,12 +288,12 @@ impl VisitState {
         Duration::from_micros(self.longest.load(Relaxed))
     }
 
-    /// Sets how long the worker may stay; kept in microseconds.
+    /// Sets how long the worker may stay.
     pub fn set_longest(&self, longest: Duration) {
         self.longest.store(longest.as_micros() as u64, Relaxed);
     }
 
-    /// Returns the worker's findings.
+    /// Returns the result of the worker's visit.
     pub fn outcome(&self) -> Outcome {
         match self.outcome.load(Relaxed) {
             1 => Outcome::NoExtension,
@@ -300,7 +302,7 @@ impl VisitState {
         }
     }
 
-    /// Sets the worker's findings.
+    /// Sets the result of the worker's visit.
     pub fn set_outcome(&self, outcome: Outcome) {
         let number = match outcome {
             Outcome::Unknown => 0,

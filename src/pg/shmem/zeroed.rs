@@ -1,7 +1,7 @@
-//! Zeroed pieces of shared memory, one for each module: requested while the library is preloaded, and passed to the
-//! module at every start of the server.
+//! Allocates zeroed pieces of shared memory, one for each module. They are requested while the library is preloaded,
+//! and passed to their modules at every start of the server.
 //!
-//! Does not hold the hot tier's memory, which needs a layout and may be refused.
+//! The hot tier's memory is not among them: it needs a layout of its own, and may be refused.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -12,7 +12,7 @@ use pgrx::prelude::*;
 
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 
-/// A cache line of the processor, at which each piece begins, so that its atomics are aligned.
+/// The size of a cache line. Each piece begins at a multiple of it, so its atomics are aligned.
 pub const LINE: usize = 64;
 
 /// A piece, as its module describes it.
@@ -20,12 +20,12 @@ pub struct Piece {
     /// The name in `pg_shmem_allocations`.
     pub name: &'static CStr,
     pub bytes: usize,
-    /// Further bytes, which the module fills before it reads them. They are not zeroed, so they cost nothing until
-    /// they are used.
+    /// Further bytes, which the module writes before it reads them. They are not zeroed, so the system does not
+    /// allocate them until they are used.
     pub unmade: usize,
     /// Requests further resources, such as a lock, in the request hook.
     pub request: fn(),
-    /// Receives the piece: zeroed at the start and after a crash, otherwise with its present content.
+    /// Receives the piece: zeroed at the start and after a crash, otherwise with its current content.
     pub given: fn(NonNull<u8>),
 }
 
@@ -54,12 +54,12 @@ pub fn register(piece: Piece) {
     }
 }
 
-/// Bytes of all pieces that were asked for, alignment included.
+/// Returns the bytes of all requested pieces, alignment included.
 pub fn total() -> usize {
     PIECES.with_borrow(|pieces| pieces.iter().map(room).sum())
 }
 
-/// With what the alignment takes.
+/// Returns the bytes of a piece, alignment included.
 fn room(piece: &Piece) -> usize {
     piece.bytes + piece.unmade + LINE
 }
@@ -81,7 +81,7 @@ unsafe extern "C-unwind" fn request() {
     });
 }
 
-/// Runs at the start and again after a crash restart, each time over fresh memory.
+/// Runs at each start, also after a crash, and each time finds new memory.
 #[pg_guard]
 unsafe extern "C-unwind" fn startup() {
     // SAFETY: the former hook is called as Postgres would have called it.
