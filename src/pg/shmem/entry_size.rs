@@ -16,8 +16,8 @@ const FILE: &str = "pg_stat/pgcache.entry_size";
 const WRITTEN: &str = "pg_stat/pgcache.entry_size.tmp";
 /// The minimum number of entries in a run that predict the next one.
 const MIN_ENTRIES: u64 = 1_000;
-/// The largest remembered size. An index that is too small for the next load leaves memory empty until
-/// another restart; one that is too large costs only a percent.
+/// The largest remembered size. An index that is too small for the next load leaves memory unused until another
+/// restart; one that is too large costs only a percent.
 const MAX_REMEMBERED: usize = 1_024;
 
 thread_local! {

@@ -44,11 +44,12 @@ pub struct Slot {
     pub pending_writers: AtomicU32,
     /// 1: nothing may be filled until a session has checked the triggers under a lock.
     pub suspended: AtomicU32,
-    /// 1: a transaction that was prepared before the server's start may have changed the cache, because its marks are
-    /// lost and no session has yet seen that it is decided or never changed the cache.
+    /// 1: a transaction that was prepared before the server's start may have changed the cache. Its marks are lost,
+    /// and no session has found yet that the transaction is decided or did not change the cache.
     pub unproven: AtomicU32,
-    /// 1: no session has opened the slot of this memory cache since it was taken on a standby, whose replayed changes
-    /// remove no entry, or since its entries were restored at the start. 0 for a table.
+    /// 1: this memory cache's entries may be out of date, and no session has opened the slot yet. Set when the slot
+    /// is taken on a standby, where replayed changes remove no entry, or when its entries were restored at the
+    /// start. 0 for a table.
     pub recovered: AtomicU32,
     /// The id of the memory cache whose only entries are here; 0: the slot holds copies of a table's entries.
     pub memory_id: AtomicU64,

@@ -1,4 +1,4 @@
-//! The connection to Postgres' server programming interface (SPI), and the error for its misuse.
+//! Opens and closes the connection to Postgres' server programming interface (SPI), and reports its failures.
 
 use pgrx::pg_sys;
 
@@ -23,13 +23,14 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the current memory context; before SPI is connected, that is the caller's.
+/// Returns the current memory context. Before SPI is connected, it is the caller's.
 pub(in crate::pg) fn current_context() -> pg_sys::MemoryContext {
     // SAFETY: a variable of this process, which is set whenever our code runs.
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
-/// Raises an error that names SPI's function. SPI reports misuse by codes; each would be a defect of ours.
+/// Raises an error that names the SPI function. SPI reports misuse by return codes, and each of them would be a
+/// defect of ours.
 pub(in crate::pg) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

@@ -1,8 +1,9 @@
-//! Reads, checks and prints a user's expression over the columns of one table.
+//! Parses, checks and prints the key expression that a user passes to `cache_depend`.
 //!
-//! Does not evaluate it, which `hooks::dependency_key` does. Guards that it is one scalar expression of type text
-//! over this one table, with the content that an index expression may have: nothing volatile, and no STABLE function
-//! that follows more than the settings that can be stored.
+//! The expression must be one scalar expression of type text over the columns of one table. It may contain only what
+//! an index expression may: nothing volatile, and no STABLE function that depends on more than the settings that a
+//! dependency stores. Otherwise the key could change without a change of the row. `hooks::dependency_key` evaluates
+//! the expression.
 
 use std::ffi::{CStr, CString};
 
@@ -19,15 +20,15 @@ use crate::pg::value::datum::Text;
 pub struct Expression {
     node: *mut pg_sys::Node,
     relation: pg_sys::Oid,
-    /// Whether its result follows settings by which Postgres prints and reads values.
+    /// Whether its result depends on settings by which Postgres prints and reads values.
     pub follows_settings: bool,
 }
 
 impl Expression {
-    /// Reads `text` over the columns of `relation`, on which the caller holds a lock.
+    /// Parses `text` as an expression over the columns of `relation`, on which the caller holds a lock.
     pub fn over(relation: pg_sys::Oid, text: Text) -> Result<Expression, Error> {
         let text = text.bytes();
-        // Run only for Postgres' error message about the text, which shows the text.
+        // This text is parsed only so that Postgres' error messages show the expression.
         let from = relation::qualified(relation);
         let query = [b"SELECT ", text, b"\n FROM ONLY ", from.as_bytes()].concat();
         drop(Plan::prepare(&sql(query), &[], Paths::Any));

@@ -1,7 +1,7 @@
-//! The loader of `cache_fetch`: a query that a user passes as text, run for one value.
+//! Runs the loader of `cache_fetch`: a query that a user passes as text, which returns one value.
 //!
-//! Runs with the caller's identity and search_path, like any statement of the caller: nothing here changes either.
-//! The text is in the context of each error of the loader.
+//! It runs as the caller and under the caller's search_path, like any statement of the caller; nothing here changes
+//! either. The context of each error shows the loader's text.
 
 use std::ffi::CString;
 use std::ptr::NonNull;
@@ -16,7 +16,7 @@ use crate::pg::session::failure::Failure;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
 
-/// A planned loader, kept until dropped. Postgres plans it anew when an object that it names has changed.
+/// A planned loader, kept until dropped. Postgres plans it again when an object that it names has changed.
 pub struct Loader(NonNull<pg_sys::_SPI_plan>);
 
 /// The result of a loader; NULL is a value, too.
@@ -52,7 +52,7 @@ impl Loader {
         }
     }
 
-    /// Runs the query for a key; `text` is for the error when it returns several rows.
+    /// Runs the query for a key; `text` is shown in the error if the query returns several rows.
     pub fn run(&self, key: Text, text: Text) -> Result<Loaded, Error> {
         let caller = current_context();
         let _connection = Connection::open();
@@ -72,7 +72,7 @@ impl Loader {
             failed("SPI_execute_plan");
         }
         let output = Output::of_last_statement(caller);
-        // A plan that was made anew may have other columns.
+        // A plan that was made again may have other columns.
         if output.columns() != 1 {
             return Err(Error::LoaderColumns(text.to_string_lossy()));
         }
@@ -97,7 +97,7 @@ impl Drop for Loader {
     }
 }
 
-/// Returns the one column of the one row: a text, jsonb or bytea unchanged, any other type in its text form.
+/// Returns the one column of the one row: a text, jsonb or bytea unchanged, any other type as text.
 fn value(output: &Output) -> Option<Stored> {
     match ValueType::from_oid(output.type_of(0)) {
         Some(_) => output.stored(0, 0),

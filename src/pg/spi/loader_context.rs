@@ -1,7 +1,7 @@
-//! Adds the loader's text to the context of its errors.
+//! Adds the text of a loader to the CONTEXT of its errors.
 //!
-//! An error of Postgres has it from the moment when Postgres reports it. An error of ours is a panic, which pgrx
-//! reports where our function was called. So our context stays in Postgres' list while an error unwinds; the code
+//! For an error of Postgres the callback runs when Postgres reports it. An error of ours is a panic, which pgrx
+//! reports only at the function's entry. So the callback stays in Postgres' list while an error unwinds; the code
 //! that catches the error restores the list.
 
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -13,13 +13,13 @@ unsafe extern "C-unwind" {
     fn errcontext_msg(format: *const c_char, ...) -> c_int;
 }
 
-/// Makes errors name the loader while it lives.
+/// Makes errors show the loader's text while it lives.
 pub struct LoaderContext {
     former: *mut pg_sys::ErrorContextCallback,
 }
 
 impl LoaderContext {
-    /// Makes errors name this text, until the result is dropped.
+    /// Makes errors show this text, until the result is dropped.
     pub fn enter(loader: &[u8]) -> LoaderContext {
         let text = CString::new(loader).unwrap_or_default();
         // SAFETY: text and entry are palloc'd in the call's memory context, which lives until the statement ends or

@@ -1,4 +1,5 @@
-//! Statements that run through Postgres' server programming interface.
+//! Runs SQL statements through Postgres' server programming interface (SPI): kept plans, loaders and key
+//! expressions.
 
 pub mod connection;
 pub mod expression;

@@ -1,7 +1,7 @@
-//! The result of a statement, read column by column.
+//! Reads the result of an SPI statement, column by column.
 //!
-//! Guards that a value leaves SPI only as a detoasted copy in the caller's memory context, so that no lock is needed
-//! later; and that no column is read as a type that it does not have.
+//! A value leaves SPI only as a detoasted copy in the caller's memory context, so that no lock is needed to read it
+//! later. No column is read as a type that it does not have.
 
 use pgrx::{FromDatum, pg_sys};
 
@@ -10,7 +10,8 @@ use crate::pg::value::datum::{ArrayOf, Text, Value, ValueType};
 use crate::pg::value::stored::{Stored, refuse};
 use crate::pg::value::typed::Typed;
 
-/// The result of a statement: its rows, if any, and their number or that of the changed rows.
+/// The result of a statement: the rows that it returned, if any, and their number, or the number of rows that it
+/// changed.
 pub struct Output {
     /// Rows returned, inserted, updated or deleted.
     pub processed: u64,
@@ -48,8 +49,8 @@ impl Output {
         }
     }
 
-    /// Returns a column's datum, in SPI's memory; rows and columns count from 0. None for NULL and beyond the last
-    /// row.
+    /// Returns a column's datum, in SPI's memory; rows and columns are numbered from 0. None for NULL, and for a row
+    /// after the last.
     fn raw(&self, row: usize, column: usize) -> Option<pg_sys::Datum> {
         if row >= self.rows() {
             return None;
@@ -102,8 +103,8 @@ impl Output {
         }
     }
 
-    /// Returns a column that must have this type. A kept statement is planned anew when its table has changed, and
-    /// its column may then have another type: that raises an error.
+    /// Returns a column that must have this type, and otherwise raises an error. A kept statement is planned again
+    /// when its table has changed, and its column may then have another type.
     fn of_type(&self, row: usize, column: usize, wanted: pg_sys::Oid) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
         if self.type_of(column) != wanted {
@@ -149,7 +150,8 @@ impl Output {
         unsafe { ArrayOf::from_datum(self.copy(datum), false) }
     }
 
-    /// Returns a value of the column's present type, if that is one of ours, copied into the caller's memory context.
+    /// Returns a column as a value, if the column's current type is one of ours, copied into the caller's memory
+    /// context.
     pub fn stored(&self, row: usize, column: usize) -> Option<Stored> {
         let datum = self.raw(row, column)?;
         let Some(value_type) = ValueType::from_oid(self.type_of(column)) else {

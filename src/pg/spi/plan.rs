@@ -1,7 +1,7 @@
 //! Kept plans: SQL statements that a session plans once and runs many times through SPI.
 //!
-//! Guards that a plan for a lookup by key uses the index whatever the statistics: a cache that was empty a minute ago
-//! would otherwise be read from end to end.
+//! A plan for a lookup by key always uses the index, whatever the statistics say. Otherwise a cache that was empty a
+//! minute ago would be read by a sequential scan.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -24,18 +24,18 @@ pub enum Paths {
     Index,
     /// Any path, planned without the parameters.
     Any,
-    /// Any path, planned with them.
+    /// Any path, planned with the values of the parameters.
     Costed,
-    /// By the rows' addresses only.
+    /// Only by the addresses of the rows (tid scan).
     Address,
 }
 
-/// A planned statement, kept until dropped. Every function that runs it raises the errors of the statement.
+/// A planned statement, kept until dropped. Every function that runs it raises the statement's errors.
 pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
     /// The types of its parameters.
     types: Box<[pg_sys::Oid]>,
-    /// The text and the one table that it names, for the guard of each run.
+    /// The text, and the one table that it names, for the name guard of each run.
     about: Option<About>,
 }
 
@@ -46,8 +46,8 @@ struct About {
 }
 
 impl Plan {
-    /// Parses and plans a statement over one table. Refuses it, now and at each run, if its name refers to another
-    /// table by then. The name is found whichever role runs it: see [`name_guard`].
+    /// Parses and plans a statement on one table. Refuses it, now and at each run, if its name has come to refer to
+    /// another table. The name is found whichever role runs the statement: see [`name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _guard = NameGuard::of_query(&sql, table);
         let _connection = Connection::open();
@@ -102,7 +102,8 @@ impl Plan {
         }
     }
 
-    /// Plans it, under the present settings. A plan that uses its arguments is made at each run instead.
+    /// Plans the statement under the present settings. A plan that depends on its arguments is made at each run
+    /// instead.
     fn make(&self, paths: Paths) {
         if paths == Paths::Costed {
             return;
@@ -120,8 +121,8 @@ impl Plan {
     ///
     /// Each run has a snapshot of its own under READ COMMITTED and sees the session's earlier changes.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // In parallel mode no command can begin. The session has no changes to see then, so a reading statement needs
-        // none.
+        // In parallel mode no command can begin. The session has no changes of its own to see then, so a statement
+        // that reads needs no new command.
         let snapshot = match session::in_parallel_mode() {
             // SAFETY: in parallel mode there is a transaction, and it has its first snapshot.
             true => unsafe { pg_sys::GetTransactionSnapshot() },
@@ -130,7 +131,7 @@ impl Plan {
         self.run_under(snapshot, arguments, read)
     }
 
-    /// Runs the statement as [`Plan::run`] does, but on rows as they are now, even where the transaction has one
+    /// Runs the statement as [`Plan::run`] does, but on the rows as they are now, even if the transaction has one
     /// snapshot for all its statements.
     pub fn run_as_of_now<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
@@ -140,7 +141,7 @@ impl Plan {
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, read)
     }
 
-    /// Runs it with this snapshot; NULL stands for the snapshot of a statement that begins now.
+    /// Runs the statement under this snapshot; NULL means the snapshot of a statement that begins now.
     fn run_under<R>(
         &self,
         snapshot: pg_sys::Snapshot,
@@ -191,7 +192,7 @@ impl Drop for Plan {
     }
 }
 
-/// Runs a statement once, mostly for definitions (DDL). The text contains names that users have chosen, so it is
+/// Runs a statement once, mostly a definition (DDL). The text contains names that users have chosen, so it is
 /// refused if it parses as more than one statement.
 pub fn run_once(sql: &CStr) {
     let _connection = Connection::open();
@@ -240,10 +241,10 @@ pub fn query_once<R>(
     read(&Output::of_last_statement(caller))
 }
 
-/// Restricts the planner's switches to one kind of path while it lives.
+/// Restricts the planner to one kind of path while it lives.
 ///
-/// Sets the variables behind enable_seqscan and similar settings directly: SET would call assign hooks and leave a
-/// trace in the transaction, and the former values are restored before any other code reads them.
+/// Sets the variables behind enable_seqscan and similar settings directly, because SET would call assign hooks and
+/// be recorded in the transaction. The former values are restored before any other code reads them.
 struct Allowed {
     seqscan: bool,
     indexscan: bool,
@@ -252,7 +253,7 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// Returns None where the planner may choose any path.
+    /// Returns None if the planner may choose any path.
     fn only(paths: Paths) -> Option<Allowed> {
         if !matches!(paths, Paths::Index | Paths::Address) {
             return None;
@@ -286,8 +287,8 @@ impl Drop for Allowed {
     }
 }
 
-/// Disables compilation while it lives. A switched-off path costs 1e10, which is more than `jit_above_cost`, so that
-/// a page of keys would be compiled for 100 ms and read in 3.
+/// Disables JIT compilation while it lives. A disabled path costs 1e10, which is more than `jit_above_cost`, so a
+/// page of keys would be compiled for 100 ms and read in 3.
 struct Interpreted(bool);
 
 impl Interpreted {
@@ -308,7 +309,7 @@ impl Drop for Interpreted {
     }
 }
 
-/// Returns SPI's form of parameters: values, and 'n' for each that is NULL. Raises an error where an argument has
+/// Returns the parameters in SPI's form: values, and 'n' for each that is NULL. Raises an error if an argument has
 /// another type than the statement was prepared for.
 fn parameters(arguments: &[Typed], types: &[pg_sys::Oid]) -> (Vec<pg_sys::Datum>, Vec<i8>) {
     if arguments.len() != types.len() {

@@ -1,8 +1,9 @@
-//! Bytes that a write leaves dead, and that only VACUUM reclaims.
+//! Counts the bytes that a write leaves dead until VACUUM reclaims them.
 //!
-//! The next session to visit the page prunes a row that was updated within it (HOT). A row that was moved or deleted
-//! is not pruned so, nor is a long value in the TOAST table. Postgres counts dead rows, too, but up to a second late,
-//! and a row may have eight bytes or a page.
+//! A row that was updated within its page (HOT) is not counted, because the next session to visit the page prunes
+//! it. A row that was moved or deleted is not pruned that way, and neither is a long value in the TOAST table.
+//! Postgres' own count of dead rows is not sufficient: it is up to a second late, and a row may have eight bytes or
+//! fill a page.
 
 use std::ops::AddAssign;
 
@@ -12,7 +13,7 @@ use pgrx::varlena::varatt_is_1b_e;
 use crate::pg::events::{self, DeadBytes};
 use crate::pg::memory::unguarded;
 
-/// The part of a row outside of its page: the bytes of its value in the TOAST table, and their id there.
+/// The part of a row outside of its page: the size of its value in the TOAST table, and its id there.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Toasted {
     bytes: usize,
@@ -21,21 +22,21 @@ struct Toasted {
 
 impl AddAssign for DeadBytes {
     fn add_assign(&mut self, more: DeadBytes) {
-        // Wraps instead of panicking, because it is summed up in code that must not fail.
+        // Wraps instead of panicking, because it is added up in code that must not fail.
         self.rows = self.rows.wrapping_add(more.rows);
         self.toast = self.toast.wrapping_add(more.toast);
     }
 }
 
 impl DeadBytes {
-    /// Emits the bytes as an event of this table, unless there are none.
+    /// Emits the bytes as an event of this table, if there are any.
     pub fn emit(self, relation: Oid) {
         if self.rows != 0 || self.toast != 0 {
             events::emit(|observer| (observer.died)(relation, self));
         }
     }
 
-    /// Returns the bytes that are dead once the row in a slot is removed.
+    /// Returns the bytes that become dead when the row in a slot is removed.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table
@@ -58,8 +59,8 @@ impl DeadBytes {
         }
     }
 
-    /// Returns the bytes that are dead once `old` has become `new`, or is removed where that is NULL. `value` returns
-    /// the number of the value column; it is called only where the row has data in the TOAST table.
+    /// Returns the bytes that become dead when `old` is replaced by `new`, or removed if `new` is NULL. `value`
+    /// returns the number of the value column; it is called only if the row has data in the TOAST table.
     ///
     /// # Safety
     /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the

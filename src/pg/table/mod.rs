@@ -1,4 +1,5 @@
-//! Rows of a table, read and written past the executor where the table is plain enough for it.
+//! Reads and writes rows of a table by key without the executor, where the table is simple enough that the result is
+//! the same; and other direct access to a table, such as TRUNCATE.
 
 pub mod dead_bytes;
 pub mod probe;

@@ -1,14 +1,15 @@
-//! Checks whether an expired row blocks a key, and the scan for it that COPY keeps open.
+//! Checks whether an expired row blocks a key, so that a statement that is about to write the key can replace the
+//! row.
 //!
-//! A single check opens the table and its index, makes a slot and a scan, and closes all of them: more than half of
-//! its time. COPY checks each of its rows, so it keeps them open until it has ended.
+//! A single check opens the table and its index, creates a slot and a scan, and closes all of them, which takes more
+//! than half of its time. COPY makes a check for each of its rows, so it keeps these objects open until it ends.
 //!
-//! Guards three rules. First, only the table that COPY itself writes stays open, because its triggers may truncate,
-//! alter or drop the other tables that they write, which Postgres refuses for a table that the session has open.
-//! Second, no page is pinned between two checks: COPY may wait for its client, and VACUUM would wait for the page.
-//! Third, open relations belong to the statement that opened them: they are closed under the resource owner of their
-//! opening, and forgotten with the memory of the statement's savepoint, which an error removes; then the abort has
-//! closed them.
+//! Three rules apply to objects that are kept open. First, only the table that COPY itself writes stays open:
+//! triggers of COPY may truncate, alter or drop the other tables that they write, and Postgres refuses that for a
+//! table that the session has open. Second, no page stays pinned between two checks, because COPY may wait for its
+//! client, and VACUUM would wait for the page. Third, open relations belong to the statement that opened them. They
+//! are closed under the resource owner that opened them. After an error, the abort closes them, and they are
+//! forgotten when the memory of the statement's savepoint is freed.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -25,8 +26,9 @@ use crate::pg::session::clock;
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// Returns whether the row under a key has expired, as an insertion of that key would find it: the latest version,
-/// committed or our own. Waits for a transaction that changes or removes the row, as the insertion would.
+/// Returns whether the row under a key has expired. Reads the row as an insertion of that key would find it: the
+/// latest version, committed or our own. Waits for a transaction that changes or removes the row, as the insertion
+/// would.
 ///
 /// The caller holds the lock on the table under which the [`Target`] is valid. `written` is the table that the
 /// statement writes: this one, or one of which it is a partition.
@@ -47,14 +49,14 @@ pub fn has_expired(target: &Target, key: Text, written: Oid) -> Result<bool, Use
     found.ok_or(UsePlan)
 }
 
-/// A table, the index of its key and a scan of that, all open.
+/// A table, the index of its key, and a scan of the index, all open.
 #[derive(Clone, Copy)]
 struct Probe {
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
-    /// The scan's snapshot, which also receives the transaction that is changing a row.
+    /// The scan's snapshot. The scan also stores in it which transaction is changing a row.
     dirty: *mut pg_sys::SnapshotData,
 }
 
@@ -69,7 +71,7 @@ enum Latest {
 }
 
 impl Probe {
-    /// Opens a probe in the current memory context. Returns None where the table no longer matches the target.
+    /// Opens a probe in the current memory context. Returns None if the table no longer matches the target.
     ///
     /// # Safety
     /// Inside of `guarded`; the table is locked.
@@ -114,8 +116,8 @@ impl Probe {
         }
     }
 
-    /// Closes the probe where an error has left the scan and the slot as they were: releases their references but not
-    /// their pages; their memory is the statement's.
+    /// Closes the probe after an error has left the scan and the slot as they were: releases their references but
+    /// not their pages; their memory belongs to the statement.
     ///
     /// # Safety
     /// As for `close`, except that the scan may have pages, which it no longer owns.
@@ -168,7 +170,7 @@ impl Probe {
             let mut by_key = key_equals(target, key);
             unguarded::index_rescan(self.scan, &mut by_key, 1, null_mut(), 0);
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            // A row that another transaction is inserting may stand beside the row that it replaces.
+            // A row that another transaction is inserting may exist beside the row that it replaces.
             while unguarded::index_getnext_slot(self.scan, forward, self.slot) {
                 let mut latest = Latest::InOrder;
                 if (*self.dirty).xmax != pg_sys::InvalidTransactionId {
@@ -191,7 +193,7 @@ impl Probe {
     }
 }
 
-/// The objects that the running COPY statements keep open, one inside of the other.
+/// The objects that a running COPY keeps open. COPY statements may be nested.
 struct Copying {
     number: usize,
     /// The table that COPY writes.
@@ -210,7 +212,7 @@ struct Kept {
     relation: Oid,
     index: Oid,
     probe: Probe,
-    /// The probe is in use, or an error has ended its last use.
+    /// Whether the probe is in use, or an error has ended its last use.
     looks: bool,
 }
 
@@ -219,7 +221,7 @@ thread_local! {
     static COPYING: ManuallyDrop<RefCell<Vec<Copying>>> = ManuallyDrop::default();
 }
 
-/// No code that runs during the borrow can call back here.
+/// Runs `change` on the running COPYs; nothing that it calls enters this function again.
 fn with<R>(change: impl FnOnce(&mut Vec<Copying>) -> R) -> Option<R> {
     COPYING.with(|copying| Some(change(&mut *copying.try_borrow_mut().ok()?)))
 }
@@ -289,8 +291,8 @@ unsafe extern "C-unwind" fn forget(number: *mut c_void) {
 }
 
 impl Kept {
-    /// Returns the probe of this table that is open already, or that the COPY into it opens now; None where no such
-    /// COPY runs, or it is running something else.
+    /// Returns the open probe of this table; the COPY into the table opens one if it has none. Returns None if no
+    /// such COPY runs, or if it is running another statement at the moment.
     fn of(target: &Target, written: Oid) -> Result<Option<Kept>, UsePlan> {
         let (relation, index) = (target.relation, target.index);
         let known = with(|copying| {

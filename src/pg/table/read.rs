@@ -1,8 +1,9 @@
 //! Reads rows of a table by key, through the index of its primary key, without the executor.
 //!
-//! Does the same as the kept plan `SELECT ... WHERE key = $1`: a snapshot as that plan would take it, the index, the
-//! visible row, copies of its columns. The caller holds the lock on the table under which the [`Target`] is valid;
-//! the index is locked here, because REINDEX replaces its file under a lock on the index alone.
+//! The result is that of the kept plan `SELECT ... WHERE key = $1`: it takes the same kind of snapshot, scans the
+//! index, finds the visible row, and copies its columns. The caller holds the lock on the table under which the
+//! [`Target`] is valid. The index is locked here, because REINDEX replaces the index's file under a lock on the
+//! index alone.
 
 use std::ptr::null_mut;
 
@@ -17,12 +18,12 @@ use crate::pg::value::entry::Entry;
 use crate::pg::value::stored::Stored;
 use crate::pg::{session, version};
 
-/// The kept plan must be used instead, because the table does not, or no longer, allow direct access. Nothing was
-/// read or changed.
+/// The caller must use the kept plan instead, because the table does not allow direct access, or no longer does.
+/// Nothing was read or changed.
 pub struct UsePlan;
 
 /// A row, and whether it is certainly the valid one under its key: the transaction has written nothing, or has
-/// written this row. Where two are found, the transaction's own row is valid.
+/// written this row. If a scan finds two rows, the transaction's own row is valid.
 pub type VisibleRow = (Entry, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -35,7 +36,7 @@ struct Scan {
     value_type: ValueType,
     /// NULL for a brief scan, whose snapshot is not registered.
     registered: pg_sys::Snapshot,
-    /// No key has a second row (`session::sees_one_version`).
+    /// Whether no key can have a second visible row (`session::sees_one_version`).
     one_version: bool,
     has_written: bool,
 }
@@ -82,9 +83,9 @@ pub fn get_many(
     Ok(())
 }
 
-/// Opens the relations and takes the snapshot: a new one under READ COMMITTED, otherwise the transaction's. It sees
-/// the session's own earlier changes. A `brief` scan does not register it. Returns None where the table no longer
-/// matches the target.
+/// Opens the relations and takes a snapshot: a new one under READ COMMITTED, otherwise the transaction's. It
+/// includes the session's own earlier changes. A `brief` scan does not register the snapshot. Returns None if the
+/// table no longer matches the target.
 ///
 /// # Safety
 /// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence, in which no
@@ -124,8 +125,8 @@ unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
     }
 }
 
-/// Counts a snapshot as in use without registering it, because Postgres requires that of every snapshot that a scan
-/// uses. An error leaves the count behind; the next snapshot starts from 0 again.
+/// Counts a snapshot as in use without registering it, because Postgres requires a count above 0 for every snapshot
+/// that a scan uses. After an error the count stays; the next snapshot starts from 0 again.
 ///
 /// # Safety
 /// The snapshot is the session's own, and no other code counts it at the same time.

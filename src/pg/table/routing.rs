@@ -1,10 +1,10 @@
-//! Finds the partition of a key.
+//! Finds the partition that holds the row of a key.
 //!
-//! A cache's key is its whole primary key, so it is the only partition key of each level. A statement on the whole
-//! table would find the partitions of its rows one after the other; Postgres' own functions do the same here, so that
-//! rows are read and removed in their own partition, and no other one is read or locked.
+//! A cache's key is its whole primary key, so it is also the only partition key at each level. A statement on the
+//! whole table would make the executor find the partition for each row; this file calls the same functions of
+//! Postgres, so that a row is read or removed in its own partition, and no other partition is read or locked.
 //!
-//! Locks are taken in the statement's order: downwards from the table that it names.
+//! Locks are taken in the order in which the statement would take them: downwards from the table that it names.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -13,15 +13,15 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::key_type::KeyType;
 use crate::pg::version::{self, PartitionKey};
 
-/// One step down the tree.
+/// One step down the partition tree.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,
     is_leaf: bool,
 }
 
-/// Returns the partition for rows with this key, locked for writing, as are those above it. None where no partition
-/// accepts the key. The caller has locked the table, which has partitions.
+/// Returns the partition for rows with this key. Locks it, and the partitioned tables above it, for writing. Returns
+/// None if no partition accepts the key. The caller has locked the table itself, which is partitioned.
 pub fn leaf(table: Oid, key: Text) -> Option<Oid> {
     let mut above = table;
     loop {
@@ -60,7 +60,7 @@ unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> 
     // SAFETY: the description of the partitions is the relation's own, and stays while that is open; its bounds are
     // compared with one datum, because the key has one column.
     unsafe {
-        // Partitions that are being detached are excluded where the executor excludes them.
+        // Excludes partitions that are being detached in the same cases as the executor.
         let leaves_out = !lock::one_snapshot_per_transaction();
         let parts = pg_sys::RelationGetPartitionDesc(table, leaves_out);
         let bounds = (*parts).boundinfo;

@@ -1,8 +1,8 @@
-//! Finds the places of rows that have one of many keys: by the index, or by one pass over the table.
+//! Finds the positions of rows for a list of keys: by the index, or in one sequential scan of the table.
 //!
-//! Both see what a statement that begins now would see, and return places that are hints, like those of `write`. The
-//! caller holds the lock on the table under which the [`Target`] is valid, and has an active snapshot: vacuum keeps
-//! every row that it could see, so a place holds no other row meanwhile.
+//! Both find the rows that a statement beginning now would see, and return positions that are hints, like those of
+//! `write`. The caller holds the lock on the table under which the [`Target`] is valid, and has an active snapshot.
+//! VACUUM keeps every row that this snapshot can see, so no position is reused for another row meanwhile.
 
 use std::ptr::null_mut;
 
@@ -16,16 +16,16 @@ use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// A row that was found, and the number of its key.
+/// The position of a row, and the number of its key.
 #[derive(Clone, Copy)]
 pub struct RowPlace {
     pub number: usize,
     pub place: ItemPointerData,
-    /// The bytes that it leaves to VACUUM when it is removed.
+    /// The bytes that its removal leaves to VACUUM.
     pub dead: DeadBytes,
 }
 
-/// A search's table and snapshot.
+/// The table and the snapshot of a search.
 #[derive(Clone, Copy)]
 struct Search {
     table: pg_sys::Relation,
@@ -33,7 +33,8 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks each key up in the index; `keys` yields its number and the key. Sorted keys find their pages warm.
+/// Looks up each key in the index; `keys` yields the key and its number. With sorted keys, neighbours find the index
+/// pages in the cache.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
@@ -71,7 +72,7 @@ pub fn by_index(
 }
 
 /// Waits for each transaction in progress that has written a row under one of these keys. Reads every row of a key,
-/// because a new one may stand beside the one that it replaces.
+/// because a new one may exist beside the one that it replaces.
 pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
     // SAFETY: sequences of plain values over the objects that `open` has opened; an error that unwinds leaves them to
     // the abort. A wait begins only after `unseen_writer` has ended its scan and released its pages.
@@ -126,7 +127,7 @@ unsafe fn unseen_writer(
     }
 }
 
-/// Reads the whole table once. `number_of` returns a key's number, or None for a key that is not searched.
+/// Scans the whole table once. `number_of` returns the number of a key, or None if the key is not searched for.
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
@@ -162,7 +163,7 @@ pub fn by_pass(
     Ok(all)
 }
 
-/// Returns the place of the row in the search's slot, whose key has this number.
+/// Returns the position of the row in the search's slot, together with its key's number.
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target.
@@ -177,7 +178,7 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
     }
 }
 
-/// Opens the table, its index and a snapshot. Returns None where the table no longer matches the target.
+/// Opens the table, its index and a snapshot. Returns None if the table no longer matches the target.
 ///
 /// # Safety
 /// Inside of `guarded`.

@@ -1,7 +1,7 @@
-//! The facts about a relation that decide whether and how it is a cache: its columns, pgcache's triggers or
-//! view, and the settings in these.
+//! Reads the facts about a relation that show whether and how it is a cache: its columns, pgcache's triggers or
+//! view, and the settings that these contain.
 //!
-//! This file does not judge them: `cache::catalog::registry` decides whether the relation is a valid cache.
+//! `cache::catalog::registry` decides from these facts whether the relation is a valid cache.
 
 use std::ffi::{CStr, CString};
 
@@ -19,17 +19,17 @@ pub struct Shape {
     pub qualified: CString,
     /// An ordinary table, not a partitioned table, view or foreign table.
     pub ordinary_table: bool,
-    /// A table that has partitions in place of rows.
+    /// A partitioned table, which has no rows of its own.
     pub partitioned: bool,
-    /// A view, as each memory cache has.
+    /// A view, which every memory cache has.
     pub view: bool,
     /// `UNLOGGED`.
     pub unlogged: bool,
     /// Row-level security is enabled, for any role.
     pub row_security: bool,
-    /// An update of a row runs no user-defined trigger, rule or policy of the table's own.
+    /// Whether an update of a row runs none of the table's user-defined triggers, rules and policies.
     pub updates_alone: bool,
-    /// Both of pgcache's triggers fire for every session, replicas and apply workers included.
+    /// Whether both of pgcache's triggers fire in every session, replicas and apply workers included.
     pub triggers_always: bool,
     /// `TEMPORARY`: other sessions must not read it, whatever their privileges.
     pub temporary: bool,
@@ -37,14 +37,14 @@ pub struct Shape {
     pub columns: Result<Columns, Misfit>,
     /// The type of a view's column `value`, if a cache can have this type.
     pub view_value: Option<ValueType>,
-    /// The view has a column `expires_at timestamptz`.
+    /// Whether the view has a column `expires_at timestamptz`.
     pub view_has_deadline: bool,
     /// The arguments of pgcache's row trigger, or of the function that a memory cache's view calls; None if
     /// the relation has neither.
     pub settings: Option<Vec<Vec<u8>>>,
     /// The arguments of the trigger that carries the cache's reserve.
     pub reserve: Option<Vec<Vec<u8>>>,
-    /// The table as a direct access sees it.
+    /// The data for direct access to the table, if it allows that.
     pub target: Option<Target>,
     /// The table and its indexes; empty if a statement that reads the table may run user-defined code.
     pub own_relations: Vec<pg_sys::Oid>,
@@ -92,7 +92,7 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     }
 }
 
-/// Returns whether the catalogs mark the relation as a cache, without a lock on it. It may be broken.
+/// Returns whether the catalogs mark the relation as a cache. Takes no lock on it. The cache may be invalid.
 pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
@@ -123,7 +123,7 @@ pub fn outline(relation: pg_sys::Oid) -> Option<Outline> {
     })
 }
 
-/// Returns the type of the values of a relation that is not locked.
+/// Returns the type of the values of a relation that the caller has not locked.
 fn value_type(relation: pg_sys::Oid) -> Option<ValueType> {
     let Some(numbers) = relation::trigger_columns(relation, own::COLUMNS.oid()) else {
         return ValueType::from_oid(type_of_column(relation, c"value")?);
@@ -141,7 +141,7 @@ fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
 
 /// The facts about a partition of a cache that an access to it alone needs.
 pub struct Partition {
-    /// The cache.
+    /// The cache to which it belongs.
     pub whole: pg_sys::Oid,
     /// `schema.name`, quoted as a statement needs it.
     pub qualified: CString,
@@ -151,12 +151,12 @@ pub struct Partition {
     pub row_security: bool,
     /// As [`Shape::updates_alone`].
     pub updates_alone: bool,
-    /// The partition as a direct access sees it, which may only read.
+    /// The data for direct access to the partition, which may only read.
     pub target: Option<Target>,
 }
 
-/// Returns the facts of a partition, which the caller has locked, from its own catalog rows: it neither
-/// reads nor locks the whole. None if the table is not a partition of a cache.
+/// Returns the facts of a partition, which the caller has locked, from its own catalog rows. Neither reads nor locks
+/// the whole cache. None if the table is not a partition of a cache.
 pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     let rows = own::RECORD.oid();
     let whole = relation::above(partition, rows)?;
@@ -274,9 +274,8 @@ const SELECT_RULE: &CStr = c"_RETURN";
 /// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
-/// Returns the settings in a memory cache's view, from the catalogs alone. A caller may have made up the
-/// number, so this neither locks the relation nor waits for it. None for a temporary view, which is not a
-/// cache.
+/// Returns the settings in a memory cache's view, from the catalogs alone. The caller may pass any oid, so this
+/// neither locks the relation nor waits for it. None for a temporary view, which is not a cache.
 pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;

@@ -1,8 +1,8 @@
-//! A table's space on disk: its size, and how much of it is dead.
+//! Reads the size of a table on disk, its TOAST table, and Postgres' counts of its changes and dead rows.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// Returns the blocks of the table itself. The caller holds a lock on it.
+/// Returns the number of blocks of the table itself. The caller holds a lock on it.
 pub fn blocks(relation: Oid) -> u32 {
     // SAFETY: the relation is open while its size is read.
     unsafe {
@@ -14,10 +14,10 @@ pub fn blocks(relation: Oid) -> u32 {
     }
 }
 
-/// Four chunks of a long value fill a page.
+/// The size of a chunk of a long value; four chunks fill a page.
 pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
 
-/// Returns the bytes of the table itself. The caller holds a lock on it.
+/// Returns the size of the table itself in bytes. The caller holds a lock on it.
 pub fn bytes(relation: Oid) -> u64 {
     u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
 }
@@ -49,7 +49,7 @@ pub struct Counted {
     pub dead: i64,
 }
 
-/// Returns Postgres' counts of a table; None where it does not count (`track_counts = off`).
+/// Returns Postgres' counts of a table; None if Postgres does not count (`track_counts = off`).
 pub fn counted(relation: Oid) -> Option<Counted> {
     type Counter = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;
     let count = |counter: Counter| {

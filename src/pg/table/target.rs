@@ -1,9 +1,8 @@
-//! The facts about a table that a direct access needs, and the check whether the table is plain enough for
-//! one.
+//! The data for direct access to a table, and the check whether the table is simple enough for that.
 //!
-//! The check runs when the session loads the relation, and again after any change of it. Guards the rule
-//! that a direct write omits no work of the executor: if the executor would evaluate, check or fire
-//! anything besides our own trigger, the table uses the kept plans.
+//! A direct write must not omit anything that the executor would do. If the executor would evaluate, check or fire
+//! anything besides our own trigger, the kept plans are used instead. The check runs when the session loads the
+//! relation, and again after each change of it.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum};
@@ -20,16 +19,16 @@ use crate::pg::version;
 #[derive(Clone)]
 pub struct Target {
     pub relation: pg_sys::Oid,
-    /// The btree of the primary key, which is the key alone.
+    /// The btree index of the primary key, whose only column is the key.
     pub index: pg_sys::Oid,
     /// The type of the key's column, and the comparison that the index uses.
     pub key_type: KeyType,
     pub collation: pg_sys::Oid,
     /// The form in which the deadline is stored.
     pub deadline_form: DeadlineForm,
-    /// A negative entry can be stored.
+    /// Whether a negative entry can be stored.
     pub value_nullable: bool,
-    /// Numbers of the columns of pgcache, from 1; they may stand in any order, with dropped ones between.
+    /// The numbers of pgcache's columns, from 1. They may be in any order, with dropped columns in between.
     pub key: i16,
     pub value: i16,
     pub deadline: i16,
@@ -37,22 +36,21 @@ pub struct Target {
     pub columns: i16,
     /// Columns that the user added.
     pub more: Vec<i16>,
-    /// Rows can be written without the executor.
+    /// Whether rows can be written without the executor.
     pub writable: bool,
-    /// The transaction that created the index, if rows changed their keys before it existed: a snapshot
-    /// that is older may see a row that the index has under a newer key.
+    /// The transaction that created the index, if rows had changed their keys before that: an older snapshot may see
+    /// a row that the index has only under its newer key.
     made_by: Option<pg_sys::TransactionId>,
 }
 
 impl Target {
-    /// A key as the index has it. The text is the one that stands for it.
+    /// Returns a key as the index stores it. The text is the key's canonical text.
     #[inline(always)]
     pub fn key_datum(&self, key: Text) -> Datum {
         self.key_type.datum(key)
     }
 
-    /// Returns whether the index leads the transaction's snapshots to the rows that they see. This is the
-    /// rule of the planner.
+    /// Returns whether the index finds every row that the transaction's snapshots see. This is the planner's rule.
     pub fn is_indexed_for_reads(&self) -> bool {
         // SAFETY: a variable of this process, and a comparison.
         self.made_by.is_none_or(|made| unsafe {
@@ -60,9 +58,9 @@ impl Target {
         })
     }
 
-    /// Returns the type of the values if the table and its index are still as they were checked. No lock
-    /// keeps a session's own statements from changing them, and these may run in between: in a loader, a
-    /// trigger, a policy. The table stays as it is while it is open.
+    /// Returns the type of the values, if the table and its index are still as they were when they were checked. A
+    /// lock does not keep the session's own statements from changing them, and such statements may run in between:
+    /// in a loader, a trigger or a policy. While the table is open, it cannot change.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; both are open.
@@ -89,7 +87,7 @@ impl Target {
     }
 }
 
-/// Returns the table as a target; None if its rows do not hold the values as they are.
+/// Returns the data for direct access to a table; None if its rows do not hold the values unchanged.
 ///
 /// # Safety
 /// `relation` must be open and locked, and these its columns.
@@ -143,7 +141,7 @@ pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Ta
     }
 }
 
-/// Returns the transaction that created an index over rows whose former keys the index lacks.
+/// Returns the transaction that created an index which lacks former keys of some rows.
 ///
 /// # Safety
 /// The index exists, and its table is locked.
@@ -159,10 +157,9 @@ unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
     }
 }
 
-/// Returns whether a column accepts written values unchanged. A column that the user added must stay NULL
-/// in a new row: it has no default, and no domain that could refuse NULL. A column of pgcache has no
-/// modifier, by which Postgres would cut or round the value, except the key, whose length is checked
-/// before.
+/// Returns whether a column stores written values unchanged. A column that the user added must be NULL in a new row:
+/// it has no default, and no domain that could refuse NULL. A column of pgcache has no type modifier, by which
+/// Postgres would truncate or round the value, except the key, whose length is checked before.
 fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
     if column.attisdropped {
         return true;
@@ -178,8 +175,8 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
         }
 }
 
-/// Returns whether the table is a heap of its own without rules, policies, CHECK constraints, relatives, or
-/// a publication, whose row filters and identities the executor checks.
+/// Returns whether the table is a heap without rules, policies, CHECK constraints, parents or children, and not in a
+/// publication, whose row filters and replica identity the executor checks.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -202,9 +199,9 @@ unsafe fn is_plain_table(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Returns the table and its indexes if a statement over it alone evaluates no user-defined code, neither
-/// during planning (expressions of indexes, constraints and statistics) nor during reading (policies);
-/// otherwise an empty list.
+/// Returns the table and its indexes if a statement on this table alone runs no user-defined code, neither during
+/// planning (expressions of indexes, constraints and statistics) nor while it reads (policies). Otherwise returns an
+/// empty list.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -269,7 +266,7 @@ pub unsafe fn updates_alone(relation: pg_sys::Relation) -> bool {
     }
 }
 
-/// Returns whether every trigger is one of pgcache, whose effect a direct write also has.
+/// Returns whether every trigger is one of pgcache's, whose effects a direct write also has.
 ///
 /// # Safety
 /// `relation` must be open and locked.

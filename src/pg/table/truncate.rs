@@ -1,4 +1,4 @@
-//! Removes all rows of a table at once, as TRUNCATE does.
+//! Removes all rows of a table at once, as TRUNCATE does, but finds the table by its oid.
 
 use std::ptr::null_mut;
 
@@ -9,12 +9,12 @@ use crate::pg::memory::pg_list;
 use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// Truncates the table of this number as `TRUNCATE TABLE ONLY` does, and a partitioned one as TRUNCATE does. The
-/// number identifies the table, because its name may refer to another one by now, and the owner of a cache, in whose
-/// role the table is emptied, need not have the right to use its schema.
+/// Truncates the table with this oid as `TRUNCATE TABLE ONLY` does, and a partitioned table as TRUNCATE does. A
+/// statement cannot be used: the table's name may refer to another table by now, and the owner of the cache, as whom
+/// the table is emptied, may lack USAGE on its schema.
 ///
-/// The caller holds the lock that TRUNCATE takes, the right to it and an active snapshot; partitions are locked here.
-/// Raises 0A000 where a foreign key refers to the table, 55006 where the session still reads it.
+/// The caller holds the lock that TRUNCATE takes, has checked the privilege, and has an active snapshot; partitions
+/// are locked here. Raises 0A000 if a foreign key refers to the table, and 55006 if the session still reads it.
 pub fn truncate(relation: Oid) {
     let all = match relation::is_partitioned(relation) {
         true => inheritance::family(relation, Mode::Remove),

@@ -1,8 +1,8 @@
-//! Calls in Postgres' convention: declares SQL functions ([`functions`]), and prints the arguments of a call by its
-//! declaration, for another server that answers it.
+//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and sends a call to
+//! another server when that server has the cache's entries (with Citus).
 //!
-//! Such a call is sent as texts. The settings of neither session may change the meaning of a value, so intervals are
-//! written with a sign for each part.
+//! Arguments are sent as text. The settings of the two sessions must not change the meaning of a value, so intervals
+//! are written with a sign for each part.
 
 use std::ffi::CStr;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -26,7 +26,7 @@ pub type TextRow = Vec<Option<Text>>;
 #[derive(Clone, Copy)]
 pub struct Call(FunctionCallInfo);
 
-/// The most arguments of a function of ours that another server may answer.
+/// The maximum number of arguments of a function that another server may answer.
 const MOST_ARGUMENTS: usize = 8;
 
 /// A copy of a call with room for its arguments.
@@ -42,8 +42,8 @@ pub static V1: pg_sys::Pg_finfo_record = pg_sys::Pg_finfo_record { api_version: 
 /// A function in Postgres' calling convention.
 pub type Function = unsafe extern "C-unwind" fn(FunctionCallInfo) -> Datum;
 
-/// Makes the call with another oid as one of its arguments. The original call stays unchanged, because Postgres fills
-/// in constant arguments only once.
+/// Makes the call with another oid as one of its arguments. Uses a copy, because Postgres fills in constant
+/// arguments only once, so the original must stay unchanged.
 ///
 /// # Safety
 /// A valid call of this function, with so many arguments.
@@ -148,19 +148,20 @@ impl Call {
         }
     }
 
-    /// Returns an argument in a form that any session reads as the same value.
+    /// Returns an argument as text that any session reads as the same value.
     pub fn printed(self, place: usize) -> Option<Text> {
         let datum = self.raw(place)?;
         Some(print(datum, self.type_of(place)))
     }
 
-    /// Returns an array argument reduced to these elements, which are of this type.
+    /// Returns an array argument as text, reduced to these elements, which are of this type.
     pub fn printed_part(self, place: usize, of: ValueType, elements: &[Datum]) -> Text {
         let mut elements = memory::collect(elements.iter().copied());
         print(datum::new_array(&mut elements, of), self.type_of(place))
     }
 
-    /// Returns the result, from rows as texts: the one value, the columns of the one row, or the rows of a set.
+    /// Returns the function's result, made from rows of texts: the one value, the columns of the one row, or the
+    /// rows of a set.
     pub fn give(self, rows: &[TextRow]) -> Datum {
         // SAFETY: the call is valid. The descriptor is Postgres' own description of the result, which builds the
         // tuples.
@@ -217,7 +218,7 @@ impl Call {
         }
     }
 
-    /// Returns how many columns its result has.
+    /// Returns how many columns the function's result has.
     pub fn columns(self) -> usize {
         // SAFETY: the call is valid; the descriptor is Postgres'.
         unsafe {
@@ -259,7 +260,7 @@ fn c_string(text: Text) -> *mut std::ffi::c_char {
     super::datum::new_c_string(text.bytes()).cast_mut_ptr()
 }
 
-/// Prints an interval in a form that any session reads as the same one.
+/// Prints an interval as text that any session reads as the same interval.
 pub fn print_interval(interval: Interval) -> Option<Text> {
     Some(print(interval.into_datum()?, pg_sys::INTERVALOID))
 }
@@ -286,34 +287,33 @@ fn print(datum: Datum, kind: Oid) -> Text {
 fn spelled(interval: &pg_sys::Interval) -> String {
     let (months, days, micros) = (interval.month, interval.day, interval.time);
     match (months, days, micros) {
-        // An interval with the greatest or the least of all three is infinite.
+        // An interval whose parts all have the greatest value, or all the least, is infinite.
         (i32::MAX, i32::MAX, i64::MAX) if version::HAS_ENDLESS_INTERVALS => "infinity".into(),
         (i32::MIN, i32::MIN, i64::MIN) if version::HAS_ENDLESS_INTERVALS => "-infinity".into(),
         _ => format!("{months:+} months {days:+} days {micros:+} microseconds"),
     }
 }
 
-/// The route of a function's call.
+/// Where a call is answered.
 #[derive(Clone, Copy)]
 pub enum Way {
-    /// Unchanged, here.
+    /// Here, with the arguments unchanged.
     Here,
-    /// With another relation in place of the one that the caller has named. `kept` is a shard whose lock is released
+    /// Here, on another relation than the one that the caller has named. `kept` is a shard whose lock is released
     /// afterwards.
     On {
         relation: Oid,
         place: usize,
         kept: Option<Place>,
     },
-    /// Answered already.
+    /// Already answered.
     Answered(Datum),
 }
 
-/// Decides on the route of a call.
+/// Decides where a call is answered.
 pub type Choose<R> = fn(Call, &'static R) -> Way;
 
-/// Makes a call by the route that `choose` returns. Where no table can be distributed this costs one read of a
-/// variable.
+/// Answers a call where `choose` says. If no table can be distributed, this costs one read of a variable.
 ///
 /// # Safety
 /// A valid call of `here`.
@@ -378,7 +378,8 @@ pub unsafe fn answer<R: for<'fcx> RetAbi>(
     }
 }
 
-/// Returns the next argument of a call. Too few arguments are a defect: the declaration is not ours.
+/// Returns the next argument of a call. A missing argument is an internal error, because the SQL declaration is not
+/// ours then.
 ///
 /// # Safety
 /// The SQL declaration has an argument of this type there.
@@ -392,8 +393,8 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
     }
 }
 
-/// Declares SQL functions on the entries of a cache, after the paths of three functions and a type that find the
-/// route of a call ([`enter`]):
+/// Declares SQL functions on the entries of a cache. Before them come the paths of three functions and a type, which
+/// find the server that answers a call ([`enter`]):
 ///
 /// ```text
 /// is_loaded, choose, leave, Route;
@@ -403,14 +404,14 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
 /// ```
 ///
 /// These are three functions with one body, in which `V` is the type beside the name, and `NAME` the name for
-/// messages. The brackets hold: the position of the cache among the arguments, from 0 on; how a call finds the nodes
-/// of Citus that have its entries; and the privileges that its caller needs on the cache. Postgres calls each
-/// function by the symbol `NAME_wrapper`. Where Citus is not loaded, that costs one read of a variable.
+/// messages. The brackets hold the position of the cache among the arguments, counted from 0; how a call finds the
+/// Citus nodes that have its entries; and the privileges that the caller needs on the cache. Postgres calls each
+/// function by the symbol `NAME_wrapper`. Where Citus is not loaded, the choice costs one read of a variable.
 macro_rules! functions {
     ($is_loaded:path, $choose:path, $leave:path, $route:path;
      $($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
        fn $($name:ident $(<$value:ident>)?),+: fn $arguments:tt -> $result:ty $body:block)*) => {
-        /// The routes by which calls of these functions find their nodes.
+        /// How calls of these functions find their nodes.
         pub const ROUTES: &[&$route] = &[$($(&$name::ROUTE),+),*];
         $($($crate::pg::value::call::function! {
             $is_loaded, $choose, $leave, $route; [$cache, $kind, $needs]
@@ -420,7 +421,7 @@ macro_rules! functions {
 }
 pub(crate) use functions;
 
-/// One of [`functions`].
+/// Declares one of [`functions`].
 macro_rules! function {
     ($is_loaded:path, $choose:path, $leave:path, $route:path;
      [$cache:literal, $kind:expr, $needs:expr] $name:ident $($value:ident)?

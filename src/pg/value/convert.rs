@@ -1,7 +1,7 @@
-//! Converts a value to another of the three types: text, jsonb, bytea.
+//! Converts values between the three types of a cache: text, jsonb and bytea.
 //!
-//! Between text and bytea the bytes stay unchanged, in the server's encoding; conversions to and from jsonb use
-//! JSON's text.
+//! Between text and bytea the bytes stay unchanged, in the server's encoding. To and from jsonb a value is converted
+//! through JSON's text.
 
 use std::cell::Cell;
 
@@ -15,8 +15,8 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure;
 
 /// Converts the value to another type. Raises 22P02 for text that is not JSON, 22P05 for JSON with a character that
-/// jsonb cannot hold, 22021 for bytes that are not text. These errors are ours, because Postgres' own show a piece of
-/// the value.
+/// jsonb cannot hold, and 22021 for bytes that are not text. We raise these errors ourselves, because Postgres'
+/// messages show a part of the value.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
     // SAFETY: each conversion returns a varlena of the requested type.
@@ -39,8 +39,8 @@ pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
     given(Stored::of(value), to)
 }
 
-/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns of a text that is stored
-/// as bytes and looks like a bytea literal of other bytes.
+/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns if a text that is
+/// stored as bytes looks like a bytea literal, which would mean other bytes.
 #[inline]
 pub fn given(stored: Stored, to: ValueType) -> Stored {
     if to == ValueType::Bytes && stored.value_type() == ValueType::Text {
@@ -64,7 +64,7 @@ fn is_hex_literal(text: &[u8]) -> bool {
     })
 }
 
-/// Warns once a statement, however many values it stores.
+/// Warns once for each statement, however many values it stores.
 #[cold]
 fn warn_of_hex_literal() {
     thread_local! {
@@ -114,7 +114,7 @@ pub fn json(text: Text) -> Result<Stored, Error> {
     Ok(unsafe { Stored::new(json, ValueType::Json) })
 }
 
-/// Replaces Postgres' message, which shows the wrong piece of the value.
+/// Replaces Postgres' message, which shows a part of the value.
 fn no_json(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     match error.sql_error_code() {
         PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION => Some(Error::NotJson.into()),
@@ -133,7 +133,7 @@ fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
     }
 }
 
-/// Returns whether two values are equal by `=`. Values of different types are not.
+/// Returns whether two values are equal by `=`. Values of different types are never equal.
 pub fn equal(one: Stored, other: Stored) -> bool {
     if one.value_type() != other.value_type() {
         return false;

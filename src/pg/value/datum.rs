@@ -1,8 +1,8 @@
-//! SQL values that pass between Postgres and Rust: arguments and results.
+//! The SQL values that pass between Postgres and Rust as arguments and results.
 //!
-//! They are not `String`s: a server encoding need not be UTF-8, and a cached value is mostly passed through unread. A
-//! [`Text`], [`Json`] or [`Bytes`] is the datum itself; its bytes are extracted only where they are needed (of the
-//! key always, of the value rarely).
+//! A value is not a `String`, because a server encoding need not be UTF-8, and because most cached values are passed
+//! through unread. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; its bytes are read only where they are
+//! needed (always those of the key, rarely those of the value).
 
 use std::ptr::NonNull;
 
@@ -32,7 +32,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the type of the values in a column of this type: a varchar's values are texts, and json is compared as
+    /// Returns the type of the values in a column of this type: values of varchar are texts, and json is compared as
     /// jsonb. None for a column that cannot hold a cache's values.
     pub fn of_column(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
@@ -42,7 +42,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the type of the datums in a column of this type, where they are values without conversion. None for
+    /// Returns the type of the datums in a column of this type, if they are values without a conversion. None for
     /// json, whose datums are text.
     #[inline(always)]
     pub fn of_datums(oid: pg_sys::Oid) -> Option<ValueType> {
@@ -70,7 +70,7 @@ impl ValueType {
         }
     }
 
-    /// Returns the name in a statement.
+    /// Returns the type's name in a statement.
     pub fn sql(self) -> &'static str {
         match self {
             ValueType::Text => "pg_catalog.text",
@@ -80,7 +80,7 @@ impl ValueType {
     }
 }
 
-/// A value in one of the three types, in which the API's families of functions differ.
+/// A value of one of the three types, by which the functions of the API differ.
 pub trait Value: Copy {
     const TYPE: ValueType;
     /// # Safety
@@ -174,7 +174,7 @@ impl Text {
         varlena_bytes(self.0)
     }
 
-    /// Makes a text of these bytes, which must be valid in the server's encoding.
+    /// Makes a text from these bytes, which must be valid in the server's encoding.
     pub fn new(bytes: &[u8]) -> Text {
         Text(new_varlena(bytes))
     }
@@ -186,7 +186,7 @@ impl Text {
 }
 
 impl Bytes {
-    /// Makes a bytea of these bytes.
+    /// Makes a bytea from these bytes.
     pub fn new(bytes: &[u8]) -> Bytes {
         Bytes(new_varlena(bytes))
     }
@@ -226,7 +226,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Allocates room for so many bytes of payload, zeroed.
+    /// Allocates room for this many bytes of payload, zeroed.
     #[inline]
     pub fn of(payload: usize) -> Room {
         let varlena = memory::palloc(pg_sys::VARHDRSZ + payload);
@@ -245,7 +245,7 @@ impl Room {
         }
     }
 
-    /// Returns the varlena; its payload is the first `length` bytes of the room.
+    /// Returns the varlena, whose payload is the first `length` bytes of the room.
     #[inline]
     pub fn into_varlena(self, length: usize) -> pg_sys::Datum {
         let size = pg_sys::VARHDRSZ + length.min(self.payload);
@@ -294,7 +294,7 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Name {
     }
 }
 
-/// Makes a C string of these bytes, in the current memory context.
+/// Makes a C string from these bytes, in the current memory context.
 pub fn new_c_string(bytes: &[u8]) -> pg_sys::Datum {
     let string = memory::palloc(bytes.len() + 1);
     // SAFETY: so many bytes were allocated, and they do not overlap the argument.
@@ -352,7 +352,7 @@ impl<V: Value> ArrayOf<V> {
     }
 }
 
-/// Why an array is not a list of values.
+/// The reason why an array is not a list of values.
 pub(in crate::pg) enum NoList {
     Dimensions,
     Null,
@@ -391,7 +391,7 @@ pub(in crate::pg) unsafe fn array_elements(
     }
 }
 
-/// Returns the address before all rows of a block: a datum of type tid with offset 0.
+/// Returns an address before all rows of a block: a datum of type tid with offset 0.
 pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
     // SAFETY: a palloc'd address has room for its three numbers.
     unsafe {
@@ -418,7 +418,7 @@ pub(in crate::pg) fn new_array(elements: &mut [pg_sys::Datum], of: ValueType) ->
     }
 }
 
-/// Makes a text array of these bytes, with one allocation for all elements; they need not be valid text.
+/// Makes a text array from these bytes, with one allocation for all elements. The bytes need not be valid text.
 pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
     const HEADER: usize = 4;
     let size = |text: &[u8]| (HEADER + text.len()).next_multiple_of(HEADER);

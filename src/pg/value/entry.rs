@@ -1,9 +1,9 @@
-//! The columns of a cache's row that pgcache reads and writes.
+//! An entry as one row of a cache's table: its value and its deadline.
 
 use super::stored::Stored;
 use crate::pg::session::clock::Timestamp;
 
-/// An entry of a cache, read or to be written.
+/// An entry of a cache, as it is read or written.
 #[derive(Clone, Copy)]
 pub struct Entry {
     /// None: a negative entry.

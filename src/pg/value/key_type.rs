@@ -1,9 +1,9 @@
 //! The types of a cache's key column, and the canonical text of each key.
 //!
-//! Everywhere but in the table a key is a text: in calls, in the tier, in the notes for the commit. Guards that one
-//! row has one such text, however a caller spells the key, and that two keys have the same text only if the table
-//! considers them equal: so text is compared bytewise, and a uuid or a bigint is read and printed as Postgres does
-//! it.
+//! Outside of the table a key is always a text: in calls, in the tier, and in the notes for the commit. A row must
+//! have exactly one such text, however a caller spells the key, and two keys may have the same text only if the
+//! table considers them equal. Otherwise a write would miss the copy of its own row. So text is compared bytewise,
+//! and a uuid or a bigint is parsed and printed by Postgres' own functions.
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
@@ -23,7 +23,7 @@ pub enum KeyType {
     Text,
     /// varchar without a length.
     Varchar,
-    /// varchar of at most so many characters.
+    /// varchar of at most this many characters.
     Limited(u32),
     Uuid,
     Bigint,
@@ -47,7 +47,7 @@ unsafe extern "C-unwind" {
     fn hash_bytes(key: *const u8, length: std::ffi::c_int) -> u32;
 }
 
-/// Returns the hash of a text by the default hash class of its type, with a deterministic collation.
+/// Returns the hash of a text, as the default hash class of its type computes it with a deterministic collation.
 #[inline]
 pub fn hash_of_text(key: Text) -> i32 {
     let bytes = key.bytes();
@@ -108,8 +108,8 @@ impl KeyType {
         }
     }
 
-    /// Returns the same for the result of a user's expression: None for a text that is not a key of this type, under
-    /// which no entry can exist.
+    /// Returns the same for the result of a user's expression: None for a text that is not a key of this type, so
+    /// that no entry can have it.
     pub fn canonical_if_any(self, key: Text) -> Option<Text> {
         match self.is_text() {
             true => Some(key),
@@ -143,10 +143,10 @@ impl KeyType {
         }
     }
 
-    /// Returns the remainder of the hash partition of a key, for so many partitions, as in `FOR VALUES WITH (MODULUS,
-    /// REMAINDER)` of a table partitioned by this column. The text is canonical.
+    /// Returns the remainder of the hash partition for a key, with this many partitions, as in `FOR VALUES WITH
+    /// (MODULUS, REMAINDER)` of a table partitioned by this column. The text is canonical.
     ///
-    /// Postgres never changes the function, because rows on disk are placed by it.
+    /// Postgres never changes this function, because it determines the partition in which rows on disk are stored.
     pub fn remainder(self, key: Text, partitions: NonZeroU32) -> i32 {
         let hash = match self {
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => pg_sys::F_HASHTEXTEXTENDED,
@@ -180,7 +180,7 @@ impl KeyType {
         i64::from(characters) <= i64::from(most)
     }
 
-    /// Returns the key in the column's form. The text is canonical.
+    /// Returns the key as a datum of the column's type. The text is canonical.
     #[inline]
     pub(in crate::pg) fn datum(self, key: Text) -> Datum {
         match self.is_text() {

@@ -1,4 +1,4 @@
-//! Values with their types: datums, rows, conversions.
+//! SQL values and their types: arguments and results of functions, keys, deadlines, rows, and conversions.
 
 pub mod call;
 pub mod convert;

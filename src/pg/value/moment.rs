@@ -1,9 +1,8 @@
-//! The forms in which a column holds a deadline: a timestamptz, or a Unix time in seconds or
-//! milliseconds.
+//! The forms in which a column stores a deadline: a timestamptz, or a Unix time in seconds or milliseconds.
 //!
-//! Guards that both ways to a table agree: the rules here for a datum are those of `model::dialect` for
-//! SQL. A Unix time that is NULL, zero or negative means never, as in tables of other programs; a column
-//! that must not be NULL has 0 for never, a timestamptz the last day of the year 9999.
+//! A deadline may be written by SQL or directly, and both must agree: the rules here for a datum are those of
+//! `model::dialect` for SQL. A Unix time that is NULL, zero or negative means never, as in tables of other programs.
+//! In a column that must not be NULL, never is 0, or for a timestamptz the last day of the year 9999.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -13,7 +12,7 @@ use crate::pg::session::clock::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeadlineForm {
     pub kind: DeadlineKind,
-    /// The column accepts NULL.
+    /// Whether the column accepts NULL.
     pub nullable: bool,
 }
 
@@ -32,10 +31,10 @@ pub enum Width {
     Bigint,
 }
 
-/// 9999-12-31 00:00:00 UTC in seconds since 1970: from then on "never".
+/// 9999-12-31 00:00:00 UTC in seconds since 1970. This and later times mean "never".
 pub const NEVER: i64 = 253_402_214_400;
 
-/// Microseconds of one of `per_second` units.
+/// Returns the microseconds of a unit of which a second has `per_second`.
 #[inline(always)]
 pub fn unit(per_second: i32) -> i64 {
     MICROS.checked_div(per_second.into()).unwrap_or(MICROS)
@@ -46,7 +45,7 @@ const EPOCH: i64 = 946_684_800;
 const MICROS: i64 = 1_000_000;
 
 impl DeadlineKind {
-    /// The form of a column of this type, in this unit: none, `s` or `ms`.
+    /// Returns the form of a column of this type, in this unit: none, `s` or `ms`.
     pub fn of(type_oid: Oid, unit: Option<&[u8]>) -> Option<DeadlineKind> {
         let width = match type_oid {
             pg_sys::INT4OID => Some(Width::Integer),
@@ -61,7 +60,7 @@ impl DeadlineKind {
         }
     }
 
-    /// How many of its units a second has; None for a column of moments.
+    /// Returns how many of its units a second has; None for a timestamptz.
     pub fn per_second(self) -> Option<i32> {
         match self {
             DeadlineKind::Moment => None,
@@ -70,7 +69,7 @@ impl DeadlineKind {
         }
     }
 
-    /// The oid of the column's type.
+    /// Returns the oid of the column's type.
     #[inline(always)]
     pub fn oid(self) -> Oid {
         match self {
@@ -83,7 +82,7 @@ impl DeadlineKind {
     }
 }
 
-/// The moment that a Unix time in units of so many microseconds stands for; None is never.
+/// Returns the timestamp of a Unix time in units of this many microseconds; None means never.
 #[inline(always)]
 pub fn of_unix_time(number: i64, unit: i64) -> Option<Timestamp> {
     let never = NEVER.saturating_mul(MICROS.checked_div(unit).unwrap_or(1));
@@ -91,22 +90,22 @@ pub fn of_unix_time(number: i64, unit: i64) -> Option<Timestamp> {
     is_one.then(|| number.wrapping_mul(unit).wrapping_sub(EPOCH * MICROS))
 }
 
-/// A moment as a Unix time in units of so many microseconds, rounded down.
+/// Returns a timestamp as a Unix time in units of this many microseconds, rounded down.
 pub fn to_unix_time(moment: Timestamp, unit: i64) -> i64 {
     let micros = moment.saturating_add(EPOCH * MICROS);
     micros.checked_div_euclid(unit).unwrap_or(0)
 }
 
-// Both are called where nothing may panic (`unguarded::guarded`), so nothing here is checked
+// `read` and `write` are called where nothing may panic (`unguarded::guarded`), so nothing here uses checked
 // arithmetic.
 impl DeadlineForm {
-    /// That of a table that `cache_create` has made.
+    /// The form in a table that `cache_create` has created.
     pub const OWN: DeadlineForm = DeadlineForm {
         kind: DeadlineKind::Moment,
         nullable: true,
     };
 
-    /// The deadline of a datum; None is never.
+    /// Returns the deadline in a datum; None means never.
     #[inline(always)]
     pub fn read(self, datum: Datum) -> Option<Timestamp> {
         let unit = match self.kind {
@@ -125,13 +124,13 @@ impl DeadlineForm {
         of_unix_time(number, unit)
     }
 
-    /// The deadline that a reader finds if this one is written.
+    /// Returns the deadline that a reader finds if this one is written.
     pub fn rounded(self, deadline: Option<Timestamp>) -> Option<Timestamp> {
         self.write(deadline).and_then(|datum| self.read(datum))
     }
 
-    /// The datum that stands for a deadline; None is NULL. A Unix time is rounded up, and one that
-    /// an integer cannot hold is the last that it can.
+    /// Returns the datum for a deadline; None is NULL. A Unix time is rounded up, and one that is too large for the
+    /// integer becomes its maximum.
     #[inline(always)]
     pub fn write(self, deadline: Option<Timestamp>) -> Option<Datum> {
         let unit = match self.kind {

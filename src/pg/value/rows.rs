@@ -1,7 +1,7 @@
-//! The rows of a set-returning function, passed on one by one.
+//! Returns the rows of a set-returning function one by one, so that a result may be larger than memory.
 //!
-//! Guards one rule: a result may be larger than memory. Rows go into a tuplestore, which moves to disk when it
-//! exceeds work_mem, and the memory in which a row was made is freed before the next row.
+//! The rows go into a tuplestore, which moves to disk when it exceeds work_mem. The memory in which a row was built
+//! is freed before the next row.
 
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -17,15 +17,15 @@ pub type Row<const N: usize> = [Typed; N];
 /// Makes the rows, one after the other.
 type Produce<const N: usize> = Box<dyn FnOnce(&mut Sink<N>) -> Result<(), Error>>;
 
-/// A result whose rows are made while they are passed on.
+/// A result whose rows are built while they are returned.
 pub struct Stream<const N: usize> {
     options: u32,
     produce: Produce<N>,
 }
 
 impl<const N: usize> Stream<N> {
-    /// Makes a stream for a function that declares its columns. `produce` takes the locks: the tuplestore exists by
-    /// then, and its file belongs to the call, not to a scope of locks that ends before it is read.
+    /// Makes a stream for a function that declares its columns. `produce` takes the locks. The tuplestore is created
+    /// before, so its file belongs to the call, and not to a scope of locks that ends before the file is read.
     pub fn new(produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static) -> Stream<N> {
         Stream {
             options: 0,
@@ -47,8 +47,8 @@ impl Stream<1> {
     }
 }
 
-/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query can name any
-/// types, so `produce` passes those of its rows to [`Sink::require`].
+/// A [`Stream`] for a function whose columns are named only by the query (`AS e (key text, ...)`). A query can name
+/// any types, so `produce` passes the types of its rows to [`Sink::require`].
 pub struct QueryStream<const N: usize>(Stream<N>);
 
 impl<const N: usize> QueryStream<N> {
@@ -91,7 +91,7 @@ pub struct Sink<const N: usize> {
     descriptor: pg_sys::TupleDesc,
     /// The columns' types, from the query or the declaration.
     types: [pg_sys::Oid; N],
-    /// The memory for making a row; emptied after each.
+    /// The memory in which a row is built; emptied after each.
     scratch: pg_sys::MemoryContext,
 }
 
@@ -123,7 +123,7 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Rejects a query that names other types, even for an empty result.
+    /// Raises an error if the query names other types, even for an empty result.
     pub fn require(&self, types: [pg_sys::Oid; N]) -> Result<(), Error> {
         match self.types == types {
             true => Ok(()),
@@ -131,8 +131,8 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Passes the row of `make` on, if any, and frees its memory. Raises 42804 for a column of another type than the
-    /// query names.
+    /// Returns the row of `make`, if any, to the caller, and frees its memory. Raises 42804 for a column of another
+    /// type than the query names.
     pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
         // SAFETY: the scratch context lives until `close`, and nothing in it is used after the
         // reset. tuplestore_putvalues copies as many columns as the descriptor has, which are N.
@@ -152,7 +152,7 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Frees the memory for making rows; the tuplestore is the caller's now.
+    /// Frees the memory in which rows were built; the tuplestore belongs to the caller now.
     pub fn close(self) {
         // SAFETY: made in `open`; nothing in it is used afterwards.
         unsafe { pg_sys::MemoryContextDelete(self.scratch) };

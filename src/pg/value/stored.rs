@@ -1,13 +1,13 @@
-//! A value in the stored form of caches, together with its type.
+//! A value as caches store it, together with its type.
 //!
-//! Guards that a datum reaches a table, the tier or a caller only as the type as which it was made. A session's
-//! knowledge of a table does not suffice, because code that runs meanwhile (a loader, a trigger, another session) may
-//! have changed the type of its column. So a value carries its own type, and each consumer checks it: the statement
-//! for its parameters ([`crate::pg::value::typed`]), the direct write for the column as it is then (`table::write`),
-//! the tier for the cache's.
+//! A datum must reach a table, the tier or a caller only as the type with which it was made. Otherwise bytes of one
+//! type would be read as another. The session's knowledge of a table does not suffice, because code that runs
+//! meanwhile (a loader, a trigger, another session) may have changed the type of its column. So a value carries its
+//! own type, and each consumer checks it: the statement for its parameters ([`crate::pg::value::typed`]), the direct
+//! write against the column at that time (`table::write`), and the tier against the cache's type.
 //!
-//! It has three sources: an argument or a conversion, a row whose description names the type, and the tier, which
-//! keeps the type with the bytes.
+//! A value comes from one of three sources: an argument or a conversion, a row whose descriptor names the type, or
+//! the tier, which stores the type with the bytes.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Datum;
@@ -40,8 +40,8 @@ impl Stored {
         }
     }
 
-    /// Makes the value whose first `length` bytes came from [`Stored::bytes`], copied into this room. `kind` was kept
-    /// with them.
+    /// Makes a value from the first `length` bytes of this room, which came from [`Stored::bytes`]. `kind` was
+    /// stored with them.
     #[inline]
     pub fn kept(room: Room, length: usize, kind: Kind) -> Stored {
         Stored {
@@ -50,7 +50,7 @@ impl Stored {
         }
     }
 
-    /// Makes the value of this type whose bytes [`Stored::bytes`] returned.
+    /// Makes a value of this type from bytes that [`Stored::bytes`] has returned.
     pub fn copied(bytes: &[u8], value_type: ValueType) -> Stored {
         Stored {
             datum: new_varlena(bytes),
@@ -85,12 +85,12 @@ impl Stored {
     }
 }
 
-/// A value's type, as the tier keeps it beside the bytes.
+/// A value's type, as the tier stores it beside the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kind(ValueType);
 
 impl Kind {
-    /// Returns None for a number that is not a type's.
+    /// Returns None for a number that stands for no type.
     #[inline]
     pub fn of(number: u8) -> Option<Kind> {
         [ValueType::Text, ValueType::Json, ValueType::Bytes]
@@ -106,7 +106,7 @@ impl Kind {
     }
 }
 
-/// Raises an error, because the definition changed after the statement was made for it.
+/// Raises an error: the definition has changed since the statement was prepared.
 #[cold]
 pub(in crate::pg) fn refuse() -> ! {
     loop {

@@ -1,7 +1,7 @@
-//! Datums with their types: a statement's parameters, and a function's result columns.
+//! Datums with their types: the parameters of a statement, and the result columns of a function.
 //!
-//! Guards that neither takes a datum for another type: a plan compares them with the types for which it was prepared,
-//! and a result with those of the query, or of the function's declaration.
+//! Neither may take a datum for another type, because that would read arbitrary memory. So a plan compares the types
+//! with those for which it was prepared, and a result with those of the query or of the function's declaration.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -49,12 +49,12 @@ impl Typed {
         )
     }
 
-    /// Makes a text of bytes that are only compared, so that they need not be valid.
+    /// Makes a text from bytes that are only compared, so they need not be valid.
     pub fn bound(bytes: &[u8]) -> Typed {
         Typed(Some((new_varlena(bytes), pg_sys::TEXTOID)))
     }
 
-    /// Makes the address before all rows of a block.
+    /// Makes an address before all rows of a block.
     pub fn address(block: u32) -> Typed {
         Typed(Some((row_address(block), pg_sys::TIDOID)))
     }
@@ -72,12 +72,12 @@ impl Typed {
         Typed(Some((array, pg_sys::TEXTARRAYOID)))
     }
 
-    /// Makes an array of texts of these bytes, which are only compared and need not be valid.
+    /// Makes an array of texts from these bytes, which are only compared, so they need not be valid.
     pub fn byte_texts(texts: &[&[u8]]) -> Typed {
         Typed(Some((new_text_array(texts), pg_sys::TEXTARRAYOID)))
     }
 
-    /// Makes an array. Fails where one of the values is of another type.
+    /// Makes an array. Fails if one of the values has another type.
     pub fn values(
         values: impl Iterator<Item = Stored>,
         value_type: ValueType,
@@ -90,7 +90,7 @@ impl Typed {
         Ok(Typed(Some((array, value_type.array_oid()))))
     }
 
-    /// Returns the datum, if a place of this type accepts it.
+    /// Returns the datum, if a parameter or column of this type accepts it.
     #[inline]
     pub(in crate::pg) fn fit(self, place: Oid) -> Option<Option<Datum>> {
         match self.0 {
@@ -100,7 +100,7 @@ impl Typed {
     }
 }
 
-/// Returns whether both are Postgres' names of one representation.
+/// Returns whether both types are oids under different names, with the same representation.
 fn both_oids(kind: Oid, place: Oid) -> bool {
     kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)
 }
@@ -139,7 +139,7 @@ pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDe
     }
 }
 
-/// Returns a row in Postgres' form; raises 42804 where a column is of another type.
+/// Returns a row in Postgres' form; raises 42804 if a column has another type.
 pub(in crate::pg) fn datums<const N: usize>(
     row: [Typed; N],
     types: &[Oid; N],

@@ -1,24 +1,24 @@
 //! Writes rows of a table by key, without the executor.
 //!
-//! Does the same as `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`, but only for
-//! a [`Target`] that is `writable`, only under READ COMMITTED, only with an active snapshot and outside of parallel
-//! mode: [`possible`] checks this. The caller holds RowExclusiveLock on the table and notes the key in place of the
-//! trigger that is not fired.
+//! The effect is that of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. It
+//! works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and outside of
+//! parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and notes the changed key itself,
+//! because the trigger does not fire.
 //!
-//! Two writers of one key meet as follows:
+//! Concurrent writers of one key are handled as follows:
 //!
-//! - The place of a row comes from an index scan and is a hint. Between the scan and the change the row may be moved,
-//!   locked or deleted. The change itself then returns that (TM_Updated, TM_Deleted), and the loop starts again. It
+//! - The position of a row comes from an index scan and is a hint. Between the scan and the change, the row may be
+//!   moved, locked or deleted. The change then fails with TM_Updated or TM_Deleted, and the loop starts again. It
 //!   waits for the transaction that holds the row, in the same queue as every writer.
-//! - An empty result of a scan is a hint as well, because a row that moves during the scan can be missed. The
-//!   speculative insertion decides. Where the index has the key already, the row is removed again, and the loop
-//!   starts again.
-//! - A place cannot come to hold another row meanwhile: the active snapshot is older than the scan, and vacuum keeps
-//!   the rows that were alive then.
-//! - No page of the index stays pinned during a wait, or vacuum would wait, too. Of the table only the page of the
-//!   update itself stays pinned, as for any writer.
+//! - An empty result of a scan is a hint, too, because a scan can miss a row that moves meanwhile. The speculative
+//!   insertion decides: if the index already has the key, the new row is removed again, and the loop starts again.
+//! - A position cannot be reused for another row meanwhile: the active snapshot is older than the scan, and VACUUM
+//!   keeps the rows that were alive then.
+//! - No page of the index stays pinned during a wait, because VACUUM would wait, too. Of the table, only the page
+//!   that is being updated stays pinned, as for any writer.
 //!
-//! This file decides and repeats; `step` has the single steps, `writer` the open objects, `new_row` the written rows.
+//! This file chooses and repeats the steps. `step` has the single steps, `writer` the open objects, and `new_row`
+//! the rows to write.
 
 mod new_row;
 mod step;
@@ -39,7 +39,7 @@ use crate::pg::session::{self, lock};
 use crate::pg::value::datum::Text;
 use crate::pg::value::entry::Entry;
 
-/// Returns whether the current transaction can write past the executor.
+/// Returns whether the current transaction can write without the executor.
 pub fn possible() -> bool {
     // SAFETY: reads a variable of this process and raises nothing.
     !lock::one_snapshot_per_transaction()
@@ -47,8 +47,8 @@ pub fn possible() -> bool {
         && unsafe { unguarded::ActiveSnapshotSet() }
 }
 
-/// Inserts or overwrites rows, in this order, and calls `written` with the position of each. Returns false where the
-/// statement must write all of them; it overwrites the rows written so far.
+/// Inserts or overwrites rows, in this order, and calls `written` with the position of each. Returns false if the
+/// caller must run the statement for all of them; the statement overwrites the rows written so far.
 pub fn put_all(
     target: &Target,
     rows: impl Iterator<Item = (Text, Entry)>,
@@ -71,7 +71,7 @@ pub fn put_all(
     true
 }
 
-/// Inserts or overwrites one row. Returns false where the statement must do it.
+/// Inserts or overwrites one row. Returns false if the caller must run the statement instead.
 pub fn put_one(target: &Target, key: Text, new: &Entry) -> bool {
     let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values: it opens the relations, writes and closes them.
@@ -88,8 +88,8 @@ pub fn put_one(target: &Target, key: Text, new: &Entry) -> bool {
     done
 }
 
-/// Removes the row under a key that a statement beginning now sees, whatever its content. Returns the removed row, or
-/// an error where the statement must do it.
+/// Removes the row under a key that a statement beginning now would see, whatever its content. Returns the removed
+/// row, or an error if the caller must run the statement instead.
 pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     let key = target.key_datum(key);
     // SAFETY: the whole call is one sequence of plain values over the writer's open relations.
@@ -105,9 +105,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     removed.ok_or(UsePlan)
 }
 
-/// Removes rows that `search` has found, and calls `removed` with their keys' numbers. Looks a row that another
-/// transaction has changed meanwhile up by its key, which `key_of` returns for its number. Returns false where the
-/// statement must remove all of them; the rows removed so far no longer exist then.
+/// Removes the rows that `search` has found, and calls `removed` with their keys' numbers. If another transaction
+/// has changed a row meanwhile, looks it up again by its key, which `key_of` returns for its number. Returns false
+/// if the caller must run the statement for all of them; the rows removed so far no longer exist then.
 pub fn remove_all(
     target: &Target,
     rows: &[RowPlace],
@@ -152,12 +152,12 @@ pub fn remove_all(
     done
 }
 
-/// Changes the row under a key as `decide` returns for the row, or for None. Returns the second part of its result,
-/// or an error where the statement must do it; nothing is changed then.
+/// Changes the row under a key in the way that `decide` returns for that row, or for None. Returns the second part
+/// of its result, or an error if the caller must run the statement instead; then nothing is changed.
 ///
 /// With [`Seek::Any`] the row is the one with which an insertion would conflict: the call waits for an uncommitted
-/// one, and locks the row before it calls `decide`. Otherwise it is the row that a statement beginning now sees; it
-/// is locked when `decide` wants it changed, and then `decide` is called again.
+/// one, and locks the row before it calls `decide`. Otherwise it is the row that a statement beginning now would
+/// see. That row is locked only if `decide` wants it changed, and then `decide` is called again.
 pub fn change<R>(
     target: &Target,
     key: Text,
@@ -179,7 +179,7 @@ pub fn change<R>(
     answer
 }
 
-/// Finds the row, decides and changes it. An error tells why the row was not changed.
+/// Finds the row, decides and changes it. The error is the reason why the row was not changed.
 fn attempt<R>(
     writer: &mut Writer,
     key: Datum,

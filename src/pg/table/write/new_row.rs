@@ -1,4 +1,4 @@
-//! The row of a direct write: its new columns, and those kept from the present row.
+//! Builds the row that a direct write stores: its new columns, and those that it keeps from the current row.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
@@ -14,11 +14,11 @@ use crate::pg::value::stored::Stored;
 #[derive(Clone, Copy)]
 pub enum RowAction {
     Keep,
-    /// A new row, or a new version of the present one.
+    /// Writes a new row, or a new version of the current one.
     Put(Entry),
-    /// A new version with this value and the same deadline.
+    /// Writes a new version with this value and the same deadline.
     Revalue(Option<Stored>),
-    /// A new version with this deadline and the same value.
+    /// Writes a new version with this deadline and the same value.
     Redate(Option<Timestamp>),
     Remove,
 }
@@ -41,7 +41,7 @@ impl From<&Entry> for Version {
 }
 
 /// Fills the slot `fresh`. An updated row keeps the user's own columns, and the fields that `new` lacks; in an
-/// inserted row they are NULL, as dropped columns always are. Fills nothing and returns false where the value has
+/// inserted row they are NULL, as dropped columns always are. Fills nothing and returns false if the value has
 /// another type than the column, or is NULL in a column that is NOT NULL.
 ///
 /// # Safety
@@ -91,9 +91,8 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Returns whether a key's stored form may differ from this one, for example by compression. Then an updated row
-/// keeps its own form; otherwise the update would count as a change of the key, and enter the row into the index
-/// again.
+/// Returns whether a key may be stored in another form than this one, for example compressed. Then an updated row
+/// keeps its own form; otherwise the update would count as a change of the key, and add the row to the index again.
 ///
 /// # Safety
 /// `key` is a datum of the target's key type.

@@ -1,7 +1,7 @@
-//! The single steps of a direct write: each changes one row or returns why it could not.
+//! The single steps of a direct write. Each changes one row, or returns why it could not.
 //!
 //! Everything here runs inside of `unguarded::guarded` and keeps its rules. `write` repeats the steps, and explains
-//! why that is right.
+//! why that is safe.
 
 use std::ptr::null_mut;
 
@@ -18,9 +18,9 @@ use crate::pg::version;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// Another transaction has changed the row meanwhile; the caller must find it again.
+    /// Another transaction has changed the row meanwhile; the caller must search for it again.
     Again,
-    /// This file cannot do it; the caller runs the statement instead.
+    /// A direct write cannot do it; the caller runs the statement instead.
     Unsupported,
 }
 
@@ -32,7 +32,7 @@ fn outcome(result: TM_Result::Type) -> Step {
     }
 }
 
-/// Inserts or overwrites. Returns false where the statement must do it.
+/// Inserts or overwrites a row. Returns false if the caller must run the statement instead.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -54,7 +54,7 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
     }
 }
 
-/// Removes the visible row and returns it; None where the statement must do it.
+/// Removes the visible row and returns it; None if the caller must run the statement instead.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -76,7 +76,8 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
     }
 }
 
-/// Locks a row, so that a decision based on it still holds when it is changed. Returns the row, if it was locked.
+/// Locks a row, so that a decision based on its content still holds when the row is changed. Returns the row if it
+/// could be locked.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -137,7 +138,7 @@ pub unsafe fn make(
     }
 }
 
-/// Makes the decided change where no row exists: only an insertion has an effect.
+/// Carries out a decision where no row exists: only an insertion has an effect.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -239,8 +240,8 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// Removes a row without starting a new command, so the transaction's next command may still see it. For callers that
-/// remove many rows, and know the dead bytes of each.
+/// Removes a row without starting a new command, so that the transaction's next command may still see it. Used by
+/// callers that remove many rows and know the dead bytes of each.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.

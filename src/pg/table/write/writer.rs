@@ -1,6 +1,6 @@
-//! The open objects of a direct write, and its search for the row to change.
+//! The open relations and slots of a direct write, and its search for the row to change.
 //!
-//! The part of `write` below its steps; `write` states the rules.
+//! `write` states the rules, and `step` uses the writer to change rows.
 
 use std::mem::size_of;
 use std::ptr::null_mut;
@@ -15,10 +15,10 @@ use crate::pg::value::datum::ValueType;
 use crate::pg::value::entry::Entry;
 use crate::pg::version::{self, Access};
 
-/// Which rows a search finds.
+/// The rows that a search finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
-    /// The row with which an insertion would conflict, once that is certain.
+    /// The row with which an insertion would conflict, once it is certain that it exists.
     Any,
     /// The row that a statement beginning now sees, to be overwritten.
     Visible,
@@ -26,34 +26,35 @@ pub enum Seek {
     ToRemove,
 }
 
-/// A table that is open for writes by key. Consists of plain pointers; after an error the abort closes them.
+/// A table that is open for writes by key. Consists of plain pointers, without a destructor; after an error the
+/// abort closes what they point to.
 #[derive(Clone, Copy)]
 pub struct Writer<'t> {
     pub target: &'t Target,
     pub table: pg_sys::Relation,
     pub access: Access,
-    /// The row that was found.
+    /// The row that the search has found.
     pub present: *mut pg_sys::TupleTableSlot,
-    /// The row that is written.
+    /// The row to write.
     pub fresh: *mut pg_sys::TupleTableSlot,
     index: pg_sys::Relation,
     /// The type of the column `value` while the table is open.
     pub(super) value_type: ValueType,
-    /// The executor's description of the table and its indexes, made at its first use.
+    /// The executor's description of the table and its indexes, created at its first use.
     executor: Option<(*mut pg_sys::EState, *mut pg_sys::ResultRelInfo)>,
     /// The dead bytes that the writer has left to VACUUM so far.
     pub dead: DeadBytes,
 }
 
 impl<'t> Writer<'t> {
-    /// Opens a writer that outlives one sequence; None as in `open`.
+    /// Opens a writer that outlives one sequence; returns None in the same cases as `open`.
     pub fn of(target: &'t Target) -> Option<Writer<'t>> {
         // SAFETY: a sequence of plain values; callers of `write` hold RowExclusiveLock on the table.
         unsafe { guarded(|| Writer::open(target)) }
     }
 
-    /// Opens the table and the index of its primary key. Returns None where the index is not, or no longer, in use,
-    /// or the table no longer matches the target.
+    /// Opens the table and the index of its primary key. Returns None if the index is not in use, or no longer, or
+    /// if the table no longer matches the target.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
@@ -101,7 +102,7 @@ impl<'t> Writer<'t> {
         dead.emit(self.target.relation);
     }
 
-    /// Returns the bytes that are dead once the row in the slot `present` is removed.
+    /// Returns the bytes that become dead when the row in the slot `present` is removed.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
@@ -131,7 +132,8 @@ impl<'t> Writer<'t> {
         self.dead
     }
 
-    /// Returns the executor's description of the table and its indexes, as far as index entries need it; made once.
+    /// Returns the executor's description of the table and its indexes, as far as inserting index entries needs it;
+    /// created once.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -158,7 +160,7 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Returns our columns of the row in the slot `present`, which releases its page.
+    /// Returns our columns of the row in the slot `present`, and makes the slot release its page.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
@@ -171,9 +173,9 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Returns the place of the row with this key. The slot `present` holds it afterwards, without a page pinned.
-    /// With [`Seek::Any`] the call waits for a transaction that has inserted the row; with `decided`, also for one
-    /// that is changing it.
+    /// Returns the position of the row with this key. Afterwards the slot `present` holds the row, without a pinned
+    /// page. With [`Seek::Any`] the call waits for a transaction that has inserted the row; with `decided`, also for
+    /// one that is changing it.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -220,8 +222,8 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Waits for the transaction that decides whether the row of a dirty scan exists, and returns true then; false
-    /// when no transaction does.
+    /// Waits for the transaction that decides whether the row of a dirty scan exists, and returns true; returns
+    /// false if there is no such transaction.
     ///
     /// # Safety
     /// Inside of `guarded`, with no scan open.
