@@ -1,11 +1,12 @@
-//! Text of the user in our messages, where the server's encoding is not UTF-8.
+//! Converts user-defined names and texts for our messages, in databases whose encoding is not UTF-8.
 //!
-//! pgrx takes a message as UTF-8 and gives its bytes to Postgres as if they were in the server's encoding. So names
-//! are decoded from that encoding here, and characters outside ASCII are written as Unicode escapes. They are correct
-//! in every encoding, and no client receives bytes that it cannot convert.
+//! pgrx takes a message as UTF-8 and passes its bytes to Postgres as if they were in the database's encoding. So
+//! names are decoded from that encoding here, and characters outside of ASCII are written as Unicode escapes, which
+//! are valid in every encoding. Otherwise a client would receive bytes that it cannot convert.
 //!
-//! pgrx also takes an error of Postgres that is caught, and raised again later from its copy, as UTF-8, with U+FFFD
-//! for invalid bytes. So its bytes are kept when Postgres reports it, and put back when pgrx reports the copy.
+//! pgrx also treats an error of Postgres as UTF-8 when it is caught and raised again from a copy, and replaces
+//! invalid bytes with U+FFFD. So the original bytes are kept when Postgres reports the error, and restored when pgrx
+//! reports the copy.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -13,13 +14,13 @@ use std::mem::ManuallyDrop;
 
 use pgrx::{PgLogLevel, pg_sys};
 
-/// Postgres' number of SQL_ASCII (mb/pg_wchar.h), in which bytes above ASCII have no meaning.
+/// Postgres' number of SQL_ASCII (mb/pg_wchar.h), in which bytes above ASCII have no defined meaning.
 const SQL_ASCII: i32 = 0;
 /// Postgres' number of UTF8 (mb/pg_wchar.h).
 const UTF8: i32 = 6;
 
-// Declared without the guard that pgrx puts around calls, because some are made in the middle of a report, where an
-// error could not be caught.
+// Declared without the guard that pgrx puts around calls, because some are called while an error is being reported,
+// when another error could not be caught.
 unsafe extern "C-unwind" {
     safe fn GetDatabaseEncoding() -> c_int;
     fn pg_verifymbstr(bytes: *const c_char, length: c_int, no_error: bool) -> bool;
@@ -34,7 +35,7 @@ fn of_the_database() -> i32 {
     GetDatabaseEncoding()
 }
 
-/// Returns whether these bytes are text in the server's encoding, which has no character NUL. Raises no error.
+/// Returns whether these bytes are valid text in the database's encoding and contain no NUL. Raises no error.
 pub fn is_text(bytes: &[u8]) -> bool {
     let Ok(length) = c_int::try_from(bytes.len()) else {
         return false;
@@ -43,7 +44,7 @@ pub fn is_text(bytes: &[u8]) -> bool {
     unsafe { pg_verifymbstr(bytes.as_ptr().cast(), length, true) }
 }
 
-/// Converts text of the server to UTF-8.
+/// Converts text from the database's encoding to UTF-8.
 pub fn decode(bytes: &[u8]) -> String {
     let known = !matches!(of_the_database(), SQL_ASCII | UTF8);
     if !known || bytes.is_ascii() {
@@ -59,7 +60,7 @@ pub fn decode(bytes: &[u8]) -> String {
     }
 }
 
-/// Returns a message that this database can send.
+/// Returns the message in a form that this database can send.
 pub fn printable(message: String) -> String {
     match of_the_database() {
         UTF8 => message,
@@ -74,7 +75,7 @@ fn escape(c: char) -> String {
     }
 }
 
-/// Message, detail and hint of an error; None for one that is valid UTF-8.
+/// The message, detail and hint of an error; None for each that is valid UTF-8.
 type Words = [Option<CString>; 3];
 
 thread_local! {
@@ -84,8 +85,8 @@ thread_local! {
     };
 }
 
-/// Keeps the texts of an error, or puts them back if pgrx reports the copy of a kept error. Postgres calls it in the
-/// middle of a report.
+/// Keeps the texts of an error, or restores them if pgrx reports the copy of an error whose texts were kept.
+/// Postgres calls this while it reports an error.
 pub fn keep_words() {
     if of_the_database() == UTF8 {
         return;
@@ -116,7 +117,7 @@ pub fn keep_words() {
     }
 }
 
-/// Returns whether `word` is the kept text as Rust has spoiled it.
+/// Returns whether `word` is the kept text after Rust has replaced its invalid bytes.
 fn is_spoiled(kept: &CStr, word: &CStr) -> bool {
     kept.to_string_lossy().as_bytes() == word.to_bytes()
 }

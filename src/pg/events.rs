@@ -1,29 +1,29 @@
-//! Events of Postgres that the layer above must know: changes of rows and definitions, and the end of
-//! transactions. This layer reports them and decides nothing.
+//! The events that this layer reports to `cache` above it: changes of rows and definitions, and the end of
+//! transactions. This layer decides nothing about them.
 
 use std::cell::Cell;
 use std::ffi::CStr;
 
 use pgrx::pg_sys::{Datum, Oid};
 
-/// Receives the events. Set once, when the library is loaded.
+/// The functions that receive the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
 pub struct Observer {
     /// A row with this key was inserted, deleted or changed; called after the change, before the statement
     /// ends.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
-    /// A row was written whose copy is in the tier, with its new content; called after `row`.
+    /// A row whose value may be copied to the tier was written; called with its new content, after `row`.
     pub stored: fn(Copied<'_>),
-    /// A plain statement is about to write a row with this key.
+    /// A plain SQL statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
-    /// A COPY into this table begins, which reports each of its keys through `writing`; returns a number
-    /// for its end.
+    /// A COPY into this table begins. It will report each of its keys through `writing`. Returns a number, which is
+    /// passed to `copied`.
     pub copying: fn(table: Oid) -> usize,
     /// The COPY with this number has ended without an error.
     pub copied: fn(number: usize),
-    /// A COPY has held back these rows of this composite type, to be written by this INSERT of one row.
+    /// A COPY has held back these rows, which have this composite type; this INSERT writes one of them.
     pub held_back: fn(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]),
-    /// A change of a row left so many bytes for VACUUM to reclaim; called together with `row`.
+    /// A change of a row left dead bytes for VACUUM to reclaim; called together with `row`.
     pub died: fn(relation: Oid, dead: DeadBytes),
     /// All rows of a cache may have changed.
     pub truncated: fn(relation: Oid),
@@ -33,7 +33,7 @@ pub struct Observer {
     pub depended_on: fn(cache: Oid, key: &[u8]),
     /// All rows of such a table may have been removed or changed.
     pub depended_on_all: fn(cache: Oid),
-    /// A table on which entries depend has, or had, this child.
+    /// A table on which entries depend has gained or lost this child.
     pub inherited: fn(child: Oid, parent: Oid),
     /// A cache has become a partition of another table, or has ceased to be one.
     pub placed: fn(cache: Oid),
@@ -41,15 +41,13 @@ pub struct Observer {
     pub dropped: fn(relation: Oid),
     pub database_dropped: fn(database: Oid),
     pub transaction: fn(Moment),
-    /// The server has started: shared memory exists, and the only process is the postmaster, which calls
-    /// this.
+    /// The server has started: shared memory exists, and the postmaster, which calls this, is the only process.
     pub started: fn(),
-    /// The server was shut down without a failure, and the only process left is the postmaster, which calls
-    /// this.
+    /// The server was shut down without a failure, and the postmaster, which calls this, is the only process left.
     pub stopped: fn(),
 }
 
-/// The value of a row of a table cache, and the place of its copy.
+/// The value of a row of a table cache, for its copy in the tier.
 #[derive(Clone, Copy)]
 pub struct Copied<'a> {
     pub relation: Oid,
@@ -57,7 +55,7 @@ pub struct Copied<'a> {
     pub hash: u64,
     pub key: &'a [u8],
     pub value: Option<&'a [u8]>,
-    /// The kind of the value, as the tier keeps it.
+    /// The type of the value, in the tier's encoding.
     pub kind: u8,
     pub deadline: i64,
 }
@@ -69,19 +67,19 @@ pub struct DeadBytes {
     pub toast: usize,
 }
 
-/// The effect of a change of a row on its key.
+/// The effect of a row change on its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum RowChange {
-    /// The key has a row, which is new or changed.
+    /// The key has a row, which was inserted or changed.
     Set,
-    /// The key has no row any more.
+    /// The key no longer has a row.
     Gone,
 }
 
-/// The code that reports a change of a row.
+/// The code that reports a row change.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NotedBy {
-    /// The trigger of each cache, for a statement.
+    /// The trigger of a cache's table, for a statement.
     Trigger,
     /// A function of pgcache that changed the row without a statement.
     Function,
@@ -96,12 +94,12 @@ pub enum Moment {
     BeforeCommit,
     /// PREPARE TRANSACTION was called and can still fail.
     BeforePrepare,
-    /// PREPARE TRANSACTION has ended: the transaction belongs to no session now, and any session may decide
-    /// it.
+    /// PREPARE TRANSACTION has ended: the transaction belongs to no session now, and any session may commit it or
+    /// roll it back.
     Prepared,
     /// A prepared transaction was committed or rolled back.
     PreparedEnded,
-    /// Other sessions see its writes; its locks are still held.
+    /// Other sessions see the transaction's writes; its locks are still held.
     Committed,
     Aborted,
     /// A savepoint was released: its changes count for the level above.
@@ -114,14 +112,14 @@ pub enum Moment {
     },
 }
 
-/// The progress of a transaction's end.
+/// How far the end of a transaction has progressed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// The observer was not notified of an end.
+    /// The observer has not been notified of the end.
     Open,
-    /// The observer was notified of the commit. Any change from now on is made by callbacks of other
-    /// extensions that run after ours. It must be handled at once, because the observer is not called again
-    /// before other sessions see it.
+    /// The observer has been notified of the commit. Later changes come from callbacks of other extensions that run
+    /// after ours. They must be handled at once, because the observer is not called again before other sessions see
+    /// them.
     Committing,
     /// The same for PREPARE TRANSACTION.
     Preparing,
@@ -144,7 +142,7 @@ pub fn emit(event: impl FnOnce(&Observer)) {
     }
 }
 
-/// Returns the depth of savepoints of the session; 1 outside of any.
+/// Returns the session's nesting level of savepoints; 1 outside of any.
 pub fn nesting_level() -> i32 {
     // Called for every row, so without the guard that pgrx puts around calls that may raise.
     unsafe extern "C-unwind" {
@@ -153,19 +151,19 @@ pub fn nesting_level() -> i32 {
     GetCurrentTransactionNestLevel()
 }
 
-/// How far the end of the transaction has come.
+/// Returns how far the end of the transaction has progressed.
 #[inline]
 pub fn phase() -> Phase {
     PHASE.get()
 }
 
-/// Returns whether a change at this moment must be handled at once.
+/// Returns whether a change must be handled at once, because the transaction's end has begun.
 #[inline]
 pub fn is_late() -> bool {
     phase() != Phase::Open
 }
 
-/// Sets the progress of the transaction's end.
+/// Sets how far the end of the transaction has progressed.
 #[inline]
 pub(in crate::pg) fn set_phase(phase: Phase) {
     PHASE.set(phase);

@@ -1,6 +1,7 @@
-//! The layer that touches Postgres' C interface: all unsafe code, every version difference.
+//! The layer that calls Postgres' C functions. It contains all unsafe code, and all differences between Postgres
+//! versions.
 //!
-//! The layer above (`cache`) defines the meaning of an entry and when it counts.
+//! It does not decide what an entry means or when it is valid; the layer above (`cache`) does.
 
 pub mod catalog;
 pub mod encoding;

@@ -1,13 +1,13 @@
-//! The last memory of a backend, with which it reports that no other memory is left.
+//! A memory reserve of each process, from which it reports that it is out of memory.
 //!
-//! Two things go wrong when a process has run out of memory. An allocation that fails inside of Rust aborts the
-//! process, and a backend that aborts restarts the whole server. And an error of Postgres that passes through Rust is
-//! copied on its way, in the memory context of the failed code; when that needs memory, too, it fails in the same
-//! place again until Postgres gives up with a PANIC.
+//! Without it, running out of memory would stop the server in two ways. An allocation that fails in Rust aborts the
+//! process, and Postgres restarts the whole server when a backend aborts. And an error of Postgres that passes
+//! through Rust is copied on its way, in the memory context of the failed code; if that copy fails, it raises an
+//! error in the same place again, until Postgres gives up with a PANIC.
 //!
-//! So each backend reserves a block that it does not use. The block returns to the system as soon as a small
-//! allocation of Rust fails or Postgres reports "out of memory", and is allocated again later. Allocations whose size
-//! a user decides do not rely on it: they go through `pg::memory`, which raises an error by itself.
+//! So each backend reserves a block that it does not use. It returns the block to the system as soon as a small
+//! allocation of Rust fails or Postgres reports "out of memory", and allocates it again later. Allocations whose
+//! size a user decides do not rely on it: they go through `pg::memory`, which raises an error by itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -21,8 +21,8 @@ use crate::pg::encoding;
 
 /// The emergency memory, 2 MB: a memory context requests blocks of at most 1 MB once larger ones are refused.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
-/// Bytes. A larger allocation goes through `pg::memory`, which raises an error; a smaller one that fails would abort
-/// the process.
+/// The size in bytes of the largest allocation that the reserve covers. A larger one goes through `pg::memory`,
+/// which raises an error.
 const SMALL: usize = 64 * 1024;
 
 unsafe extern "C-unwind" {
@@ -34,7 +34,7 @@ static BLOCK_AT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The system's allocator with the emergency memory behind it.
+/// The system's allocator, with the emergency memory behind it.
 struct Allocator;
 
 // SAFETY: the system allocator does all work; a retry passes the same arguments.
@@ -70,7 +70,7 @@ fn or_with_emergency_memory(size: usize, allocate: impl Fn() -> *mut u8) -> *mut
     memory
 }
 
-/// Returns the emergency memory to the system. Returns false if that was done before.
+/// Returns the emergency memory to the system. Returns false if that was done already.
 pub fn give_back() -> bool {
     let block = BLOCK_AT.swap(null_mut(), Relaxed);
     if !block.is_null() {
@@ -89,8 +89,8 @@ pub fn acquire() -> bool {
     !BLOCK_AT.load(Relaxed).is_null()
 }
 
-/// Our link in Postgres' chain of error contexts, the last one: it is called for each error before the error is
-/// copied.
+/// Our entry in Postgres' chain of error context callbacks. It is the last one, and runs for each error before the
+/// error is copied.
 static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
     previous: null_mut(),
     callback: Some(at_report),
@@ -106,8 +106,8 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
     }
 }
 
-/// Makes sure that the emergency memory exists and will be released in time; otherwise raises 53200. Called at the
-/// start of each function, before it holds anything that an error would have to undo.
+/// Makes sure that the emergency memory exists and would be released in time; otherwise raises 53200. Called at the
+/// start of each function, before the function holds anything that an error would have to undo.
 #[inline]
 pub fn secure() {
     // SAFETY: both are variables of this process, which are only compared.
@@ -117,8 +117,8 @@ pub fn secure() {
     }
 }
 
-/// The chain belongs to the running functions; each removes its own link at its end, after which ours is the only
-/// one. An error that ends the transaction empties the chain.
+/// Adds our entry to the chain. The other entries belong to functions that are running; each removes its own at its
+/// end, so ours remains as the only one. An error that ends the transaction empties the chain.
 #[cold]
 fn secure_anew() {
     // SAFETY: the links are alive as long as they are in the chain, and end with NULL or with ours.
@@ -135,9 +135,9 @@ fn secure_anew() {
     }
 }
 
-/// Raises 53200 for an allocation of so many bytes. On its way the message is copied in the current memory context,
-/// where a second error would not be caught: so the emergency memory is released for it, and the context is the one
-/// that Postgres itself reserves for such times.
+/// Raises 53200 for an allocation of this many bytes. The error's message is copied in the current memory context,
+/// where a second error would not be caught. So the emergency memory is released first, and the current context
+/// becomes ErrorContext, which Postgres reserves for this case.
 #[cold]
 pub fn exhausted(size: usize) -> ! {
     give_back();

@@ -1,7 +1,7 @@
-//! Memory for objects whose size a user decides: values, rows, batches.
+//! Allocates memory for objects whose size a user decides: values, rows, batches.
 //!
-//! Guards one rule: running out of memory is an error of this statement (53200). Rust's own collections would abort
-//! the process instead, and with it the server; so memory that grows with an argument or a table is allocated here.
+//! Running out of memory must be an error of the statement (53200). Rust's own collections would abort the process
+//! instead, and with it the server. So memory that grows with an argument or a table is allocated here.
 //! `pg::memory::emergency` covers small allocations.
 
 pub mod emergency;
@@ -23,7 +23,7 @@ unsafe extern "C-unwind" {
     fn palloc_extended(size: pg_sys::Size, flags: i32) -> *mut std::ffi::c_void;
 }
 
-/// Allocates so many bytes in the current memory context, not initialised; raises 53200 when none are left.
+/// Allocates this many bytes in the current memory context, uninitialised; raises 53200 if memory runs out.
 #[inline]
 pub fn palloc(size: usize) -> NonNull<u8> {
     if size > LARGEST {
@@ -34,7 +34,7 @@ pub fn palloc(size: usize) -> NonNull<u8> {
     NonNull::new(memory.cast()).unwrap_or_else(|| exhausted(size))
 }
 
-/// Makes an empty list with room for so many elements; raises 53200.
+/// Makes an empty list with room for this many elements; raises 53200.
 pub fn list<T>(room: usize) -> Vec<T> {
     let mut list = Vec::new();
     if list.try_reserve_exact(room).is_err() {

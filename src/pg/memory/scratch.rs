@@ -1,12 +1,12 @@
-//! Memory for one step of a loop, freed after it.
+//! A memory context for one step of a loop, reset before the next step, so that the loop's memory does not grow.
 
 use pgrx::pg_sys;
 
-/// A memory context of the process.
+/// A memory context that lives as long as the process.
 pub struct Scratch(pg_sys::MemoryContext);
 
 impl Scratch {
-    /// Makes the context, once in a process, where it stays until the end.
+    /// Creates the context. Called once in a process.
     pub fn new() -> Scratch {
         // SAFETY: the parent lives as long as the process; the name is static.
         Scratch(unsafe {
@@ -20,8 +20,8 @@ impl Scratch {
         })
     }
 
-    /// Runs `work`, which allocates here; no such allocation may leave it. The next step frees memory that an error
-    /// has left.
+    /// Runs `work`, whose allocations go to this context; none of them may be used afterwards. The next step frees
+    /// them, also those that an error has left.
     pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
         // SAFETY: the context lives as long as the process, and the caller's lives through this call; after an error
         // the abort sets another one.

@@ -1,11 +1,11 @@
 //! Postgres' functions without pgrx's guard around each call, for sequences of many calls.
 //!
-//! pgrx arms a `sigsetjmp` for every call. A table access makes some forty, so here one guard surrounds a whole
-//! sequence. Three rules keep that sound; [`guarded`] is the only entrance:
+//! pgrx sets up a `sigsetjmp` for every call. A table access makes some forty calls, so here one guard surrounds the
+//! whole sequence. [`guarded`] is the only way in, and three rules keep it sound:
 //!
-//! 1. A sequence holds nothing that must be dropped: an error jumps over its frames.
-//! 2. It calls functions of this list or through Postgres' own tables of functions, never pgrx's
-//!    guarded ones, and it cannot panic: no indexing, no unwrap, no arithmetic that is checked.
+//! 1. A sequence holds nothing that must be dropped, because an error jumps over its stack frames.
+//! 2. It calls only functions of this list, or functions through Postgres' own tables of functions, and never those
+//!    that pgrx guards. It cannot panic: no indexing, no unwrap, no checked arithmetic.
 //! 3. It opens only objects of Postgres (relations, scans, pins, locks), which the abort after an error releases.
 
 use pgrx::pg_sys::{self, *};
@@ -62,7 +62,7 @@ unsafe extern "C-unwind" {
     pub fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, attributes: i32);
     pub fn pg_detoast_datum_copy(varlena: *mut varlena) -> *mut varlena;
 
-    // Index scans; how one begins differs by version.
+    // Index scans. How a scan begins differs by version.
     pub fn ScanKeyInit(
         entry: ScanKey,
         attribute: AttrNumber,
@@ -87,7 +87,7 @@ unsafe extern "C-unwind" {
     pub fn heap_finish_speculative(table: Relation, tid: ItemPointer);
     pub fn heap_abort_speculative(table: Relation, tid: ItemPointer);
 
-    // The executor's part of an insertion; how index entries are made differs by version.
+    // The executor's part of an insertion. How index entries are made differs by version.
     pub fn CreateExecutorState() -> *mut EState;
     pub fn FreeExecutorState(state: *mut EState);
     pub fn InitResultRelInfo(
@@ -125,8 +125,8 @@ pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
-/// Makes the session's earlier changes visible to its next read. In parallel mode the session has changed nothing
-/// since the mode began, though the statement around it may write: `CREATE TABLE ... AS SELECT`.
+/// Makes the session's earlier changes visible to its next read. Does nothing in parallel mode: the session has
+/// changed nothing since the mode began, although the statement around it may write (`CREATE TABLE ... AS SELECT`).
 ///
 /// # Safety
 /// Inside of [`guarded`].
@@ -156,7 +156,7 @@ pub unsafe fn check_for_interrupts() {
     }
 }
 
-/// Empties a slot: its row is no longer pinned.
+/// Empties a slot, which unpins the page of its row.
 ///
 /// # Safety
 /// Inside of [`guarded`]; the slot was made and not dropped.
@@ -170,7 +170,7 @@ pub unsafe fn clear_slot(slot: *mut TupleTableSlot) {
     }
 }
 
-/// Makes a slot's row its own: no page is pinned any more.
+/// Copies a slot's row into the slot's own memory, which unpins the row's page.
 ///
 /// # Safety
 /// Inside of [`guarded`]; the slot holds a row.

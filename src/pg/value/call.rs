@@ -1,8 +1,8 @@
-//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and sends a call to
-//! another server when that server has the cache's entries (with Citus).
+//! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and prints the arguments
+//! of a call as text, so that another server can answer the call if it has the cache's entries (with Citus).
 //!
-//! Arguments are sent as text. The settings of the two sessions must not change the meaning of a value, so intervals
-//! are written with a sign for each part.
+//! The settings of the two sessions must not change the meaning of a value, so intervals are written with a sign for
+//! each part.
 
 use std::ffi::CStr;
 use std::panic::{RefUnwindSafe, UnwindSafe};

@@ -1,4 +1,5 @@
-//! Files in the format of pg_hba.conf: tokenized, and as Postgres' parsers have read them.
+//! Tokenizes files in the format of pg_hba.conf, and reads the lines that Postgres' parsers return. The functions
+//! and structures differ between versions.
 
 use std::ffi::{CStr, c_char};
 
@@ -57,9 +58,8 @@ mod differing {
     }
 }
 
-/// Passes the lines of a file in the format of pg_hba.conf, as words, to `read`; they live until it returns. Returns
-/// None where the file cannot be opened. The fault of a line is reported with the line and, at this level, in the
-/// log.
+/// Tokenizes a file in the format of pg_hba.conf, and passes its lines to `read`; they live until it returns.
+/// Returns None if the file cannot be opened. An error in a line is stored in the line, and logged at this level.
 ///
 /// # Safety
 /// Inside of a transaction, whose end releases resources after an error.
@@ -101,7 +101,7 @@ pub unsafe fn with_auth_lines<R>(
     }
 }
 
-/// Returns the file of a line, which may be an included one; None for the requested file itself.
+/// Returns the file of a line, if it is an included one; None for the requested file itself.
 ///
 /// # Safety
 /// The line comes from the tokenizer; the name lives as long as the line.
@@ -148,7 +148,7 @@ pub struct Word {
     pub is_pattern: bool,
 }
 
-/// Returns the map of a parsed line of pg_ident.conf, the user of the system, and the role.
+/// Returns the map of a parsed line of pg_ident.conf, its system user, and its role.
 ///
 /// # Safety
 /// A line that Postgres has parsed, which is used only for these words.
@@ -157,7 +157,7 @@ pub unsafe fn words_of(parsed: *mut IdentLine) -> (*const c_char, Word, Word) {
     unsafe { ((*parsed).usermap, system_user(parsed), role(parsed)) }
 }
 
-/// In 15 malloc owns the compiled expression of a line.
+/// In 15 the compiled expression of a line is allocated with malloc, so it is freed here.
 ///
 /// # Safety
 /// As in `words_of`.
@@ -213,7 +213,7 @@ unsafe fn role(parsed: *mut IdentLine) -> Word {
     unsafe { word_of(&*(*parsed).pg_user) }
 }
 
-/// Returns a word of a list, or of a line.
+/// Returns a word of a list or of a line.
 pub fn word_of(word: &AuthToken) -> Word {
     Word {
         text: word.string,

@@ -1,4 +1,5 @@
-//! A table's own functions that change its rows, with the arguments that pgcache always passes.
+//! The functions of a table's access method that insert, update and delete a row, with the arguments that pgcache
+//! always passes. Their signatures differ between versions.
 
 use std::ptr::null_mut;
 
@@ -50,7 +51,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut pg_sys::LockTupleMode::Type,
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
-/// From 19 on with options.
+/// From 19 on with an argument for options.
 #[cfg(feature = "pg19")]
 type Update = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -66,7 +67,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
 
-/// The last argument marks that the row moves to another partition.
+/// The last argument says whether the row moves to another partition.
 #[cfg(not(feature = "pg19"))]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -78,7 +79,7 @@ type Delete = unsafe extern "C-unwind" fn(
     *mut pg_sys::TM_FailureData,
     bool,
 ) -> pg_sys::TM_Result::Type;
-/// From 19 on a flag of the fourth argument marks this.
+/// From 19 on a flag in the fourth argument says so.
 #[cfg(feature = "pg19")]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -92,7 +93,7 @@ type Delete = unsafe extern "C-unwind" fn(
 ) -> pg_sys::TM_Result::Type;
 
 impl Access {
-    /// Returns the functions of an open table; None where one of them is missing.
+    /// Returns the functions of an open table; None if one of them is missing.
     ///
     /// # Safety
     /// The table is open.
@@ -125,7 +126,7 @@ impl Access {
         unsafe { (self.insert)(table, slot, command, 0, null_mut(), token) }
     }
 
-    /// Updates a row, waiting for a transaction that is changing it.
+    /// Updates a row. Waits for a transaction that is changing it.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; the functions are those of this table, the slot holds the new version, and the
@@ -160,7 +161,7 @@ impl Access {
         (result, which)
     }
 
-    /// Deletes a row, waiting for a transaction that is changing it.
+    /// Deletes a row. Waits for a transaction that is changing it.
     ///
     /// # Safety
     /// Inside of `unguarded::guarded`; the functions are those of this table.

@@ -1,11 +1,11 @@
-//! The hooks into the start and the run of a planned statement.
+//! Installs the hooks that Postgres calls when the executor starts and runs a planned statement.
 
 use std::ffi::c_int;
 
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
-    // Called in place of hooks, which have no guard either.
+    // Called in place of the hooks, which have no guard either.
     fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
@@ -52,8 +52,9 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     }
 }
 
-/// Postgres runs a statement that was run before without workers. Up to 17 it may also read the last argument,
-/// whether this is the only run; the minor releases from the end of 2024 on do not.
+/// Runs a statement, without parallel workers unless `may_be_parallel` allows them. For that it marks the statement
+/// as one that was run before, which Postgres runs without workers. Up to 17, Postgres may also read the last
+/// argument, whether this is the only run; minor releases from the end of 2024 on do not.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,

@@ -1,4 +1,5 @@
-//! Expressions in the planner's form: walked, expanded, made restrictions.
+//! Functions of the planner on expressions: walks one, expands its virtual generated columns, and makes a
+//! restriction of it.
 
 use std::ffi::c_void;
 
@@ -14,8 +15,8 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Replaces virtual generated columns by their expressions; `row` is the number by which the expression's variables
-/// refer to a row of the table.
+/// Replaces virtual generated columns by their expressions. `row` is the range table number by which the expression
+/// refers to a row of the table.
 ///
 /// # Safety
 /// `relation` must be open; `node` is an expression in the current memory context.
@@ -33,7 +34,7 @@ pub unsafe fn expand_generated(
     node
 }
 
-/// Makes a restriction of a single relation, wherever that stands in the query's joins.
+/// Makes a restriction of a single relation, wherever that relation is in the query's joins.
 ///
 /// # Safety
 /// `root` is the planner's, `clause` an expression over one of its relations.

@@ -1,11 +1,13 @@
-//! Declarations of libpq/hba.h, for which pgrx makes no bindings: the structures of Postgres 15, those that 16
-//! changed, and the number that 19 changed. No other file depends on the position of a field, and
-//! `t/tests/resp_layout.rs` compares this file with the headers of the Postgres that it runs on. So it names nothing
-//! of ours.
+//! Declarations of libpq/hba.h, for which pgrx generates no bindings: the structures of Postgres 15, those that 16
+//! changed, and the number that 19 changed.
+//!
+//! Only this file depends on the position of a field; a wrong one would read arbitrary memory.
+//! `t/tests/resp_layout.rs` compiles this file by itself and compares it with the headers of the Postgres that it
+//! runs on, so it uses nothing else of the library.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-/// A `List` of Postgres'.
+/// Postgres' `List`.
 pub type List = c_void;
 
 /// `struct sockaddr_storage`.
@@ -30,7 +32,7 @@ pub struct AuthToken16 {
     pub regex: *mut c_void,
 }
 
-/// A line as words.
+/// A line, divided into words.
 #[repr(C)]
 pub struct TokenizedAuthLine15 {
     pub fields: *mut List,
@@ -90,7 +92,8 @@ pub struct HbaLine16 {
     pub line: HbaLine15,
 }
 
-/// A line of pg_ident.conf. Its expression follows, compiled where `ident_user` begins with a slash.
+/// A line of pg_ident.conf. Its regular expression follows it in memory, compiled if `ident_user` begins with a
+/// slash.
 #[repr(C)]
 pub struct IdentLine15 {
     pub linenumber: c_int,
@@ -135,7 +138,7 @@ pub mod method {
     pub const MD5: u32 = 5;
     pub const SCRAM: u32 = 6;
     pub const PEER: u32 = 14;
-    /// The same from 19 on, where RADIUS no longer stands before it.
+    /// The same from 19 on, where RADIUS is no longer before it.
     pub const PEER19: u32 = 13;
     pub const CERT: u32 = 12;
 }

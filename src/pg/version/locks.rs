@@ -1,4 +1,4 @@
-//! Locks, their holders, and the outcome of transactions that held some.
+//! Finds the holders of locks, takes locks without waiting, and names the oldest transaction in the commit log.
 
 use pgrx::pg_sys;
 
@@ -21,19 +21,19 @@ pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bo
     }
 }
 
-/// Returns whether the start has recovered this transaction, which then belongs to no known session.
+/// Returns whether this transaction was recovered at the server's start, so that it belongs to no known session.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.backendId == pg_sys::InvalidBackendId
 }
 
-/// Returns whether the start has recovered this transaction, which then belongs to no known session.
+/// Returns whether this transaction was recovered at the server's start, so that it belongs to no known session.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.procNumber == pg_sys::INVALID_PROC_NUMBER
 }
 
-/// Takes a lock if it is free, and returns its entry in this process.
+/// Takes a lock if it is free, and returns its entry in this process' lock table.
 ///
 /// # Safety
 /// `local` receives the entry, which exists as long as the lock is held.
@@ -71,14 +71,14 @@ pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     }
 }
 
-/// Returns the oldest transaction whose end the log of commits still knows.
+/// Returns the oldest transaction whose outcome the commit log still contains.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn oldest_in_log() -> u32 {
     // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
     unsafe { (&raw const (*pg_sys::ShmemVariableCache).oldestClogXid).read_volatile() }.into_inner()
 }
 
-/// Returns the oldest transaction whose end the log of commits still knows.
+/// Returns the oldest transaction whose outcome the commit log still contains.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn oldest_in_log() -> u32 {
     // SAFETY: in shared memory for as long as the server lives; a word that is read at once.

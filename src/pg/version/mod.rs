@@ -1,4 +1,5 @@
-//! Every difference between the Postgres versions, under one name each; a file for each subject.
+//! Hides the differences between the Postgres versions: each has one name here, in a file for its subject. No other
+//! file depends on the version.
 
 pub mod auth_files;
 mod changes;

@@ -1,4 +1,4 @@
-//! The partition key of a table, and the functions that find a row's partition.
+//! Reads the partition key of a table: its columns, and the functions that find a row's partition.
 
 use pgrx::pg_sys;
 
@@ -21,7 +21,7 @@ struct PartitionKeyData {
     // The fields after these are not used here.
 }
 
-/// The fields that we read. Each array has an element for each column.
+/// The fields that we read. Each array has one element for each column.
 #[derive(Clone, Copy)]
 pub struct PartitionKey {
     pub columns: i16,

@@ -1,4 +1,4 @@
-//! The hooks into the planner and the analysis of statements.
+//! Installs the hooks that Postgres calls when it plans a statement, and when the planner builds a relation of it.
 
 use std::ffi::{c_char, c_int};
 
@@ -16,7 +16,7 @@ use pg_sys::{
 /// Receives a relation of a query, by its oid, while the planner builds it.
 pub type LookAtRelation = unsafe fn(*mut pg_sys::PlannerInfo, pg_sys::Oid, *mut pg_sys::RelOptInfo);
 
-/// Plans a statement, or passes it on by [`Planning::go_on`].
+/// Plans a statement, or leaves it to Postgres by [`Planning::go_on`].
 pub type Plan = unsafe fn(Planning) -> *mut pg_sys::PlannedStmt;
 
 static mut FORMER_RELATION_HOOK: relation_hook_type = None;
@@ -56,7 +56,7 @@ unsafe extern "C-unwind" fn at_relation(
     }
 }
 
-/// From 19 on also called for entries that are not relations of the catalogs.
+/// From 19 on also called for range table entries that are not relations in the catalogs.
 #[cfg(feature = "pg19")]
 unsafe extern "C-unwind" fn at_relation(
     root: *mut pg_sys::PlannerInfo,
@@ -88,7 +88,7 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// Plans it as it would be planned without us.
+    /// Plans the statement as it would be planned without this library.
     ///
     /// # Safety
     /// Inside of `guarded`, or where an error jumps over nothing to drop.
@@ -163,9 +163,9 @@ unsafe extern "C-unwind" fn at_planning(
     }
 }
 
-/// The third argument of the hook after the analysis of a statement; read-only from 19 on.
+/// The third argument of the hook after parse analysis; read-only from 19 on.
 #[cfg(not(feature = "pg19"))]
 pub type Jumble = *mut pg_sys::JumbleState;
-/// The third argument of the hook after the analysis of a statement; read-only from 19 on.
+/// The third argument of the hook after parse analysis; read-only from 19 on.
 #[cfg(feature = "pg19")]
 pub type Jumble = *const pg_sys::JumbleState;

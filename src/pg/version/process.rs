@@ -1,4 +1,4 @@
-//! Our processes: their signals, their settings and their end.
+//! Sets signal handlers in our processes, fixes their settings, and ends them.
 
 use pgrx::pg_sys;
 
@@ -24,8 +24,8 @@ pub unsafe fn on_signal(signal: u32, handler: Handler) {
     unsafe { set(signal as i32, handler) };
 }
 
-/// Prevents changes of a setting in this process from now on: for a statement the setting becomes one of the server's
-/// start.
+/// Prevents changes of a setting in this process from now on: the setting then counts as one that can change only at
+/// the server's start.
 ///
 /// # Safety
 /// A setting of this name exists.

@@ -1,8 +1,8 @@
-//! Privileges of a role.
+//! Checks whether a role owns a relation, may connect to a database, or may use a schema.
 
 use pgrx::pg_sys;
 
-/// Returns whether `role` owns the relation or has the owner's rights.
+/// Returns whether `role` owns the relation or has the privileges of its owner.
 ///
 /// # Safety
 /// A syscache look-up: a transaction must be open.

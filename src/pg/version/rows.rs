@@ -1,4 +1,4 @@
-//! Rows and their indexes: begins scans, and enters new rows.
+//! Begins index scans, inserts the index entries of new rows, and reads which transaction inserted a row.
 
 use pgrx::pg_sys;
 
@@ -67,14 +67,14 @@ pub unsafe fn index_beginscan(
     }
 }
 
-/// The indexes into which an update must enter the new row: a flag, or from 16 on one of three cases.
+/// The indexes that need an entry for the new row of an update: a flag, or from 16 on one of three cases.
 #[cfg(feature = "pg15")]
 pub type UpdateIndexes = bool;
-/// The indexes into which an update must enter the new row: a flag, or from 16 on one of three cases.
+/// The indexes that need an entry for the new row of an update: a flag, or from 16 on one of three cases.
 #[cfg(not(feature = "pg15"))]
 pub type UpdateIndexes = pg_sys::TU_UpdateIndexes::Type;
 
-/// Returns whether an update must enter the new row into any index.
+/// Returns whether the new row of an update needs an entry in any index.
 pub fn enters_indexes(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return which;
@@ -90,17 +90,17 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_All;
 }
 
-/// The kind of an entry into a table's indexes.
+/// How a row is added to the indexes of its table.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     is_update: bool,
-    /// Reports a key that another row has, instead of raising an error.
+    /// Whether to report a key that another row already has, instead of raising an error.
     reports_conflict: bool,
     #[cfg_attr(feature = "pg15", expect(dead_code, reason = "from 16 on"))]
     only_summarizing: bool,
 }
 
-/// Enters a row into the indexes of its table. Returns false when another row has its key.
+/// Adds a row to the indexes of its table. Returns false if another row already has its key.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
@@ -144,7 +144,7 @@ unsafe fn enter(
     !conflict
 }
 
-/// Enters a row that was inserted speculatively. Returns false when another row has its key.
+/// Adds a row that was inserted speculatively. Returns false if another row already has its key.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
@@ -161,7 +161,7 @@ pub unsafe fn enter_inserted(
     unsafe { enter(result, slot, state, entry) }
 }
 
-/// Enters the new version of a row that was updated.
+/// Adds the new version of a row that was updated.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; as in `enter_inserted`.

@@ -1,8 +1,9 @@
-//! A table as a whole: its definition, and commands on it.
+//! Functions on a whole table: reads its new file, primary key and generated columns, enables its triggers, and
+//! truncates it.
 
 use pgrx::pg_sys;
 
-/// Returns whether the transaction has given an open relation another file, as TRUNCATE does.
+/// Returns whether the transaction has given an open relation a new file, as TRUNCATE does.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -16,7 +17,7 @@ pub unsafe fn has_new_file(relation: pg_sys::Relation) -> bool {
     since != 0 // InvalidSubTransactionId
 }
 
-/// Makes a trigger fire in all sessions, without those of partitions.
+/// Makes a trigger fire in all sessions, but leaves those of partitions unchanged.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -35,7 +36,7 @@ pub unsafe fn enable_always(relation: pg_sys::Relation, trigger: &std::ffi::CStr
     }
 }
 
-/// Empties open tables, without the tables that refer to them, and without sequences.
+/// Truncates open tables, but neither the tables that refer to them nor their sequences.
 ///
 /// # Safety
 /// The lists hold the relations, their oids, and the oids of those that are logically logged. Each is locked as
@@ -58,7 +59,7 @@ pub unsafe fn truncate(
     }
 }
 
-/// Returns the index of the primary key, unless that is deferrable.
+/// Returns the index of the primary key; InvalidOid if the primary key is deferrable.
 ///
 /// # Safety
 /// `relation` must be open.

@@ -1,14 +1,14 @@
-//! The wait events that pg_stat_activity shows for our processes.
+//! The wait events that pg_stat_activity shows while our processes sleep.
 
 use pgrx::pg_sys;
 
-/// Returns the wait event of one of our processes that sleeps until its time.
+/// Returns the wait event of a process of ours that sleeps until its next task.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn idle_wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
-/// Returns the wait event of one of our processes that sleeps until its time: a name of our own.
+/// Returns the wait event of a process of ours that sleeps until its next task, under a name of our own.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn idle_wait_event() -> u32 {
     thread_local! {
@@ -18,10 +18,10 @@ pub fn idle_wait_event() -> u32 {
     EVENT.with(|event| *event)
 }
 
-/// Requests the resources of a wait event's name; in the hook that requests shared memory.
+/// Requests what a wait event's name needs, in the hook that requests shared memory.
 ///
-/// Before 17 an extension cannot name its wait events, but it can name locks: the name of a tranche with one lock
-/// that no process takes is shown, as a wait event of type LWLock.
+/// Before 17 an extension cannot name its wait events, but it can name locks. So a tranche with this name is
+/// requested, whose one lock no process takes; the wait is shown as a wait event of type LWLock.
 ///
 /// # Safety
 /// Called in shmem_request_hook.
@@ -31,10 +31,10 @@ pub unsafe fn request_wait_event(name: &'static std::ffi::CStr) {
     unsafe { pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1) };
 }
 
-/// Does nothing, because no resources are needed from 17 on.
+/// Does nothing: from 17 on no request is needed.
 ///
 /// # Safety
-/// None needed; the same signature as for the versions before.
+/// None needed; the signature is that of the versions before.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub unsafe fn request_wait_event(_name: &'static std::ffi::CStr) {}
 
@@ -62,7 +62,7 @@ pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
 /// The wait event of an idle process of the Redis protocol.
 pub const RESP_WAIT_EVENT: &std::ffi::CStr = c"PgcacheResp";
 
-/// Returns the wait event of that name; only where it was requested at the start.
+/// Returns the wait event of that name. Only for a server on which it was requested at the start.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn resp_wait_event() -> u32 {
     thread_local! {

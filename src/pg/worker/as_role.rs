@@ -1,9 +1,10 @@
-//! Runs transactions of a worker on behalf of a role.
+//! Runs transactions of a background worker as another role, such as the owner of a cache.
 //!
-//! The worker itself is authenticated as the bootstrap superuser, for life. Guards that user-defined code in it
-//! cannot regain those privileges: the session's user is the role, so the role's own memberships limit the roles that
-//! it may assume; and while SECURITY_LOCAL_USERID_CHANGE lasts, neither SET ROLE nor SET SESSION AUTHORIZATION is
-//! allowed. Either measure alone leaves a way open. Deferred triggers run under both, at the commit.
+//! The worker itself is authenticated as the bootstrap superuser until it ends, and user-defined code that runs in
+//! it must not regain those privileges. Two measures prevent that. The session user is the role, so the role's own
+//! memberships limit the roles that it can assume. And SECURITY_LOCAL_USERID_CHANGE is set meanwhile, so SET ROLE
+//! and SET SESSION AUTHORIZATION fail. Either measure alone leaves a way around it. Deferred triggers run under
+//! both, at the commit.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -28,7 +29,7 @@ unsafe extern "C-unwind" {
 /// Settings for one transaction.
 pub type Settings = [(CString, CString)];
 
-/// The terms under which a transaction runs.
+/// The conditions under which a transaction runs.
 pub struct Terms<'t> {
     pub role: Oid,
     /// The role's own settings, which apply in the transaction.
@@ -37,12 +38,12 @@ pub struct Terms<'t> {
     pub patience: Option<Duration>,
     /// Milliseconds of the role's lock_timeout; 0: none. Set once the transaction has begun.
     pub lock_timeout: Cell<i32>,
-    /// Whether statement_timeout ends the transaction. Nothing else arms it in a worker.
+    /// Whether statement_timeout ends the transaction. A worker arms that timeout nowhere else.
     pub is_timed: bool,
 }
 
-/// Runs in a transaction of its own under the role, with a snapshot. Rolls back after an error, and returns the
-/// error. Its changes are visible when this returns.
+/// Runs `work` in a transaction of its own under the role, with a snapshot. Rolls back after an error, and returns
+/// the error. The changes are visible when this returns.
 pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<R, Failure> {
     // SAFETY: a plain C variable of this process.
     let own_timeout = unsafe { pg_sys::LockTimeout };
@@ -127,7 +128,7 @@ unsafe fn set_local(name: &CStr, value: &CStr) {
     }
 }
 
-/// Runs transactions that wait for a lock no longer than this.
+/// Runs transactions that wait no longer than this for a lock.
 pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
     // SAFETY: a plain C variable of this process, which waits for a lock read; an error of Postgres does not leave
     // `work`.
@@ -140,8 +141,8 @@ pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Discards what user-defined code may have left in the session: settings, temporary tables, cursors, locks. The next
-/// code may run for another role.
+/// Discards what user-defined code may have left in the session: settings, temporary tables, cursors, locks. The
+/// next code may run as another role.
 pub fn discard() -> Result<(), Failure> {
     background::in_transaction(|| {
         // SAFETY: the calls of DISCARD ALL, in a transaction of its own, in which nothing is open. The kept plans of

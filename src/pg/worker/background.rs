@@ -1,7 +1,6 @@
-//! Background workers: starts them, puts them to sleep, ends them, and runs their transactions.
+//! Starts, wakes and ends the background workers, puts them to sleep, and runs their transactions.
 //!
-//! Does not define their tasks, which `crate::worker` does. Guards that an error ends a worker's transaction, not the
-//! worker.
+//! `crate::worker` defines their tasks. An error ends a worker's transaction, never the worker itself.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -15,16 +14,16 @@ use super::connect;
 use crate::pg::session::failure::Failure;
 use crate::pg::version;
 
-/// Postgres' class of waits for a pinned page, whose name changes in 17.
+/// Postgres' class of wait events for a pinned page, whose name changed in 17.
 const WAIT_FOR_PAGE: u32 = 4;
-/// Seconds until the launcher is started again after it ended.
+/// Seconds after which the postmaster starts the launcher again when it has ended.
 const RESTART_AFTER: i32 = 5;
 
-/// The tasks of the processes once they are connected; named by the layer above.
+/// The tasks of the processes once they are connected, passed in by the layer above.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub launcher: fn(),
-    /// A further task of the launcher at each wake-up. Returns the time until the next one.
+    /// A further task of the launcher, done at each wake-up. Returns the time until it must be done again.
     pub beside: fn() -> Option<Duration>,
     /// Receives the place of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
@@ -35,8 +34,8 @@ thread_local! {
     static TASKS: Cell<Option<Tasks>> = const { Cell::new(None) };
 }
 
-/// Registers the launcher, which runs as long as the server does, also on a standby. Called only while preloading;
-/// does nothing under pg_upgrade, during which nothing may change in the background.
+/// Registers the launcher, which runs as long as the server does, also on a standby. Called only while preloading.
+/// Does nothing under pg_upgrade, during which nothing may change in the background.
 pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
     // SAFETY: a plain C variable of this process.
@@ -58,13 +57,13 @@ pub fn do_beside() -> Option<Duration> {
     TASKS.get().and_then(|tasks| (tasks.beside)())
 }
 
-/// Starts a worker for the visit at this place; None when all of max_worker_processes are taken.
+/// Starts a worker for the visit at this place; None if all of max_worker_processes are in use.
 pub fn start(place: usize) -> Option<Started> {
     start_process(c"pgcache worker", c"pgcache_worker_main", place)
 }
 
-/// Starts a process of this name that begins in a function of the library and receives this number. Returns None when
-/// all of max_worker_processes are taken.
+/// Starts a process of this name, which begins in this function of the library and receives this number. Returns
+/// None if all of max_worker_processes are in use.
 pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Started> {
     let mut worker = description(name, function);
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
@@ -102,7 +101,7 @@ impl Started {
         }
     }
 
-    /// Cancels its work, as a session that waits for its locks would.
+    /// Cancels its work, as a session that waits for one of its locks would.
     pub fn cancel(&self) {
         unsafe extern "C" {
             safe fn kill(pid: i32, signal: i32) -> i32;
@@ -119,7 +118,8 @@ impl Started {
         (status == pg_sys::BgwHandleStatus::BGWH_STARTED).then_some(pid)
     }
 
-    /// Ends it at the next place where it could be cancelled; code that catches cancellations does not catch this.
+    /// Terminates it at the next place where it can be interrupted. Code that catches a cancellation does not catch
+    /// this.
     pub fn terminate(&self) {
         // SAFETY: the handle lives until drop; one of an ended worker is harmless here.
         unsafe { pg_sys::TerminateBackgroundWorker(self.0) };
@@ -145,14 +145,14 @@ fn description(name: &CStr, function: &CStr) -> pg_sys::BackgroundWorker {
     worker
 }
 
-/// Copies a short text with its closing zero.
+/// Copies a short text and its closing NUL.
 fn put(field: &mut [std::ffi::c_char], text: &CStr) {
     for (place, &byte) in field.iter_mut().zip(text.to_bytes_with_nul()) {
         *place = byte as std::ffi::c_char;
     }
 }
 
-/// The entry of the launcher's process.
+/// The entry point of the launcher's process.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
@@ -162,7 +162,7 @@ pub extern "C-unwind" fn pgcache_launcher_main(_argument: pg_sys::Datum) {
     }
 }
 
-/// The entry of a visiting worker's process. Its argument is the place of its visit.
+/// The entry point of a visiting worker's process. Its argument is the place of its visit.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
@@ -171,7 +171,7 @@ pub extern "C-unwind" fn pgcache_worker_main(argument: pg_sys::Datum) {
     }
 }
 
-/// Returns the number of this process.
+/// Returns the process id of this process.
 pub fn own_pid() -> u32 {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::MyProcPid as u32 }
@@ -189,7 +189,8 @@ pub fn wake(pid: u32) {
     }
 }
 
-/// Ends the process if the postmaster has ended, because the postmaster's end wakes only processes that sleep.
+/// Ends this process if the postmaster has ended. A process that does not sleep is not notified of the postmaster's
+/// end, so it must check.
 pub fn end_with_postmaster() {
     unsafe extern "C-unwind" {
         // A system call that raises nothing.
@@ -200,33 +201,33 @@ pub fn end_with_postmaster() {
     }
 }
 
-/// Returns whether the server has a process of this number.
+/// Returns whether the server has a process with this id.
 pub fn is_there(pid: u32) -> bool {
     // SAFETY: searches the array of processes, which lies in shared memory.
     unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
 }
 
-/// Returns whether a process with this handler of SIGTERM (`connect`) was asked to end.
+/// Returns whether a process with our handler of SIGTERM (`connect`) was requested to end.
 pub fn asked_to_end() -> bool {
     // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
-/// Asks this process to end, as SIGTERM does.
+/// Requests that this process ends, as SIGTERM does.
 pub fn ask_to_end() {
     // SAFETY: a variable of this process that only its signal handlers write besides.
     unsafe { (&raw mut pg_sys::ShutdownRequestPending).write_volatile(1) };
 }
 
-/// Ends the process. Code 1 lets the postmaster start the launcher again.
+/// Ends this process. With code 1 the postmaster starts the launcher again.
 pub fn end(code: i32) -> ! {
     // SAFETY: called from a worker's main loop or its entry, where the only values that Rust would have to drop end
     // with the process.
     unsafe { version::proc_exit(code) }
 }
 
-/// Reads the configuration file again if the server was asked to reload. Returns whether it was. Outside of
-/// transactions only.
+/// Reads the configuration file again if the server was requested to reload. Returns whether it was. Only outside of
+/// transactions.
 pub fn reload_if_asked() -> bool {
     // SAFETY: the flag is set by the signal handler; this is the main loop of a process.
     unsafe {
@@ -239,8 +240,8 @@ pub fn reload_if_asked() -> bool {
     }
 }
 
-/// Sleeps until a signal comes or the time is up; None: until a signal comes. Ends with the
-/// postmaster, and with a worker that is terminated.
+/// Sleeps until a signal comes or the time is up; with None, until a signal comes. Ends the process when the
+/// postmaster ends, or when the worker is terminated.
 pub fn sleep(time: Option<Duration>) {
     let (timeout, flag) = match time {
         Some(time) => (
@@ -258,7 +259,8 @@ pub fn sleep(time: Option<Duration>) {
     pgrx::check_for_interrupts!();
 }
 
-/// Sleeps until another process sets the latch; the caller checks signals. Ends with the postmaster.
+/// Sleeps until another process sets the latch; the caller checks for signals. Ends the process when the postmaster
+/// ends.
 pub fn rest() {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     // SAFETY: the latch is the process' own.
@@ -268,7 +270,7 @@ pub fn rest() {
     }
 }
 
-/// The same for at most this time. Returns whether another process has set the latch.
+/// Does the same for at most this time. Returns whether another process has set the latch.
 pub fn rest_for(time: Duration) -> bool {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     let milliseconds = time.as_millis().min(i32::MAX as u128) as std::ffi::c_long;
@@ -281,14 +283,14 @@ pub fn rest_for(time: Duration) -> bool {
     }
 }
 
-/// Reports statistics of the work done, outside of a transaction: now, or if some time has passed since the last
-/// report.
+/// Reports the statistics of the work done, outside of a transaction: at once, or only if some time has passed since
+/// the last report.
 pub fn report_statistics(now: bool) {
     // SAFETY: no transaction is open.
     unsafe { pg_sys::pgstat_report_stat(now) };
 }
 
-/// Shows the process' activity in pg_stat_activity; None: it waits.
+/// Shows the process' activity in pg_stat_activity; None means that it is idle.
 pub fn show(activity: Option<&str>) {
     let state = match activity {
         Some(_) => pg_sys::BackendState::STATE_RUNNING,
@@ -300,8 +302,8 @@ pub fn show(activity: Option<&str>) {
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 
-/// Runs in a transaction of its own. Rolls back after an error, and returns the error. Reports its statistics at
-/// once.
+/// Runs `work` in a transaction of its own. Rolls back after an error, and returns the error. Reports its statistics
+/// at once.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     without_snapshot(|| {
         // SAFETY: the snapshot that SPI needs, popped before the transaction ends; after an error the abort does it.
@@ -313,8 +315,8 @@ pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs in a transaction without a snapshot, for a statement that ends the transaction itself and leaves another one
-/// open. Handles errors and statistics as [`in_transaction`] does.
+/// Runs `work` in a transaction without a snapshot, for a statement that ends the transaction itself and leaves
+/// another one open. Handles errors and statistics as [`in_transaction`] does.
 pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -332,8 +334,8 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs in a transaction that reads no table, and before it processes the messages of other sessions since the last
-/// one. It waits for no other process, so `work` must not either.
+/// Runs `work` in a transaction that reads no table, and first processes the messages that other sessions have sent
+/// since the last one. Waits for no other process, so `work` must not wait either.
 pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -345,7 +347,8 @@ pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Acts on signals of other processes: a barrier, a report. Ignores a cancel, which has no meaning here.
+/// Handles signals of other processes, such as a barrier or a request for a report. Ignores a cancellation, which
+/// has no meaning here.
 pub fn obey_interrupts() -> Result<(), Failure> {
     // SAFETY: plain C variables of this process that signal handlers write.
     unsafe {
@@ -359,8 +362,8 @@ pub fn obey_interrupts() -> Result<(), Failure> {
     })
 }
 
-/// Catches an error of Postgres and ends its transaction. Our session state is reset at each transaction's end, so no
-/// code reads the state that an error left.
+/// Catches an error of Postgres and aborts its transaction. Our session state is reset at the end of each
+/// transaction, so no code reads what an error left behind.
 pub(super) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| {

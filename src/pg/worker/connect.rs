@@ -1,6 +1,7 @@
-//! Connects a background worker: its signals, the sessions to which it gives way, and its settings.
+//! Connects a background worker to its database: sets its signal handlers and settings, and decides whether it gives
+//! way to sessions.
 //!
-//! Guards that a worker gives way to every session: it counts as an autovacuum worker, so CREATE and DROP DATABASE
+//! A worker that sweeps must never block a session. It counts as an autovacuum worker, so CREATE and DROP DATABASE
 //! end it, and a session that waits for one of its locks cancels it.
 
 use std::ffi::{CStr, CString};
@@ -9,7 +10,7 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::version;
 
-// Postgres' own signal handlers; pgrx' names for them are wrappers that a signal cannot call.
+// Postgres' own signal handlers. pgrx declares only wrappers of them, which a signal cannot call.
 unsafe extern "C-unwind" {
     fn die(signal: i32);
     fn SignalHandlerForShutdownRequest(signal: i32);
@@ -20,7 +21,7 @@ unsafe extern "C-unwind" {
 /// (lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 
-/// Makes the process the launcher: signals, and a connection to the catalogs that all databases share.
+/// Makes the process the launcher: sets signal handlers, and connects to the catalogs that all databases share.
 pub fn as_launcher() {
     // SAFETY: first call in a background worker. The launcher checks the flag that this handler of SIGTERM sets.
     unsafe {
@@ -30,7 +31,7 @@ pub fn as_launcher() {
     set(c"application_name", c"pgcache launcher");
 }
 
-/// Makes the process a worker in a database. SIGTERM ends it where it would end a session.
+/// Makes the process a worker in a database. SIGTERM ends it wherever it would end a session.
 pub fn as_worker(database: Oid) {
     let of_server: Vec<_> = OF_SERVER
         .iter()
@@ -51,9 +52,9 @@ pub fn as_worker(database: Oid) {
     }
 }
 
-/// Makes the process one that serves clients of its own in a database. SIGTERM sets a flag that it checks between two
-/// turns of the event loop, and it gives way to no session, because that would disconnect its clients. Returns the
-/// search_path of the database, which it does not use itself.
+/// Makes the process one that serves clients of its own in a database. SIGTERM sets a flag, which the process checks
+/// between two rounds of its event loop. It gives way to no session, because that would disconnect its clients.
+/// Returns the database's search_path, which the process does not use itself.
 pub fn as_server(database: Oid, name: &CStr) -> CString {
     // SAFETY: first call in a background worker, which checks the flag of this handler.
     unsafe {
@@ -73,8 +74,8 @@ pub fn as_server(database: Oid, name: &CStr) -> CString {
     search_path
 }
 
-/// Sets the flag, and cancels: a process that waits for a lock of a catalog, which a prepared transaction may hold
-/// for ever, would not check the flag, and the server would not stop.
+/// Sets the flag, and cancels the current work. A process that waits for a catalog lock, which a prepared
+/// transaction may hold for ever, would otherwise not check the flag, and the server would not stop.
 unsafe extern "C-unwind" fn end_soon(signal: i32) {
     // SAFETY: does what Postgres' own signal handlers do; plain C variables of this process.
     unsafe {
@@ -96,8 +97,8 @@ unsafe fn connect(database: Oid) {
     }
 }
 
-/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template, DROP and ALTER
-/// DATABASE end such workers, and fail where other sessions are connected; and a session that waits for a lock of
+/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template, and DROP and
+/// ALTER DATABASE, end such workers, but fail if other sessions are connected. A session that waits for a lock of
 /// such a worker cancels it.
 ///
 /// # Safety
@@ -116,7 +117,8 @@ unsafe fn count_as_autovacuum() {
     }
 }
 
-/// Settings that keep the server's value: with these a database's owner could prolong a VACUUM, and keep its place.
+/// Settings that keep the server's value. With these, a database's owner could prolong a VACUUM, and so occupy the
+/// worker.
 const OF_SERVER: &[&CStr] = &[
     c"vacuum_cost_delay",
     c"vacuum_cost_limit",
@@ -128,9 +130,9 @@ const OF_SERVER: &[&CStr] = &[
     c"maintenance_work_mem",
 ];
 
-/// Settings for planning and running a step's statements, which keep the server's value, too: with each statement
-/// compiled, planned anew or barred from its path, a sweep would make other databases wait. These are all settings of
-/// Postgres' group "Query Tuning", and others that affect plans.
+/// Settings for planning and running the statements of a sweep, which keep the server's value, too. If a database's
+/// owner could have each statement compiled, planned again or kept from its index, its sweep would delay other
+/// databases. These are all settings of Postgres' group "Query Tuning", and others that affect plans.
 const OF_SERVERS_PLANS: &[&CStr] = &[
     c"constraint_exclusion",
     c"cpu_index_tuple_cost",
@@ -194,8 +196,8 @@ const OF_SERVERS_PLANS: &[&CStr] = &[
     c"work_mem",
 ];
 
-/// Settings that end a process by an error, or after a time. A process that works for many roles does not let the
-/// code of one of them set these.
+/// Settings that end a process after an error or a time. A process that works for many roles does not let one role's
+/// code set them.
 const ENDS_PROCESS: [(&CStr, &CStr); 2] =
     [(c"exit_on_error", c"off"), (c"transaction_timeout", c"0")];
 
@@ -210,7 +212,7 @@ fn is_there(name: &CStr) -> bool {
     unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
 }
 
-/// Sets values that no process of ours takes from the settings of a database.
+/// Sets values that none of our processes takes from the settings of a database.
 fn set_neutral() {
     for (name, value) in [
         (c"role", c"none"),
@@ -225,7 +227,7 @@ fn set_neutral() {
     }
 }
 
-/// Sets values that a worker must not take from the settings of a database: the same as for autovacuum.
+/// Sets values that a worker must not take from the settings of a database; the same as for autovacuum.
 fn set_as_autovacuum() {
     set_neutral();
     for (name, value) in [
@@ -237,10 +239,10 @@ fn set_as_autovacuum() {
     ] {
         set(name, value);
     }
-    // Not every version has these.
+    // Not every version has these settings.
     for (name, value) in [
         (c"transaction_timeout", c"0"),
-        // The list of caches is a view.
+        // The list of caches is a view, so views must stay readable.
         (c"restrict_nonsystem_relation_kind", c""),
     ] {
         if is_there(name) {
@@ -250,9 +252,10 @@ fn set_as_autovacuum() {
     set(c"lock_timeout", &patience());
 }
 
-/// Returns the milliseconds that a worker waits for a lock: half of deadlock_timeout. It takes no lock that other
-/// sessions hold, but a trigger or a foreign key of a row that it removes may have to wait; and a session that waits
-/// for the worker in turn must find it gone before it checks for a deadlock.
+/// Returns the milliseconds that a worker waits for a lock: half of deadlock_timeout. The worker itself takes no
+/// lock that another session holds, but a trigger or foreign key of a row that it removes may have to wait for one.
+/// If that session in turn waits for the worker, the worker must have given up before the session checks for a
+/// deadlock.
 fn patience() -> CString {
     // SAFETY: a plain C variable of this process.
     let half = unsafe { pg_sys::DeadlockTimeout } / 2;

@@ -1,4 +1,5 @@
-//! Background workers, and commands that only they may run.
+//! The processes of the background workers: how they start, connect and run transactions, and the VACUUM that they
+//! run.
 
 pub mod as_role;
 pub mod background;

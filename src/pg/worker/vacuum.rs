@@ -1,4 +1,4 @@
-//! Runs VACUUM in a worker as the server would run it for a client.
+//! Runs VACUUM on a cache's table from a background worker, as Postgres runs it for a client.
 
 use std::cell::LazyCell;
 use std::ffi::{CStr, CString};
@@ -8,10 +8,11 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
-/// Runs `VACUUM` on one table without its TOAST table; skips a table that another session has locked. To `shorten`
-/// the file it waits up to five seconds for a moment without writers, in which more bytes may die than it gains.
+/// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. With `shorten`
+/// it also truncates the file, and waits up to five seconds for a moment without writers, in which more bytes may
+/// become dead than that gains.
 ///
-/// Runs it as the server would run it for a client, outside of any transaction, so in a worker only.
+/// VACUUM runs outside of a transaction block, so this can be called only in a worker.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     without_snapshot(|| {
         if let Some(sql) = vacuum_statement(relation, shorten) {
@@ -20,7 +21,7 @@ pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     })
 }
 
-/// Names the table, because the name appears in Postgres' messages.
+/// Returns the statement with the table's name, because the name appears in Postgres' messages.
 fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
     // SAFETY: look-ups that return NULL for a dropped relation, otherwise copies.
     let name = unsafe {
@@ -37,7 +38,7 @@ fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
 }
 
 thread_local! {
-    // Memory for one statement at a time; the next statement frees memory that an error has left.
+    // Memory for one statement at a time. The next statement also frees memory that an error has left.
     static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
         // SAFETY: TopMemoryContext exists in every process, and outlives the new context, which is made once and
         // never deleted; the name is static, as Postgres keeps a pointer to it.
@@ -53,8 +54,8 @@ thread_local! {
     });
 }
 
-/// Runs VACUUM, which ends the present transaction and leaves another one open. Its parse tree lives in memory of its
-/// own, because it must outlive the transaction. No lock ties the name to its table, so VACUUM gets its oid.
+/// Runs VACUUM, which ends the current transaction and leaves another one open. Its parse tree needs memory of its
+/// own, because it must outlive the transaction. No lock protects the name, so VACUUM gets the table's oid.
 fn run_vacuum(relation: Oid, sql: &CStr) {
     let memory = STATEMENT.with(|memory| **memory);
     // SAFETY: does what a portal does for such a statement: a memory context that outlives transactions, the parse
