@@ -1,16 +1,18 @@
-//! Hit rates of the store, with one trace for all that is compared.
+//! Prints hit rates of the store and of textbook policies over the same traces.
 //!
-//! `cargo run --release -p pgcache-store --example hit_rates -- policies [limit]`: beside LRU, S3-FIFO
-//! and SIEVE with the same bytes and no overhead. `limit` alone runs the two workloads of the
+//! `cargo run --release -p pgcache-store --example hit_rates -- policies [limit]` compares the store with LRU,
+//! S3-FIFO and SIEVE, which get the same bytes and have no overhead. `limit` runs only the two workloads of the
 //! benchmark `hit_rate` at full scale (2 GiB and 100 MiB); without it the traces run as well.
 //!
-//! `... -- sizes [MiB [from:to:step ...]]`: at many sizes of value, in a tier of so many MiB (64);
-//! without sizes in bytes from 64 bytes to 1 MiB. Does any size waste memory, or spoil the choice of
-//! what is evicted? Data four times the tier, 20 % of the keys get 80 % of the gets, a miss sets; one
-//! pass of four gets a key to warm up, one counts. One line a size, in tabs: bytes, hit rate, share
-//! of the tier that entries fill, runs moved per thousand sets.
+//! `... -- sizes [MiB [from:to:step ...]]` measures many sizes of value, in a tier of this many MiB (default: 64);
+//! without ranges, sizes from 64 bytes to 1 MiB. It shows whether any size wastes memory, or worsens the choice of
+//! the entry to evict. The data are four times the tier, 20 % of the keys get 80 % of the gets, and a miss sets. One
+//! pass of four gets for each key warms up, and a second one is counted. It prints one line for each size, separated
+//! by tabs: bytes, hit rate, share of the tier that entries fill, runs moved for every thousand sets.
 //!
-//! `... -- sizes MiB from/to ...`: a tier filled by two passes over values of one size is taken over
+//! `... -- sizes MiB from/to ...` fills a tier with values of one size in two passes, and then switches to keys with
+//! values of another size (or the same). It prints one line for each pair: the hit rate of the third pass, and that
+//! in a tier that was empty.
 //! by keys of another size (or the same). One line a pair: the hit rate of the third pass, and that
 //! in a tier that was empty.
 
@@ -78,7 +80,7 @@ fn compare<I: Iterator<Item = u64>>(
     println!();
 }
 
-/// Ranges of sizes, each finer than the holes that its sizes could leave.
+/// Ranges of sizes. Each step is smaller than the holes that its sizes could leave.
 const SWEEP: [&str; 7] = [
     "64:1024:64",
     "1152:3072:128",

@@ -1,13 +1,13 @@
-//! The hit rate of a trace of your own, over the store, LRU, S3-FIFO and SIEVE.
+//! Prints the hit rates of a trace of your own, for the store, LRU, S3-FIFO and SIEVE.
 //!
 //! `cargo run --release -p pgcache-store --example replay FILE [MiB ...]`: the file has lines of
-//! `key,size,op,ttl,time` (`tests/sim/file.rs`); without sizes the tier has 1, 5, 10, 25 and 50 % of
-//! the bytes that the trace touches. The first third is not counted. One line a size, in tabs: bytes,
-//! entries that so many bytes are on average, hit rate of the store, LRU, S3-FIFO, SIEVE. A size that
-//! is too small for a tier has no line.
+//! `key,size,op,ttl,time` (`tests/sim/file.rs`). Without sizes, the tier has 1, 5, 10, 25 and 50 % of the bytes that
+//! the trace touches. The first third of the trace is not counted. Prints one line for each size, separated by tabs:
+//! bytes, the number of average entries that fit in these bytes, and the hit rates of the store, LRU, S3-FIFO and
+//! SIEVE. A size that is too small for a tier is left out.
 //!
-//! The textbook caches pay 56 bytes for an entry beside key and value, what a header and an index
-//! slot need in any cache; the store pays its bookkeeping.
+//! The textbook caches pay 56 bytes for each entry besides its key and value, which is what a header and an index
+//! slot need in any cache; the store pays for its actual bookkeeping.
 
 #![allow(
     unsafe_code,
@@ -31,7 +31,7 @@ use sim::mortal::Mortal;
 use sim::policies::{Lru, S3Fifo, Sieve};
 use sim::tier::Tier;
 
-/// Bytes of an entry beside key and value, in a cache without a layout.
+/// The bytes of an entry besides key and value, in a cache without a layout.
 const OVERHEAD: usize = 56;
 const SHARES: [usize; 5] = [1, 5, 10, 25, 50];
 

@@ -1,7 +1,8 @@
-//! The unsafe interface: the promises of callers, which alone see the memory and its locks.
+//! The unsafe functions through which a caller gets access to a region: the crate cannot see the locks, so the
+//! caller promises to hold them.
 //!
-//! Takes no lock and touches no memory itself (`region.rs`). Guards that every `PartitionRef` and `PartitionMut` comes
-//! from here, so that its owner has promised to hold the lock.
+//! These functions take no lock and touch no memory themselves (`region.rs` does). Every `PartitionRef` and
+//! `PartitionMut` is created here, so its owner has always promised to hold the partition's lock.
 
 use core::ptr::NonNull;
 
@@ -32,7 +33,7 @@ impl Region {
         region
     }
 
-    /// Maps a region that `init` started with the same layout; `None` if it did not.
+    /// Attaches to a region that `init` has started with the same layout; `None` if none was started.
     ///
     /// # Safety
     /// As for [`Region::init`], but other users of the region may be at work.
@@ -56,7 +57,7 @@ impl Region {
         PartitionRef::new(self, id & (self.layout.partitions - 1))
     }
 
-    /// Gives access for changes; each entry that is stored or removed is reported to `ledger`.
+    /// Gives access for changes. Each entry that is stored or removed is reported to `ledger`.
     ///
     /// # Safety
     /// The caller holds lock `id` exclusively until the value is gone.

@@ -1,7 +1,7 @@
-//! An entry in the arena: its header, and the place of the bytes of its key and value.
+//! An entry in the arena: its header, and where the bytes of its key and value are.
 //!
-//! Allocates nothing and knows no queue order; the header only carries the links. Guards that the words of
-//! `layout::entry_word` are read and written here alone.
+//! Only this file reads and writes the words of `layout::entry_word`. It allocates nothing, and does not know the
+//! order of the queues, whose links the header carries.
 
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
@@ -10,7 +10,7 @@ use crate::layout::{
 use crate::ledger::{EntryEvent, RemovalCause};
 use crate::region::Region;
 
-/// Bytes of the longest key.
+/// The length of the longest key in bytes.
 pub const MAX_KEY: usize = 2048;
 /// The deadline of an entry that never expires.
 pub const NO_DEADLINE: i64 = i64::MAX;
@@ -20,7 +20,7 @@ pub const NO_DEADLINE: i64 = i64::MAX;
 pub struct Key<'k> {
     /// Its top bits choose the partition.
     pub hash: u64,
-    /// The caller's number for the cache; compared in full, as the bytes are.
+    /// The caller's number for the cache; compared in full, like the bytes of the key.
     pub cache: u32,
     /// 1 to [`MAX_KEY`] bytes.
     pub bytes: &'k [u8],
@@ -35,7 +35,7 @@ pub struct NewEntry<'v> {
     pub deadline: i64,
     /// The caller's tag for the value's type.
     pub kind: u8,
-    /// The key is known to be absent: a stored NULL.
+    /// Whether the key is known to be absent: a stored NULL.
     pub negative: bool,
     /// At most `Layout::max_value` bytes.
     pub value: &'v [u8],
@@ -46,7 +46,7 @@ pub struct NewEntry<'v> {
 pub struct Header {
     /// The caller's number for the cache.
     pub cache: u32,
-    /// The version as it was stored; compared by the caller alone.
+    /// The version with which it was stored; only the caller compares it.
     pub version: u64,
     /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
@@ -73,7 +73,7 @@ impl Header {
     }
 }
 
-/// An entry in its partition, for as long as the partition's lock is held.
+/// An entry in its partition. Valid as long as the partition's lock is held.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'r> {
     region: &'r Region,
@@ -120,7 +120,7 @@ impl<'r> EntryRef<'r> {
         }
     }
 
-    /// Returns the bytes of memory that the entry takes, in whole granules.
+    /// Returns the bytes of memory that the entry takes, a multiple of a granule.
     pub fn bytes(&self) -> u64 {
         self.allocation().granules() * GRANULE as u64
     }
@@ -205,19 +205,19 @@ impl<'r> EntryRef<'r> {
             && self.region.bytes_equal(self.key_at(), key.bytes)
     }
 
-    /// Compares the key in place, without a copy.
+    /// Returns whether the key has this prefix. Compares in place, without a copy.
     pub fn key_starts_with(&self, prefix: &[u8]) -> bool {
         self.key_len() >= prefix.len() && self.region.bytes_equal(self.key_at(), prefix)
     }
 
-    /// Copies as much of the key as fits; returns the number of bytes.
+    /// Copies as much of the key as fits, and returns the number of bytes.
     pub fn copy_key(&self, into: &mut [u8]) -> usize {
         let len = self.key_len().min(into.len());
         self.region.copy_out(self.key_at(), &mut into[..len]);
         len
     }
 
-    /// Copies the value to the start of `into`; false, and nothing copied, if it does not fit.
+    /// Copies the value to the start of `into`. Returns false and copies nothing if it does not fit.
     #[inline]
     pub fn copy_value(&self, into: &mut [u8]) -> bool {
         let Some(into) = into.get_mut(..self.value_len()) else {
@@ -232,8 +232,8 @@ impl<'r> EntryRef<'r> {
         })
     }
 
-    /// Returns the number of this write of a value of several pages, which changes with each write and never recurs in
-    /// its partition. None for a shorter value.
+    /// Returns the number of the write that stored this value, if the value has several pages. Each write has
+    /// another number, and none recurs in its partition. None for a shorter value.
     pub(crate) fn writing(&self) -> Option<(u64, u32)> {
         let allocation = self.allocation();
         (allocation.pages > 0).then(|| {
@@ -250,8 +250,8 @@ impl<'r> EntryRef<'r> {
         self.region.store(at, number);
     }
 
-    /// Copies the bytes from `from` on, whole pages until the value ends; `page` is the page in which they begin.
-    /// Returns the page after them. None if the piece ends elsewhere; the copied bytes are then invalid.
+    /// Copies the bytes from `from` on, in whole pages until the value ends; they begin in the page `page`. Returns
+    /// the page after them. None if the chain of pages ends elsewhere; the copied bytes are then invalid.
     pub(crate) fn copy_piece(&self, from: usize, page: u32, into: &mut [u8]) -> Option<u32> {
         let (mut page, mut rest) = (page, into);
         let pages = self.allocation().pages as usize;
@@ -279,7 +279,7 @@ impl<'r> EntryRef<'r> {
         copied.then_some(page)
     }
 
-    /// Compares the value in place, without a copy; false for another length.
+    /// Returns whether the value equals this one. Compares in place, without a copy.
     pub fn value_equals(&self, value: &[u8]) -> bool {
         value.len() == self.value_len()
             && self.extents(|at, from, len| {
@@ -289,8 +289,8 @@ impl<'r> EntryRef<'r> {
             })
     }
 
-    /// Calls `visit(offset in the region, offset in the value, length)` for each piece of the value until a call
-    /// returns false.
+    /// Calls `visit(offset in the region, offset in the value, length)` for each contiguous part of the value until
+    /// a call returns false.
     #[inline]
     fn extents(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let key_end = self.key_at() + self.key_len();
@@ -310,7 +310,7 @@ impl<'r> EntryRef<'r> {
         self.runs(|at, in_runs, len| visit(at, from + in_runs, len))
     }
 
-    /// Visits the pieces behind the pages of an extended entry, with offsets from there on.
+    /// Visits the parts behind the pages of an extended entry; offsets are relative to the end of the pages.
     fn runs(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let allocation = self.allocation();
         let footprint = self.footprint();
@@ -322,7 +322,7 @@ impl<'r> EntryRef<'r> {
             && (allocation.tail == 0 || visit(tail_at, in_head, footprint.run_bytes - in_head))
     }
 
-    /// Writes everything but the queue links and the slot into memory that no index slot names yet.
+    /// Writes everything but the queue links and the slot, into memory to which no index slot refers yet.
     pub(crate) fn write(&self, allocation: &Allocation, key: &Key, new: &NewEntry) {
         self.set_word(entry_word::LINKS, 0);
         self.set_word(entry_word::SLOT_AND_CACHE, pair(0, key.cache));
@@ -372,7 +372,7 @@ impl<'r> EntryRef<'r> {
         self.write_value(new);
     }
 
-    /// Returns whether a value of this length takes just the memory that the entry has.
+    /// Returns whether a value of this length needs exactly the memory that the entry has.
     pub(crate) fn fits_in_place(&self, value_len: usize) -> bool {
         let (allocation, footprint) =
             (self.allocation(), Footprint::new(self.key_len(), value_len));
@@ -384,7 +384,7 @@ impl<'r> EntryRef<'r> {
         runs_fit && footprint.pages == allocation.pages
     }
 
-    /// Names the head in the tail, so that a tail met in a page leads to its entry.
+    /// Stores the head's location in the tail, so that compaction, which finds the tail in a page, finds its entry.
     pub(crate) fn link_tail(&self, tail: u32, tail_len: u32) {
         self.region
             .store(tail as usize * GRANULE, pair(self.location, tail_len));

@@ -1,18 +1,18 @@
-//! How much memory an entry takes, and how it is cut: sums over lengths, without any memory.
+//! Computes how much memory an entry takes, and how it is divided into pages and runs, from the lengths of its key
+//! and value.
 //!
-//! Finds no memory (`arena`). Guards that an entry wastes at most 63 bytes a run.
-//!
-//! A value lies in whole pages first, then in the head run, then in the tail run.
+//! A value fills whole pages first, then the head run, then the tail run. At most 63 bytes are wasted in each run.
+//! `arena` finds the memory.
 
 use crate::layout::{ENTRY_HEADER, EXTENDED_HEADER, GRANULE, PAGE, PAGE_GRANULES, TAIL_HEADER};
 
-/// The size of an entry's memory and its parts: derived from lengths, so that it need not be stored.
+/// The size of an entry's memory and of its parts. It is derived from the lengths, so it need not be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     pub key_len: usize,
     /// Whole pages of the value.
     pub pages: u32,
-    /// Bytes of the value that lie in runs.
+    /// The bytes of the value in runs.
     pub run_bytes: usize,
 }
 
@@ -28,7 +28,7 @@ impl Footprint {
         }
     }
 
-    /// Returns the granules of one run that holds all the rest; above 64 a tail is necessary.
+    /// Returns the granules of a single run that holds the rest of the entry; above 64 a tail is necessary.
     pub fn one_run_granules(&self) -> u32 {
         let header = if self.pages > 0 {
             EXTENDED_HEADER
@@ -38,12 +38,12 @@ impl Footprint {
         (header + self.key_len + self.run_bytes).div_ceil(GRANULE) as u32
     }
 
-    /// Returns the granules of the shortest head run of an entry with a tail: header and key must be in it.
+    /// Returns the granules of the shortest head run of an entry with a tail: the header and the key must fit in it.
     pub fn min_head_granules(&self) -> u32 {
         (EXTENDED_HEADER + self.key_len).div_ceil(GRANULE) as u32
     }
 
-    /// Returns the granules of the tail beside a head of this size; 0 when the head holds all.
+    /// Returns the granules of the tail beside a head of this size; 0 if everything fits in the head.
     pub fn tail_granules(&self, head: u32) -> u32 {
         match self.run_bytes.saturating_sub(self.head_value_bytes(head)) {
             0 => 0,

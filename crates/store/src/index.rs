@@ -1,16 +1,16 @@
-//! The index of a partition: a hash table of 64-byte buckets of eight slots, two candidate buckets
-//! for a key.
+//! The index of a partition: a hash table of 64-byte buckets with eight slots each, and two candidate buckets for
+//! each key.
 //!
-//! Stores no keys; a slot leads to the entry, whose key is compared in full. Guards that the index is never resized
-//! and has no chains. A key that finds both of its buckets full of live entries evicts one of them. Buckets of one
-//! cache line with a tag in each slot are those of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013); but no entry is ever
-//! moved to its other bucket, so a walk over the slots meets each entry once.
+//! It stores no keys: a slot leads to the entry, whose key is compared in full. It is never resized and has no
+//! chains, so its cost is bounded. A key that finds both of its buckets full of live entries evicts one of them.
+//! Buckets of one cache line with a tag in each slot are those of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013). But an
+//! entry never moves to its other bucket, so that a walk over the slots meets each entry once.
 //!
 //! ```text
 //! slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32)
 //! ```
-//! An empty slot is 0. A ghost remembers a tag that was evicted from the small queue; its low 32
-//! bits are the partition's ghost clock at that moment. Only the hits change under a shared lock.
+//! An empty slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits
+//! are the partition's ghost clock at that time. Only the hits change under a shared lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -67,7 +67,7 @@ impl IndexSlot {
         (self.0 >> 32 & 3) as u32
     }
 
-    /// Returns how much the entry is used, 0 to 7: its queue, then its hits.
+    /// Returns how much the entry is used, 0 to 7: first by its queue, then by its hits.
     pub fn use_rank(self) -> u32 {
         u32::from(self.in_main()) * 4 + self.hits()
     }
@@ -77,13 +77,13 @@ impl IndexSlot {
         self.0 as u32
     }
 
-    /// Returns the granules evicted since this ghost was made; the clock may have wrapped.
+    /// Returns the granules evicted since this ghost was created; correct even if the clock has wrapped.
     pub fn ghost_age(self, clock: u64) -> u32 {
         (clock as u32).wrapping_sub(self.0 as u32)
     }
 }
 
-/// Where an entry of this hash would be in its partition.
+/// The place of an entry with this hash in its partition's index.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     pub tag: u64,
@@ -91,9 +91,9 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The top bits chose the partition, so the tag is taken from the middle; the second bucket
-    /// comes from a remix (a step of SplitMix64), so that two keys that share one bucket rarely
-    /// share both.
+    /// Computes the tag and the buckets. The hash's top bits have chosen the partition, so the tag comes from its
+    /// middle. The second bucket comes from another mix of the bits (a step of SplitMix64), so that two keys that
+    /// share one bucket rarely share both.
     #[inline]
     pub fn new(hash: u64, buckets: u32) -> Probe {
         let first = reduce(hash as u32, buckets);
@@ -109,7 +109,7 @@ impl Probe {
         }
     }
 
-    /// Returns the sixteen slots, first bucket first.
+    /// Returns the sixteen slots, those of the first bucket first.
     pub fn slots(&self) -> impl Iterator<Item = u32> + use<> {
         let [first, second] = self.buckets;
         (first * SLOTS_PER_BUCKET..(first + 1) * SLOTS_PER_BUCKET)
@@ -117,8 +117,8 @@ impl Probe {
     }
 }
 
-/// Returns a bit for each slot of a bucket that has this tag and is not a ghost, without a branch a slot. An empty
-/// slot looks like one of tag 0.
+/// Returns a bit for each slot of a bucket that has this tag and is not a ghost, without a branch for each slot. An
+/// empty slot looks like one with tag 0.
 #[inline]
 fn slots_with_tag(tag: u64, slots: &[u64; 8]) -> u32 {
     let wanted = tag << 1; // the ghost bit, below the tag, is 0
@@ -161,8 +161,7 @@ impl<'r> PartitionRef<'r> {
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<(u32, EntryRef<'r>)> {
         let probe = self.probe(key.hash);
-        // Half of all keys are in the second bucket: its line is asked for before the first is
-        // read.
+        // Half of all keys are in the second bucket, so its line is prefetched before the first is read.
         self.region()
             .prefetch(self.slot_at(probe.buckets[1] * SLOTS_PER_BUCKET));
         probe
@@ -188,8 +187,8 @@ impl<'r> PartitionRef<'r> {
         None
     }
 
-    /// Counts a hit, up to three. A lost race loses a count, but never changes a neighbouring bit; therefore it does
-    /// not use an atomic add.
+    /// Counts a hit, up to three. A race can lose a count, but never changes a neighbouring bit; so no atomic add is
+    /// needed.
     #[inline]
     pub(crate) fn count_hit(&self, number: u32) {
         let word = self.region().word(self.slot_at(number));
@@ -207,7 +206,7 @@ impl PartitionMut<'_> {
 }
 
 impl Region {
-    /// First step of a batch look-up. Needs no lock: it reads nothing.
+    /// The first step of a batch lookup. Needs no lock, because it reads nothing.
     #[inline]
     pub fn prefetch_buckets(&self, hash: u64) {
         let base = self.buckets_at(self.partition_of(hash));
@@ -216,8 +215,8 @@ impl Region {
         }
     }
 
-    /// Second step: follows the buckets to the entry's first cache lines. Needs no lock: slots are
-    /// atomics, and a location that is out of date costs a useless prefetch.
+    /// The second step: follows the buckets to the first cache lines of the entry. Needs no lock: slots are atomics,
+    /// and an outdated location costs only a useless prefetch.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         let base = self.buckets_at(self.partition_of(hash));

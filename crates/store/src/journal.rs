@@ -1,8 +1,8 @@
 //! The journal of a partition: the index slots that have recently received a new key.
 //!
-//! Not a log of values: an overwrite keeps its slot and is not in it, nor is a removal. Guards that a caller that
-//! walks the partition and then follows the journal meets every key in it without a second walk, or learns that the
-//! journal no longer reaches back to the walk.
+//! A caller that has walked over the partition can follow the journal to find the keys that were added since,
+//! without a second walk. If the journal no longer reaches back to the walk, the caller is notified. The journal
+//! records new keys only: no values, no overwrites (which keep their slot), and no removals.
 
 use crate::entry::EntryRef;
 use crate::index::IndexSlot;
@@ -11,24 +11,24 @@ use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
 
 impl Region {
-    /// Returns how many keys a partition has received so far, as [`PartitionRef::inserted`] does, but without its
-    /// lock. It counts at least the insertions that the caller knows of in any other way.
+    /// Returns how many keys a partition has received so far, like [`PartitionRef::inserted`], but without its lock.
+    /// The result includes at least all insertions that the caller knows of.
     pub fn inserted(&self, partition: u32) -> u64 {
         self.load(self.partition_at(partition) + partition_word::INSERTED)
     }
 }
 
 impl PartitionRef<'_> {
-    /// Returns how many keys were inserted so far. To continue a walk by the journal, the caller reads this
+    /// Returns how many keys were inserted so far. A caller that wants to continue a walk by the journal reads this
     /// number before the walk begins.
     pub fn inserted(&self) -> u64 {
         self.field(partition_word::INSERTED)
     }
 
     /// Visits the entries in the slots that have received a key since `seen` was the result of
-    /// [`PartitionRef::inserted`], live in time or not, and moves `seen` forward. Returns true at the end of the
+    /// [`PartitionRef::inserted`], whether expired or not, and moves `seen` forward. Returns true at the end of the
     /// journal. A visit that returns false ends the step, and the next step continues after that entry. None: the
-    /// journal does not reach back so far, so that only a walk helps.
+    /// journal does not reach back so far, so the caller must walk again.
     pub fn follow(&self, seen: &mut u64, mut visit: impl FnMut(&EntryRef) -> bool) -> Option<bool> {
         let inserted = self.inserted();
         if inserted.wrapping_sub(*seen) > JOURNAL_PLACES {

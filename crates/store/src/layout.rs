@@ -1,22 +1,21 @@
-//! The format of the region: every size, offset and word, and nothing else.
+//! The format of the region: every size, offset and word.
 //!
-//! This file touches no memory. Guards that `region_bytes() <= size`, bookkeeping included, for
-//! every size and number of partitions.
+//! The file touches no memory. For every size and number of partitions, `region_bytes() <= size`, bookkeeping
+//! included.
 //!
 //! ```text
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |
 //!   256 B    2 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
 //! ```
-//! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part
-//! by their byte offset in it. The bits of an index slot are in `index.rs`, the only file that reads
-//! them.
+//! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part by their byte
+//! offset in it. The bits of an index slot are defined in `index.rs`, the only file that reads them.
 
 use crate::params::Params;
 pub use crate::params::{ENTRY_HEADER, GRANULE};
 
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
-/// Granules in a page: as many as a bitmap word has bits.
+/// Granules in a page, as many as a bitmap word has bits.
 pub const PAGE_GRANULES: u32 = 64;
 pub const HEADER_BYTES: usize = 256;
 pub const PARTITION_BYTES: usize = 2048;
@@ -41,11 +40,11 @@ pub mod region_word {
     pub const PARTITIONS: usize = 24;
     /// The word that an access outside the region reads or writes instead.
     pub const SCRAP: usize = 32;
-    /// Written by each partition that takes pages: these words have a cache line of their own.
+    /// Written by every partition that takes pages, so these words have a cache line of their own.
     pub const FREE_PAGES: usize = 128;
     /// The word of the pool's summary in which the last free page was found.
     pub const SUMMARY_HINT: usize = 136;
-    /// The position of the walk over the arena that chooses victims; on another line.
+    /// The position of the walk over the arena that chooses victims; on another cache line.
     pub const VICTIM_HAND: usize = 192;
 }
 
@@ -54,25 +53,25 @@ pub mod partition_word {
     /// The small and the main queue of S3-FIFO: the words of `queue_word` each.
     pub const SMALL: usize = 0;
     pub const MAIN: usize = 32;
-    /// Granules evicted from the small queue so far: the clock by which ghosts are dated.
+    /// Granules evicted from the small queue so far: the clock that measures the age of ghosts.
     pub const GHOST_CLOCK: usize = 64;
-    /// One bit for each length of hole that some page offers.
+    /// One bit for each length of hole that some page has.
     pub const HOLE_LISTS: usize = 72;
     /// Pages that hold runs, and granules in these runs.
     pub const RUN_PAGES: usize = 80;
     pub const RUN_GRANULES: usize = 88;
     /// Pages that belong to one large value each.
     pub const VALUE_PAGES: usize = 96;
-    /// Short entries in two runs.
+    /// Short entries that are split into two runs.
     pub const SHORT_SPLITS: usize = 104;
-    /// Values of several pages that were written so far: the source of their numbers.
+    /// The number of values of several pages that were written so far; each gets the next number.
     pub const WRITINGS: usize = 112;
-    /// 1 once an entry had to make room since the partition was last empty; 0 while it fills.
+    /// 1 once an entry had to make room since the partition was last empty; 0 while the partition fills.
     pub const FULL: usize = 120;
-    /// The index slot at which the next search for entries of a cache over its bound begins. It takes the
-    /// place of the last counter, which is unused.
+    /// The index slot at which the next search for entries of a cache over its bound begins. It uses the word of the
+    /// last counter, which is unused.
     pub const SHARE_HAND: usize = 248;
-    /// Counters written under the exclusive lock, then those that readers write, on their own line.
+    /// Counters written under the exclusive lock; then, on a cache line of their own, those that readers write.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;
     /// First page of each list, by the length of its longest hole: 64 words, for 1 to 64 granules.
@@ -103,8 +102,8 @@ pub mod page_word {
     /// One bit for each granule that starts a head run, or a tail run.
     pub const HEADS: usize = 8;
     pub const TAILS: usize = 16;
-    /// No runs start in a page of a value, so in the first page of a value this is the number of its write.
-    /// No other write of its partition ever has this number.
+    /// No run starts in a page that belongs to a value, so the first page of a value has the number of its write
+    /// here instead. No other write of its partition has the same number.
     pub const WRITING: usize = HEADS;
     pub const LINK: usize = 24;
     pub const PREVIOUS_SHIFT: u32 = 26;
@@ -120,8 +119,7 @@ pub mod entry_word {
     pub const LINKS: usize = 0;
     /// Number of the index slot (32) | cache (32).
     pub const SLOT_AND_CACHE: usize = 8;
-    /// Value length (32) | key length (12) | granules of the head run - 1 (6) | kind (8) | flags
-    /// (6).
+    /// Value length (32) | key length (12) | granules of the head run - 1 (6) | kind (8) | flags (6).
     pub const LENGTHS: usize = 16;
     pub const KEY_LEN_SHIFT: u32 = 32;
     pub const HEAD_LEN_SHIFT: u32 = 44;
@@ -133,22 +131,21 @@ pub mod entry_word {
     pub const EXTENSION: usize = 40;
     /// A flag: a stored NULL.
     pub const NEGATIVE: u64 = 1;
-    /// A flag: the value lies in more than the head run.
+    /// A flag: the value is not in the head run alone.
     pub const EXTENDED: u64 = 2;
 }
 
-/// The same with the flag `EXTENDED`.
+/// The size of the header with the flag `EXTENDED`.
 pub const EXTENDED_HEADER: usize = 48;
-/// Bytes before the value's in a tail run: location of the head (32 bits) | granules of the tail
-/// (32).
+/// Bytes before the value in a tail run: location of the head (32 bits) | granules of the tail (32).
 pub const TAIL_HEADER: usize = 8;
 
-/// Why these parameters have no layout.
+/// The reason why these parameters have no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The size leaves no room for even the smallest arena.
     TooSmall,
-    /// Not a power of two, or more than the size can feed with an arena of useful size.
+    /// Not a power of two, or more than the size can supply with an arena of useful size.
     BadPartitions,
     /// A number of the policy outside of the range that [`Params`] gives for it.
     BadParams,
@@ -216,7 +213,7 @@ impl Layout {
         let count = partitions as usize;
         let slots = pages * PAGE / params.bytes_per_slot as usize;
         let buckets = (slots / 8 / count).max(2);
-        // A stripe for every four pages: false sharing of a stripe only costs a missed fill.
+        // One stripe for every four pages: keys that share a stripe cost only a missed fill.
         let stripes = (pages / 4 / count).clamp(16, 4096).next_power_of_two();
         let pool_words = pages.div_ceil(64);
         let summary_words = pool_words.div_ceil(64);
@@ -273,8 +270,8 @@ impl Layout {
     }
 }
 
-/// Returns the number of partitions: at least 2 MiB each; up to 64 below 8 GiB, because few large
-/// partitions evict better than many small ones; then doubling to 256.
+/// Returns the number of partitions: at least 2 MiB each; up to 64 below 8 GiB, because few large partitions evict
+/// better than many small ones; above that, doubling up to 256.
 fn partitions_for(size: usize) -> u32 {
     let by_size = (size >> 21).max(1);
     let floor = 1u32 << by_size.min(256).ilog2();

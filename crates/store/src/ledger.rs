@@ -1,11 +1,12 @@
-//! The events of entries: the interface of the caller's ledger, and the counters of a partition.
+//! The events that the store reports to its caller when entries are stored or removed, and the counters of a
+//! partition.
 //!
-//! The sums by cache are not here: the caller keeps them from [`EntryEvent`].
-//! Guards that an entry is reported with the same bytes when it is removed as when it was stored.
+//! The caller computes the sums for each cache from [`EntryEvent`]. They are exact, because an entry is reported
+//! with the same bytes when it is removed as when it was stored.
 
 use crate::layout::partition_word;
 
-/// Why an entry was removed.
+/// The reason why an entry was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalCause {
     /// Another value replaced it.
@@ -14,7 +15,7 @@ pub enum RemovalCause {
     Evicted,
     /// Its deadline passed.
     Expired,
-    /// The data behind it changed, or its version is an old one.
+    /// The data behind it changed, or its version is no longer current.
     Invalidated,
     /// A caller requested it.
     Cleared,
@@ -27,11 +28,11 @@ pub struct EntryEvent {
     pub cache: u32,
     /// The version of its header.
     pub version: u64,
-    /// Whole granules, header and key included; the same at the removal as at the store.
+    /// Its size in whole granules, header and key included.
     pub bytes: u64,
     /// The deadline, or `NO_DEADLINE`.
     pub deadline: i64,
-    /// Why it was removed; `None`: it was stored.
+    /// Why it was removed; `None` if it was stored.
     pub removed: Option<RemovalCause>,
 }
 
@@ -47,7 +48,7 @@ pub enum Rank {
     Reserved,
 }
 
-/// The caller's record of entries. Called under the partition's exclusive lock.
+/// The caller's record of entries. Its functions are called under the partition's exclusive lock.
 pub trait Ledger {
     /// Records an entry that was stored or removed.
     fn report(&mut self, event: EntryEvent);
@@ -63,13 +64,13 @@ pub trait Ledger {
         Rank::Plain
     }
 
-    /// Returns whether the ledger wants the key of each entry of this cache that changes.
+    /// Returns whether the ledger needs the key of each entry of this cache that changes.
     fn wants_names(&self, _cache: u32) -> bool {
         false
     }
 
-    /// Records the key of an entry that is stored, gets another deadline or is removed. No reader
-    /// can see the change yet.
+    /// Records the key of an entry that is stored, gets another deadline or is removed. Called before any reader can
+    /// see the change.
     fn name(&mut self, _event: &EntryEvent, _key: &[u8]) {}
 }
 

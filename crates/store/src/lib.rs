@@ -2,16 +2,16 @@
 //!
 //! The crate takes and returns bytes. It holds an index, an arena, S3-FIFO eviction, stripes for
 //! the coherence protocol, and exact accounting, all at offsets inside the region.
-//! It takes no lock, reads no clock, draws no random number, allocates nothing after
-//! `Region::init`, and knows no SQL and no transaction. The caller does these.
-//! Guards that **the structure is valid at each step**, and the region never grows.
+//! It takes no lock, reads no clock, uses no random numbers, allocates nothing after
+//! `Region::init`, and knows neither SQL nor transactions; those belong to the caller.
+//! **The structure is valid after each step**, and the region never grows.
 //!
 //! # Access rules
 //!
 //! 1. The region is cut into `Layout::partitions()` partitions. The caller owns one reader-writer
 //!    lock per partition, and holds **at most one** of them at a time.
 //! 2. [`Region::partition`] needs lock `i` shared; [`Region::partition_mut`] needs it exclusively.
-//!    Both are `unsafe` because the crate cannot see the lock; nothing else about them is.
+//!    Both are `unsafe` only because the crate cannot see the lock.
 //! 3. Under a shared lock the crate writes only hit counters (saturating, written only while below
 //!    3) and statistics, both relaxed atomics.
 //! 4. Free pages are shared by all partitions in a pool that needs no lock: one bit a page, and
@@ -28,9 +28,9 @@
 //!
 //! # Floors
 //!
-//! Each file imports lower ones only.
+//! The layers of the crate. A file imports only files of lower floors.
 //!
-//! | floor | what |
+//! | floor | content |
 //! |---|---|
 //! | `lookup`, `write`, `sweep`, `stripe` | what callers do under a lock |
 //! | `policy` | which entries stay: queues, ghosts, eviction, compaction, and the room they make for a write |
@@ -40,7 +40,7 @@
 //! | `partition` | one partition as seen under its lock |
 //! | `entry`, `footprint` | one entry: its header and value, and how much memory it takes |
 //! | `region` | raw memory as words and byte copies |
-//! | `seqlock` | a version word for other shared memory of the server, read without a lock |
+//! | `seqlock` | a version word for other data in shared memory that are read without a lock |
 //! | `layout`, `params`, `ledger` | the format, its numbers, and the events that the store reports |
 //!
 //! # Using it
@@ -57,7 +57,7 @@
 //! let home = region.partition_of(key.hash);
 //! let mut ledger = |event: EntryEvent| { /* counters[event.cache] += event.bytes */ let _ = event; };
 //!
-//! // Write: retry with pages from elsewhere while the store asks for them, a bounded number of times.
+//! // Write: as long as the store requests pages, take them from another partition and retry, a bounded number of times.
 //! let mut grant = region.grant();
 //! for _ in 0..pgcache_store::SET_ROUNDS {
 //!     // lock(home, Exclusive); re-check tokens here; then
@@ -103,7 +103,7 @@
 //! | `PartitionRef::peek(key) -> Option<EntryRef>` | no counter, no deadline, no validity: compare in place (`value_equals`), copy (`copy_value`, `copy_key`), `header()` |
 //! | `PartitionRef::epoch(hash) -> u64` | the token: the epoch of the key's stripe; exists whether or not the key does |
 //! | `PartitionRef::scan(cursor, slots, visit)` | bounded steps over live entries |
-//! | `PartitionRef::inserted()`, `follow(seen, visit)` | the entries whose keys have come since a walk; `None`: more than the journal holds |
+//! | `PartitionRef::inserted()`, `follow(seen, visit)` | the entries whose keys were added since a walk; `None`: more than the journal holds |
 //! | `PartitionMut::set(key, new, now, grant) -> SetOutcome` | insert or overwrite |
 //! | `PartitionMut::remove(key, cause) -> Option<Header>`, `touch(key, deadline) -> bool` | |
 //! | `PartitionMut::mark(key) -> u64`, `renew(hash) -> u64` | remove + `epoch++`; `epoch++` |
@@ -121,9 +121,9 @@
 //! removed by a `sweep` whose judge knows the versions.
 //!
 //! **Deadlines.** `get` treats an entry with `now >= deadline` as a miss. A caller that may serve
-//! stale values passes `now - grace` and compares `header.deadline` itself. The store does not keep
-//! the grace: it is a setting of the cache, applied by the caller's judge in a sweep. An eviction
-//! removes the expired entries that it meets first.
+//! stale values passes `now - grace` and compares `header.deadline` itself. The store does not know
+//! the grace: it is a setting of the cache, which the caller's `judge` applies in a sweep. An eviction
+//! first removes the expired entries that it meets.
 //!
 //! **Accounting.** The store reports every entry that is stored or removed to the ledger as
 //! [`EntryEvent`] with its cache, version and bytes (whole granules), so sums by cache are exact.

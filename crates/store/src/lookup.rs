@@ -1,7 +1,7 @@
-//! Look-ups under the shared lock.
+//! Looks entries up under the shared lock.
 //!
-//! Finds no slot (`index.rs`) and judges no version; that is the task of the caller's closure. Guards that a hit costs
-//! a counter, and a look in place costs nothing.
+//! `index.rs` finds the slot, and the caller's closure decides whether the entry's version is valid. A hit costs one
+//! counter; a lookup that compares in place writes nothing.
 
 use crate::entry::{EntryRef, Header, Key};
 use crate::layout::PAGE;
@@ -13,14 +13,13 @@ use crate::partition::PartitionRef;
 pub enum GetOutcome {
     /// The value is in the first `value_len` bytes of the buffer.
     Hit(Header),
-    /// Live, but the buffer is shorter than `value_len`; nothing was copied or counted.
+    /// The entry is valid, but the buffer is shorter than `value_len`; nothing was copied or counted.
     TooSmall(Header),
     /// No entry exists, its deadline has passed, or `valid` returned false.
     Miss,
 }
 
-/// The progress of a read that copies a value of several pages piece by piece. The lock is released between two
-/// pieces.
+/// The progress of a read that copies a large value piece by piece, and releases the lock between two pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
     writing: u64,
@@ -30,15 +29,15 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Bytes of a piece: whole pages of the store.
+    /// The bytes of a piece: whole pages.
     pub const PIECE: usize = 16 * PAGE;
 
-    /// Returns the length of the next piece: 0 behind the last.
+    /// Returns the length of the next piece; 0 after the last one.
     pub fn next(&self) -> usize {
         Reading::PIECE.min(self.length - self.copied)
     }
 
-    /// Returns the bytes of the value.
+    /// Returns the length of the value in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
@@ -49,15 +48,15 @@ impl Reading {
 pub enum Piece {
     /// The piece was copied, and more pieces follow.
     Copied,
-    /// The piece was the last: the copied value is the whole value that the entry has under the present lock.
+    /// The piece was the last one: the copy is the whole value that the entry has at this moment.
     Last(Header),
     /// The key has another entry, another value, or none: the copied bytes are invalid.
     Changed,
 }
 
 impl<'r> PartitionRef<'r> {
-    /// Begins to read a value in pieces. Judges the entry as [`PartitionRef::get`] does, and counts nothing. None: no
-    /// such entry exists, or its value takes no page of its own.
+    /// Begins to read a value in pieces. Accepts an entry under the same conditions as [`PartitionRef::get`], and
+    /// counts nothing. None: no such entry exists, or its value is too short to have a page of its own.
     pub fn begin(&self, key: &Key, valid: impl FnOnce(&Header) -> bool) -> Option<Reading> {
         let (_, entry) = self.find(key)?;
         let (writing, page) = entry.writing()?;
@@ -100,9 +99,9 @@ impl<'r> PartitionRef<'r> {
         Piece::Last(entry.header())
     }
 
-    /// Copies a live value out. `now`: microseconds on the caller's clock; `i64::MIN` where `valid`
-    /// judges the deadline, too. `valid` is the caller's rule about the version; an entry that
-    /// fails it, or whose deadline is not after `now`, is a miss and stays where it is.
+    /// Copies a live value. `now` is the time in microseconds on the caller's clock, or `i64::MIN` if `valid` also
+    /// checks the deadline. `valid` is the caller's rule about the version. An entry that it rejects, or whose
+    /// deadline is not after `now`, is a miss and stays where it is.
     #[inline]
     pub fn get(
         &self,
@@ -129,14 +128,15 @@ impl<'r> PartitionRef<'r> {
         GetOutcome::Hit(header)
     }
 
-    /// Returns the entry of a key whatever its deadline and version, for comparing in place. Counts nothing.
+    /// Returns the entry of a key whatever its deadline and version, so that the caller can compare it in place.
+    /// Counts nothing.
     #[inline]
     pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
         self.find(key).map(|(_, entry)| entry)
     }
 
-    /// Returns how much the entry of a key is used, as eviction judges it: 0 for one that was not read
-    /// since it was stored or last passed over, at most 7. None: no entry exists. Counts nothing.
+    /// Returns how much the entry of a key is used, in the view of eviction: from 0, for one that was not read since
+    /// it was stored or last reconsidered, to 7. None if no entry exists. Counts nothing.
     pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())

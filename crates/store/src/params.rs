@@ -1,13 +1,13 @@
-//! The parameters of a tier: its size, its division into partitions, and the three numbers of its
-//! eviction policy.
+//! The parameters of a tier: its size, its number of partitions, the density of its index, and the three numbers of
+//! its eviction policy.
 //!
-//! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache
-//! eviction", SOSP 2023), counted in bytes instead of entries. Each default that differs from the
-//! paper gives its reason; `examples/hit_rates.rs` repeats the measurements.
+//! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP
+//! 2023), counted in bytes instead of entries. Each default that differs from the paper has its reason beside it;
+//! `examples/hit_rates.rs` repeats the measurements.
 
-/// Bytes in a granule, the unit of space: a cache line.
+/// The bytes of a granule, the unit of space: a cache line.
 pub const GRANULE: usize = 64;
-/// Bytes of an entry's header: a 16-byte key and a 512-byte value take nine granules.
+/// The bytes of an entry's header. With a 16-byte key and a 512-byte value, an entry takes nine granules.
 pub const ENTRY_HEADER: usize = 40;
 
 /// The parameters of a tier. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
@@ -20,8 +20,8 @@ pub struct Params {
     /// Arena bytes for each 8-byte index slot, at least 16. [`Params::expecting`] derives it from the
     /// size of entries.
     pub bytes_per_slot: u32,
-    /// Percent of a partition's bytes that new entries may hold before they prove themselves, at
-    /// most 90. The paper has 10.
+    /// The percentage of a partition's bytes that entries may hold in the small queue, before they have been hit
+    /// often enough to leave it; at most 90. The paper has 10.
     pub small_percent: u32,
     /// Evicted bytes that ghosts remember, in percent of the bytes that a partition holds, at most
     /// 1000. The paper has 90, the size of the main queue.
@@ -31,19 +31,18 @@ pub struct Params {
     pub promote_hits: u32,
 }
 
-/// Bytes of key and value for which a tier is laid out by default: 5 % are index. With 7 % the
-/// two-class load of 512-byte values loses two points, because its hot set just does not fit.
+/// The default size of key and value for which a tier is laid out: 5 % of it becomes index. With 7 % the two-class
+/// load of 512-byte values loses two points, because its hot set then just does not fit.
 const ENTRY_SIZE: usize = 188;
-/// Bytes that an entry takes beside key and value: its header, and half a granule of rounding.
+/// The bytes that an entry takes besides its key and value: its header, and half a granule of rounding.
 const BESIDE_KEY_AND_VALUE: usize = 64;
-/// Slots for four entries. With 5, ghosts find no room: a loop that fits is not kept, and zipf
-/// loses two points. 8 gain nothing over 7.
+/// Slots for four entries. With 5, ghosts find no room: a loop that fits is not kept, and zipf loses two points. 8
+/// is no better than 7.
 const SLOTS_FOR_FOUR: usize = 7;
 
 impl Params {
-    /// Returns the parameters for entries whose key and value have so many bytes on average.
-    /// Entries of one size take whole granules; where sizes differ, half a granule is lost on
-    /// average.
+    /// Returns the parameters for entries whose key and value have this many bytes on average. Entries of one size
+    /// take whole granules; where sizes differ, half a granule is lost on average.
     pub const fn expecting(self, entry_size: usize) -> Params {
         let average = entry_size.saturating_add(BESIDE_KEY_AND_VALUE);
         let one = entry_size.saturating_add(ENTRY_HEADER).div_ceil(GRANULE);
@@ -74,13 +73,13 @@ impl Params {
             size,
             partitions,
             bytes_per_slot: 0,
-            // 10 costs the two-class load a point. 5 costs as much where keys are read often while
-            // they are new, and seldom later.
+            // 10 costs the two-class load a point. 5 costs as much where keys are read often while they are new, and
+            // rarely later.
             small_percent: 7,
-            // A loop that just fits returns to a key after it has evicted as many bytes as the
-            // partition holds. With less, the main queue keeps what an older load left there.
+            // A loop that just fits returns to a key after it has evicted as many bytes as the partition holds. With
+            // a smaller value, the main queue keeps what an older load has left there.
             ghost_percent: 100,
-            // 2 costs up to six points under churn, and gains nowhere more than one.
+            // 2 costs up to six points under churn, and nowhere gains more than one.
             promote_hits: 1,
         }
         .expecting(ENTRY_SIZE)

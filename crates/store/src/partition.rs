@@ -1,7 +1,8 @@
-//! A partition as seen under its lock: shared for look-ups, exclusive for changes.
+//! A partition as its lock allows access to it: [`PartitionRef`] for lookups under a shared lock, [`PartitionMut`]
+//! for changes under an exclusive one.
 //!
-//! This file takes no lock: the callers of `Region::partition` and `partition_mut` promise that
-//! they hold it. Guards that a [`PartitionRef`] writes only hit counters and statistics.
+//! The lock itself belongs to the caller, who promises to hold it (`access.rs`). A [`PartitionRef`] writes only hit
+//! counters and statistics.
 
 use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
@@ -11,7 +12,7 @@ use crate::layout::NO_PAGE;
 use crate::ledger::{Counter, EntryEvent, Ledger, Rank, RemovalCause};
 use crate::region::Region;
 
-/// The longest key that is copied into the small buffer.
+/// The longest key that is copied to the small buffer.
 const SHORT_KEY: usize = 128;
 
 /// A partition under its shared lock.
@@ -25,7 +26,7 @@ pub struct PartitionRef<'r> {
 pub struct PartitionMut<'r> {
     view: PartitionRef<'r>,
     ledger: &'r mut dyn Ledger,
-    /// The page that compaction is emptying. It is in no list, and it is not given away with its
+    /// The page that compaction is emptying. It is in no list, and is not returned to the pool together with its
     /// last run.
     pub(crate) vacating: u32,
 }
@@ -108,7 +109,7 @@ impl<'r> PartitionMut<'r> {
         self.ledger.rank(cache)
     }
 
-    /// Reports the key of an entry that changes, if the ledger wants it.
+    /// Reports the key of an entry that changes, if the ledger needs it.
     #[inline]
     pub(crate) fn name(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
         if self.ledger.wants_names(entry.header().cache) {
@@ -116,8 +117,8 @@ impl<'r> PartitionMut<'r> {
         }
     }
 
-    /// Uses a small buffer for most keys, because clearing one for the longest key would cost more
-    /// than everything else here.
+    /// Uses a small buffer for most keys, because clearing one for the longest key would cost more than the rest of
+    /// this function.
     #[cold]
     fn name_aloud(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
         match entry.header().key_len as usize <= SHORT_KEY {

@@ -1,17 +1,17 @@
-//! The region: raw shared memory turned into words and byte copies. All unsafe operations of the
-//! crate.
+//! The region: raw shared memory, accessed as atomic words and byte copies. All unsafe operations of the crate are
+//! here; `access.rs` states what callers promise.
 //!
-//! Knows no structure, and does not state the promises of callers (`access.rs`). Guards that no access leaves the
-//! region, whatever a location says, and that no reference to shared bytes outlives the call that made it. Every word
-//! is an atomic, accessed relaxed unless said otherwise, so that even a racing reader of a word (a hint, a statistic,
-//! a prefetch) is defined; bytes of entries are copied under the partition's lock only.
+//! No access leaves the region, whatever a location says, and no reference to shared bytes outlives the call that
+//! made it. Every word is an atomic, and accessed relaxed unless stated otherwise, so that even a racing read of a
+//! word (a hint, a statistic, a prefetch) is defined. Bytes of entries are copied only under the partition's lock.
+//! This file knows nothing about the structures in the region.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::layout::{BUCKET_BYTES, Layout, PARTITION_BYTES, STRIPE_BYTES, region_word};
 
-/// A started region. Cheap to copy around by reference; holds no lock and owns no memory.
+/// A started region: an address and its layout. Holds no lock and owns no memory.
 pub struct Region {
     base: NonNull<u8>,
     bytes: usize,
@@ -26,7 +26,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Names memory; reads and writes nothing yet.
+    /// Wraps memory as a region; reads and writes nothing yet.
     ///
     /// # Safety
     /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes
@@ -67,7 +67,7 @@ impl Region {
         self.layout.buckets_at + id as usize * self.layout.buckets as usize * BUCKET_BYTES
     }
 
-    /// Returns the word at a byte offset. An offset outside the region gives the scrap word.
+    /// Returns the word at a byte offset, or the scrap word for an offset outside of the region.
     #[inline]
     pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
         let at = if at <= self.bytes - 8 {
@@ -91,7 +91,7 @@ impl Region {
         self.word(at).store(value, Relaxed);
     }
 
-    /// Returns the eight words of a cache line. An offset outside the region gives zeros.
+    /// Returns the eight words of a cache line, or zeros for an offset outside of the region.
     #[inline]
     pub(crate) fn line(&self, at: usize) -> [u64; 8] {
         if at > self.bytes - 64 {
@@ -105,8 +105,8 @@ impl Region {
         line.each_ref().map(|word| word.load(Relaxed))
     }
 
-    /// Bytes from `at` that an access of `len` may touch: none when it would leave the region or
-    /// reach the bookkeeping before the arena.
+    /// Returns whether `len` bytes from `at` may be accessed: they do not leave the region, or reach the bookkeeping
+    /// before the arena.
     #[inline]
     fn inside(&self, at: usize, len: usize) -> bool {
         at >= self.layout.arena_at && at <= self.bytes && len <= self.bytes - at

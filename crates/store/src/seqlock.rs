@@ -1,30 +1,29 @@
-//! A version word for data in shared memory that is read without a lock (a sequence lock): odd while a writer is at
-//! work, and different after it. A reader that sees a change in between reads again.
+//! A sequence lock: a version word for data in shared memory that are read without a lock. The version is odd during
+//! a write, and different after it; a reader that sees a change in between reads again.
 //!
-//! The data are atomics, read and written relaxed, so that a read beside a write is defined. The fences order them
-//! with the version, as in Boehm, "Can seqlocks get along with programming language memory models?" (2012).
-//! Nothing here waits for a writer: one that has died leaves the version odd, and the data count as unreadable
-//! until the next writer.
+//! The data are atomics, read and written relaxed, so that a read during a write is defined. Fences order them with
+//! the version, as in Boehm, "Can seqlocks get along with programming language memory models?" (2012). No reader
+//! waits for a writer: if one has died, it leaves the version odd, and the data are unreadable until the next write.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 
-/// How often a reader that meets writers tries again before it gives up.
+/// How often a reader tries again during writes before it gives up.
 const TRIES: usize = 1000;
 
-/// The version of some data. Zeros: never written.
+/// The version of some data. Zeroed memory means that the data were never written.
 #[repr(transparent)]
 #[derive(Default)]
 pub struct Seqlock(AtomicU64);
 
-/// A write under way. It ends when this is dropped.
+/// A write in progress, which ends when this is dropped.
 pub struct Writing<'v> {
     version: &'v AtomicU64,
     odd: u64,
 }
 
 impl Seqlock {
-    /// Begins a write. The caller is the only writer; a version that a dead writer left odd is taken over.
+    /// Begins a write. The caller is the only writer, so it takes over a version that a dead writer left odd.
     pub fn write(&self) -> Writing<'_> {
         let odd = self.0.load(Relaxed) | 1;
         self.0.store(odd, Relaxed);
@@ -35,7 +34,7 @@ impl Seqlock {
         }
     }
 
-    /// Begins a write where there may be other writers. None: one of them is at work.
+    /// Begins a write where there may be other writers. None: another one is in progress.
     pub fn try_write(&self) -> Option<Writing<'_>> {
         let version = self.0.load(Relaxed);
         let odd = version | 1;
@@ -55,7 +54,8 @@ impl Seqlock {
         })
     }
 
-    /// Returns what `look` reads between two writes. None: it was written all the time, or never.
+    /// Returns the result of `look` from between two writes. None: the data are being written all the time, or were
+    /// never written.
     pub fn read<R>(&self, look: impl Fn() -> R) -> Option<R> {
         for _ in 0..TRIES {
             let version = self.0.load(Acquire);
@@ -90,7 +90,7 @@ pub fn pack(text: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Stores text in these words, cut where it is longer; zeros follow it.
+/// Stores text in these words, truncated if it is longer, and followed by zeros.
 pub fn store_text(words: &[AtomicU64], text: &[u8]) {
     let packed = pack(text).chain(core::iter::repeat(0));
     for (word, packed) in words.iter().zip(packed) {

@@ -1,7 +1,7 @@
-//! Statistics: sums of the partitions' counters, and the use of each byte of a region.
+//! Statistics: the sums of the partitions' counters, and what each byte of a region is used for.
 //!
-//! Holds no counters by cache; the caller keeps those from its ledger. Guards that every byte is accounted for, and
-//! that reading the statistics needs no lock.
+//! Every byte is accounted for, and reading the statistics needs no lock. Counters for each cache are not here; the
+//! caller keeps them from its ledger.
 
 use crate::layout::{GRANULE, PAGE, partition_word, queue_word};
 use crate::ledger::Counter;
@@ -12,15 +12,15 @@ use crate::region::Region;
 pub struct Stats {
     /// Entries held now.
     pub entries: u64,
-    /// Their bytes in whole granules: the sum of the ledger's events.
+    /// The bytes of these entries, in whole granules: the sum of the ledger's events.
     pub bytes: u64,
     /// Values that `get` copied.
     pub hits: u64,
-    /// Every other `get` but those whose buffer was too small.
+    /// All other calls of `get`, except those whose buffer was too small.
     pub misses: u64,
     /// Entries stored, overwrites included.
     pub sets: u64,
-    /// Entries that another value of their key replaced; from here on, entries by
+    /// Entries that were replaced by another value of their key. This and the following four count removals by
     /// [`crate::RemovalCause`].
     pub overwritten: u64,
     /// Entries removed because of space.
@@ -31,15 +31,15 @@ pub struct Stats {
     pub invalidated: u64,
     /// Entries removed because a caller cleared them.
     pub cleared: u64,
-    /// Sets of a key that had been evicted a short time before.
+    /// Sets of a key that had been evicted a short time before, as its ghost shows.
     pub ghost_hits: u64,
-    /// Runs moved to empty a page.
+    /// Runs that were moved in order to empty a page.
     pub moved: u64,
     /// Evictions because both buckets of a key were full; part of `evicted`.
     pub bucket_evictions: u64,
 }
 
-/// The use of each byte of the region, in bytes; the parts add up to `region`.
+/// How the bytes of the region are used; the parts add up to `region`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The whole region: `Layout::region_bytes`.
@@ -55,7 +55,7 @@ pub struct Usage {
 }
 
 impl Region {
-    /// Sums up without locks: each number is right, but two of them may be of different moments.
+    /// Adds up without locks: each number is correct, but two of them may be from different moments.
     pub fn stats(&self) -> Stats {
         (0..self.layout.partitions).fold(Stats::default(), |sum, id| sum.plus(&self.stats_of(id)))
     }
@@ -85,7 +85,7 @@ impl Region {
         }
     }
 
-    /// Sets all statistics to zero; the entries held stay counted.
+    /// Sets all statistics to zero; the current entries stay counted.
     pub fn reset_stats(&self) {
         for id in 0..self.layout.partitions {
             for at in (partition_word::COUNTERS..partition_word::HOLE_HEADS).step_by(8) {
@@ -94,8 +94,8 @@ impl Region {
         }
     }
 
-    /// Counts each byte once. A page that changes hands while the counters are read may be counted twice or not at
-    /// all, which moves bytes between the parts and never makes one of them negative.
+    /// Counts each byte once. A page that changes its owner while the counters are read may be counted twice or not
+    /// at all, which moves bytes between the parts but never makes one of them negative.
     pub fn usage(&self) -> Usage {
         let counted = |word: usize, bytes: usize| {
             (0..self.layout.partitions)

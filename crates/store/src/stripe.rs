@@ -1,15 +1,15 @@
-//! Stripes: an epoch for a group of keys, present whether or not a key is.
+//! Stripes: an epoch for each group of keys, which exists whether or not a key has an entry. The caller's coherence
+//! protocol uses it as a token.
 //!
-//! Not the coherence protocol, which is the caller's, but only its counters. Guards that a stripe changes under its
-//! partition's exclusive lock only, together with the removal of the entry, so that a look-up that misses and reads
-//! the epoch under one lock sees both or neither.
+//! A stripe changes only under its partition's exclusive lock, together with the removal of the entry. So a lookup
+//! that misses and reads the epoch under one lock sees both changes or neither.
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
 use crate::ledger::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// The version that no cache's content has.
+/// A version that no cache's content ever has.
 const HIDDEN: u64 = 0;
 
 impl PartitionRef<'_> {
@@ -19,15 +19,14 @@ impl PartitionRef<'_> {
         self.region().stripes_at(self.id()) + index as usize * STRIPE_BYTES
     }
 
-    /// Returns the epoch of the stripe that a key of this hash belongs to. It rises with each mark and renewal, and
-    /// never falls.
+    /// Returns the epoch of the stripe for this hash. It rises with each mark and renewal, and never falls.
     pub fn epoch(&self, hash: u64) -> u64 {
         self.region().load(self.stripe_at(hash))
     }
 }
 
 impl PartitionMut<'_> {
-    /// Raises the epoch of a hash's stripe: epochs read before no longer hold. Returns the new one.
+    /// Raises the epoch of a hash's stripe, so that epochs read before are no longer valid. Returns the new one.
     pub fn renew(&mut self, hash: u64) -> u64 {
         let epoch = self.epoch(hash) + 1;
         self.region().store(self.stripe_at(hash), epoch);
@@ -42,8 +41,8 @@ impl PartitionMut<'_> {
         epoch
     }
 
-    /// Marks a key for a writer that may store the entry anew. An entry of this version keeps its memory, with the
-    /// version 0, which no caller gives to content; returns whether such an entry existed.
+    /// Marks a key for a writer that may store the entry again. An entry of this version keeps its memory, with the
+    /// version 0, which no caller uses for content; returns whether such an entry existed.
     pub fn mark_to_renew(&mut self, key: &Key, version: u64) -> bool {
         let current = self.find(key);
         match current.filter(|(_, entry)| entry.header().version == version) {

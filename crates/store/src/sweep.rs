@@ -1,8 +1,7 @@
-//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive
-//! one.
+//! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive one.
 //!
-//! Keeps no state between steps but the caller's cursor. Guards that an entry never changes its slot, so that a walk
-//! meets each entry that stays exactly once, whatever else happens between its steps.
+//! An entry never changes its slot, so a walk meets each entry that stays exactly once, whatever happens between its
+//! steps. The only state between two steps is the caller's cursor.
 
 use crate::entry::EntryRef;
 use crate::ledger::RemovalCause;
@@ -15,19 +14,19 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the cursor of a walk that continues at this slot of the partition's index. Slots keep their numbers for
-    /// as long as the region lives, so a caller may pass a slot number out and begin there later.
+    /// Returns the cursor of a walk that continues at this slot of the partition's index. Slots keep their numbers
+    /// as long as the region lives, so a caller may store a slot number and continue there later.
     pub fn at(slot: u32) -> Cursor {
         Cursor { slot }
     }
 
-    /// Returns the slot with which the next step begins.
+    /// Returns the slot at which the next step begins.
     pub fn slot(self) -> u32 {
         self.slot
     }
 }
 
-/// A judge's verdict on an entry in a sweep.
+/// The decision of a sweep on one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The entry stays.
@@ -41,13 +40,13 @@ pub enum Verdict {
 pub struct Swept {
     /// Entries that it removed.
     pub removed: u32,
-    /// The walk has met the whole partition.
+    /// Whether the walk has covered the whole partition.
     pub done: bool,
 }
 
 impl PartitionRef<'_> {
-    /// Visits the entries in the next `slots` slots, live in time or not; true when the walk is complete. A visit that
-    /// returns false ends the step, and the next step continues after that entry.
+    /// Visits the entries in the next `slots` slots, whether expired or not; returns true when the walk is complete.
+    /// A visit that returns false ends the step, and the next step continues after that entry.
     pub fn scan(
         &self,
         cursor: &mut Cursor,
@@ -69,8 +68,8 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Judges the entries in the next `slots` slots and removes those for which the judge returns `Remove`. Serves
-    /// expiry, entries of an old version, all entries of a cache, and a prefix.
+    /// Calls `judge` for the entries in the next `slots` slots, and removes those for which it returns `Remove`.
+    /// Used to remove expired entries, those of an old version, all entries of a cache, or those with a prefix.
     pub fn sweep(
         &mut self,
         cursor: &mut Cursor,
@@ -80,7 +79,7 @@ impl PartitionMut<'_> {
         self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
     }
 
-    /// Sweeps with a judge that also checks how much an entry is used; see [`PartitionRef::use_rank`].
+    /// Sweeps with a `judge` that also receives how much an entry is used; see [`PartitionRef::use_rank`].
     pub fn sweep_by_use(
         &mut self,
         cursor: &mut Cursor,

@@ -1,9 +1,8 @@
-//! Storing an entry: find memory, evicting as needed, then write, then link it into the index.
+//! Stores an entry: finds memory, evicting entries if necessary, writes the entry, and then links it into the index.
 //!
-//! A write takes no pages from partitions whose lock the caller does not hold; it returns the
-//! partition to take them from (`NeedPages`).
-//! Guards the order: memory first, index last. The old entry of a key stays until the new one is
-//! written, and a closure of the caller runs only between steps that leave the structure valid.
+//! The order matters: memory first, index last. The old entry of a key stays until the new one is written, and a
+//! closure of the caller runs only between steps that leave the structure valid. A write takes no pages from a
+//! partition whose lock the caller does not hold; it returns the partition to lock instead (`NeedPages`).
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
@@ -13,7 +12,7 @@ use crate::layout::{PAGE, partition_word};
 use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// How often a caller should answer `NeedPages` before it treats its write as evicted at once.
+/// How often a caller should respond to `NeedPages` before it treats its write as evicted at once.
 pub const SET_ROUNDS: usize = 96;
 
 /// The result of [`PartitionMut::set`].
@@ -24,7 +23,7 @@ pub enum SetOutcome {
         /// It replaced an entry of this key.
         replaced: bool,
     },
-    /// Release the lock, lock `victim`, `reclaim(pages)` there into the same grant, and come back.
+    /// Release the lock, lock `victim`, call `reclaim(pages)` there with the same grant, and try again.
     NeedPages {
         /// The pages that the grant must cover in total.
         pages: u32,
@@ -37,9 +36,8 @@ pub enum SetOutcome {
 }
 
 impl PartitionMut<'_> {
-    /// Inserts or overwrites. `now` is in microseconds on the caller's clock; an eviction uses it
-    /// to find expired entries. An overwrite counts as a hit and keeps the entry's place in its
-    /// queue.
+    /// Inserts or overwrites an entry. `now` is in microseconds on the caller's clock; an eviction uses it to find
+    /// expired entries. An overwrite counts as a hit and keeps the entry's place in its queue.
     pub fn set(&mut self, key: &Key, new: &NewEntry, now: i64, grant: &mut Grant) -> SetOutcome {
         let longest = self.region().layout.max_value(key.bytes.len());
         if key.bytes.is_empty() || key.bytes.len() > MAX_KEY || new.value.len() > longest {
@@ -81,7 +79,7 @@ impl PartitionMut<'_> {
         self.name(entry, None);
     }
 
-    /// Counts an overwrite, and returns the event to report once the old entry is gone.
+    /// Counts an overwrite, and returns the event to report once the old entry is removed.
     fn overwritten(&self, old: &EntryRef) -> EntryEvent {
         self.count(Counter::Overwritten);
         let granules = old.allocation().granules();
@@ -101,8 +99,8 @@ impl PartitionMut<'_> {
         self.report_stored(entry);
     }
 
-    /// Gives each write of a value of several pages a number, so that a reader that has copied some
-    /// of the pages sees that the rest belongs to another write.
+    /// Gives each write of a value with several pages a number, so that a reader that has copied some of the pages
+    /// notices that the rest belongs to another write.
     fn number(&mut self, entry: &EntryRef, pages: u32) {
         if pages > 0 {
             self.add_field(partition_word::WRITINGS, 1);
@@ -128,7 +126,8 @@ impl PartitionMut<'_> {
     }
 
     fn insert(&mut self, key: &Key, allocation: &Allocation) {
-        // `ensure_slot` made room and evictions only make more; otherwise the entry is evicted at once.
+        // `ensure_slot` has made room, and evictions only make more. If there is none after all, the entry counts as
+        // evicted at once.
         let Some((number, remembered)) = self.choose_slot(key.hash) else {
             return self.free_allocation(allocation);
         };
@@ -143,7 +142,7 @@ impl PartitionMut<'_> {
         self.report_stored(&self.entry(allocation.head));
     }
 
-    /// Returns the request for a grant of `pages` in total.
+    /// Returns the request for pages from another partition.
     fn ask_elsewhere(&mut self, pages: u32) -> SetOutcome {
         let partitions = self.region().layout.partitions;
         let mut victim = self.region().next_victim(self.defers_to_tier());
@@ -153,8 +152,8 @@ impl PartitionMut<'_> {
         SetOutcome::NeedPages { pages, victim }
     }
 
-    /// Gives an entry a new deadline; returns false if the key has no entry. Does not check the old
-    /// deadline: the caller does (`peek`).
+    /// Gives an entry a new deadline; returns false if the key has no entry. Does not check the old deadline; the
+    /// caller does (`peek`).
     pub fn touch(&mut self, key: &Key, deadline: i64) -> bool {
         let found = self.find(key);
         if let Some((slot, entry)) = found {

@@ -1,10 +1,10 @@
-//! The quality of the store's eviction: hit rates beside textbook policies with the same bytes.
+//! Tests that the store evicts as well as textbook policies with the same bytes.
 //!
-//! Not at full scale; `examples/hit_rates.rs` is. Guards that the hit rate is within 1.5 points of textbook S3-FIFO
-//! and above LRU on zipf, and that no history of sizes lowers it for good.
+//! The hit rate must be within 1.5 points of textbook S3-FIFO and above LRU on zipf, and no history of value sizes
+//! may lower it for good. The scale is small; `examples/hit_rates.rs` measures at full scale.
 //!
-//! The textbook caches are simulated without any structure. An entry costs them its key, its value and 56 bytes, the
-//! size of a header and an index slot in any cache; the store alone pays for everything else.
+//! The textbook caches are simulated without a data structure. An entry costs them its key, its value and 56 bytes,
+//! the size of a header and an index slot in any cache. The store alone pays for everything else.
 
 #![allow(
     unsafe_code,
@@ -109,8 +109,8 @@ fn scans_do_not_push_the_hot_set_out() {
     );
 }
 
-/// A loop's rate falls by more than the bytes one has less, so here the textbook gets the arena's
-/// bytes.
+/// A loop's hit rate falls by more than the share of missing bytes, so here the textbook cache gets only the bytes
+/// of the store's arena.
 #[test]
 fn a_loop_larger_than_the_tier_still_hits() {
     let trace = || traces::looping(36_000, 700_000);

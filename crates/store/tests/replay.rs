@@ -1,11 +1,8 @@
-//! Loads that once fooled an eviction policy, replayed over the store, LRU and S3-FIFO.
+//! Tests loads that once misled an eviction policy, on the store, LRU and S3-FIFO.
 //!
-//! Recorded traces are replayed by `examples/replay.rs`. The rule it guards: a loop
-//! that fits is kept whatever was read before it, and no load hits three points less than under
-//! S3-FIFO.
-//!
-//! The textbook caches get the bytes of the store's arena and pay what the store pays for an entry,
-//! so only the policy differs.
+//! A loop that fits must be kept whatever was read before it, and no load may hit three points less than under
+//! S3-FIFO. The textbook caches get the bytes of the store's arena and pay what the store pays for an entry, so that
+//! only the policies differ. `examples/replay.rs` replays recorded traces.
 
 #![allow(
     unsafe_code,
@@ -27,7 +24,7 @@ use sim::traces::{self, mix};
 use sim::{Cache, hit_rate, patterns};
 
 const SIZE: usize = 8 << 20;
-/// Of an entry in the store: its header of 40 bytes, key and value fill eight granules.
+/// The bytes of an entry in the store: its header of 40 bytes, key and value fill eight granules.
 const ENTRY: usize = 512;
 const VALUE: usize = ENTRY - 40 - KEY_BYTES;
 
@@ -39,7 +36,7 @@ fn arena() -> usize {
     tier().region.layout().arena_bytes()
 }
 
-/// Entries that the tier holds.
+/// The number of entries that the tier holds.
 fn room() -> u64 {
     (arena() / ENTRY) as u64
 }
@@ -71,7 +68,7 @@ impl Rates {
         println!("{name:36} store {store:.2} LRU {lru:.2} S3-FIFO {s3_fifo:.2}");
     }
 
-    /// `over`: points above S3-FIFO; below 0, points behind it.
+    /// `over`: points above S3-FIFO; a negative number means points below it.
     fn beside_s3_fifo(&self, over: f64) {
         let Rates { store, s3_fifo, .. } = self;
         assert!(*store >= s3_fifo + over, "{store:.2}, S3-FIFO {s3_fifo:.2}");
@@ -85,7 +82,7 @@ impl Rates {
 
 type Trace = Box<dyn Iterator<Item = u64>>;
 
-/// Loads that a tier may have had before, with keys that never come again.
+/// Loads that a tier may have had before, with keys that never return.
 fn histories() -> Vec<(&'static str, Trace)> {
     let room = room();
     let keys = room as usize * 8;
@@ -112,7 +109,7 @@ fn histories() -> Vec<(&'static str, Trace)> {
     ]
 }
 
-/// Hit rates of each pass of a loop over so many keys, after a history.
+/// Returns the hit rate of each pass of a loop over this many keys, after a history.
 fn passes_after(history: Trace, keys: u64, passes: u64) -> Vec<f64> {
     let mut tier = tier();
     hit_rate(&mut tier, 0, history, |_| KEY_BYTES + VALUE);
@@ -122,8 +119,8 @@ fn passes_after(history: Trace, keys: u64, passes: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Of twenty passes the first misses everything in any cache. The store may take four more to let go
-/// of the entries before.
+/// Of twenty passes, the first misses everything in any cache. The store may take four more to evict the entries
+/// from before.
 #[test]
 fn a_loop_that_fits_is_kept_after_any_history() {
     for percent in [50, 80, 97, 99] {
@@ -140,7 +137,7 @@ fn a_loop_that_fits_is_kept_after_any_history() {
     }
 }
 
-/// With an index for entries of their size, ghosts find slots. Here each entry takes two granules.
+/// With an index made for entries of their size, ghosts find slots. Here each entry takes two granules.
 #[test]
 fn a_loop_of_small_values_is_kept_as_well() {
     let params = Params::new(SIZE, 0).expecting(KEY_BYTES + 37);
@@ -239,7 +236,7 @@ fn files_that_users_open_hit_as_under_s3_fifo() {
     rates.beside_s3_fifo(-1.0);
 }
 
-/// LRU wins here: the key that was read last is read next. Loops in turn need the contrary.
+/// LRU wins here, because the key that was read last is read next. Loops of several programs need the opposite.
 #[test]
 fn a_zigzag_is_lost_to_lru() {
     let keys = room() * 5 / 4;

@@ -1,7 +1,7 @@
-//! Bounds and reserves of caches that share a tier, over seeded loads.
+//! Tests the bounds and reserves of caches that share a tier, with seeded loads.
 //!
-//! The rule it guards: a cache keeps to its bound, the writes of other caches leave it its
-//! reserve, and both hold from the moment on at which a rank changes.
+//! A cache must keep to its bound, the writes of other caches must leave it its reserve, and both must hold from the
+//! moment at which a rank changes.
 
 #![allow(
     unsafe_code,
@@ -19,7 +19,7 @@ use pgcache_store::{
     Region, RemovalCause, SET_ROUNDS, SetOutcome,
 };
 
-/// The sums and settings of one cache, which the caller of the store keeps.
+/// The sum and the settings of one cache, which the caller of the store keeps.
 #[derive(Clone, Copy)]
 struct Share {
     bytes: u64,
@@ -181,7 +181,7 @@ const SESSIONS: u32 = 1;
 const NEIGHBOUR: u32 = 2;
 const SEEDS: [u64; 2] = [1, 0xFEED];
 
-/// How a neighbour writes and reads.
+/// How a neighbouring cache writes and reads.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// Each key once.
@@ -216,7 +216,7 @@ fn write(tier: &mut Tier, cache: u32, load: Load, seed: u64, at: u64, length: us
     }
 }
 
-/// Returns the percentage of so many sessions that the tier still has, without reading them.
+/// Returns the percentage of this many sessions that the tier still has, without reading them.
 fn kept(tier: &mut Tier, sessions: u64) -> f64 {
     let kept = (0..sessions)
         .filter(|&number| {
@@ -234,7 +234,7 @@ fn kept(tier: &mut Tier, sessions: u64) -> f64 {
     kept as f64 * 100.0 / sessions as f64
 }
 
-/// Sessions that fill so many percent of the tier, and a neighbour's writes of ten times the tier.
+/// Stores sessions that fill this percentage of the tier, then lets a neighbour write ten times the tier.
 fn flood(load: Load, seed: u64, percent: u64, length: usize, reserved: bool) -> f64 {
     let mut tier = Tier::new(8 << 20);
     let session = 320;
@@ -272,7 +272,8 @@ fn without_a_reserve_a_flood_takes_unread_sessions() {
     assert!(kept < 50.0, "{kept:.1} %");
 }
 
-/// The most and the least that a bounded cache held in the second half of its writes, in percent of its bound.
+/// Returns the most and the least that a bounded cache held in the second half of its writes, in percent of its
+/// bound.
 fn bounded(load: Load, seed: u64, per_mille: u64, length: usize) -> (f64, f64) {
     let mut tier = Tier::new(8 << 20);
     let bound = tier.arena() * per_mille / 1000;

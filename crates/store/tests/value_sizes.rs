@@ -1,11 +1,10 @@
-//! The hit rate holds at every size of value, and a full tier is taken over in time.
+//! Tests that the hit rate holds for values of every size, and that a full tier soon serves a new working set.
 //!
-//! This is not the fine sweep, which is in `examples/hit_rates.rs`. Guards that the policy alone
-//! chooses the entry to evict, whatever hole a value leaves beside it, and however few entries fit
-//! in a partition.
+//! The policy alone must choose the entry to evict, whatever hole a value leaves beside it, and however few entries
+//! fit in a partition. Only some sizes are tested; `examples/hit_rates.rs` sweeps over all of them.
 //!
-//! The load is that of a memory limit: data four times the tier, 20 % of the keys get 80 % of the
-//! gets, a miss sets. A pass is four gets a key.
+//! The load is that of a memory limit: the data are four times the tier, 20 % of the keys get 80 % of the gets, and
+//! a miss sets. A pass has four gets for each key.
 
 #![allow(
     unsafe_code,
@@ -30,12 +29,12 @@ fn tier(size: usize) -> Tier {
     Tier::new(Params::new(size, 0))
 }
 
-/// After one pass to warm up.
+/// Returns the hit rate after one pass that warms the tier up.
 fn rate(size: usize, value: usize) -> f64 {
     passes(&mut tier(size), size, value, 1..3, 0)
 }
 
-/// Sizes at which so many percent are missed, with what is reached.
+/// Returns the sizes whose hit rate is below this percentage, with that rate.
 fn short_of(
     percent: f64,
     size: usize,
@@ -56,7 +55,7 @@ fn a_hole_beside_the_last_piece_does_not_cost_hits() {
     assert_eq!(short_of(76.0, SMALL, (7_000..8_300).step_by(64)), []);
 }
 
-/// Of ten, twelve and fifteen granules a page leaves four.
+/// Entries of ten, twelve and fifteen granules leave four granules of a page unused.
 #[test]
 fn a_hole_that_a_short_value_leaves_is_filled_with_the_next_in_pieces() {
     let sizes = [(576, 75.5), (704, 76.5), (896, 77.0), (1_792, 78.5)];
@@ -65,9 +64,8 @@ fn a_hole_that_a_short_value_leaves_is_filled_with_the_next_in_pieces() {
     }
 }
 
-/// Bytes of the tier for each entry beyond its key of 36 bytes and its value: index, header, holes,
-/// rounding and all other bookkeeping, once the tier is full. `expected` is the size of entries that
-/// its index was made for.
+/// Returns the bytes of a full tier for each entry, besides its key of 36 bytes and its value: index, header, holes,
+/// rounding and all other bookkeeping. `expected` is the size of entries for which the index was made.
 fn beside(value: usize, expected: Option<usize>) -> f64 {
     const KEY: usize = 36;
     let stock = Params::new(LARGE, 0);
@@ -103,7 +101,7 @@ fn an_index_of_the_right_size_costs_few_bytes_an_entry() {
     assert!(found.iter().all(|(_, own, most)| own <= most), "{found:?}");
 }
 
-/// The size of the entries that a tier held makes an index of the same worth.
+/// A tier reports the average size of its entries to within a granule, so an index made for the reported size fits.
 #[test]
 fn what_a_tier_held_tells_the_size_of_its_entries() {
     for value in [8, 100, 1_000, 4_000] {
@@ -125,7 +123,7 @@ fn values_of_which_a_partition_holds_few_are_chosen_among_all() {
     assert_eq!(short_of(74.0, 2 * LARGE, [525_312, 700_000, 1 << 20]), []);
 }
 
-/// How far the third pass of a new working set is from that in a tier that was empty.
+/// Returns by how much the third pass of a new working set is below that in a tier that was empty.
 fn short_after_two_passes(size: usize, old: usize, new: usize) -> f64 {
     let fresh = passes(&mut tier(size), size, new, 1..4, 0);
     let mut full = tier(size);
@@ -147,9 +145,8 @@ fn a_new_working_set_has_taken_a_full_tier_over_after_two_passes() {
     }
 }
 
-/// Both sizes are cut from the same pages, but the holes of one size do not fit the other: 300
-/// bytes leave six granules, and 512 bytes need nine. The rest of the way to a fresh tier is paid
-/// in moves and in pieces.
+/// Both sizes are cut from the same pages, but the holes of one size do not fit the other: 300 bytes leave six
+/// granules, and 512 bytes need nine. The rest of the way to a fresh tier costs moves and splits.
 #[test]
 fn a_new_size_that_fits_no_hole_of_the_old_takes_over_within_two_points() {
     for (old, new) in [(300, 512), (704, 896)] {

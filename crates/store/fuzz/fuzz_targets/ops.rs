@@ -1,4 +1,5 @@
-//! The operations of the model test, chosen by the fuzzer: the first byte picks the region's shape.
+//! Runs the operations of the model test as chosen by the fuzzer; the first byte of the input chooses the region's
+//! shape.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -1,7 +1,7 @@
-//! Bitmaps of 64 granules, and the runs of free granules in them.
+//! Finds runs of free granules in a page's bitmap: a word of 64 bits in which ones are free granules.
 //!
-//! Touches no memory; a page's bitmap comes as a word in which ones are free granules. Guards that the cost is a few
-//! shifts, whatever the word; no loop over granules.
+//! Works on the word alone and touches no memory. Every function takes a few shifts, whatever the word, and never
+//! loops over granules.
 
 /// Returns a bit for each position where `n` free granules begin.
 pub fn starts_of_runs(free: u64, n: u32) -> u64 {
@@ -42,7 +42,7 @@ pub fn mask(at: u32, n: u32) -> u64 {
     }
 }
 
-/// Returns where to cut `n` granules: a hole of just this size if one exists, else the first that fits.
+/// Returns where to cut `n` granules: a hole of exactly this size if one exists, otherwise the first one that fits.
 pub fn best_hole(free: u64, n: u32) -> Option<u32> {
     let fitting = starts_of_runs(free, n);
     let hole_starts = free & !(free << 1);

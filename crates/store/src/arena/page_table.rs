@@ -1,11 +1,11 @@
-//! The page table: which granules of a page are in use, its owner, and its links.
+//! The page table: for each page, the granules in use, the partition that owns it, and its links to other pages.
 //!
-//! Decides nothing, and knows a partition's lists only by the links that run through it. Guards that a page outside
-//! the table is the region's scrap word, so that no access goes astray, whatever a word of the region says.
+//! Holds this state without deciding anything. A page number outside of the table maps to the region's scrap word,
+//! so that a corrupt word in the region cannot cause an access elsewhere.
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;
 
-/// The kind of a run; kept apart because a tail has no header to find its entry by.
+/// The kind of a run. Heads and tails are recorded separately, because a tail has no header that leads to its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunKind {
     Head,
@@ -13,7 +13,7 @@ pub enum RunKind {
 }
 
 impl Region {
-    /// Returns the offset of a page's word, one of `page_word`.
+    /// Returns the offset of one of a page's words, which `page_word` names.
     pub(crate) fn page_meta(&self, page: u32, word: usize) -> usize {
         if page >= self.layout.pages {
             return usize::MAX;
@@ -77,7 +77,7 @@ impl Region {
             & u64::from(NO_PAGE)) as u32
     }
 
-    /// Returns the owner of a page, `NO_PAGE` for a free page. Readable without a lock, as a hint.
+    /// Returns the partition that owns a page, `NO_PAGE` for a free page. Without a lock the result is only a hint.
     pub(crate) fn page_owner(&self, page: u32) -> u32 {
         match self.load(self.page_meta(page, page_word::LINK)) >> page_word::OWNER_SHIFT {
             page_word::NO_OWNER => NO_PAGE,

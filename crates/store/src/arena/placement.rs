@@ -1,7 +1,7 @@
-//! Memory for a whole entry: one run in a hole, head and tail in two holes, or a new page.
+//! Finds memory for a whole entry: one run in a hole, a head and a tail in two holes, or a new page.
 //!
-//! Evicts no entry and takes no page that is not in the pool (`policy`, `write.rs`). Guards that an entry gets all of
-//! its memory or none, and that long entries pay the cost of a split.
+//! It evicts no entry, and takes pages only from the pool (`policy` and `write.rs` do the rest). An entry gets all
+//! of its memory or none. Entries are split only where that is worth the second access.
 
 use super::page_table::RunKind;
 use super::pool::Grant;
@@ -9,14 +9,15 @@ use crate::footprint::{Allocation, Footprint};
 use crate::layout::{NO_PAGE, PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
 
-/// Granules of an entry below which it is never split: two accesses cost more than the hole.
+/// Entries of fewer granules are not split: a second access costs more than a hole that stays unused.
 const MIN_SPLIT_GRANULES: u32 = 8;
-/// Granules of a hole that takes the head of any entry. So a page loses at most a tenth to holes,
-/// whatever the size of the values.
+/// A hole of this many granules can take the head of any entry. So a page loses at most a tenth to holes, whatever
+/// the size of the values.
 const MIN_HEAD_GRANULES: u32 = 4;
 
 impl PartitionMut<'_> {
-    /// Cuts one run in a hole, or head and tail in two holes, or takes a new page. Takes all or nothing.
+    /// Cuts one run in a hole, or a head and a tail in two holes, or takes a new page. Takes all of the memory or
+    /// none.
     pub(crate) fn cut_runs(
         &mut self,
         footprint: &Footprint,
@@ -43,15 +44,15 @@ impl PartitionMut<'_> {
         self.cut_two(footprint, PAGE_GRANULES, grant)
     }
 
-    /// Takes a page for runs, but no page that is reserved for the value's own pages.
+    /// Takes a page for runs, but none that is reserved for the value's own pages.
     fn take_run_page(&mut self, footprint: &Footprint, grant: &mut Grant) -> bool {
         grant.fill(footprint.pages + 1) && self.add_run_page(grant)
     }
 
-    /// Returns whether a split into this hole is worth its cost. A split entry leaves two holes when it goes, and the
-    /// next entry is split into them: the partition pays for a split for good. So a short entry is split if that costs
-    /// nothing, or while such entries are fewer than pages. Values of one size then leave one hole a page, whatever
-    /// sizes came before.
+    /// Returns whether a split into this hole is worth its cost. When a split entry is removed it leaves two holes,
+    /// and the next entry is split into them, so the partition pays for a split permanently. Therefore a short entry
+    /// is split only if that costs nothing, or while there are fewer such entries than pages. Values of one size
+    /// then leave one hole in each page, whatever sizes came before.
     fn is_worth_splitting(&self, footprint: &Footprint, hole: u32) -> bool {
         let single = footprint.one_run_granules();
         if single < MIN_SPLIT_GRANULES
@@ -67,7 +68,7 @@ impl PartitionMut<'_> {
             || self.field(partition_word::SHORT_SPLITS) < self.field(partition_word::RUN_PAGES)
     }
 
-    /// Cuts a head that fills the longest hole, and a tail elsewhere, in a new page if need be.
+    /// Cuts a head that fills the longest hole, and a tail elsewhere, if necessary in a new page.
     fn cut_two(
         &mut self,
         footprint: &Footprint,
@@ -103,7 +104,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Frees the memory of an entry that nothing names any more.
+    /// Frees the memory of an entry to which no index slot refers any more.
     pub(crate) fn free_allocation(&mut self, allocation: &Allocation) {
         self.sub_field(
             partition_word::SHORT_SPLITS,
@@ -117,8 +118,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// Returns whether an entry lies in two runs that are so short that the cost of the second is counted; see
-/// `is_worth_splitting`.
+/// Returns whether an entry is in two runs that are so short that its split is counted; see `is_worth_splitting`.
 pub(crate) fn is_short_split(allocation: &Allocation) -> bool {
     allocation.tail != 0 && allocation.head_len + allocation.tail_len <= 2 * MIN_SPLIT_GRANULES
 }

@@ -1,48 +1,48 @@
-//! The pool of free pages, shared by all partitions without a lock.
+//! The pool of free pages, which all partitions share without a lock.
 //!
-//! Does not know the use of a page; `runs.rs` does. Guards that a page has one owner. One bit a page says "free". The
-//! caller that clears the bit in an atomic read-modify-write owns the page, and only the owner may set the bit. The
-//! bit is the truth and no list exists, so there is no ABA. Acquire and release on the bit carry the last owner's
-//! writes to the next.
+//! A page has exactly one owner. One bit for each page says "free". The process that clears the bit, in an atomic
+//! read-modify-write, owns the page, and only the owner may set the bit again. There is no list besides the bits, so
+//! there is no ABA problem. Acquire and release on the bit pass the last owner's writes to the next owner.
 //!
-//! A count of free pages admits takers before they look for a bit: first reserve from the count,
-//! then claim that many bits. Invariant: bits set = count + pages reserved and not yet claimed. So
-//! a large entry gets all of its pages or none, and two writers never starve each other half way.
+//! A writer first reserves pages from a count, and then claims that many bits. The invariant is: bits set = count +
+//! pages that are reserved and not yet claimed. So a large entry gets all of its pages or none, and two writers
+//! cannot each wait with half of what they need.
+//!
+//! `runs.rs` decides what a page is used for.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crate::layout::region_word;
 use crate::region::Region;
 
-/// Times that a claim goes over the summary before it gives up. A reserved bit exists all the time,
-/// but it can move behind the searcher; each such move is another backend's progress.
+/// Passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move behind the
+/// searcher; each such move means that another backend has made progress.
 const CLAIM_ROUNDS: usize = 64;
-/// Partitions in which a writer judges one entry each before it evicts all that it needs from the next partition: a
-/// third of the rounds that `SET_ROUNDS` allows.
+/// Partitions in which a writer considers one entry each, before it evicts everything that it needs from the next
+/// partition: a third of the rounds that `SET_ROUNDS` allows.
 const MAX_SINGLE_TURNS: u32 = 32;
 
-/// Pages reserved by one writer while it moves between partition locks. Dropping it gives them
-/// back.
+/// Pages reserved by one writer while it moves from one partition lock to another. Dropping the grant returns them.
 pub struct Grant<'r> {
     region: &'r Region,
     pages: u32,
-    /// Turns in which this writer has judged one entry only; see `reclaim`.
+    /// Partitions in which this writer has considered only one entry; see `reclaim`.
     turns: u32,
 }
 
 impl Grant<'_> {
-    /// Pages reserved at present.
+    /// Returns the number of pages reserved now.
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Counts a turn in which only one entry is judged; false once the limit of such turns is reached.
+    /// Counts a partition in which only one entry is considered; returns false once the limit is reached.
     pub(crate) fn take_single_turn(&mut self) -> bool {
         self.turns += 1;
         self.turns <= MAX_SINGLE_TURNS
     }
 
-    /// Reserves up to `wanted` in total; true if the grant now covers it.
+    /// Reserves pages up to `wanted` in total; returns true if the grant covers them now.
     pub(crate) fn fill(&mut self, wanted: u32) -> bool {
         if self.pages < wanted {
             self.pages += self.region.reserve_pages(wanted - self.pages);
@@ -50,7 +50,7 @@ impl Grant<'_> {
         self.pages >= wanted
     }
 
-    /// Turns one reserved page into an owned one, reserving it first if the grant is empty.
+    /// Converts a reserved page into an owned one. Reserves it first if the grant is empty.
     pub(crate) fn claim(&mut self) -> Option<u32> {
         if !self.fill(1) {
             return None;
@@ -62,7 +62,7 @@ impl Grant<'_> {
 }
 
 impl Drop for Grant<'_> {
-    /// Runs also on an unwinding path, because a reservation must not outlive its writer.
+    /// Also runs while a panic unwinds, because a reservation must not outlive its writer.
     fn drop(&mut self) {
         self.region.unreserve_pages(self.pages);
     }
@@ -152,9 +152,8 @@ impl Region {
         None
     }
 
-    /// Claims a page of one word. When the word becomes empty its summary bit is cleared and the
-    /// word read again: a page freed in between has either been seen by that read or sets the bit
-    /// after it.
+    /// Claims a page of one word. When the word becomes empty, clears its summary bit and reads the word again: a
+    /// page that was freed in between is either seen by that read, or sets the summary bit after it.
     fn claim_in(&self, word: usize) -> Option<u32> {
         let bits = self.word(self.layout.pool_at + word * 8);
         let mut seen = bits.load(Acquire);

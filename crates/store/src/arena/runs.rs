@@ -1,11 +1,11 @@
-//! A partition's pages cut into runs of granules, and pages that a large value fills alone.
+//! Cuts a partition's pages into runs of granules, and takes whole pages for large values.
 //!
-//! Does not decide which entries to evict, nor how an entry is cut (`placement.rs`), and does not move entries
-//! (`compact.rs`). Guards that each granule belongs to one run, and that any freed page serves any value, so that no
-//! history of sizes can spoil the tier.
+//! Each granule belongs to at most one run, and every page that becomes free can serve any value, so no history of
+//! value sizes can waste the tier for good. The file does not decide which entry is evicted, how an entry is split
+//! (`placement.rs`), or when an entry moves (`compact.rs`).
 //!
-//! A page that holds runs sits in one of 64 lists of its partition, by its longest hole. A word
-//! with one bit a list gives the tightest list that fits in one instruction.
+//! A page with runs is in one of 64 lists of its partition, by the length of its longest hole. A word with one bit
+//! for each list finds the list with the smallest sufficient hole in one instruction.
 
 use super::bitmap::{best_hole, longest_run, mask};
 use super::page_table::RunKind;
@@ -13,7 +13,7 @@ use super::pool::Grant;
 use crate::layout::{NO_PAGE, PAGE_GRANULES, page_word, partition_word};
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// Returns the word that names the first page whose longest hole has this length, at least 1.
+/// Returns the word with the first page whose longest hole has this length, at least 1.
 fn hole_head(length: u32) -> usize {
     partition_word::HOLE_HEADS + 8 * (length as usize - 1)
 }
@@ -26,7 +26,7 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Cuts `n` granules from the tightest list of this partition's pages; never takes a new page.
+    /// Cuts `n` granules from a page with the smallest sufficient hole; never takes a new page.
     pub(crate) fn cut_run(&mut self, n: u32, run: RunKind) -> Option<u32> {
         if n == 0 || n > PAGE_GRANULES {
             return None;
@@ -53,7 +53,7 @@ impl PartitionMut<'_> {
         self.add_field(partition_word::RUN_GRANULES, u64::from(n));
     }
 
-    /// Gives a run back; a page without runs goes back to the pool.
+    /// Frees a run; a page without runs returns to the pool.
     pub(crate) fn free_run(&mut self, location: u32, n: u32, run: RunKind) {
         let page = self.region().page_of(location);
         let granule = self.region().granule_of(location);
@@ -80,7 +80,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Takes a page from the pool for runs; it joins the list of longest holes.
+    /// Takes a page from the pool for runs; it joins the list of pages with the longest hole.
     pub(crate) fn add_run_page(&mut self, grant: &mut Grant) -> bool {
         let Some(page) = grant.claim() else {
             return false;
@@ -98,7 +98,7 @@ impl PartitionMut<'_> {
         self.give_run_page(page);
     }
 
-    /// Gives a page that is in no list and holds no run back to the pool.
+    /// Returns a page to the pool that is in no list and has no runs.
     pub(crate) fn give_run_page(&mut self, page: u32) {
         self.sub_field(partition_word::RUN_PAGES, 1);
         self.region().disown_page(page);
@@ -115,7 +115,7 @@ impl PartitionMut<'_> {
         Some(page)
     }
 
-    /// Frees a chain of value pages; bounded by the count even if the chain is not.
+    /// Frees a chain of value pages; the count bounds the loop even if the chain is corrupt.
     pub(crate) fn free_value_pages(&mut self, first: u32, count: u32) {
         let mut page = first;
         for _ in 0..count {

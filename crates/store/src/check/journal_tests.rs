@@ -1,4 +1,4 @@
-//! The journal of a partition beside walks over it.
+//! Tests that a walk over a partition, followed by its journal, misses no new key.
 
 use std::collections::BTreeSet;
 use std::vec;

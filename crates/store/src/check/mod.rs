@@ -1,4 +1,5 @@
-//! Support for the tests and the fuzzer: a model of the store, a walk over every invariant, threads under locks.
+//! Support for the tests and the fuzzer: a model of the store, a check of every invariant, and threads that use a
+//! region under locks.
 //!
 //! Not part of a release build, because it allocates and panics.
 

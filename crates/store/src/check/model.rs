@@ -1,9 +1,7 @@
-//! The store beside a model of it: a `HashMap` with deadlines, stripes, and sums by cache.
+//! Runs the store beside a model of it: a `HashMap` with deadlines, stripes, and sums for each cache.
 //!
-//! It is not part of a release build. Property tests and the fuzz target both run `run` over
-//! [`Op`].
-//! Guards that the store returns exactly the values that were stored, and reports every entry that
-//! it loses.
+//! The store must return exactly the values that were stored, and report every entry that it loses. Property tests
+//! and the fuzz target both call `run` with a list of [`Op`]. Not part of a release build.
 
 use std::collections::{BTreeMap, HashMap};
 use std::vec;
@@ -34,7 +32,7 @@ struct LedgerSums {
     deadlines: BTreeMap<u32, i128>,
     /// Entries that were evicted or expired since the model last looked.
     lost: usize,
-    /// The rank of each cache; plain by default.
+    /// The rank of each cache; `Plain` by default.
     ranks: [Rank; 3],
 }
 
@@ -76,8 +74,8 @@ struct Model<'m> {
     writes: u64,
 }
 
-/// Runs the steps and checks every answer; validates the whole region at each `Check` and at the
-/// end.
+/// Runs the operations and compares every result with the model; validates the whole region at each `Check` and at
+/// the end.
 pub fn run(params: Params, ops: &[Op]) {
     let memory = Memory::with(params);
     let mut model = Model {
@@ -359,7 +357,7 @@ impl<'m> Model<'m> {
         });
     }
 
-    /// Version, bytes and deadline of every entry of the store, by cache and key.
+    /// Returns the version, bytes and deadline of every entry in the store, by cache and key.
     fn present(&mut self) -> HashMap<(u32, Vec<u8>), (u64, i64, i64)> {
         let mut present = HashMap::new();
         for id in 0..self.memory.region.layout.partitions {
@@ -377,8 +375,7 @@ impl<'m> Model<'m> {
         present
     }
 
-    /// The model forgets what the store has lost; every entry that the store has must be in the
-    /// model.
+    /// Removes from the model the entries that the store has lost; every entry in the store must be in the model.
     fn check_losses_by_scan(&mut self) {
         let present = self.present();
         for (key, (version, _, _)) in &present {

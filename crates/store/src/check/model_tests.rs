@@ -1,6 +1,5 @@
-//! Property tests: random operations against the model, in regions of several shapes.
-//!
-//! Does not hold the model. Guards that the store agrees with it, whatever the order of operations.
+//! Property tests: random operations on the store and on the model, in regions of several shapes. Both must agree,
+//! whatever the order of operations.
 
 use std::vec::Vec;
 

@@ -1,11 +1,11 @@
-//! One step of the model test and of the fuzz target, and the keys and lengths that steps refer to.
+//! An operation of the model test and the fuzz target, and the keys and lengths to which operations refer.
 //!
-//! It is not part of a release build. Guards that any bytes are valid steps.
+//! Any bytes decode to a valid operation, so that the fuzzer wastes no input. Not part of a release build.
 
 use std::vec;
 use std::vec::Vec;
 
-/// One step. Numbers are folded into useful ranges by `run`, so that any value is a valid step.
+/// One operation. `run` folds its numbers into useful ranges, so every value is valid.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Set {
@@ -23,7 +23,7 @@ pub enum Op {
         key: u16,
         ttl: u8,
     },
-    /// Compare in place, then store, as cas does.
+    /// Compares the value in place, then stores, as cas does.
     Swap {
         key: u16,
         size: u32,
@@ -31,7 +31,7 @@ pub enum Op {
     Mark {
         key: u16,
     },
-    /// Mark, and keep the entry's memory.
+    /// Marks the key, and keeps the entry's memory.
     MarkToRenew {
         key: u16,
     },
@@ -48,7 +48,7 @@ pub enum Op {
     ClearCache {
         cache: u8,
     },
-    /// Take pages into a grant that stays alive, or give them back.
+    /// Reserves pages in a grant that stays alive, or returns them.
     Reserve {
         pages: u8,
     },
@@ -60,11 +60,11 @@ pub enum Op {
     Vacate {
         partition: u8,
     },
-    /// Empty page after page, as far as holes go.
+    /// Empties page after page, as far as holes allow.
     Compact {
         partition: u8,
     },
-    /// The cache gets another rank.
+    /// Gives a cache another rank.
     Rank {
         cache: u8,
         rank: u8,
@@ -73,7 +73,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// A step from eight bytes; the fuzzer's input is a row of them.
+    /// Decodes an operation from eight bytes; the fuzzer's input is a sequence of them.
     pub fn from_bytes(bytes: [u8; 8]) -> Op {
         let key = u16::from_le_bytes([bytes[1], bytes[2]]);
         let size = u32::from_le_bytes([bytes[3], bytes[4], bytes[5], 0]);
@@ -110,7 +110,7 @@ impl Op {
     }
 }
 
-/// Three caches; keys from 1 to 2048 bytes, most of them short.
+/// Returns a key of one of three caches, with 1 to 2048 bytes; most keys are short.
 pub(crate) fn name(key: u16) -> (u32, Vec<u8>) {
     let cache = u32::from(key % 3);
     let len = match key % 17 {
@@ -127,7 +127,7 @@ pub(crate) fn name(key: u16) -> (u32, Vec<u8>) {
     (cache, bytes)
 }
 
-/// Mostly short values, some of a page or so, a few of many pages.
+/// Returns the length of a value: mostly short, sometimes about a page, rarely many pages.
 pub(crate) fn length(size: u32) -> usize {
     let size = size as usize;
     if cfg!(miri) {

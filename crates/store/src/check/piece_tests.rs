@@ -1,4 +1,4 @@
-//! Values that are read in pieces, while other threads write, remove and move entries.
+//! Tests that values are read correctly in pieces while other threads write, remove and move entries.
 
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use crate::{
     RemovalCause, SetOutcome,
 };
 
-/// A piece, and some bytes that take no page.
+/// A piece, and some bytes that need no page of their own.
 const LONG: usize = 3 * Reading::PIECE + 2 * PAGE + 700;
 
 fn with<T>(region: &Region, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
@@ -112,7 +112,8 @@ fn what_takes_no_page_is_read_at_once() {
     assert_eq!(valid(false), None);
 }
 
-/// Changes between the first piece and the second, after which the value that the reader has begun is gone.
+/// Makes changes between the first piece and the second, after which the value that the reader has begun no longer
+/// exists.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_has_changed_is_not_gone_on_with() {
@@ -175,7 +176,8 @@ fn a_value_that_is_no_longer_valid_is_not_gone_on_with() {
     assert_eq!(end, Piece::Changed);
 }
 
-/// Moves of runs spare pages, and so do writes of other keys, and a new deadline.
+/// A value stays readable while compaction moves its runs, while other keys are written, and when its deadline
+/// changes.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_is_moved_is_gone_on_with() {
@@ -226,8 +228,8 @@ fn the_last_piece_alone_counts_as_a_hit() {
     assert!(matches!(found, GetOutcome::TooSmall(_)));
 }
 
-/// Writers of values of one byte each, all of the same length, and a reader that gives the lock back after
-/// each piece.
+/// Runs writers of values with one repeated byte each, all of the same length, and a reader that releases the lock
+/// after each piece.
 #[test]
 fn pieces_of_two_values_are_never_put_together() {
     let memory = Memory::new(2 << 20, 1);
@@ -258,7 +260,7 @@ fn pieces_of_two_values_are_never_put_together() {
             if whole > 300 && changed > 300 {
                 break;
             }
-            // Lets writers in before a reader that takes the lock again at once.
+            // Lets writers take the lock before the reader takes it again.
             std::thread::yield_now();
             let begun = {
                 let _held = lock.read().unwrap();

@@ -1,4 +1,4 @@
-//! Threads over one region under the documented locks: each test is named by the race it looks for.
+//! Runs threads on one region under the documented locks. Each test is named after the race that it looks for.
 
 use std::sync::RwLock;
 use std::thread;
@@ -16,7 +16,7 @@ struct Shared<'m> {
     locks: Vec<RwLock<()>>,
 }
 
-/// A value that says which key and which write it is of, so that a torn or foreign one is seen.
+/// Returns a value that contains its key and the number of its write, so that a torn or foreign value is detected.
 fn value_of(key: u64, write: u64, len: usize) -> Vec<u8> {
     let mut value = vec![0; len.max(16)];
     value
@@ -37,7 +37,7 @@ impl Shared<'_> {
         }
     }
 
-    /// False if other writers kept the pages for all rounds.
+    /// Returns false if other writers took the pages in all rounds.
     fn set(&self, number: u64, write: u64, len: usize) -> bool {
         let name = number.to_le_bytes();
         let key = Key {

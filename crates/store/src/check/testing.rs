@@ -1,4 +1,4 @@
-//! For the crate's own tests: a region in ordinary memory.
+//! A region in ordinary memory, for the crate's own tests.
 
 use core::ptr::NonNull;
 use std::alloc;
@@ -20,7 +20,7 @@ impl Memory {
         Memory::dirty(params, 0xA5)
     }
 
-    /// The memory is full of a pattern before the region starts in it.
+    /// Fills the memory with a pattern before the region starts in it.
     pub fn dirty(params: Params, pattern: u8) -> Memory {
         let layout = Layout::with(params).expect("a layout");
         let shape = alloc::Layout::from_size_align(layout.region_bytes(), 64).expect("a shape");
@@ -46,7 +46,7 @@ impl Drop for Memory {
     }
 }
 
-/// A hash that is uniform in all bits, which is what the crate asks for.
+/// Returns a hash that is uniform in all bits, as the crate requires.
 pub fn mix(n: u64) -> u64 {
     let mut x = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

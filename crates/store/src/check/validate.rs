@@ -1,7 +1,7 @@
-//! Walks a whole region and asserts every invariant, the accounting of memory included.
+//! Walks over a whole region and asserts every invariant of the store, including that each byte of memory is
+//! accounted for.
 //!
-//! Not part of a release build, because it allocates and panics; tests and fuzzing use it. Guards every rule of the
-//! store.
+//! Not part of a release build, because it allocates and panics; tests and fuzzing use it.
 
 use std::collections::HashSet;
 use std::vec;
@@ -17,7 +17,7 @@ use crate::partition::PartitionRef;
 use crate::region::Region;
 use crate::stats::Usage;
 
-/// The state that a page should have, according to the entries found in the index.
+/// The expected state of a page, according to the entries found in the index.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 struct Page {
     used: u64,
@@ -28,8 +28,9 @@ struct Page {
 }
 
 impl Region {
-    /// No other thread or process may use the region meanwhile. `reserved`: pages in grants that are alive. `hash`
-    /// gives the hash of a cache and key, to check that each entry lies where a look-up searches for it.
+    /// Checks the whole region. No other thread or process may use it meanwhile. `reserved` is the number of pages
+    /// in grants that are alive. `hash` returns the hash of a cache and key, to check that each entry is where a
+    /// lookup searches for it.
     pub fn validate(&self, reserved: u32, hash: impl Fn(u32, &[u8]) -> u64) {
         let mut pages = vec![Page::default(); self.layout.pages as usize];
         for id in 0..self.layout.partitions {
@@ -82,7 +83,7 @@ impl Region {
         self.check_summary();
     }
 
-    /// A summary bit may be set over an empty word, never clear over one with free pages.
+    /// A summary bit may be set for a word without free pages, but must not be clear for a word with one.
     fn check_summary(&self) {
         for word in 0..self.layout.pool_words {
             let bits = self.load(self.layout.pool_at + word * 8);
@@ -117,7 +118,7 @@ impl Region {
 }
 
 impl PartitionRef<'_> {
-    /// Collects what entries occupy; asserts that no granule has two owners and no key two entries.
+    /// Collects the memory that entries occupy; asserts that no granule has two owners and no key two entries.
     fn check_index(&self, hash: &impl Fn(u32, &[u8]) -> u64, pages: &mut [Page]) -> Vec<u32> {
         let mut keys = HashSet::new();
         let mut entries = Vec::new();

@@ -1,23 +1,22 @@
-//! Admission of a new entry: its slot and its queue.
+//! Admits a new entry: chooses its index slot and its queue.
 //!
-//! This file evicts no entry. Guards that until the partition has to evict for the first time, a
-//! key joins the main queue; afterwards only a key with a young ghost may, and every other key
-//! joins the small queue.
+//! Until a partition has to evict for the first time, every new key joins the main queue. Afterwards only a key with
+//! a young ghost may; every other key joins the small queue. This file evicts nothing.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
 use crate::partition::PartitionMut;
 
-/// Live entries in four buckets of eight slots at which the index counts as full.
+/// The number of live entries in four buckets, of eight slots each, at which the index counts as full.
 const FULL_FOUR: u64 = 31;
 
 impl PartitionMut<'_> {
-    /// Returns whether a new entry has to take the slot of another.
+    /// Returns whether a new entry must take the slot of another one.
     pub(crate) fn index_is_full(&self) -> bool {
         self.entries() * 4 >= u64::from(self.region().layout.buckets) * FULL_FOUR
     }
 
-    /// Returns whether no entry has had to make room yet: until then, new entries may stay.
+    /// Returns whether no entry has had to make room yet. Until then, new entries may join the main queue.
     pub(crate) fn is_filling(&mut self) -> bool {
         if self.entries() == 0 {
             self.set_field(partition_word::FULL, 0);
@@ -25,17 +24,17 @@ impl PartitionMut<'_> {
         self.field(partition_word::FULL) == 0
     }
 
-    /// Returns whether a slot holds a young ghost: one after which fewer bytes were evicted than
-    /// the ghosts' share of the bytes in the partition.
+    /// Returns whether a slot has a young ghost. A ghost is young until the bytes evicted since then exceed the
+    /// ghosts' share of the bytes in the partition.
     pub(crate) fn ghost_is_young(&self, slot: IndexSlot) -> bool {
         let share = u64::from(self.region().layout.params.ghost_percent);
         let age = slot.ghost_age(self.field(partition_word::GHOST_CLOCK));
         slot.is_ghost() && u64::from(age) * 100 <= self.granules() * share
     }
 
-    /// Returns the slot for a new key, and whether a young ghost shows that the key was evicted a
-    /// short time ago. Takes, in this order, the slot of the key's ghost, an empty slot or one of
-    /// an old ghost, a slot of a young ghost. None: all are live.
+    /// Returns the slot for a new key, and whether a young ghost shows that the key was evicted a short time ago.
+    /// Prefers, in this order, the slot of the key's ghost, a slot that is empty or has an old ghost, and a slot
+    /// with a young ghost. None if all slots are live.
     pub(crate) fn choose_slot(&self, hash: u64) -> Option<(u32, bool)> {
         let probe = self.probe(hash);
         let mut vacant = [(0u32, None); 2];

@@ -1,9 +1,8 @@
-//! Compaction: empties a sparse page by moving its runs into holes elsewhere.
+//! Compaction: empties a sparse page by moving its runs into holes of other pages.
 //!
-//! There is no loop here. A write that needs a page empties one; a caller with time to spare
-//! empties one after the other, each under a lock of its own.
-//! Guards that compaction removes no entry. The policy alone chooses which entry is evicted,
-//! whatever the shape of the hole that this leaves.
+//! It removes no entry, so the policy alone chooses which entry is evicted, whatever hole that leaves. A call
+//! empties one page at most: a write that needs a page calls once, and a worker with time to spare calls again and
+//! again, each time under a new lock.
 
 use crate::arena::bitmap::longest_run;
 use crate::arena::page_table::RunKind;
@@ -12,38 +11,37 @@ use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
 use crate::ledger::Counter;
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// A partition is sparse when one granule in so many is a hole. At the first ratio a page is
-/// emptied for the pool. The second ratio applies to a run that finds no hole, because the holes
-/// then have the wrong sizes.
+/// A partition is sparse when one in this many granules is a hole. At the first ratio a page is emptied for the
+/// pool. The second one applies when a run finds no hole, because the holes have the wrong sizes.
 pub(crate) const HOLE_RATIO_FOR_PAGES: u64 = 8;
 pub(crate) const HOLE_RATIO_FOR_RUNS: u64 = 32;
 
 impl PartitionRef<'_> {
-    /// Returns whether the holes add up to more than a page plus this share (one in so many) of the
-    /// pages that hold runs.
+    /// Returns whether the holes add up to more than one page, plus this share (one in so many) of the pages with
+    /// runs.
     pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
         let granules = self.field(partition_word::RUN_PAGES) * u64::from(PAGE_GRANULES);
         let free = granules.saturating_sub(self.field(partition_word::RUN_GRANULES));
         free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 
-    /// Returns whether [`PartitionMut::compact`] has work.
+    /// Returns whether [`PartitionMut::compact`] has anything to do.
     pub fn has_holes(&self) -> bool {
         self.is_sparse(HOLE_RATIO_FOR_PAGES)
     }
 }
 
 impl PartitionMut<'_> {
-    /// Gives one page to the pool if the holes exceed a page plus an eighth of the pages that hold
-    /// runs: moves its runs, 64 at most and 4 kB together, into holes elsewhere. Returns true if
-    /// there may be more to do.
+    /// Empties one page for the pool, if the holes exceed one page plus an eighth of the pages with runs. Moves the
+    /// page's runs, at most 64 and together at most 4 kB, into holes elsewhere. Returns true if more may be
+    /// possible.
     pub fn compact(&mut self) -> bool {
         self.has_holes() && self.vacate_page()
     }
 
-    /// Moves as many runs as possible out of the page with the longest hole. Returns true if that
-    /// emptied the page, which then is in the pool. Otherwise the page stays, with the runs that
-    /// fit nowhere else, and the policy chooses which entry is evicted.
+    /// Moves as many runs as possible out of the page with the longest hole. Returns true if that emptied the page,
+    /// which is then in the pool. Otherwise the page keeps the runs that fit nowhere else, and the policy chooses
+    /// which entry is evicted.
     pub(crate) fn vacate_page(&mut self) -> bool {
         let hole = self.longest_hole();
         if hole == 0 {

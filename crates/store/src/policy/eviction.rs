@@ -1,18 +1,16 @@
-//! S3-FIFO: the choice of the entry to evict, and the ghost that its removal leaves. See
-//! `params.rs` for the paper, and for the sizes that are counted differently here.
+//! S3-FIFO: chooses the entry to evict, removes it, and leaves a ghost in its slot. `params.rs` has the paper, and
+//! the sizes that differ from it.
 //!
-//! This file does not decide how much must be evicted; `room.rs` does.
-//! Guards that a hit costs one counter only. The order changes under the exclusive lock. Every
-//! removal of an entry happens here, and takes it out of its queue, its slot and its memory and
-//! reports it to the ledger.
+//! A hit costs only one counter; the order of the queues changes under the exclusive lock alone. Every removal of an
+//! entry happens here. It takes the entry out of its queue, its slot and its memory, and reports it to the ledger.
+//! `room.rs` decides how much must be evicted.
 //!
-//! Entries join the main queue until the partition has to evict. From then on new entries join the
-//! small queue; one with a young ghost joins the main queue if an old entry there is unused. While
-//! the small queue holds more than its share, its oldest entry is judged: if it was hit since it
-//! was stored, it moves to the main queue, otherwise it is evicted and leaves a ghost in its slot.
-//! The oldest entry of the main queue goes round again once for each of its hits. An entry of the
-//! main queue that expires also leaves a ghost, because its key is likely to come back. All sizes
-//! are counted in granules, so large and small values share by bytes.
+//! Entries join the main queue until the partition has to evict. From then on new entries join the small queue; one
+//! with a young ghost joins the main queue if an old entry there is unused. While the small queue holds more than
+//! its share, its oldest entry is considered: if it was hit since it was stored, it moves to the main queue,
+//! otherwise it is evicted and leaves a ghost in its slot. The oldest entry of the main queue goes round again once
+//! for each of its hits. An entry of the main queue that expires also leaves a ghost, because its key is likely to
+//! return. All sizes are counted in granules, so that large and small values share the memory by bytes.
 
 use super::queue::queue_of;
 use super::share::MOST_PASSED_OVER;
@@ -22,12 +20,12 @@ use crate::layout::{partition_word, queue_word};
 use crate::ledger::{Counter, Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// Entries of the main queue that a returning key is compared with. With one, loads whose working
-/// set moves lose two points; with three, a load that is four times the tier loses as much.
+/// The number of entries of the main queue with which a returning key is compared. With one, loads whose working set
+/// moves lose two points; with three, a load that is four times the tier loses as much.
 const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
-    /// Judges one entry. Returns false if it stays, at the young end of the main queue.
+    /// Considers one entry. Returns false if it stays, at the young end of the main queue.
     pub(crate) fn judge_one(&mut self, now: i64) -> bool {
         let mut passes = MOST_PASSED_OVER;
         let mut judged = self.judge_oldest(now, &mut passes);
@@ -37,8 +35,8 @@ impl PartitionMut<'_> {
         matches!(judged, Judged::Removed)
     }
 
-    /// Removes one entry for its space; an expired entry that it meets is removed first. Returns
-    /// false if the partition has none.
+    /// Evicts one entry; an expired entry that is found first is removed instead. Returns false if the partition has
+    /// no entry.
     pub(crate) fn evict_one(&mut self, now: i64) -> bool {
         let mut passes = MOST_PASSED_OVER;
         // Each entry can stay four times: three hits, and its promotion.
@@ -53,8 +51,8 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// Judges the oldest entry of the queue in turn. `passes` counts the entries of caches within
-    /// their reserve that may still be passed over.
+    /// Considers the oldest entry of the queue whose turn it is. `passes` counts the entries of caches within their
+    /// reserve that may still be skipped.
     fn judge_oldest(&mut self, now: i64, passes: &mut u32) -> Judged {
         self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
@@ -102,10 +100,9 @@ impl PartitionMut<'_> {
         self.field(queue_of(main) + queue_word::OLDEST) as u32
     }
 
-    /// Returns whether one of the two oldest entries of the main queue has no hits, so that a
-    /// returning key has a better claim to the queue. An entry that has hits goes round again with
-    /// half of them: keys that keep coming back displace entries that are no longer read, and a
-    /// load that reads all of the main queue keeps it.
+    /// Returns whether one of the two oldest entries of the main queue has no hits, so that a returning key has a
+    /// better claim to the queue. An entry with hits goes round again with half of them. So keys that keep returning
+    /// displace entries that are no longer read, while a load that reads the whole main queue keeps it.
     pub(crate) fn main_gives_way(&mut self) -> bool {
         for _ in 0..OLDEST_COMPARED {
             let location = self.field(partition_word::MAIN + queue_word::OLDEST) as u32;
@@ -121,7 +118,7 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// Moves an entry to the young end of the main queue, with this many hits left.
+    /// Moves an entry to the young end of the main queue, and leaves it this many hits.
     fn reinsert(&mut self, location: u32, from_main: bool, hits: u32) {
         let entry = self.entry(location);
         let (number, granules) = (entry.slot(), entry.allocation().granules());
@@ -144,7 +141,7 @@ impl PartitionMut<'_> {
         );
     }
 
-    /// Removes an entry and leaves its slot empty, or to a ghost if it expired in the main queue.
+    /// Removes an entry, and leaves its slot empty, or to a ghost if it expired in the main queue.
     pub(crate) fn drop_entry(&mut self, location: u32, cause: RemovalCause) {
         let slot = self.slot(self.entry(location).slot());
         let successor = match cause {
@@ -176,10 +173,9 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a new key has a slot. Once all but a thirty-second part of the index is
-    /// full, it evicts by the queues, as a lack of memory does, so that few keys find both of their
-    /// buckets full of live entries. If a key does, the least used entry of the two buckets is
-    /// evicted.
+    /// Makes sure that a new key finds a slot. When all but a thirty-second part of the index is full, it evicts by
+    /// the queues, as for a lack of memory, so that few keys find both of their buckets full of live entries. If a
+    /// key does, the least used entry of the two buckets is evicted.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
             self.evict_one(now);
@@ -204,7 +200,7 @@ impl PartitionMut<'_> {
 enum Judged {
     Removed,
     Reinserted,
-    /// It stays whatever its hits, because its cache is within its reserve.
+    /// It stays, whatever its hits, because its cache is within its reserve.
     PassedOver,
     QueueEmpty,
 }

@@ -1,9 +1,9 @@
-//! The eviction policy: S3-FIFO over the partitions, and the room that evictions and moves make.
+//! The eviction policy: S3-FIFO over the partitions, and everything that makes room for a write.
 //!
-//! From the bottom up: `queue` holds the lists, `admission` chooses the queue of a new entry,
-//! `victim` chooses the partition and queue to evict from, `eviction` judges and removes, `share`
-//! enforces the bounds and reserves of caches, `compact` moves runs out of sparse pages, and `room`
-//! uses evictions and moves to make room for a write.
+//! From the bottom up: `queue` holds the lists, `admission` chooses the queue of a new entry, `victim` chooses the
+//! partition and queue from which to evict, `eviction` chooses and removes entries, `share` enforces the bounds and
+//! reserves of caches, `compact` moves runs out of sparse pages, and `room` uses all of these to make room for a
+//! write.
 
 pub mod admission;
 pub mod compact;

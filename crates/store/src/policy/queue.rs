@@ -1,8 +1,7 @@
-//! The queues of S3-FIFO: doubly linked lists that run through the entries' headers.
+//! The queues of S3-FIFO: doubly linked lists whose links are in the entries' headers.
 //!
-//! This file does not decide which entry is evicted. Guards that an entry that is removed for any
-//! reason unlinks itself, so no queue can name an entry that is gone. All sizes are counted in
-//! granules.
+//! An entry that is removed for any reason is unlinked first, so no queue refers to an entry that no longer exists.
+//! All sizes are counted in granules. `eviction` chooses the entry to evict.
 
 use crate::layout::{partition_word, queue_word};
 use crate::partition::PartitionMut;
@@ -17,7 +16,7 @@ pub fn queue_of(main: bool) -> usize {
 }
 
 impl PartitionMut<'_> {
-    /// Puts an entry, whose slot names it, at the young end of a queue.
+    /// Puts an entry, to which its slot already refers, at the young end of a queue.
     pub(crate) fn enqueue(&mut self, main: bool, location: u32, granules: u64) {
         let queue = queue_of(main);
         let second = self.field(queue + queue_word::NEWEST) as u32;
@@ -39,7 +38,7 @@ impl PartitionMut<'_> {
         self.sub_field(queue + queue_word::GRANULES, granules);
     }
 
-    /// Makes two entries neighbours; 0 stands for the end of the queue.
+    /// Links two entries as neighbours; 0 means the end of the queue.
     fn join(&mut self, queue: usize, newer: u32, older: u32) {
         match newer {
             0 => self.set_field(queue + queue_word::NEWEST, u64::from(older)),
@@ -51,7 +50,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Puts an entry that was copied to a new location in the place of the old one.
+    /// Replaces an entry in its queue by its copy at a new location.
     pub(crate) fn relink(&mut self, main: bool, old: u32, new: u32) {
         let queue = queue_of(main);
         let (newer, older) = (self.entry(old).newer(), self.entry(old).older());

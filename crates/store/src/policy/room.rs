@@ -1,8 +1,7 @@
-//! Room for an entry: pages and holes, made by evicting and by moving runs.
+//! Makes room for an entry: frees pages and holes by evicting entries and by moving runs.
 //!
-//! This file takes no pages from partitions whose lock the caller does not hold, and `eviction.rs`
-//! chooses the entries to evict. Guards that the work is bounded, and no partition gives more than
-//! it must.
+//! The work of one write is bounded, and a partition gives up no more than necessary. Pages are taken only from a
+//! partition whose lock the caller holds; `eviction.rs` chooses the entries.
 
 use crate::arena::pool::Grant;
 use crate::footprint::{Allocation, Footprint};
@@ -10,16 +9,15 @@ use crate::layout::{PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
 use crate::policy::compact::{HOLE_RATIO_FOR_PAGES, HOLE_RATIO_FOR_RUNS};
 
-/// Evictions between two attempts to empty a page by moving its runs. This bounds the moves: each
-/// search for a hole, and each `reclaim`, moves at most 64 runs, and 64 more for each page it
-/// empties and for each eight entries it evicts.
+/// Evictions between two attempts to empty a page by moving its runs. This bounds the moves: each search for a hole,
+/// and each `reclaim`, moves at most 64 runs, plus 64 for each page that it empties and for each eight entries that
+/// it evicts.
 const EVICTIONS_PER_MOVE: u32 = 8;
-/// Times that a write reclaims pages from its own partition before it sends the caller to another
-/// one.
+/// How often a write reclaims pages from its own partition before it sends the caller to another one.
 const LOCAL_ROUNDS: u32 = 8;
 
 impl PartitionMut<'_> {
-    /// Finds memory for an entry, evicting in this partition; `Err(pages)`: this partition has
+    /// Finds memory for an entry, and evicts in this partition if necessary. `Err(pages)`: this partition has
     /// nothing more to give.
     pub(crate) fn allocate(
         &mut self,
@@ -42,7 +40,7 @@ impl PartitionMut<'_> {
         Ok(allocation)
     }
 
-    /// Reserves the pages of a large value, all or none, before any run is cut.
+    /// Reserves the pages of a large value, all or none, before a run is cut.
     fn reserve_pages_evicting(
         &mut self,
         footprint: &Footprint,
@@ -78,8 +76,8 @@ impl PartitionMut<'_> {
         grant: &mut Grant,
     ) -> Result<Allocation, u32> {
         let mut until_move = 0u32;
-        // Each turn evicts an entry or vacates a page. When it can do neither, the partition has
-        // nothing more to give.
+        // Each round evicts an entry or empties a page. If it can do neither, the partition has nothing more to
+        // give.
         let bound = self.entries() * 2 + 16;
         for _ in 0..bound {
             if let Some(allocation) = self.cut_runs(footprint, grant) {
@@ -95,23 +93,22 @@ impl PartitionMut<'_> {
             }
             until_move = until_move.checked_sub(1).unwrap_or(EVICTIONS_PER_MOVE);
         }
-        // Head and tail may need a page each; a request for only one could repeat forever.
+        // The head and the tail may need a page each; a request for one page could repeat forever.
         Err(footprint.pages + 2)
     }
 
-    /// Returns whether the partition holds less than seven eighths of its share of pages: then it
-    /// takes from other partitions before it evicts.
+    /// Returns whether the partition holds less than seven eighths of its share of the pages. If so, it takes pages
+    /// from other partitions before it evicts its own entries.
     fn holds_less_than_its_share(&self) -> bool {
         let layout = &self.region().layout;
         let held = self.field(partition_word::RUN_PAGES) + self.field(partition_word::VALUE_PAGES);
         held * 8 < u64::from(layout.pages / layout.partitions) * 7 && layout.partitions > 1
     }
 
-    /// Evicts here until `grant` covers `pages` or nothing more can be evicted; returns the pages
-    /// that the grant covers. It serves the write of another partition: the caller holds only the
-    /// lock of this one. With few entries here it judges one, and the writer turns to another
-    /// partition for the next. Otherwise this partition would lose entries that are used, while
-    /// other partitions keep some that are not.
+    /// Evicts entries here until `grant` covers `pages`, or until nothing more can be evicted; returns the pages
+    /// that the grant covers. It serves the write of another partition: the caller holds only the lock of this one.
+    /// If this partition has few entries, only one is considered, and the writer goes to another partition for the
+    /// next. Otherwise this partition would lose entries that are used, while others keep entries that are not.
     pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
         let bound = self.entries() + self.field(partition_word::RUN_PAGES) + 1;
         let mut until_move = 0;

@@ -1,9 +1,8 @@
-//! A share for each cache: a cache that holds more than its bound makes room among its own entries,
-//! and one that holds no more than its reserve is passed over.
+//! Enforces the shares of caches: a cache over its bound makes room among its own entries, and the entries of a
+//! cache within its reserve are skipped.
 //!
-//! This file knows no bounds: the caller's ledger ranks the caches at each moment.
-//! Guards that where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
-//! write meets at most 64 entries that stay.
+//! The caller's ledger knows the bounds and returns the rank of a cache. If no cache has a bound or a reserve,
+//! nothing here reads an entry. Otherwise a write meets at most 64 entries that stay.
 
 use crate::entry::{Key, NewEntry};
 use crate::footprint::Footprint;
@@ -12,16 +11,16 @@ use crate::layout::{GRANULE, partition_word};
 use crate::ledger::{Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// Entries that a search for one to evict may pass over.
+/// The number of entries that a search for one to evict may skip.
 pub(crate) const MOST_PASSED_OVER: u32 = 64;
-/// Index slots that one search reads, because most slots are empty in a partition with large values.
+/// The number of index slots that one search reads; bounded because most slots are empty in a partition with large
+/// values.
 const MOST_SLOTS: u32 = 1024;
 
 impl PartitionMut<'_> {
-    /// Removes entries of a cache over its bound before another one is stored: at most about twice
-    /// the bytes of the new entry, so that the cache also shrinks to a bound that was lowered. The
-    /// search begins where the last one ended. It takes one hit from each entry that was hit,
-    /// instead of removing it.
+    /// Removes entries of a cache over its bound before another one is stored: at most about twice the bytes of the
+    /// new entry, so that the cache also shrinks to a bound that was lowered. The search continues where the last
+    /// one ended. An entry that was hit loses one hit instead of being removed.
     pub(crate) fn evict_over_bound(&mut self, key: &Key, new: &NewEntry, now: i64) {
         if self.rank(key.cache) != Rank::OverBound {
             return;
@@ -58,7 +57,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Returns the slot at the hand, and advances the hand.
+    /// Returns the slot at the search's position, and advances the position.
     fn next_in_hand(&mut self) -> (u32, IndexSlot) {
         let number = match self.field(partition_word::SHARE_HAND) as u32 {
             hand if hand < self.slot_count() => hand,
@@ -68,12 +67,12 @@ impl PartitionMut<'_> {
         (number, self.slot(number))
     }
 
-    /// Returns whether no other cache may evict this entry; true also where there is no entry.
+    /// Returns whether no other cache may evict this entry; true also if there is no entry.
     pub(crate) fn is_reserved(&self, location: u32) -> bool {
         location == 0 || self.rank_at(location) == Rank::Reserved
     }
 
-    /// Returns the rank of an entry's cache. Reads no entry if no cache has a rank of its own.
+    /// Returns the rank of an entry's cache. Does not read the entry if no cache has a rank of its own.
     pub(crate) fn rank_at(&self, location: u32) -> Rank {
         match self.has_ranks() {
             true => self.rank(self.entry(location).header().cache),

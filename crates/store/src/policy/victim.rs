@@ -1,9 +1,7 @@
-//! The choice of victims: the partition that gives pages, and the queue from which the next entry
-//! is evicted.
+//! Chooses victims: the partition that gives pages, and the queue from which the next entry is evicted.
 //!
-//! This file removes nothing (`eviction.rs` does) and holds no lock: it reads words that change
-//! meanwhile, so its results are hints. Guards that many small queues behave as one large queue
-//! would.
+//! Partitions are chosen so that their many small queues behave like one large queue. The code holds no lock and
+//! reads words that change meanwhile, so its results are hints. `eviction.rs` removes the entries.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -12,16 +10,15 @@ use crate::layout::{NO_PAGE, partition_word, queue_word, region_word};
 use crate::partition::PartitionMut;
 use crate::region::Region;
 
-/// Pages that are probed for an owner that can give, before the partitions are tried one after the
+/// The number of pages that are probed for an owner that can give one, before the partitions are tried one after the
 /// other.
 const VICTIM_PROBES: usize = 16;
-/// 2^32 divided by the golden ratio: multiples of it, modulo 2^32, are spread evenly over the arena
-/// (Knuth, "The Art of Computer Programming", volume 3, section 6.4).
+/// 2^32 divided by the golden ratio. Multiples of it, modulo 2^32, are spread evenly over the arena (Knuth, "The Art
+/// of Computer Programming", volume 3, section 6.4).
 const GOLDEN_STRIDE: u64 = 0x9E37_79B1;
 
-/// Entries below which a partition follows the queues of the whole tier. Their sum costs as much as
-/// the copy of a small value, so it is not computed where the queues of one partition are long
-/// enough to have shares.
+/// A partition with fewer entries follows the queues of the whole tier. Adding up these queues costs as much as
+/// copying a small value, so a partition whose own queues are long enough does without it.
 const MIN_ENTRIES_FOR_OWN_POLICY: u64 = 256;
 
 /// Granules in each kind of queue.
@@ -51,21 +48,21 @@ impl Region {
         queues.small * 100 > all * u64::from(self.layout.params.small_percent)
     }
 
-    /// Returns the queue from which the next entry of the tier should be evicted.
+    /// Returns the queue from which the tier should evict its next entry.
     pub(crate) fn queue_to_evict_from(&self) -> usize {
         queue_of(!self.small_exceeds_share(&self.queues()))
     }
 
-    /// Returns whether a partition has an entry in the wanted queue.
+    /// Returns whether a partition has an entry in the queue `wanted`.
     pub(crate) fn has_entry_in(&self, id: u32, wanted: Option<usize>) -> bool {
         wanted.is_none_or(|queue| self.load(self.partition_at(id) + queue + queue_word::COUNT) > 0)
     }
 
-    /// Returns a partition to take pages from: the owner of the next page in a walk that visits the
-    /// arena evenly. So partitions are chosen in proportion to the memory they hold, an entry's
-    /// time in the tier does not depend on its partition, and many small queues behave as one large
-    /// queue would. With `defers_to_tier` the shares of the tier decide from which queue the next
-    /// entry is evicted, and only an owner with an entry in that queue is chosen.
+    /// Returns a partition from which to take pages: the owner of the next page in a walk that visits the arena
+    /// evenly. So partitions are chosen in proportion to the memory they hold, an entry's time in the tier does not
+    /// depend on its partition, and many small queues behave like one large queue. With `defers_to_tier`, the shares
+    /// of the whole tier decide from which queue the next entry is evicted, and only an owner with an entry in that
+    /// queue is chosen.
     pub(crate) fn next_victim(&self, defers_to_tier: bool) -> u32 {
         let pages = u64::from(self.layout.pages);
         let wanted = defers_to_tier.then(|| self.queue_to_evict_from());
@@ -91,15 +88,14 @@ impl Region {
 }
 
 impl PartitionMut<'_> {
-    /// Returns whether the partition has too few entries for a policy of its own, so that the
-    /// tier's shares choose the next entry to evict.
+    /// Returns whether the partition has too few entries for a policy of its own, so that the shares of the whole
+    /// tier choose the next entry to evict.
     pub(crate) fn defers_to_tier(&self) -> bool {
         self.entries() < MIN_ENTRIES_FOR_OWN_POLICY && self.region().layout.partitions > 1
     }
 
-    /// Returns whether the small queue holds more than its share. With few entries here (large
-    /// values) the shares of the whole tier decide: a small queue of three entries cannot hold five
-    /// percent.
+    /// Returns whether the small queue holds more than its share. With few entries in this partition (large values)
+    /// the shares of the whole tier decide, because a small queue of three entries cannot hold five percent.
     pub(crate) fn small_exceeds_its_share(&self) -> bool {
         if self.field(partition_word::SMALL + queue_word::COUNT) == 0
             || self.field(partition_word::MAIN + queue_word::COUNT) == 0

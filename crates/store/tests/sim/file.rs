@@ -1,22 +1,22 @@
-//! Traces in files: CSV of key, size, op, ttl and time, and what a cache makes of them.
+//! Reads traces from CSV files (key, size, op, ttl and time), and replays them on a cache.
 //!
-//! It reads no quoted fields. Keys are any text without a comma.
+//! Quoted fields are not supported. Keys are any text without a comma.
 
 use std::collections::HashMap;
 
 use super::Cache;
 use super::tier::KEY_BYTES;
 
-/// The request of a line.
+/// The operation of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// Read; a miss stores the entry.
+    /// A read; on a miss the entry is stored.
     Get,
     Set,
     Delete,
 }
 
-/// A line. Times are in microseconds.
+/// One line of a trace. Times are in microseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     pub key: u64,
@@ -29,9 +29,9 @@ pub struct Request {
 
 const SECOND: f64 = 1e6;
 
-/// Reads lines of `key[,size[,op[,ttl[,time]]]]`, ttl and time in seconds. An empty size is 100, an
-/// empty op `get`, an empty ttl none. Without a time, a second passes every thousand lines. A first
-/// line that names the columns is skipped.
+/// Reads lines of `key[,size[,op[,ttl[,time]]]]`, with ttl and time in seconds. An empty size means 100, an empty op
+/// `get`, and an empty ttl none. Without times, a second passes every thousand lines. A first line with the names of
+/// the columns is skipped.
 pub fn parse(text: &str) -> Result<Vec<Request>, String> {
     let mut numbers = HashMap::new();
     let mut requests = Vec::new();
@@ -73,8 +73,8 @@ fn read_line(line: &str, before: usize, numbers: &mut HashMap<String, u64>) -> O
     })
 }
 
-/// Hit rate of the gets in percent, after `warm_up` requests that are not counted. `weight` says
-/// what a value of so many bytes costs this cache.
+/// Returns the hit rate of the gets in percent, after `warm_up` requests that are not counted. `weight` returns what
+/// a value of this many bytes costs this cache.
 pub fn replay(
     cache: &mut dyn Cache,
     requests: &[Request],
@@ -100,7 +100,7 @@ pub fn replay(
     100.0 * hits as f64 / gets.max(1) as f64
 }
 
-/// The store's weight of an entry: key and value.
+/// The weight of an entry in the store: its key and value.
 pub fn key_and_value(size: usize) -> usize {
     KEY_BYTES + size
 }

@@ -1,7 +1,7 @@
-//! Textbook caches and traces to compare the store with, and the store behind the same interface.
+//! Textbook caches and traces with which to compare the store, and the store behind the same interface.
 //!
-//! They are not fast, and not part of the crate. Guards that every contestant gets the same
-//! requests and the same number of bytes; the store alone pays for its bookkeeping out of them.
+//! All of them get the same requests and the same number of bytes; the store alone pays for its bookkeeping out of
+//! these bytes. The textbook caches are simulations and not fast.
 #![allow(dead_code)]
 
 pub mod file;
@@ -11,17 +11,16 @@ pub mod policies;
 pub mod tier;
 pub mod traces;
 
-/// A cache that receives a request for a key and, on a miss, the entry to store.
+/// A cache that receives a request for a key and, on a miss, stores its entry.
 pub trait Cache {
-    /// Returns true for a hit. On a miss, stores the entry of `size` bytes, key included.
+    /// Returns true for a hit. On a miss, stores an entry of `size` bytes, key included.
     fn request(&mut self, key: u64, size: usize) -> bool;
 
-    /// Sets the time of the next request, and the deadline of the entry that it stores. Caches without a
-    /// clock ignore both.
+    /// Sets the time of the next request, and the deadline of the entry that it stores. Caches without a clock
+    /// ignore both.
     fn at(&mut self, _now: i64, _deadline: i64) {}
 
-    /// Stores the entry, whether or not the key has one. Caches that keep only numbers treat this as a
-    /// request.
+    /// Stores the entry, whether or not the key has one. Caches that keep only sizes treat this as a request.
     fn store(&mut self, key: u64, size: usize) {
         self.request(key, size);
     }
@@ -30,7 +29,7 @@ pub trait Cache {
     fn remove(&mut self, _key: u64) {}
 }
 
-/// Hit rate in percent of a trace, after a warm-up part that is not counted.
+/// Returns the hit rate of a trace in percent, after a part that is not counted.
 pub fn hit_rate(
     cache: &mut dyn Cache,
     warm_up: usize,
@@ -48,8 +47,8 @@ pub fn hit_rate(
     100.0 * hits as f64 / total as f64
 }
 
-/// Passes of four gets a key over values of one size, four times the tier; the hit rate of the
-/// last. Keys are numbered from `base`, and a pass takes its seed from the range.
+/// Runs passes of four gets for each key over values of one size, with four times the data that fit in the tier;
+/// returns the hit rate of the last pass. Keys are numbered from `base`, and a pass takes its seed from the range.
 pub fn passes(
     cache: &mut dyn Cache,
     size: usize,

@@ -1,7 +1,7 @@
-//! Deadlines for a cache that has none: an entry past its deadline counts as a miss.
+//! Adds deadlines to a cache that has none: an entry past its deadline counts as a miss.
 //!
-//! It does not sweep. An expired or removed entry keeps its room until the policy evicts it,
-//! as in a cache that looks at deadlines when it reads.
+//! There is no sweep. An expired or removed entry occupies its memory until the policy evicts it, as in a cache that
+//! checks deadlines only on reads.
 
 use std::collections::HashMap;
 

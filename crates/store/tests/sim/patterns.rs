@@ -1,15 +1,15 @@
-//! Requests that decide between eviction policies: loops, pools, moving and short-lived favourites.
+//! Synthetic request patterns on which eviction policies differ: loops, pools, moving and short-lived favourites.
 //!
-//! They are no recordings. Each is the shortest formula that has one trait of recorded loads.
+//! None of them is a recording. Each is the simplest formula with one trait of recorded loads.
 
 use super::traces::{Random, zipf};
 
-/// Every key of `0..keys` as often as `times`, one after the other.
+/// Yields every key of `0..keys`, each `times` times in a row.
 pub fn each(keys: u64, times: u64) -> impl Iterator<Item = u64> {
     (0..keys * times).map(move |turn| turn / times)
 }
 
-/// Forwards through all keys, then backwards, and again: what was read last is read next.
+/// Goes forwards through all keys, then backwards, and so on: the key that was read last is read next.
 pub fn zigzag(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     (0..length as u64).map(move |turn| {
         let step = turn % (2 * keys);
@@ -17,8 +17,7 @@ pub fn zigzag(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Programs that loop at the same time over 1, 2 and 4 shares of the keys, in slices of `slice`
-/// requests.
+/// Programs that loop at the same time over 1, 2 and 4 sevenths of the keys, in slices of `slice` requests.
 pub fn multi(keys: u64, slice: u64, length: usize) -> impl Iterator<Item = u64> {
     let share = keys / 7;
     let pools = [(0, share), (share, 2 * share), (3 * share, 4 * share)];
@@ -31,8 +30,8 @@ pub fn multi(keys: u64, slice: u64, length: usize) -> impl Iterator<Item = u64> 
     })
 }
 
-/// Users who have so many files open, read them in no order, and close one for another at every
-/// twelfth read; `skew` says how much they prefer some files of all.
+/// Users that each have this many files open, read them in random order, and replace one of them at every twelfth
+/// read. `skew` sets how much all users prefer some files.
 pub fn sessions(
     seed: u64,
     open: usize,
@@ -52,7 +51,7 @@ pub fn sessions(
     })
 }
 
-/// Favourites by zipf that move on by a key every `pace` requests.
+/// Favourites by zipf that shift by one key every `pace` requests.
 pub fn drift(
     seed: u64,
     keys: usize,
@@ -65,8 +64,8 @@ pub fn drift(
         .map(move |(key, turn)| key + turn / pace)
 }
 
-/// New keys all the time, of which the young are read most: a key's age has a tail like that of
-/// Pareto, so some live long.
+/// New keys all the time, of which the young ones are read most. A key's age has a tail like that of a Pareto
+/// distribution, so some keys live long.
 pub fn churn(seed: u64, pace: u64, young: f64, length: usize) -> impl Iterator<Item = u64> {
     let mut random = Random::new(seed);
     (0..length as u64).map(move |turn| {
@@ -75,8 +74,7 @@ pub fn churn(seed: u64, pace: u64, young: f64, length: usize) -> impl Iterator<I
     })
 }
 
-/// Zipf, and between any two of its requests one of a key that comes five times in a row and never
-/// again.
+/// Zipf requests, and between any two of them a request for a key that comes five times in a row and never again.
 pub fn bursts(seed: u64, keys: usize, length: usize) -> impl Iterator<Item = u64> {
     zipf(seed, keys, 1.0, length)
         .zip(0u64..)

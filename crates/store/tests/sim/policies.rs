@@ -1,4 +1,4 @@
-//! LRU, S3-FIFO and SIEVE as their papers have them, by bytes, without any overhead.
+//! LRU, S3-FIFO and SIEVE as in their papers, counted in bytes, without any overhead.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -132,8 +132,7 @@ impl Cache for S3Fifo {
         let main = self.ghost_set.remove(&key);
         if main {
             let at = self.ghosts.iter().position(|ghost| ghost.0 == key);
-            // A ghost that left the set keeps its place in the queue, as in an implementation by
-            // tags.
+            // A ghost that has left the set keeps its place in the queue, as in an implementation that uses tags.
             if let Some(at) = at.filter(|_| self.ghosts.len() < 4096) {
                 self.bytes[2] -= self.ghosts.remove(at).unwrap().1;
             }
@@ -150,7 +149,7 @@ impl Cache for S3Fifo {
     }
 }
 
-/// One queue and a hand that passes over visited entries and stays where it evicted.
+/// One queue, and a hand that skips visited entries and stays where it has evicted.
 pub struct Sieve {
     capacity: usize,
     used: usize,

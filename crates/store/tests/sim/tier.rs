@@ -1,4 +1,4 @@
-//! The store as a `Cache`: one thread, so the locking rules hold by themselves.
+//! The store behind the interface `Cache`. It runs in one thread, so the locking rules are met.
 
 use std::alloc;
 use std::ptr::NonNull;
@@ -49,14 +49,15 @@ impl Tier {
         }
     }
 
-    /// The same with keys of so many bytes.
+    /// The same with keys of this many bytes.
     pub fn with_keys(params: Params, key_bytes: usize) -> Tier {
         let mut tier = Tier::new(params);
         tier.key_bytes = key_bytes;
         tier
     }
 
-    /// Stores and answers `NeedPages` until it is stored; the number of other partitions asked.
+    /// Stores the entry, responding to `NeedPages` until that succeeds; returns the number of other partitions that
+    /// gave pages.
     pub fn set(&mut self, key: u64, value_len: usize) -> usize {
         let name = self.name(key);
         let key = Key {
@@ -96,7 +97,7 @@ impl Tier {
         format!("{key:0width$x}", width = self.key_bytes)
     }
 
-    /// Removes what has expired, as the worker does.
+    /// Removes expired entries, as the worker does.
     fn sweep(&mut self, now: i64) {
         let mut ledger = |_: EntryEvent| {};
         let judge = |entry: &EntryRef| match now >= entry.header().deadline {

@@ -1,4 +1,4 @@
-//! Requests by formula: zipf, scan, loop, and the two-class load of the memory-limit workload.
+//! Synthetic traces: zipf, scan, loop, and the two-class load of the memory-limit workload.
 
 pub struct Random(u64);
 
@@ -27,7 +27,7 @@ pub fn mix(x: u64) -> u64 {
     x ^ x >> 31
 }
 
-/// Key `i` of `keys` with weight 1 / (i + 1)^skew.
+/// Yields key `i` of `keys` with the weight 1 / (i + 1)^skew.
 pub fn zipf(seed: u64, keys: usize, skew: f64, length: usize) -> impl Iterator<Item = u64> {
     let mut sums = Vec::with_capacity(keys);
     let mut sum = 0.0;
@@ -42,7 +42,7 @@ pub fn zipf(seed: u64, keys: usize, skew: f64, length: usize) -> impl Iterator<I
     })
 }
 
-/// A hot set with one-time scans of fresh keys in between.
+/// A hot set, with single scans of new keys in between.
 pub fn zipf_with_scans(seed: u64, keys: usize, length: usize) -> impl Iterator<Item = u64> {
     let mut fresh = 1 << 40;
     zipf(seed, keys, 1.0, length)
