@@ -1,8 +1,8 @@
-//! Measures parsing a command and writing its reply, without a server between: the value always exists.
+//! Measures parsing a command and writing its reply, without a server: every key has a value.
 //!
-//! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`; MGET is of 100 keys. Under
-//! `valgrind --tool=callgrind` it counts instructions, too. A pipeline of 16 is one buffer, as one read would bring
-//! it.
+//! `cargo run --release --package pgcache-resp --example speed [REQUESTS [GET]]`; an MGET has 100 keys. Under
+//! `valgrind --tool=callgrind` it also counts instructions. A pipeline of 16 requests is one buffer, as a single
+//! read from a socket would return it.
 
 #![allow(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! The arguments of a request: places in a buffer, without copies.
+//! The arguments of a request, as positions in the client's buffer, so that none is copied.
 
 use crate::number::Digits;
 
@@ -9,7 +9,7 @@ pub(crate) struct Place {
     pub(crate) to: u32,
 }
 
-/// Arguments in the order of the request, the command's name first, or the rest of them.
+/// The arguments of a request in their order, with the command's name first; or a part of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Args<'a> {
     bytes: &'a [u8],
@@ -38,7 +38,7 @@ impl<'a> Args<'a> {
         self.bytes.get(place.from as usize..place.to as usize)
     }
 
-    /// Returns argument `index`; empty beyond the end. For arguments that the command's arity guarantees.
+    /// Returns argument `index`; empty after the last. For arguments that the command's arity guarantees.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }

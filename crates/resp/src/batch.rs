@@ -1,17 +1,17 @@
-//! Cuts all requests of one read before the first is run, so that their keys are known together, and their entries
-//! can be prefetched from memory meanwhile.
+//! Splits all requests of one read from a client before the first one runs, so that the keys of all are known early
+//! and their entries can be prefetched from memory.
 //!
-//! Keeps nothing of an incomplete request, and checks nothing. Guards one rule: it cuts exactly as
-//! [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the parser.
+//! It splits exactly as [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the
+//! parser. It keeps nothing of an incomplete request, and makes no checks of its own.
 
 use std::ops::Range;
 
 use crate::args::{Args, Place};
 use crate::request::{Limits, Parser, Request};
 
-/// The most requests that are cut at once.
+/// The maximum number of requests that are split at once.
 const MOST: usize = 32;
-/// The most arguments of one of them.
+/// The maximum number of arguments of one of them.
 const ARGUMENTS: usize = 64;
 
 /// Complete requests at the beginning of a buffer.
@@ -33,8 +33,8 @@ struct Cut {
 }
 
 impl Batch {
-    /// Cuts the requests at the beginning of `buffer`, and forgets earlier ones. The connection's parser must be
-    /// between two requests, and gets the rest.
+    /// Splits the requests at the beginning of `buffer`, and forgets earlier ones. The connection's parser must be
+    /// between two requests, and receives the rest of the buffer.
     pub fn cut(&mut self, buffer: &[u8], limits: &Limits) {
         self.clear();
         if u32::try_from(buffer.len()).is_err() {
@@ -116,7 +116,7 @@ impl Batch {
         self.done = 0;
     }
 
-    /// Returns how many requests are still to be returned.
+    /// Returns how many requests remain.
     pub fn len(&self) -> usize {
         self.cuts.len() - self.done
     }
@@ -134,7 +134,7 @@ impl Batch {
         last.map_or(0, |cut| cut.end as usize)
     }
 
-    /// Returns the next request of the buffer that was cut, which the caller passes again.
+    /// Returns the next request. The caller passes the same buffer as to [`Batch::cut`].
     #[inline]
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Option<Request<'a>> {
         let (number, from) = (self.done, self.at());
@@ -146,19 +146,18 @@ impl Batch {
         })
     }
 
-    /// Makes the last request come again.
+    /// Makes [`Batch::next`] return the last request once more.
     pub fn again(&mut self) {
         self.done = self.done.saturating_sub(1);
     }
 
-    /// Returns the first argument after the name of each remaining request, if it has one: for nearly all commands a
-    /// key.
+    /// Returns the first argument of each remaining request, if it has one; for nearly all commands this is a key.
     pub fn keys<'a>(&'a self, buffer: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         (self.done..self.cuts.len()).filter_map(move |number| self.args(number, buffer)?.get(1))
     }
 
-    /// Stores the arguments of the request that begins here, and returns its end. None: the request is incomplete, or
-    /// left to the parser.
+    /// Stores the arguments of the request that begins here, and returns its end. None: the request is incomplete,
+    /// or is left to the parser.
     #[inline]
     fn request(&mut self, buffer: &[u8], from: usize, limits: &Limits) -> Option<usize> {
         let (count, mut at) = number(buffer, from, b'*')?;
@@ -181,8 +180,8 @@ impl Batch {
     }
 }
 
-/// Returns the number in a line of this kind, of up to four digits in Redis' format, and the beginning of the next
-/// line.
+/// Returns the number in a line of this kind, which has up to four digits in Redis' format, and the beginning of the
+/// next line.
 #[inline]
 fn number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let digit = |byte: &u8| usize::from(byte - b'0');

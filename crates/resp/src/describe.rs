@@ -1,10 +1,10 @@
-//! Writes entries of the table as the replies of COMMAND, COMMAND INFO and COMMAND DOCS.
+//! Writes rows of the table of commands as the replies of COMMAND, COMMAND INFO and COMMAND DOCS.
 
 use crate::reply::Writer;
 use crate::table::{Entry, TABLE, category, flag};
 
-/// Writes a command's row of COMMAND INFO: name, arity, flags, keys, categories, tips, key specifications,
-/// subcommands. Tips and key specifications stay empty, because they tell clients of a cluster where to send a
+/// Writes a command's row as COMMAND INFO does: name, arity, flags, keys, categories, tips, key specifications,
+/// subcommands. Tips and key specifications stay empty, because they only tell clients of a cluster where to send a
 /// command.
 pub fn describe(entry: &Entry, replies: &mut Writer) {
     replies.array(10);
@@ -31,7 +31,7 @@ pub fn describe_all(replies: &mut Writer) {
     }
 }
 
-/// Writes a command's name and its entry of COMMAND DOCS: since, group, subcommands.
+/// Writes a command as COMMAND DOCS does: name, since, group, subcommands.
 pub fn document(entry: &Entry, replies: &mut Writer) {
     replies.bulk(entry.name.as_bytes());
     replies.map(2 + usize::from(!entry.subcommands.is_empty()));
@@ -56,7 +56,7 @@ fn flags(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
         .filter_map(move |(bit, name)| (flags >> bit & 1 == 1).then_some(name))
 }
 
-/// Returns the categories of the table, and those that Redis derives from the flags.
+/// Returns the categories in the table, and those that Redis derives from the flags.
 fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     let has = |one: u32| entry.flags & one != 0;
     let categories = entry.categories;
@@ -82,7 +82,7 @@ fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     )
 }
 
-/// Returns whether a command belongs to a category of ACL, by its name without `@`.
+/// Returns whether a command belongs to an ACL category, given without its `@`.
 pub fn is_of_category(entry: &Entry, name: &[u8]) -> bool {
     categories(entry).any(|category| {
         let category = category.trim_start_matches('@').as_bytes();

@@ -1,12 +1,12 @@
-//! Redis' errors, in its words, because client libraries compare them.
+//! The errors of commands, with Redis' exact texts, because client libraries compare them.
 //!
-//! Some repeat the client's input, as Redis' do. They go only to that client: the log gets [`Failure::code`].
+//! Some texts repeat the client's input, as Redis' do. They go only to that client; the log gets [`Failure::code`].
 
 use crate::args::Args;
 use crate::reply::Writer;
 use crate::structures;
 
-/// Why a command was not run.
+/// The reason why a command was not run.
 #[derive(Clone, Copy, Debug)]
 pub enum Failure<'a> {
     UnknownCommand(Args<'a>),
@@ -37,7 +37,7 @@ pub enum Failure<'a> {
     ExecWithoutMulti,
     DiscardWithoutMulti,
     WatchInsideMulti,
-    /// A command that acts at once, or waits.
+    /// A command that MULTI cannot queue, because it acts at once or waits.
     NotInMulti,
     ExecAbort,
     /// EXEC with arguments, which ends the transaction.
@@ -56,7 +56,7 @@ pub enum Failure<'a> {
     Digest,
     InvalidCondition,
     PairCount,
-    /// A bound of INCREX, by its name.
+    /// A bound of INCREX that is not valid, by the option's name.
     BoundNotInteger(&'static str),
     BoundNotFloat(&'static str),
     Bounds,
@@ -65,7 +65,7 @@ pub enum Failure<'a> {
 }
 
 impl<'a> Failure<'a> {
-    /// Returns the error's code and, where it repeats no input, its text.
+    /// Returns the error's code, and its text if that repeats no input.
     fn words(&self) -> (&'static str, &'static str) {
         let words = match self {
             Self::UnknownCommand(_) => "unknown command",
@@ -141,12 +141,12 @@ impl<'a> Failure<'a> {
         ("ERR", words)
     }
 
-    /// Returns `ERR`, `NOAUTH` and so on, which may be counted and logged.
+    /// Returns the code, such as `ERR` or `NOAUTH`, which may be counted and logged.
     pub fn code(&self) -> &'static str {
         self.words().0
     }
 
-    /// Writes the reply.
+    /// Writes the error as a reply.
     pub fn write(&self, replies: &mut Writer) {
         let (code, words) = self.words();
         let (code, words) = (code.as_bytes(), words.as_bytes());
@@ -185,18 +185,18 @@ const HELLO_FIRST: &str = "HELLO must be called with the client already authenti
     AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
     same time";
 
-/// Writes an error of the caller: its code and text.
+/// Writes an error with a code and a text that the caller gives.
 pub fn write_verbatim_error(code: &str, words: &str, replies: &mut Writer) {
     replies.error(&[code.as_bytes(), b" ", words.as_bytes()]);
 }
 
-/// Returns the bytes that C prints of a string: up to a NUL, and at most so many.
+/// Returns the bytes of a string that C would print: up to a NUL, and at most this many.
 fn c_string(bytes: &[u8], most: usize) -> &[u8] {
     let bytes = bytes.get(..most).unwrap_or(bytes);
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Writes the name and the first arguments, 128 bytes of each together.
+/// Writes the error for an unknown command, with at most 128 bytes of its name and about as many of its arguments.
 fn unknown(args: Args<'_>, replies: &mut Writer) {
     let mut shown: Vec<u8> = Vec::new();
     for argument in args.from(1).iter() {

@@ -1,19 +1,19 @@
-//! The arithmetic of INCRBYFLOAT and INCREX: that of x86's 80-bit numbers, in which Redis computes, without a type
-//! for them.
+//! The arithmetic of INCRBYFLOAT and INCREX, with the same results as Redis. Redis computes with x86's 80-bit
+//! numbers, for which Rust has no type.
 //!
-//! A number is a mantissa of 64 bits times a power of two. Input is rounded to it correctly, sums are rounded to the
-//! nearest (to the even one of two), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros.
-//! C's hexadecimal numbers are not accepted.
+//! A number is a mantissa of 64 bits times a power of two. Input is rounded to it correctly, sums are rounded to
+//! nearest (ties to even), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros. C's
+//! hexadecimal numbers are not accepted.
 
 use crate::failure::Failure;
 
-/// Redis' longest text of a number, including the byte that ends it.
+/// The length of Redis' longest text of a number, including the byte that ends it.
 const LONGEST: usize = 5 * 1024;
-/// The exponents of the range: the largest number is below two to the first, the least above zero is two to the
-/// second.
+/// The exponents of the range: the largest number is below two to the power of `LARGEST`, and the smallest above
+/// zero is two to the power of `LEAST`.
 const LARGEST: i64 = 16_384;
 const LEAST: i64 = -16_445;
-/// Decimal places of the output, and ten to that power.
+/// The decimal places of the output, and ten to that power.
 const PLACES: usize = 17;
 const SCALE: u128 = 100_000_000_000_000_000;
 
@@ -25,7 +25,7 @@ struct Float {
     exponent: i64,
 }
 
-/// Returns the sum of INCRBYFLOAT from the present value and the argument.
+/// Returns the sum of INCRBYFLOAT for the current value and the argument.
 pub fn add_floats(value: &[u8], by: &[u8]) -> Result<String, Failure<'static>> {
     let (value, by) = (read(value)?, read(by)?);
     match (value, by) {
@@ -51,7 +51,7 @@ pub struct FloatSum {
 /// A sum within bounds.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Summed {
-    /// The new value, or the former one where the sum was out of bounds.
+    /// The new value, or the former one if the sum was out of bounds.
     pub value: String,
     /// The number that was added.
     pub applied: String,
@@ -59,7 +59,7 @@ pub struct Summed {
 }
 
 impl FloatSum {
-    /// Reads the number and the bounds.
+    /// Parses the number and the bounds.
     pub fn read(
         by: &[u8],
         lower: Option<&[u8]>,
@@ -84,7 +84,8 @@ impl FloatSum {
         }
     }
 
-    /// Adds it to a value. A sum out of bounds becomes the bound, or the value stays.
+    /// Adds the number to a value. A sum outside of the bounds becomes the bound if `saturates` is true; otherwise
+    /// the value stays.
     pub fn of(&self, value: &[u8], saturates: bool) -> Result<Summed, Failure<'static>> {
         let former = read(value)?.ok_or(Failure::NotFinite)?;
         let sum = add(former, self.by);
@@ -152,7 +153,7 @@ impl Float {
     }
 }
 
-/// Parses a number as C's `strtold` does, all of the text; None is infinite.
+/// Parses a number as C's `strtold` does, and requires that it is the whole text; None means infinity.
 fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     let refused = Err(Failure::NotFloat);
     if text.len() >= LONGEST {
@@ -175,7 +176,7 @@ fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     }
 }
 
-/// Returns the digits of a decimal number without leading zeros, and the power of ten of the last one.
+/// Returns the digits of a decimal number without leading zeros, and the power of ten of the last digit.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let end = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
     let (number, exponent) = match end {
@@ -201,7 +202,7 @@ fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     Some((digits, exponent - fraction.len() as i64))
 }
 
-/// Parses the power of ten after an `e`. A power far beyond the range stays so, however long it is.
+/// Parses the power of ten after an `e`. A power far beyond the range stays out of range, however long it is.
 fn power(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -217,7 +218,7 @@ fn power(text: &[u8]) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// Returns the nearest number; None where it is too large, or so small that it would wrongly become zero.
+/// Returns the nearest number. None if it is too large, or so small that it would wrongly become zero.
 fn round(digits: &[u8], power: i64) -> Option<Float> {
     let zero = Float {
         negative: false,
@@ -237,7 +238,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
         Ok(power) => above.times_ten_to(power),
         Err(_) => below.times_ten_to(power.unsigned_abs() as usize),
     }
-    // Shifted so that the quotient has two or three bits more than are kept.
+    // Shifted so that the quotient has two or three more bits than are kept.
     let shift = 66 - (above.bits() as i64 - below.bits() as i64);
     match usize::try_from(shift) {
         Ok(shift) => above.shift(shift),
@@ -247,7 +248,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     rounded(quotient, !is_exact, -shift)
 }
 
-/// Rounds a number to its 64 top bits; `more`: nonzero bits lie below its last one.
+/// Rounds a number to its 64 top bits. `more`: there are nonzero bits below its last one.
 fn rounded(bits: u128, more: bool, exponent: i64) -> Option<Float> {
     let float = nearest(bits, more, exponent);
     let top = float.exponent + 64;
@@ -293,7 +294,7 @@ fn add(one: Float, other: Float) -> Float {
         _ if (one.exponent, one.mantissa) >= (other.exponent, other.mantissa) => (one, other),
         _ => (other, one),
     };
-    // 63 bits below the larger number's last one, and a bit above for the sum.
+    // Keeps 63 bits below the last bit of the larger number, and one bit above for the sum.
     let wide = |float: Float| u128::from(float.mantissa) << 63;
     let distance = large.exponent - small.exponent;
     let (shifted, lost) = match distance {
@@ -305,7 +306,7 @@ fn add(one: Float, other: Float) -> Float {
     };
     let sum = match large.negative == small.negative {
         true => wide(large) + shifted,
-        // The lost bits are subtracted, too: one less, and the fraction that `lost` reports.
+        // The lost bits are subtracted, too: one less here, and the fraction that `lost` reports.
         false => wide(large) - shifted - u128::from(lost),
     };
     let float = nearest(sum, lost, large.exponent - 63);
@@ -315,7 +316,7 @@ fn add(one: Float, other: Float) -> Float {
     }
 }
 
-/// Writes 17 decimal places, without trailing zeros, and no minus sign before a zero.
+/// Prints 17 decimal places, without trailing zeros, and without a minus sign before a zero.
 fn write(float: Float) -> String {
     let (whole, places) = match usize::try_from(float.exponent) {
         Ok(exponent) => {
@@ -351,7 +352,7 @@ fn scaled(mantissa: u64, below: u64) -> u128 {
     kept + u128::from(rest > half || rest == half && kept & 1 == 1)
 }
 
-/// A whole number of any size, 32 bits a word, the lowest first, without zeros at the top.
+/// An integer of any size: words of 32 bits, the lowest first, without zeros at the top.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Big(Vec<u32>);
 

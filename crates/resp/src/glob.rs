@@ -1,14 +1,14 @@
-//! Patterns of KEYS, SCAN MATCH and PSUBSCRIBE: `*`, `?`, `[a-c]`, `[^a]`, `\x`, as Redis matches them.
+//! Matches the patterns of KEYS, SCAN MATCH and PSUBSCRIBE as Redis does: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
 //!
-//! Stars are tried from the shortest match on. Backtracking only to the last star is enough, because it can take
-//! whatever an earlier star might: the time is at most pattern times text, where a matcher that backtracks to all
-//! stars takes exponential time on `*a*a*a*b`.
+//! Each star first tries the shortest match. Backtracking to the last star is enough, because that star can match
+//! whatever an earlier one could: the time is at most the length of the pattern times that of the text. A matcher
+//! that backtracks to all stars takes exponential time on `*a*a*a*b`.
 //!
-//! Pattern times text is still hours where both are megabytes, as they may be, and one client would block all others.
-//! So a comparison reads a bounded number of bytes, far beyond the need of any useful pattern, and at the bound it
-//! ends as no match.
+//! That product still means hours if both are megabytes long, which is possible, and one client would block all
+//! others. So a comparison reads a limited number of bytes, far more than any useful pattern needs; if it reaches
+//! the limit, the pattern does not match.
 
-/// Bytes of a pattern that each comparison may read, and further bytes for each byte of the text.
+/// The bytes of a pattern that each comparison may read, and the additional bytes for each byte of the text.
 const LOOKS: usize = 64 << 10;
 const LOOKS_A_BYTE: usize = 8;
 
@@ -18,7 +18,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_within(pattern, text, &mut left).unwrap_or(false)
 }
 
-/// The same, as one of many comparisons that together read `left` bytes. None: the bytes are used up.
+/// Does the same for one of many comparisons that together may read `left` bytes. None: the bytes are used up.
 pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<bool> {
     let bound = LOOKS + LOOKS_A_BYTE * text.len();
     let (matched, looks) = compare(pattern, text, bound.min(*left));
@@ -31,7 +31,7 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<b
     Some(matched.unwrap_or(false))
 }
 
-/// Compares, and returns the number of bytes read, which is at most `most`. None: the comparison needs more.
+/// Compares, and returns the number of bytes read, at most `most`. None: the comparison needs more.
 fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     let (mut p, mut t) = (0, 0);
     let mut star = None;
@@ -48,7 +48,7 @@ fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
         let Some(&byte) = text.get(t) else {
             return (Some(p >= pattern.len()), looks);
         };
-        // A class may be as long as a request: only the allowed part of it is read.
+        // A class may be as long as a request, so only the part that may be read is searched.
         let end = pattern.len().min(p + (most - looks) + 1);
         let (length, matched) = one(pattern.get(p..end).unwrap_or_default(), byte);
         if looks + length.max(1) > most {
@@ -68,7 +68,7 @@ fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     }
 }
 
-/// Returns the length of the pattern's element for one byte, and whether it matches this byte.
+/// Returns the length of the pattern's first element, and whether it matches this byte.
 fn one(pattern: &[u8], byte: u8) -> (usize, bool) {
     match *pattern {
         [] => (0, false),
@@ -82,8 +82,8 @@ fn one(pattern: &[u8], byte: u8) -> (usize, bool) {
     }
 }
 
-/// Parses the class after its `[`: returns its length with the `]`, and whether the byte is in it. Without a `]` it
-/// ends with the pattern; a range may be written backwards; a minus sign before the end of the pattern's bytes is
+/// Parses a class after its `[`. Returns its length including the `]`, and whether the byte is in it. Without a `]`
+/// the class ends with the pattern. A range may be written backwards, and a minus sign at the end of the pattern is
 /// literal.
 fn in_class(class: &[u8], byte: u8) -> (usize, bool) {
     let negated = class.first() == Some(&b'^');

@@ -1,18 +1,18 @@
-//! Requests typed by hand: one line, words between blanks, quotes as in a shell.
+//! Parses requests that a person types (inline commands): one line, words separated by blanks, quotes as in a shell.
 
 use crate::args::Place;
 
-/// Quotes that do not end, or that end in the middle of a word.
+/// Quotes that are not closed, or that are closed in the middle of a word.
 pub(crate) struct Unbalanced;
 
-/// Cuts a line into words, which it appends to `words`, because an escape is shorter than its source; a line is at
-/// most 64 kB.
+/// Splits a line into words, and appends their bytes to `words`. The result is no longer than the line, because an
+/// escape is longer than its character; a line has at most 64 kB.
 pub(crate) fn split(
     line: &[u8],
     words: &mut Vec<u8>,
     places: &mut Vec<Place>,
 ) -> Result<(), Unbalanced> {
-    // Redis keeps lines as C strings here: a NUL ends one.
+    // Redis keeps these lines as C strings, so a NUL ends one.
     let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut rest = line;
     loop {
@@ -38,12 +38,12 @@ fn skip_blanks(line: &[u8]) -> &[u8] {
     line.get(blanks..).unwrap_or_default()
 }
 
-/// Cuts one word, and returns the rest. A quoted piece may follow plain bytes, and ends the word.
+/// Reads one word, and returns the rest of the line. A quoted part may follow unquoted bytes, and ends the word.
 fn word<'a>(mut rest: &'a [u8], words: &mut Vec<u8>) -> Result<&'a [u8], Unbalanced> {
     loop {
         rest = match rest {
             [] => return Ok(rest),
-            // Redis ends a word at these blanks only.
+            // Redis ends an unquoted word only at these blanks.
             [b' ' | b'\n' | b'\r' | b'\t', after @ ..] => return Ok(after),
             [b'"', after @ ..] => return ended(double_quoted(after, words)?),
             [b'\'', after @ ..] => return ended(single_quoted(after, words)?),

@@ -1,9 +1,10 @@
-//! The Redis protocol (RESP 2 and 3): bytes in, commands out; replies in, bytes out.
+//! The Redis protocol (RESP 2 and 3): turns bytes into commands, and replies into bytes.
 //!
-//! It has a parser of requests that can be cut at any byte, the table of commands, commands with their arguments
-//! parsed as in Redis, the texts of its errors, and a writer of replies. It does not open sockets, read clocks, hold
-//! entries or know roles; the caller does. Guards two rules: **a request costs only what has arrived of it**, never
-//! what it announces; and **no argument is copied**: a typed command points into the caller's buffer.
+//! The crate has a parser for requests that may be divided at any byte, the table of commands, the commands with
+//! their parsed arguments, the texts of Redis' errors, and a writer for replies. It opens no sockets, reads no
+//! clock, stores no entries and knows no roles; the caller does these. Two rules hold: **a request costs memory only
+//! for the bytes that have arrived**, whatever it announces; and **no argument is copied**: a parsed command points
+//! into the caller's buffer.
 //!
 //! # Using it
 //!
@@ -12,7 +13,7 @@
 //!
 //! let mut parser = Parser::new(Limits::default());
 //! let mut replies = Writer::new(Protocol::Resp2, 1 << 20);
-//! let input = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING\r\n*1\r\n$4\r\nPI";    // the last one is cut
+//! let input = b"*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nPING\r\n*1\r\n$4\r\nPI";    // the last one is incomplete
 //! let mut at = 0;
 //! while let Ok(Some(request)) = parser.next(&input[at..]) {
 //!     at += request.used;
@@ -24,21 +25,21 @@
 //!     }
 //! }
 //! assert_eq!(replies.as_bytes(), b"$2\r\nhi\r\n+PONG\r\n");
-//! assert_eq!(&input[at..], b"*1\r\n$4\r\nPI");                              // to be kept, and continued
+//! assert_eq!(&input[at..], b"*1\r\n$4\r\nPI");                              // to be kept until more arrives
 //! ```
 //!
 //! # Floors
 //!
-//! Each file imports only lower ones.
+//! The layers of the crate. A file imports only files of lower floors.
 //!
-//! | floor | what |
+//! | floor | content |
 //! |---|---|
 //! | `command` | commands with their arguments |
-//! | `describe` | the table of commands as COMMAND replies it |
-//! | `batch` | requests that came together, cut before the first is run |
+//! | `describe` | rows of the table of commands as replies of COMMAND |
+//! | `batch` | requests that arrived together, split before the first one runs |
 //! | `float` | sums of INCRBYFLOAT and INCREX |
 //! | `failure`, `request` | Redis' errors; the parser |
-//! | `reply`, `table`, `inline`, `structures` | the writer; the table; lines typed by hand; unsupported names |
+//! | `reply`, `table`, `inline`, `structures` | the writer; the table; inline commands; unsupported names |
 //! | `args`, `number`, `glob` | arguments, integers, patterns |
 
 mod args;

@@ -1,6 +1,7 @@
-//! Integers in Redis' format: one spelling of each, no blanks, no plus sign, no leading zero.
+//! Parses and prints integers in Redis' format, which has one spelling for each: no blanks, no plus sign, no leading
+//! zeros.
 
-/// Parses Redis' format of an integer of 64 bits, and nothing else.
+/// Parses an integer of 64 bits in exactly this format.
 pub fn integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         b"0" => return Some(0),
@@ -15,7 +16,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
         if !digit.is_ascii_digit() {
             return None;
         }
-        // 19 digits are at most 9,999,999,999,999,999,999, which 64 bits hold.
+        // 19 digits are at most 9,999,999,999,999,999,999, which fits in 64 bits.
         size = size * 10 + u64::from(digit - b'0');
     }
     match negative {

@@ -1,16 +1,16 @@
-//! The writer of replies, for both versions of the protocol.
+//! Writes replies in both versions of the protocol (RESP 2 and 3).
 
 use crate::number::Digits;
 
-/// The version of the protocol that a client has requested by HELLO.
+/// The version of the protocol that a client has chosen by HELLO.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     Resp2,
     Resp3,
 }
 
-/// Replies that are not sent yet. A limit bounds them; beyond it, and when memory runs out, the writer is
-/// `overflowed`: it takes no more bytes, and the client must be disconnected, as in Redis.
+/// Replies that are not sent yet, up to a limit. When the limit is exceeded or memory runs out, the writer is
+/// `overflowed`: it accepts no more bytes, and the client must be disconnected, as in Redis.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -45,7 +45,7 @@ impl Writer {
         self.overflowed
     }
 
-    /// Starts again for another client: empty, in its version, up to its limit. Keeps the memory.
+    /// Prepares the writer for another client: empty, in that client's version, with its limit. Keeps the memory.
     pub fn restart(&mut self, protocol: Protocol, limit: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(64 << 10);
@@ -59,7 +59,7 @@ impl Writer {
         self.bytes.truncate(length);
     }
 
-    /// Returns the written bytes, and keeps none.
+    /// Returns the written bytes, and removes them from the writer.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
@@ -102,17 +102,17 @@ impl Writer {
         self.protocol == Protocol::Resp3
     }
 
-    /// Appends replies of another writer, in the same version of the protocol.
+    /// Appends replies of another writer that are in the same version of the protocol.
     pub fn append(&mut self, replies: &[u8]) {
         self.push(&[replies]);
     }
 
-    /// Writes a status, which has no line break.
+    /// Writes a status, which must contain no line break.
     pub fn simple(&mut self, text: &str) {
         self.push(&[b"+", text.as_bytes(), b"\r\n"]);
     }
 
-    /// Writes an error, its code first. Line breaks in it, which could forge a reply, become blanks.
+    /// Writes an error, its code first. Line breaks in it become blanks, because they could forge a reply.
     pub fn error(&mut self, pieces: &[&[u8]]) {
         self.push(&[b"-"]);
         let from = self.bytes.len();
@@ -139,15 +139,15 @@ impl Writer {
         self.push(&[b"$", length, b"\r\n", bytes, b"\r\n"]);
     }
 
-    /// Begins a bulk string of this length that comes in pieces, and reserves memory for all of it.
-    /// [`Writer::end_bulk`] follows the last piece.
+    /// Begins a bulk string of this length that is written in pieces, and reserves memory for all of it.
+    /// [`Writer::end_bulk`] must follow the last piece.
     pub fn begin_bulk(&mut self, length: usize) {
         self.length(b'$', length);
         let fits = self.bytes.len().saturating_add(length + 2) <= self.limit;
         self.overflowed |= !fits || self.bytes.try_reserve_exact(length + 2).is_err();
     }
 
-    /// Returns room for its next bytes, which are zero; none where the writer has overflowed.
+    /// Returns room for the next bytes of the string, filled with zeros; empty if the writer has overflowed.
     pub fn piece(&mut self, length: usize) -> &mut [u8] {
         let from = self.bytes.len();
         let fits = length <= self.bytes.capacity() - from;
@@ -158,7 +158,7 @@ impl Writer {
         self.bytes.get_mut(from..).unwrap_or_default()
     }
 
-    /// Ends a bulk string of which all bytes were written.
+    /// Ends a bulk string whose bytes were all written.
     pub fn end_bulk(&mut self) {
         self.push(&[b"\r\n"]);
     }
@@ -174,12 +174,12 @@ impl Writer {
         }
     }
 
-    /// Returns the bytes of memory that it holds.
+    /// Returns the bytes of memory that the writer holds.
     pub fn held(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Writes an integer where Redis replies a string.
+    /// Writes an integer as a bulk string, for commands whose reply is a string in Redis.
     pub fn bulk_integer(&mut self, number: i64) {
         self.bulk(Digits::new().of(number));
     }
@@ -200,12 +200,12 @@ impl Writer {
         self.push(&[if self.three() { b"_\r\n" } else { b"*-1\r\n" }]);
     }
 
-    /// Begins an array of so many replies.
+    /// Begins an array of this many replies.
     pub fn array(&mut self, length: usize) {
         self.length(b'*', length);
     }
 
-    /// Begins a map of so many pairs of replies.
+    /// Begins a map of this many pairs of replies.
     pub fn map(&mut self, pairs: usize) {
         if self.three() {
             self.length(b'%', pairs)
@@ -238,7 +238,7 @@ impl Writer {
         }
     }
 
-    /// Writes text for people, such as that of INFO.
+    /// Writes text for people to read, such as that of INFO.
     pub fn text(&mut self, text: &[u8]) {
         if !self.three() {
             return self.bulk(text);

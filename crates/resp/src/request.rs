@@ -1,34 +1,36 @@
-//! Cuts requests out of a stream of bytes that may end anywhere.
+//! Parses requests from a stream of bytes that may end anywhere.
 //!
-//! The caller keeps the bytes from the start of the incomplete request, and calls again when more have come. The
-//! parser remembers its position, so no byte is read twice and a request that comes byte by byte costs as much as one
-//! that comes at once. Nothing is reserved for announced arguments: places are stored as arguments come.
+//! The caller keeps the bytes from the start of an incomplete request, and calls again when more have arrived. The
+//! parser remembers its position, so no byte is read twice, and a request that arrives byte by byte costs no more
+//! than one that arrives at once. No memory is reserved for arguments that are only announced; their positions are
+//! stored as they arrive.
 
 use crate::args::{Args, Place};
 use crate::inline;
 use crate::number::integer;
 use crate::reply::Writer;
 
-/// The longest line of a request, from Redis.
+/// The maximum length of a line in a request, as in Redis.
 const LONGEST_LINE: usize = 64 << 10;
-/// Lines with a count or a length are hardly ever longer.
+/// Lines with a count or a length are almost never longer.
 const SHORT_LINE: usize = 8;
-/// Places that are kept from one request to the next. More are freed, so that one long MGET leaves nothing.
+/// The positions whose memory is kept from one request to the next. The memory of more is freed, so that one long
+/// MGET leaves nothing behind.
 const PLACES_KEPT: usize = 64;
 
-/// Limits of a client's requests. Both a command's arguments and its bytes are bounded before they are read.
+/// Limits of a client's requests. Both the arguments and the bytes of a command are limited before they are read.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of one request.
+    /// The maximum bytes of one request.
     bytes: u32,
-    /// Arguments of one request.
+    /// The maximum number of arguments of one request.
     arguments: i64,
     /// Whether to use Redis' texts for clients that have not authenticated.
     unauthenticated: bool,
 }
 
 impl Limits {
-    /// Allows so many bytes in a request, at most 2 GiB, and as many arguments as Redis.
+    /// Allows this many bytes in a request, at most 2 GiB, and as many arguments as Redis.
     pub fn new(bytes: usize) -> Self {
         let bytes = u32::try_from(bytes)
             .unwrap_or(u32::MAX)
@@ -40,7 +42,7 @@ impl Limits {
         }
     }
 
-    /// Limits for a client that has not authenticated: ten arguments, as in Redis, and this many bytes.
+    /// Returns the limits for a client that has not authenticated: ten arguments, as in Redis, and this many bytes.
     pub fn unauthenticated(bytes: usize) -> Self {
         Self {
             arguments: 10,
@@ -49,12 +51,12 @@ impl Limits {
         }
     }
 
-    /// Returns whether a request may have so many arguments.
+    /// Returns whether a request may have this many arguments.
     pub(crate) fn take_count(&self, count: usize) -> bool {
         i64::try_from(count).is_ok_and(|count| count <= self.arguments)
     }
 
-    /// Returns whether a request may be so long.
+    /// Returns whether a request may have this many bytes.
     pub(crate) fn take_bytes(&self, bytes: usize) -> bool {
         bytes <= self.bytes as usize
     }
@@ -66,7 +68,7 @@ impl Default for Limits {
     }
 }
 
-/// An error that ends a connection, because the beginning of the next request is unknown from here on.
+/// An error after which the connection must be closed, because the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     TooBigCount,
@@ -112,7 +114,7 @@ impl Broken {
 pub struct Request<'a> {
     /// The command's name and its arguments. Empty for an empty line or `*0`, which has no reply.
     pub args: Args<'a>,
-    /// The bytes of the buffer that it used. The next request begins there.
+    /// The bytes of the buffer that the request used. The next request begins after them.
     pub used: usize,
 }
 
@@ -120,17 +122,17 @@ pub struct Request<'a> {
 enum State {
     /// No byte of a request has been read.
     Start,
-    /// `*` was read, and its line has not ended yet.
+    /// The `*` was read, and its line has not ended yet.
     Count,
-    /// So many arguments are missing; the line with the length of the next one comes next.
+    /// This many arguments are missing; next comes the line with the length of the first of them.
     Length { left: i64 },
-    /// So many arguments are missing, the next one of this length.
+    /// This many arguments are missing; the next one has this length.
     Argument { left: i64, length: u32 },
     /// A line without `*`.
     Line,
     /// The request was returned.
     Done,
-    /// It was returned, and is to be returned once more.
+    /// The request was returned, and must be returned once more.
     Again,
 }
 
@@ -139,12 +141,12 @@ enum State {
 pub struct Parser {
     limits: Limits,
     state: State,
-    /// The beginning of the next line or argument, from the start of the request.
+    /// The start of the next line or argument, from the start of the request.
     at: usize,
     /// The position up to which no end of a line was found.
     scanned: usize,
     places: Vec<Place>,
-    /// The words of a line typed by hand.
+    /// The words of an inline command.
     words: Vec<u8>,
 }
 
@@ -160,16 +162,16 @@ impl Parser {
         }
     }
 
-    /// Sets the limits, from the next length on.
+    /// Sets the limits, which apply from the next length on.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Makes the last request come again, because it was not processed, from a buffer that begins with it as before.
-    /// Its arguments are not parsed again; otherwise a command that is processed in pieces would take time quadratic
-    /// in their number.
+    /// Makes the last request be returned once more, because it was not finished, from a buffer that again begins
+    /// with it. Its arguments are not parsed again; otherwise a command that is processed in steps would take
+    /// quadratic time in the number of its arguments.
     pub fn again(&mut self) {
-        // A line's words are copies; it is short, and parsed again.
+        // The words of an inline command are copies; it is short, so it is parsed again.
         if matches!(self.state, State::Done) && self.at > 0 {
             self.state = State::Again;
         }
@@ -180,8 +182,8 @@ impl Parser {
         matches!(self.state, State::Start | State::Done)
     }
 
-    /// Returns the next request of `buffer`, which begins at the end of the last one, or at its beginning when it was
-    /// incomplete. None: more bytes are needed.
+    /// Returns the next request in `buffer`. The buffer begins after the last request, or at the start of the
+    /// request that was incomplete. None: more bytes are needed.
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Result<Option<Request<'a>>, Broken> {
         match self.state {
             State::Done => self.forget(),
@@ -214,7 +216,7 @@ impl Parser {
         }))
     }
 
-    /// Returns how many bytes of the incomplete request must have come before the next call is worthwhile.
+    /// Returns the length that the incomplete request must have reached before the next call is useful.
     pub fn needed(&self) -> usize {
         match self.state {
             State::Argument { length, .. } => self.at + length as usize + 2,
@@ -222,7 +224,7 @@ impl Parser {
         }
     }
 
-    /// Returns how many bytes of memory the parser holds beside itself: 8 for each argument that has come.
+    /// Returns the bytes of memory that the parser holds besides itself: 8 for each argument that has arrived.
     pub fn held(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.words.capacity()
     }
@@ -276,8 +278,8 @@ impl Parser {
         }
     }
 
-    /// Takes a complete argument of less than 100 bytes, as nearly all are. Returns false for any other, which may be
-    /// malformed and is parsed step by step.
+    /// Reads a complete argument of less than 100 bytes, as nearly all are. Returns false for any other, which may
+    /// be malformed and is parsed step by step.
     #[inline]
     fn short_argument(&mut self, buffer: &[u8]) -> Result<bool, Broken> {
         let (header, length) = match buffer.get(self.at..) {
@@ -314,15 +316,15 @@ impl Parser {
         Ok(())
     }
 
-    /// Returns a line of the protocol, without its end: up to a carriage return and the byte after it, whatever that
-    /// is.
+    /// Returns a line of the protocol without its end. The end is a carriage return and the byte after it, whatever
+    /// that is.
     fn header<'b>(
         &mut self,
         buffer: &'b [u8],
         too_big: Broken,
     ) -> Result<Option<&'b [u8]>, Broken> {
         let unread = buffer.get(self.scanned..).unwrap_or_default();
-        // These lines are a few bytes long: a loop ends before memchr has started.
+        // These lines have only a few bytes: a loop ends before memchr has started.
         let near = unread
             .iter()
             .take(SHORT_LINE)
@@ -371,7 +373,7 @@ impl Parser {
         }
     }
 
-    /// Rejects an argument that would make the request too long, when it is announced.
+    /// Rejects an argument that would make the request too long, as soon as its length is announced.
     fn within(&self, length: u32) -> Result<(), Broken> {
         match self.at.saturating_add(length as usize) <= self.limits.bytes as usize {
             true => Ok(()),

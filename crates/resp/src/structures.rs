@@ -1,8 +1,8 @@
-//! Redis' commands on data structures: lists, hashes, sets, sorted sets, streams, bits.
+//! The names of Redis' commands on data structures: lists, hashes, sets, sorted sets, streams, bits.
 //!
-//! None of them is supported. A client that sends one does not use Redis as a cache, and the error says so.
+//! None of them is supported. A client that sends one does not use Redis as a plain cache, and the error says so.
 
-/// Sorted.
+/// The names, sorted.
 #[rustfmt::skip]
 const COMMANDS: [&str; 136] = [
     "BITCOUNT", "BITFIELD", "BITFIELD_RO", "BITOP", "BITPOS", "BLMOVE", "BLMPOP", "BLPOP", "BRPOP",
@@ -24,7 +24,7 @@ const COMMANDS: [&str; 136] = [
     "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCAN", "ZSCORE", "ZUNION", "ZUNIONSTORE",
 ];
 
-/// Returns whether this is the name of one, in lower or upper case.
+/// Returns whether this is the name of such a command, in lower or upper case.
 pub fn is_one(name: &[u8]) -> bool {
     let order = |known: &&str| {
         known

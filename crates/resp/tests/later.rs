@@ -1,4 +1,5 @@
-//! Tests by a table the additions to Redis after 7.0, because the comparison with a Redis of 7.0 cannot see them.
+//! Tests what Redis has added after 7.0, by a table of commands and expected results, because a comparison with a
+//! Redis of 7.0 cannot.
 
 #![allow(
     clippy::unwrap_used,
@@ -8,7 +9,7 @@
 
 use pgcache_resp::{Command, Condition, Expiry, Limits, Parser, Protocol, Writer};
 
-/// Returns the result of a line: the command as a short text, or the error.
+/// Returns the result of parsing a line: the command in a short notation, or the error.
 fn read(line: &str) -> String {
     let line = format!("{line}\r\n");
     let mut parser = Parser::new(Limits::default());

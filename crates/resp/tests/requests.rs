@@ -1,4 +1,4 @@
-//! Requests that are cut anywhere, announce too much, or are malformed.
+//! Tests the parser with requests that are divided anywhere, announce too much, or are malformed.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,7 +9,7 @@
 
 use pgcache_resp::{Batch, Broken, Command, Failure, Limits, Parser, Protocol, Writer};
 
-/// Parses bytes that come in pieces of these lengths, over and over: returns the requests, and the error at the end.
+/// Parses bytes that arrive in pieces of these lengths, repeated; returns the requests, and the error at the end.
 fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>) {
     let mut parser = Parser::new(limits);
     let (mut buffer, mut requests, mut at) = (Vec::new(), Vec::new(), 0);
@@ -36,7 +36,7 @@ fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>,
     (requests, None)
 }
 
-/// The same by batches, as a connection uses them: the parser gets the rest of a batch.
+/// Does the same by batches, as a connection uses them: the parser gets the rest of each batch.
 fn batched(bytes: &[u8], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>, usize) {
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());
     let (mut requests, mut used, mut cut) = (Vec::new(), 0, 0);
@@ -297,7 +297,7 @@ fn a_request_may_be_as_long_as_its_limit_and_no_byte_longer() {
         broken(&request(101), Limits::new(limit)),
         Some(Broken::InvalidLength)
     );
-    // Many short arguments are bounded, too.
+    // The number of short arguments is limited, too.
     let many = [&b"*2147483647\r\n"[..], &b"$1\r\na\r\n".repeat(1000)].concat();
     assert_eq!(
         broken(&many, Limits::new(5_000)),
@@ -402,14 +402,14 @@ fn a_request_is_handed_out_again_until_it_is_done() {
             assert_eq!(request.args.iter().collect::<Vec<_>>(), expected);
             parser.again();
         }
-        // The buffer was moved, and more has come: the request is at its beginning as before.
+        // The buffer was moved and has more bytes now, but the request is at its beginning as before.
         let moved = [rest, b"*1\r\n"].concat();
         let request = parser.next(&moved).unwrap().unwrap();
         assert_eq!(request.args.iter().collect::<Vec<_>>(), expected);
         at += request.used;
     }
     assert_eq!(at, bytes.len());
-    // An incomplete request does not come again.
+    // An incomplete request is not returned again.
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(b"*1\r\n$4\r\nPI").unwrap().is_none());
     parser.again();
@@ -425,7 +425,7 @@ fn a_request_that_is_handed_out_again_is_not_read_again() {
     let mut parser = Parser::new(Limits::default());
     assert!(parser.next(&request).unwrap().is_some());
     parser.again();
-    // If it had parsed the bytes, it would have found other arguments.
+    // If it parsed the bytes again, it would find other arguments.
     let other = vec![b'x'; request.len()];
     let again = parser.next(&other).unwrap().unwrap();
     assert_eq!((again.args.len(), again.used), (keys + 1, request.len()));

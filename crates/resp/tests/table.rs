@@ -1,4 +1,4 @@
-//! The table of commands: positions of keys, and consistency of facts that a row states twice.
+//! Tests the table of commands: key positions, and the consistency of facts that a row states twice.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
 

@@ -13,8 +13,6 @@
 //! `... -- sizes MiB from/to ...` fills a tier with values of one size in two passes, and then switches to keys with
 //! values of another size (or the same). It prints one line for each pair: the hit rate of the third pass, and that
 //! in a tier that was empty.
-//! by keys of another size (or the same). One line a pair: the hit rate of the third pass, and that
-//! in a tier that was empty.
 
 #![allow(
     unsafe_code,

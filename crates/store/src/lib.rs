@@ -57,7 +57,7 @@
 //! let home = region.partition_of(key.hash);
 //! let mut ledger = |event: EntryEvent| { /* counters[event.cache] += event.bytes */ let _ = event; };
 //!
-//! // Write: as long as the store requests pages, take them from another partition and retry, a bounded number of times.
+//! // Write: while the store requests pages, take them from another partition and retry, a bounded number of times.
 //! let mut grant = region.grant();
 //! for _ in 0..pgcache_store::SET_ROUNDS {
 //!     // lock(home, Exclusive); re-check tokens here; then

@@ -250,8 +250,9 @@ fn a_zigzag_is_lost_to_lru() {
     rates.beside_s3_fifo(-3.0);
 }
 
-/// Sessions and tokens, swept every ten seconds by the store, when read by the textbooks: a third of the keys live for a minute, others for an hour, a few for ever;
-/// some are overwritten and some deleted. A second has 500 requests.
+/// Sessions and tokens, which the store sweeps every ten seconds, and the textbook caches check when they are read.
+/// A third of the keys live for a minute, others for an hour, a few for ever; some are overwritten and some deleted.
+/// There are 500 requests a second.
 fn mortal_load() -> Vec<Request> {
     let keys = room() as usize * 6;
     let favourites = traces::zipf(12, keys, 0.9, 900_000);

@@ -1,5 +1,7 @@
-//! Arbitrary bytes from a client: the first one sets the pieces into which they are cut. For any bytes nothing
-//! panics, cutting changes nothing, no reply has a line break of the client's, and patterns end.
+//! Feeds arbitrary bytes of a client to the parser; the first byte chooses the pieces into which they are divided.
+//!
+//! Whatever the bytes are, nothing may panic, the division must change no result, no reply may contain a line break
+//! from the client, and pattern matching must end.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -32,7 +34,7 @@ fn parsed(bytes: &[u8], piece: usize) -> Requests {
     (requests, None)
 }
 
-/// Parses by batches, and the rest by the parser.
+/// Parses by batches, and leaves the rest to the parser.
 fn batched(bytes: &[u8]) -> Requests {
     let limits = Limits::new(4096);
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());

@@ -1,4 +1,4 @@
-//! Commands on the connection, and channels.
+//! Parses the arguments of commands on the connection (HELLO, CLIENT, AUTH ...) and on channels.
 
 use super::kinds::{Command, Hello, Reader, is, small};
 use crate::args::Args;
@@ -102,8 +102,8 @@ fn hello<'a>(_: &'static Entry, args: Args<'a>) -> Read<'a> {
     Ok(Command::Hello(hello))
 }
 
-/// Checks the name of a connection, or of the library that it uses. Redis accepts names of any length; ours are kept
-/// for each connection, so they are bounded.
+/// Checks the name of a connection, or of the library that it uses. Redis accepts names of any length; ours are
+/// stored for each connection, so their length is limited.
 pub fn check_client_name(name: &[u8]) -> Result<(), Failure<'static>> {
     match name.iter().all(|byte| (b'!'..=b'~').contains(byte)) {
         false => Err(Failure::ClientName),
@@ -112,5 +112,5 @@ pub fn check_client_name(name: &[u8]) -> Result<(), Failure<'static>> {
     }
 }
 
-/// The most bytes of a connection's name.
+/// The maximum length of a connection's name in bytes.
 const LONGEST_NAME: usize = 1 << 10;

@@ -1,4 +1,4 @@
-//! Commands on keys, and transactions.
+//! Parses the arguments of commands on keys (DEL, EXPIRE, SCAN ...), and of transactions.
 
 use super::kinds::{Command, CopyOptions, Lifetime, Reader, Scan, Unit, When, is};
 use crate::args::Args;

@@ -1,4 +1,4 @@
-//! The kinds of commands, and their options.
+//! The parsed form of each command, and of its options.
 
 use crate::args::Args;
 use crate::failure::Failure;
@@ -14,7 +14,7 @@ pub enum Unit {
     Milliseconds,
 }
 
-/// A duration, or a moment since 1970.
+/// A duration, or a time since 1970.
 #[derive(Clone, Copy, Debug)]
 pub struct Lifetime<'a> {
     pub unit: Unit,
@@ -23,7 +23,7 @@ pub struct Lifetime<'a> {
 }
 
 impl<'a> Lifetime<'a> {
-    /// Returns the moment in milliseconds since 1970, for a command that takes only amounts above zero.
+    /// Returns the deadline in milliseconds since 1970, for a command that accepts only amounts above zero.
     pub fn deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
         let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
         if amount <= 0 {
@@ -32,7 +32,7 @@ impl<'a> Lifetime<'a> {
         self.moment(amount, now).ok_or(Failure::ExpireTime(command))
     }
 
-    /// The same for EXPIRE and its relatives, which also accept a moment in the past: it removes the entry.
+    /// Does the same for EXPIRE and similar commands, which also accept a time in the past; it removes the entry.
     pub fn any_deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
         let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
         self.moment(amount, now).ok_or(Failure::ExpireTime(command))
@@ -51,7 +51,7 @@ impl<'a> Lifetime<'a> {
     }
 }
 
-/// The conditions of EXPIRE and its relatives.
+/// The conditions of EXPIRE and similar commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct When {
     pub if_none: bool,
@@ -66,7 +66,7 @@ impl When {
         !(self.if_none || self.if_some || self.if_later || self.if_earlier)
     }
 
-    /// Returns whether a deadline replaces the present one. No deadline is later than any.
+    /// Returns whether a deadline replaces the current one. No deadline counts as later than any.
     pub fn allows(&self, current: Option<i64>, deadline: i64) -> bool {
         !(self.if_none && current.is_some()
             || self.if_some && current.is_none()
@@ -100,7 +100,7 @@ pub enum Command<'a> {
     GetMany {
         keys: Args<'a>,
     },
-    /// Keys and values in turn.
+    /// Keys and values alternate.
     SetMany {
         pairs: Args<'a>,
         if_absent: bool,
@@ -237,14 +237,14 @@ pub enum Command<'a> {
         message: &'a [u8],
     },
 
-    /// A command whose arguments are not read here, or a subcommand.
+    /// A command whose arguments are not parsed here, or a subcommand.
     Other,
 }
 
 /// The effect of a write on the entry's deadline.
 #[derive(Clone, Copy, Debug)]
 pub enum Expiry<'a> {
-    /// No option: SET removes it, GETEX leaves it.
+    /// No option was given: SET removes the deadline, GETEX keeps it.
     Unsaid,
     Keep,
     Remove,
@@ -261,12 +261,12 @@ pub enum Condition<'a> {
     NotEqual(&'a [u8]),
     DigestEqual(&'a [u8]),
     DigestNotEqual(&'a [u8]),
-    /// DELEX with another word, which is an error if the entry exists.
+    /// DELEX with another word as its condition, which is an error if the entry exists.
     Invalid,
 }
 
 impl<'a> Condition<'a> {
-    /// Checks the condition, which Redis does only where an entry exists.
+    /// Checks that the condition is valid. Redis does so only if the entry exists.
     pub fn check(&self) -> Result<(), Failure<'a>> {
         match self {
             Condition::Invalid => Err(Failure::InvalidCondition),
@@ -298,7 +298,7 @@ pub struct Set<'a> {
 pub struct IncrementWithin<'a> {
     pub key: &'a [u8],
     pub by: Addend,
-    /// Whether a sum out of bounds becomes the bound; otherwise nothing is changed.
+    /// Whether a sum outside of the bounds becomes the bound; otherwise the value stays unchanged.
     pub saturates: bool,
     pub expiry: Expiry<'a>,
     /// Whether the lifetime applies only to an entry without a deadline.
@@ -312,13 +312,13 @@ pub enum Addend {
     Float(FloatSum),
 }
 
-/// The options of COPY as they were written, because the number of databases decides which are valid.
+/// The options of COPY as they were written, because their validity depends on the number of databases.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOptions<'a>(pub(super) Args<'a>);
 
 impl<'a> CopyOptions<'a> {
-    /// Returns the database to copy to, if another was named, and whether an entry there is replaced. Each named
-    /// database must be one of so many.
+    /// Returns the database to which to copy, if another one was named, and whether an entry there is replaced. Each
+    /// named database must be one of `databases`.
     pub fn read(&self, databases: usize) -> Result<(Option<usize>, bool), Failure<'a>> {
         let (mut to, mut replace) = (None, false);
         let mut left = self.0;
@@ -353,14 +353,14 @@ pub struct Scan<'a> {
 /// HELLO with its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
-    /// None: the version does not change.
+    /// None: the version of the protocol does not change.
     pub protocol: Option<Protocol>,
     /// Role and password.
     pub auth: Option<(&'a [u8], &'a [u8])>,
     pub name: Option<&'a [u8]>,
 }
 
-/// Reads the arguments of one command.
+/// Parses the arguments of one command.
 pub(super) type Reader = for<'a> fn(&'static Entry, Args<'a>) -> Result<Command<'a>, Failure<'a>>;
 
 /// Returns whether an option is this word, in lower or upper case.

@@ -1,7 +1,7 @@
-//! Commands with their arguments, parsed as in Redis, with errors in Redis' order of checks.
+//! Parses commands and their arguments as Redis does, with errors in the order of Redis' checks.
 //!
-//! Does not check conditions on an entry or on the clock: a deadline that overflows ([`Lifetime::deadline`]), the
-//! amount of a GETEX whose key is absent. Such arguments stay unparsed.
+//! It makes no check that needs an entry or the clock: whether a deadline overflows ([`Lifetime::deadline`]), or
+//! whether the amount of a GETEX without a key is valid. Such arguments stay unparsed.
 
 mod connection;
 mod keys;
@@ -23,7 +23,8 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::table::{Entry, TABLE, row, rule};
 
-/// Returns the function that reads the arguments of a command, by its name; `other` for a name in no list.
+/// Returns the function that parses the arguments of a command, by the command's name; `other` for a name in no
+/// list.
 const fn reader(name: &str) -> Reader {
     let lists = [strings::READERS, keys::READERS, connection::READERS];
     let mut list = 0;
@@ -49,7 +50,7 @@ const fn same(one: &str, other: &str) -> bool {
     at == one.len() && at == other.len()
 }
 
-/// The reader of each row of the table.
+/// The parsing function for each row of the table.
 static READERS: [Reader; TABLE.len()] = {
     let mut readers: [Reader; TABLE.len()] = [other; TABLE.len()];
     let mut row = 0;
@@ -65,14 +66,14 @@ fn other<'a>(_: &'static Entry, _: Args<'a>) -> Result<Command<'a>, Failure<'a>>
 }
 
 impl<'a> Command<'a> {
-    /// Reads a request that is not empty.
+    /// Parses a request, which must not be empty.
     pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
         let (row, entry) = entry(args)?;
         arguments(row, entry, args)
     }
 
-    /// Makes the checks of Redis before it queues a command of a transaction: the command exists, and accepts so many
-    /// arguments.
+    /// Makes the checks of Redis before it queues a command of a transaction: the command exists, and accepts this
+    /// number of arguments.
     pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
         entry(args).map(|(_, entry)| entry)
     }
@@ -89,7 +90,7 @@ impl<'a> Command<'a> {
 }
 
 impl<'a> Parsed<'a> {
-    /// Reads a request that is not empty.
+    /// Parses a request, which must not be empty.
     #[inline]
     pub fn read(args: Args<'a>) -> Result<Self, Failure<'a>> {
         let (row, entry) = entry(args)?;

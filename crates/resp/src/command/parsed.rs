@@ -1,4 +1,4 @@
-//! A parsed request: the command, its row of the table, and its arguments.
+//! A parsed request: the command, its row in the table of commands, and its arguments.
 
 use std::ops::Deref;
 
@@ -6,15 +6,16 @@ use super::kinds::{Command, Expiry};
 use crate::args::Args;
 use crate::table::{Entry, Kind};
 
-/// The most keys of a short SCAN.
+/// The maximum COUNT of a short SCAN.
 const SHORT_SCAN: i64 = 1000;
 
-/// A command with its row of the table. The row holds the kind of the command, so no other code lists commands.
+/// A command with its row in the table. The row has the kind of the command, so no other code needs a list of
+/// commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {
     pub command: Command<'a>,
     pub entry: &'static Entry,
-    /// All arguments, including the name.
+    /// All arguments, including the command's name.
     pub args: Args<'a>,
 }
 

@@ -1,4 +1,4 @@
-//! Commands on values.
+//! Parses the arguments of commands on values (GET, SET, INCR ...), and the options that they share.
 
 use std::mem::discriminant;
 
@@ -235,7 +235,7 @@ enum Kind {
     Increment,
 }
 
-/// The options of INCREX for the sum.
+/// The options of INCREX that concern the sum.
 #[derive(Default)]
 struct SumOptions<'a> {
     integer: Option<&'a [u8]>,
@@ -247,7 +247,7 @@ struct SumOptions<'a> {
 }
 
 impl<'a> SumOptions<'a> {
-    /// Returns the place for the value of an option; None for an unknown or repeated option.
+    /// Returns where to store the value of an option; None for an unknown or repeated option.
     fn place(&mut self, option: &[u8]) -> Option<&mut Option<&'a [u8]>> {
         let is_open = self.integer.is_none() && self.float.is_none();
         let place = match option {
@@ -279,8 +279,8 @@ impl<'a> SumOptions<'a> {
     }
 }
 
-/// Options in any order. The same unit may be repeated, and the last one counts, as in Redis; two options of one sort
-/// exclude each other.
+/// Options in any order. The same unit may be repeated, and the last one counts, as in Redis; two options of one
+/// kind exclude each other.
 struct Options<'a> {
     left: Args<'a>,
     kind: Kind,
@@ -316,7 +316,7 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// Takes an option without a value. Returns false if the word is not one, or not valid here.
+    /// Reads an option without a value. Returns false if the word is no such option, or not valid here.
     fn flag(&mut self, option: &[u8]) -> bool {
         let writes = matches!(self.kind, Kind::Set | Kind::SetMany);
         match option {
@@ -356,7 +356,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Takes a unit and its amount.
+    /// Reads a unit and its amount.
     fn lifetime(&mut self, option: &[u8]) -> bool {
         let (unit, absolute) = match option {
             _ if is(option, "ex") => (Unit::Seconds, false),
@@ -382,7 +382,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Takes a number of INCREX.
+    /// Reads a number for INCREX.
     fn bound(&mut self, option: &[u8]) -> bool {
         let (Kind::Increment, Some(number)) = (self.kind, self.left.get(0)) else {
             return false;
@@ -395,7 +395,7 @@ impl<'a> Options<'a> {
         true
     }
 
-    /// Takes a comparison and its operand.
+    /// Reads a comparison and its operand.
     fn comparison(&mut self, option: &[u8]) -> bool {
         let (Kind::Set, Some(with)) = (self.kind, self.left.get(0)) else {
             return false;

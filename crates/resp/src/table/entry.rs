@@ -1,4 +1,4 @@
-//! A row of the table of commands.
+//! The type of a row in the table of commands, and its flags, categories and rules.
 
 use crate::args::Args;
 use crate::number::integer;
@@ -45,7 +45,7 @@ pub mod flag {
     ];
 }
 
-/// Categories of ACL that do not follow from the flags.
+/// The ACL categories that do not follow from the flags.
 pub mod category {
     pub const KEYSPACE: u8 = 1;
     pub const STRING: u8 = 1 << 1;
@@ -73,9 +73,9 @@ pub enum Kind {
     /// Changes nothing.
     Read,
     Write,
-    /// Reads every entry, perhaps, or waits until no other session reads.
+    /// May read every entry, or wait until no other session reads.
     Long,
-    /// Keeps keys as they are now, to compare them at EXEC.
+    /// Remembers the current state of keys, to compare it at EXEC.
     Watch,
     /// Uses no entries.
     NoEntries,
@@ -110,46 +110,45 @@ impl Handler {
 
 /// How this server treats a command, beside its flags in COMMAND INFO. One bit each.
 pub mod rule {
-    /// Takes several steps, and no other client's command may run between them.
+    /// Takes several steps, between which no command of another client may run.
     pub const ATOMIC: u16 = 1;
-    /// Runs inside MULTI, and is not queued.
+    /// Runs at once inside of MULTI, instead of being queued.
     pub const UNQUEUED: u16 = 1 << 1;
     /// Runs the queued commands.
     pub const RUNS_QUEUE: u16 = 1 << 2;
-    /// May change entries or reach other clients, though its flags do not show it.
+    /// May change entries or reach other clients, although its flags do not say so.
     pub const MAY_WRITE: u16 = 1 << 3;
-    /// CLIENT PAUSE never holds it.
+    /// CLIENT PAUSE never delays it.
     pub const UNPAUSED: u16 = 1 << 4;
-    /// Takes time in proportion to its request and its reply, so that the slow log measures only long ones.
+    /// Takes time in proportion to its request and its reply, so the slow log measures it only if these are long.
     pub const LIGHT: u16 = 1 << 5;
     /// May take longer than its request and the values of entries suggest.
     pub const MAY_BE_SLOW: u16 = 1 << 6;
     /// Lists or describes parts of the server, and changes nothing.
     pub const DESCRIBES: u16 = 1 << 7;
-    /// The copies of a table's entries in the hot tier can answer it.
+    /// Can be answered from the copies of a table's entries in the hot tier.
     pub const COPIES: u16 = 1 << 8;
-    /// Reads the values under its keys as a whole.
+    /// Reads the whole values of its keys.
     pub const LOADS: u16 = 1 << 9;
-    /// An EXEC on a table cache may contain it, though it uses no entries.
+    /// May be part of an EXEC on a table cache, although it uses no entries.
     pub const IN_TABLE_EXEC: u16 = 1 << 10;
-    /// Replies with the client's role, and so needs one, which may be the default role.
+    /// Replies with the client's role, so it needs one, which may be the default role.
     pub const GREETS: u16 = 1 << 12;
-    /// Changes what the client subscribes to, and replies with messages.
+    /// Changes the client's subscriptions, and replies with messages.
     pub const SUBSCRIBES: u16 = 1 << 11;
 }
 
-/// The positions of the keys among the arguments: the first, the last (counted from the end if negative), and the
-/// step.
+/// The positions of the keys among the arguments: the first, the last (from the end if negative), and the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     pub first: i8,
     pub last: i8,
     pub step: i8,
-    /// The argument that counts the keys; the positions above are 0 then.
+    /// The argument with the number of keys, if there is one; then the positions above are 0.
     pub counted: Option<Counted>,
 }
 
-/// The argument that counts the keys, which follow it.
+/// The argument with the number of keys, which follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     pub at: u8,
@@ -157,7 +156,7 @@ pub struct Counted {
 }
 
 impl Keys {
-    /// Returns whether the request decides how many keys there are.
+    /// Returns whether the number of keys depends on the request.
     pub fn are_many(&self) -> bool {
         self.last < 0 || self.counted.is_some()
     }
@@ -168,24 +167,24 @@ impl Keys {
 pub struct Entry {
     /// The name in lower case, as Redis writes it.
     pub name: &'static str,
-    /// The number of arguments including the name; the least number if negative.
+    /// The number of arguments including the name; if negative, the minimum number.
     pub arity: i8,
     pub flags: u32,
     pub categories: u8,
     pub keys: Keys,
-    /// The kind without regard to options; [`Parsed::kind`](crate::Parsed::kind) reads the options, too.
+    /// The kind regardless of options; [`Parsed::kind`](crate::Parsed::kind) takes the options into account.
     pub kind: Kind,
     pub handler: Handler,
     /// Bits of [`rule`].
     pub rules: u16,
-    /// The first version of Redis that has it.
+    /// The first version of Redis with this command.
     pub since: &'static str,
     pub group: &'static str,
     pub subcommands: &'static [Entry],
 }
 
 impl Entry {
-    /// Returns whether it accepts so many arguments, including its name.
+    /// Returns whether the command accepts this many arguments, including its name.
     pub fn takes(&self, arguments: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 {
@@ -195,7 +194,7 @@ impl Entry {
         }
     }
 
-    /// Returns the name inside of its command: `id` of `client|id`.
+    /// Returns the last part of the name: `id` of `client|id`.
     pub fn last_name(&self) -> &'static str {
         self.name
             .rsplit_once('|')
@@ -215,7 +214,7 @@ impl Entry {
         self.rules & rules != 0
     }
 
-    /// Returns whether the command may change an entry, or reaches other clients.
+    /// Returns whether the command may change an entry or reach other clients.
     pub fn may_write(&self) -> bool {
         self.flags & flag::WRITE != 0 || self.has(rule::MAY_WRITE)
     }
@@ -226,8 +225,8 @@ impl Entry {
         split.is_some_and(|(outer, _)| outer == command)
     }
 
-    /// Returns the positions of its keys among the arguments of a request. Empty if the request counts more keys than
-    /// it has arguments.
+    /// Returns the positions of the keys among the arguments of a request. Empty if the request announces more keys
+    /// than it has arguments.
     pub fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let (first, end, step) = match self.keys.counted {
             None => self.fixed_places(args.len()),

@@ -1,4 +1,4 @@
-//! Finds names by a table that is built at compile time: one hash of the name, one comparison.
+//! Finds a command by its name, in a hash table that is built at compile time: one hash, and usually one comparison.
 
 use super::entry::Entry;
 use super::rows::TABLE;
@@ -6,7 +6,7 @@ use super::rows::TABLE;
 const PLACES: usize = 512;
 const LONGEST_NAME: usize = 16;
 
-/// Hashes a name without regard to case.
+/// Hashes a name regardless of case.
 const fn hash(name: &[u8]) -> usize {
     let mut state: u32 = 0x811c_9dc5;
     let mut at = 0;
@@ -17,7 +17,8 @@ const fn hash(name: &[u8]) -> usize {
     ((state ^ state >> 15) as usize) % PLACES
 }
 
-/// The row's number plus one, at the hash of its name or the next free place after it; 0: empty.
+/// For each place, the number of a row plus one: the row is at the hash of its name, or at the next free place. 0:
+/// empty.
 static INDEX: [u8; PLACES] = {
     let mut places = [0; PLACES];
     let mut row = 0;
@@ -62,8 +63,8 @@ pub fn named(name: &[u8]) -> Option<&'static Entry> {
     }
 }
 
-/// Returns a command's name from the table, of a subcommand with both parts. An unknown name may be any input of a
-/// client, so it is not repeated: the result is `unknown`.
+/// Returns a command's name as the table has it; for a subcommand, both parts. An unknown name may be any input of a
+/// client, so the result is `unknown` instead.
 pub fn known_name(name: &[u8]) -> &'static str {
     named(name).map_or("unknown", |entry| entry.name)
 }

@@ -1,5 +1,5 @@
-//! The table of commands: names, arity, flags, positions of keys, and this server's treatment of each. It is the only
-//! list of commands; the rest of the server reads the rows.
+//! The table of commands: their names, arity, flags, key positions, and how this server treats them. It is the only
+//! list of commands; the rest of the server reads its rows.
 
 mod entry;
 mod find;

@@ -1,9 +1,10 @@
-//! The rows of the table of commands, sorted by name. A test compares the rows that the machine's Redis knows with
-//! it.
+//! The rows of the table of commands, sorted by name. A test compares them with the commands of the Redis on the
+//! machine.
 //!
-//! A row: name, arity, flags, first key, last key, step, categories beside those of the flags, since, group,
-//! subcommands. After the step, `numkeys 2 1` means that argument 2 counts the keys, which follow it at a step of 1.
-//! The kind and the rules of this server, if any, follow the group: `Read[LIGHT]`.
+//! A row has: name, arity, flags, first key, last key, step, categories that do not follow from the flags, since,
+//! group, subcommands. Instead of the key positions, `numkeys 2 1` means that argument 2 is the number of keys,
+//! which follow it with a step of 1. The kind and the rules of this server, if any, come after the group:
+//! `Read[LIGHT]`.
 
 use super::entry::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};
 
@@ -32,7 +33,7 @@ macro_rules! rows {
     };
 }
 
-/// Expands to the first expression if two are given.
+/// Expands to the first expression if there are two.
 macro_rules! first {
     (, $other:expr) => {
         $other

@@ -1,5 +1,5 @@
-//! Random commands: mostly valid ones, with arguments from small pools so that they meet, and invalid ones of each
-//! sort.
+//! Generates random commands: mostly valid ones, with arguments from small pools so that they affect the same keys,
+//! and some invalid ones of each kind.
 
 use pgcache_resp::{Entry, TABLE};
 
@@ -97,7 +97,7 @@ const FLOATS: &[&str] = &[
     "--1",
     "1e99999999999999999999",
 ];
-/// Positive ones are so far apart that a second between the two servers changes no comparison.
+/// Positive durations are so far apart that a second between the two servers changes no comparison.
 const DURATIONS: &[&str] = &[
     "1000000",
     "5000000",
@@ -167,7 +167,7 @@ const DATABASES: &[&str] = &[
     "99999999999",
 ];
 
-/// Makes a text that may be a decimal number: from a pool, or of random digits.
+/// Generates a text that may be a decimal number, from a pool or from random digits.
 fn float(random: &mut Random) -> String {
     if random.one_in(3) {
         return random.pick(FLOATS);
@@ -183,11 +183,11 @@ fn float(random: &mut Random) -> String {
     format!("{sign}{whole}.{places}{power}")
 }
 
-/// Makes a command and its arguments.
+/// Generates a command and its arguments.
 pub fn command(random: &mut Random, in_transaction: bool) -> Words {
     loop {
         let mut words = valid(random);
-        // The order of keys and the elapsed time are compared separately, so not inside of an array.
+        // The order of keys and elapsed times are compared in a special way, so they must not be inside of an array.
         let name = words[0].to_ascii_lowercase();
         if in_transaction && UNORDERED.contains(&name.as_str()) {
             continue;
@@ -367,7 +367,7 @@ fn options(random: &mut Random, made: &mut Words) {
     }
 }
 
-/// Makes a whole scan, the only one with a single answer, or one that is refused.
+/// Generates a whole scan, because only that has a single correct result, or a scan that is refused.
 fn scan(random: &mut Random) -> Words {
     let mut made = words(&["scan", "0", "COUNT", "100000"]);
     for _ in 0..random.below(3) {
@@ -389,7 +389,7 @@ fn scan(random: &mut Random) -> Words {
     made
 }
 
-/// Makes an invalid command: too many arguments, too few, an unknown command, an unknown subcommand.
+/// Makes a command invalid: too many arguments, too few, an unknown command, or an unknown subcommand.
 fn wrong(random: &mut Random, mut made: Words) -> Words {
     let name = |entry: &Entry| entry.name.to_string();
     match random.below(6) {

@@ -1,9 +1,9 @@
-//! Whether two replies are equal: byte for byte, except where two servers cannot reply alike.
+//! Decides whether two replies are equal: byte for byte, except where two servers cannot give the same reply.
 
 use super::generate::UNORDERED;
 use super::redis::{Value, value};
 
-/// Compares keys as sets, and moments within ten seconds.
+/// Compares keys as sets, and times within ten seconds.
 pub fn same(name: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;

@@ -1,16 +1,18 @@
-//! Sends random commands to a real Redis and to a model behind this crate, and compares replies byte for byte.
+//! Sends random commands to a real Redis and to a model behind this crate, and compares their replies byte for byte.
 //!
 //! Some commands are not sent, or are compared in another way:
 //!
-//! - KEYS, SCAN: Redis promises no order of keys; compared as sets, and SCAN as a whole. RANDOMKEY: any existing key.
-//! - TTL, PTTL, EXPIRETIME, PEXPIRETIME: two servers read two clocks; within ten seconds.
-//! - GT and LT with relative times, and deadlines that pass while the test runs: the same reason.
-//! - SET with a deadline in the past: DBSIZE of Redis counts expired entries until a command meets them.
-//! - EXPIRETIME of a deadline in the last half second that 64 bits hold: Redis' sum overflows.
-//! - INCRBYFLOAT of a number in C's hexadecimal format. Commands that are newer than the machine's Redis.
-//! - Replies of an older Redis that differ: `versions.rs` has each difference.
+//! - KEYS and SCAN: Redis promises no order, so keys are compared as sets, and only whole scans. RANDOMKEY: any
+//!   existing key is correct.
+//! - TTL, PTTL, EXPIRETIME, PEXPIRETIME: the two servers read two clocks, so times are compared within ten seconds.
+//! - GT and LT with relative times, and deadlines that pass while the test runs, are not sent, for the same reason.
+//! - SET with a deadline in the past is not sent: Redis' DBSIZE counts expired entries until a command finds them.
+//! - EXPIRETIME of a deadline in the last half second that 64 bits can hold is not sent: Redis' sum overflows.
+//! - INCRBYFLOAT of a number in C's hexadecimal format, and commands that are newer than the machine's Redis, are
+//!   not sent.
+//! - `versions.rs` lists the replies of an older Redis that differ.
 //!
-//! RESP_COMMANDS is their number (10,000 by default), RESP_SEED the seed.
+//! RESP_COMMANDS is the number of commands (default: 10,000), RESP_SEED the seed.
 
 #![allow(
     clippy::unwrap_used,
@@ -54,7 +56,7 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether the model can answer: a command that was meant to be invalid may be valid.
+/// Returns whether the model can answer a request. A command that was meant to be invalid may be valid.
 fn is_for_the_model(request: &[u8]) -> bool {
     let mut parser = Parser::new(Limits::default());
     let args = parser.next(request).unwrap().unwrap().args;
@@ -101,7 +103,8 @@ fn compare(protocol: Protocol, count: u64, seed: u64) {
     let (mut random, mut model) = (Random(seed.max(1)), Model::new());
     let mut done = 0;
     while done < count {
-        // The model has seen each command before the next one is made, so that the generated transactions make sense.
+        // The model sees each command before the next one is generated, so that the generated transactions make
+        // sense.
         let mut batch: Vec<(Vec<String>, Vec<u8>)> = Vec::new();
         let mut bytes = Vec::new();
         let one = 1 + random.below(50);
@@ -116,7 +119,7 @@ fn compare(protocol: Protocol, count: u64, seed: u64) {
             model.answer(&request, now(), &mut replies);
             bytes.extend_from_slice(&self::request(&said_to(redis.version, &words)));
             batch.push((words, replies.as_bytes().to_vec()));
-            // The model learns the existing keys from Redis' reply.
+            // The model learns from Redis' reply which keys exist.
             if last {
                 break;
             }
@@ -156,7 +159,7 @@ fn replies_are_those_of_redis_in_resp3() {
     );
 }
 
-/// Malformed lines, each on a connection of its own.
+/// Sends malformed lines, each on its own connection.
 #[test]
 #[ignore = "needs redis-server"]
 fn the_last_words_on_a_broken_connection_are_those_of_redis() {
@@ -189,7 +192,7 @@ fn the_last_words_on_a_broken_connection_are_those_of_redis() {
     }
 }
 
-/// Lines typed by hand: ECHO shows how they were cut.
+/// Sends inline commands; ECHO shows how they were split.
 #[test]
 #[ignore = "needs redis-server"]
 fn typed_lines_are_cut_as_by_redis() {
@@ -226,7 +229,7 @@ fn what_an_older_redis_reads_otherwise_it_does() {
     versions::look_at_cursors(&mut Redis::start("versions"));
 }
 
-/// Compares name, arity, flags, keys and categories of COMMAND INFO, for commands and subcommands.
+/// Compares name, arity, flags, keys and categories in COMMAND INFO, for commands and subcommands.
 #[test]
 #[ignore = "needs redis-server"]
 fn the_table_is_that_of_redis() {
@@ -286,7 +289,7 @@ fn same_description(ours: &Value, theirs: &Value, of_redis: Version) {
     }
 }
 
-/// Returns whether a subcommand came after this version.
+/// Returns whether a subcommand was added after this version.
 fn later(name: &Value, of_redis: Version) -> bool {
     TABLE
         .iter()

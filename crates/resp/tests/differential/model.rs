@@ -1,4 +1,5 @@
-//! A server of one connection in memory behind the crate: Redis' actions on commands once they are parsed.
+//! A model of Redis behind the crate, with one connection and its data in memory. It carries out the commands that
+//! the crate has parsed.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! A Redis of our own: started in its own folder, reached by its socket, stopped with the test.
+//! Starts a Redis for a test, in its own folder and with a unix socket, and stops it with the test.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

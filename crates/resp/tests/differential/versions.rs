@@ -1,21 +1,22 @@
-//! Differences of an older Redis. Ours are the replies of 8.4; a command to, or an expectation of, a Redis before a
-//! version below is changed by its row, so that every reply can be compared with the machine's Redis.
+//! The differences of older versions of Redis. The crate behaves like 8.4. For an older Redis, a row here changes
+//! the command that is sent or the reply that is expected, so that every reply can be compared with the machine's
+//! Redis.
 
 use super::redis::{Redis, Value};
 
 /// The first two numbers of a version.
 pub type Version = (u32, u32);
 
-/// Parses the format of INFO and of the table of commands.
+/// Parses a version as written in INFO and in the table of commands.
 pub fn version(text: &str) -> Option<Version> {
     let mut numbers = text.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Cursors of SCAN that are read differently since a version; and one with the same effect before it.
+/// Cursors of SCAN that are parsed differently since a version, each with one that has the same effect before it.
 ///
 /// Until 7.4 Redis read the first character and passed the rest to `strtoul`: a blank was refused, an empty text was
-/// 0, and a negative number a large one.
+/// 0, and a negative number became a large one.
 const CURSORS: [(Version, &str, &str); 4] = [
     ((7, 4), "", "x"),
     ((7, 4), "-1", "x"),
@@ -37,8 +38,8 @@ pub fn said_to(redis: Version, words: &[String]) -> Vec<String> {
     words
 }
 
-/// Checks that each row is a difference of the machine's Redis, or does not apply to it: a row too many would hide an
-/// error.
+/// Checks that each row is a difference of the machine's Redis, or does not apply to it. A superfluous row would
+/// hide an error.
 #[allow(
     dead_code,
     reason = "the table is looked at by one of the tests that are made of it"
@@ -55,11 +56,11 @@ pub fn look_at_cursors(redis: &mut Redis) {
     }
 }
 
-/// Places of a command's description (COMMAND INFO): the version until which it was different, and its former
+/// Fields in a command's description (COMMAND INFO): the version until which a field was different, and its former
 /// content.
 ///
-/// Until 7.2 COMMAND GETKEYS accepted no command without an argument, and WAIT was not allowed in scripts. It is
-/// since, because it does not wait there; 7.4 and later show that it can wait elsewhere.
+/// Until 7.2 COMMAND GETKEYS accepted no command without arguments, and WAIT was not allowed in scripts. Since then
+/// it is, because it does not wait there; 7.4 and later report that it may block elsewhere.
 const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
     ((7, 2), "cluster|slots", 2, &["+stale"]),
     ((7, 2), "cluster|shards", 2, &["+stale"]),
@@ -69,7 +70,7 @@ const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
     ((7, 4), "wait", 6, &["+@connection", "+@slow"]),
 ];
 
-/// Returns the description of a command in this place by a Redis of this version; None: the same as by 8.4.
+/// Returns how a Redis of this version describes this field of a command; None if it does so like 8.4.
 #[allow(
     dead_code,
     reason = "the table is looked at by one of the tests that are made of it"
