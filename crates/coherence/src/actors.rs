@@ -1,5 +1,5 @@
-//! The base of the models of leases, prepared transactions, promotion and tracking: actors that take one step at a
-//! time.
+//! The framework of the models of leases, prepared transactions, promotion and tracking: a model is a set of actors,
+//! each of which takes one atomic step at a time.
 
 use std::fmt;
 use std::hash::Hash;
@@ -9,7 +9,7 @@ use crate::search::Machine;
 /// A step in the trace: the actor's number and its action.
 pub type Event = (usize, &'static str);
 
-/// A state that holds a backend for each actor.
+/// A state that has a backend for each actor.
 pub trait Backends: Copy + Eq + Hash {
     type Phase: Copy + Eq;
     type Backend: Copy + Default;
@@ -50,7 +50,7 @@ pub trait Actors: Sized {
     type Violation: Copy + fmt::Debug;
     const STUCK: Self::Violation;
 
-    /// The number of actors; the surroundings have the number after the last.
+    /// The number of actors. The surroundings (such as a restart) have the number after the last actor.
     fn count(&self) -> usize;
     fn first(&self) -> Self::State;
     /// Adds the steps of the actor `moves.actor`.
@@ -83,7 +83,8 @@ type Backend<M> = <<M as Actors>::State as Backends>::Backend;
 type Phase<M> = <<M as Actors>::State as Backends>::Phase;
 
 impl<M: Actors> Moves<'_, M> {
-    /// Adds a step of the actor to its phase `at`. An actor that has ended remembers nothing.
+    /// Adds a step of the actor to its phase `at`. An actor that has ended keeps no state, so that equal states
+    /// compare equal.
     pub fn add(
         &mut self,
         verb: &'static str,

@@ -1,9 +1,10 @@
-//! The clauses of a model by their names, and the set of those that it leaves out, defined alike for every model here.
+//! A macro that gives each model its clauses: the rules of the protocol by name, and the set of those that the model
+//! leaves out.
 
-/// Makes the enum `Clause`, and `Dropped`, a set of its values, which a model keeps in its field `dropped`.
+/// Defines the enum `Clause`, and `Dropped`, a set of clauses, which a model keeps in its field `dropped`.
 macro_rules! clauses {
     ($model:ident: $($(#[$doc:meta])* $clause:ident,)*) => {
-        /// A rule that a model can leave out.
+        /// A rule of the protocol that a model can leave out.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Clause {

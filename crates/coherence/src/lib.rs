@@ -1,16 +1,16 @@
-//! Model checkers for the protocols that keep copies coherent with transactions. Each model plays a protocol step by
-//! step between a few backends, and the search visits **every** interleaving and checks the promises.
+//! Model checkers for the protocols that keep copies coherent with transactions. Each model runs a protocol step by
+//! step between a few backends. The search visits **every** interleaving and checks the promises.
 //!
-//! | model | plays |
+//! | model | subject |
 //! |---|---|
-//! | `hot_tier` | the copies of rows in the hot tier beside gets and commits |
+//! | `hot_tier` | copies of rows in the hot tier, while gets and commits run |
 //! | `lease` | the values that a fetch stores while its source changes |
-//! | `prepared` | marks that outlive their session, by PREPARE TRANSACTION |
-//! | `promotion` | copies and loads of a standby that becomes the primary |
+//! | `prepared` | marks that outlive their session because of PREPARE TRANSACTION |
+//! | `promotion` | copies and loads on a standby that becomes the primary |
 //! | `tracking` | the values that a client of the Redis protocol keeps, and their invalidation |
 //!
-//! `search` visits the states of all; `clauses` gives each model the set of clauses that it leaves out; `actors` makes
-//! the steps of all but the first.
+//! `search` visits the states of every model; `clauses` gives each model the set of clauses that it leaves out;
+//! `actors` is the framework of all models but the first.
 //!
 //! # Use
 //!

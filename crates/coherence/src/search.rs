@@ -1,24 +1,24 @@
 //! Visits every state that a model can reach.
 //!
-//! `explore` goes deep first and keeps a fingerprint of 64 bits for each state: a hundred million states fit in
-//! two gigabytes, and the chance that two of them share a fingerprint is one in three thousand.
-//! `counterexample` goes wide first and keeps the way back, so that the run it finds is as short as can be.
+//! `explore` searches depth-first and keeps a fingerprint of 64 bits for each state. A hundred million states fit in
+//! two gigabytes, and the chance that two of them share a fingerprint is one in three thousand. `counterexample`
+//! searches breadth-first and keeps the path to each state, so that the run it finds is as short as possible.
 
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 
-/// A model: where it begins, and each step that can follow.
+/// A model: its first state, and the steps that can follow a state.
 pub trait Machine {
     type State: Copy + Eq + Hash;
     /// A step, for the trace.
     type Event: Copy;
     type Violation: Copy + fmt::Debug;
-    /// The violation for a state in which no step is possible although not all have ended.
+    /// The violation of a state in which no step is possible although not all actors have ended.
     const STUCK: Self::Violation;
 
     fn first(&self) -> Self::State;
-    /// Replaces `out` by all possible next steps; by nothing once all have ended.
+    /// Replaces `out` by all possible next steps; by none if all actors have ended.
     fn successors(&self, from: &Self::State, out: &mut Vec<(Self::Event, Self::State)>);
     fn judge(&self, state: &Self::State) -> Option<Self::Violation>;
     fn all_done(&self, state: &Self::State) -> bool;
@@ -28,8 +28,8 @@ pub trait Machine {
     fn line(&self, event: Self::Event, after: &Self::State) -> String;
 }
 
-/// Mixes eight bytes at a time by a folded multiplication. Each crate that calls `explore` compiles it anew, so all is
-/// inline: a call for each byte doubles the time.
+/// Mixes eight bytes at a time by a folded multiplication. Every crate that calls `explore` compiles this again, so
+/// everything is inline: a call for each byte would double the time.
 #[derive(Default)]
 struct Fingerprint {
     hash: u64,
@@ -94,7 +94,7 @@ fn fingerprint(state: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Passes fingerprints on, because they need no second hashing.
+/// Returns a fingerprint as its own hash, because it needs no second hashing.
 #[derive(Default)]
 struct AsIs(u64);
 
@@ -121,7 +121,7 @@ type Seen = HashSet<u64, BuildHasherDefault<AsIs>>;
 pub struct Report<V> {
     pub states: usize,
     pub steps: usize,
-    /// False if the limit of states ended the search.
+    /// False if the search ended at the limit of states.
     pub complete: bool,
     pub violation: Option<V>,
 }
@@ -154,7 +154,7 @@ pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
     report
 }
 
-/// Keeps those successors of a state that were not seen before, and judges them.
+/// Keeps the successors of a state that were not seen before, and checks them.
 fn keep_new<M: Machine>(
     m: &M,
     from: &M::State,
@@ -194,7 +194,7 @@ impl<V: fmt::Debug> fmt::Display for Run<V> {
     }
 }
 
-/// The way to a state: the place of the state before it in the list of steps, and the state's fingerprint.
+/// The path to a state: the position of the previous state in the list of steps, and the state's fingerprint.
 struct Step {
     before: u32,
     reached: u64,

@@ -26,8 +26,8 @@ pub fn integer(text: &[u8]) -> Option<i64> {
     }
 }
 
-/// Parses a cursor of SCAN, as Redis does since 7.4: a nonnegative integer; any other text goes to `strtoull`, which
-/// accepts leading blanks, a sign and leading zeros, and ends at a NUL. An empty text is not a cursor.
+/// Parses a cursor of SCAN, as Redis does since 7.4: a nonnegative integer. Any other text goes to `strtoull`, which
+/// accepts leading blanks, a sign and leading zeros, and stops at a NUL. An empty text is not a cursor.
 pub(crate) fn cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if let Some(value) = integer(text) {

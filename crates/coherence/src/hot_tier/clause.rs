@@ -1,8 +1,8 @@
-//! The clauses of the protocol's rules, each of which a model can leave out.
+//! The clauses of the protocol of the hot tier. A model can leave out each of them.
 //!
-//! A checker that finds nothing proves nothing until it finds a known bug: a model without one of the clauses in
-//! `tests/models/controls.rs` must yield a counterexample. `tests/models/redundant.rs` holds the clauses that other
-//! clauses cover, with the proof by exhaustion.
+//! A checker that finds nothing proves nothing until it finds a known bug. So a model without one of the clauses in
+//! `tests/models/controls.rs` must yield a counterexample. The clauses in `tests/models/redundant.rs` are covered by
+//! other clauses; that file proves it by visiting every state.
 
 use super::model::Model;
 use crate::clauses::clauses;
@@ -29,34 +29,36 @@ clauses! {
     LateWriteMarked,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// A writer that has marked a key and knew of no slot looks for it again, and removes copies made meanwhile.
+    /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies made
+    /// meanwhile.
     KeyLooksForSlotAgain,
     /// A writer whose cache has no slot takes a lock.
     NoSlotTakesLock,
-    /// It is the cache's own.
+    /// That lock belongs to one cache.
     LockByCache,
-    /// A writer that has taken it looks for the slot again.
+    /// A writer that has taken that lock looks for the slot again.
     CacheLooksForSlotAgain,
 
     // Rule 3, unmark
-    /// No other mark on the key has stood together with ours.
+    /// A set publishes only if no other mark on its key has overlapped with its own.
     PublishMarkAlone,
-    /// Marks and unmarks of other keys on the stripe are no reason to publish nothing.
+    /// Marks and unmarks of other keys on the stripe do not keep a set from publishing.
     PublishByKey,
-    /// A mark that finds no place still counts as one that has stood together with those of its key.
+    /// A mark that finds no place still counts as overlapping with the marks of its key.
     NoPlaceMeetsMarks,
     PublishGeneration,
     PublishEpoch,
     PublishCachePend,
-    /// The slot is proven.
+    /// A set publishes only if the slot is proven.
     PublishProven,
-    /// Nor was the tier off.
+    /// A set publishes only if the tier was not suspended.
     PublishSuspended,
-    /// Only what the row holds: no user trigger, rule, generated column, row-level security.
+    /// A set publishes only if the row holds exactly the value that was set: no user trigger, rule, generated column
+    /// or row-level security.
     PublishExactValue,
-    /// A later note of the key drops the value.
+    /// A later note of the key withdraws the value to publish.
     NoteDropsValue,
-    /// Where room must be made in another partition, all is asked again.
+    /// If room must be made in another partition, all conditions of a publish are checked again.
     PublishAsksAgain,
     UnmarkBumpsVer,
     CacheUnmarkBumpsEpoch,
@@ -64,17 +66,17 @@ clauses! {
     CacheUnmarkEpochFirst,
     /// ABORT unmarks.
     AbortUnmarks,
-    /// ABORT does not publish.
+    /// ABORT publishes nothing.
     AbortPublishesNothing,
     /// ABORT unmarks only what was marked.
     AbortOnlyMarked,
-    /// A change that is unmarked is not unmarked again when the callbacks run again.
+    /// A change that was unmarked is not unmarked again if the callbacks run again.
     UnmarkIdempotent,
-    /// A slot is unmarked only while it has the generation that was marked.
+    /// A slot is unmarked only while it still has the generation that was marked.
     UnmarkChecksGeneration,
-    /// Subtransaction abort keeps the keys.
+    /// The rollback of a savepoint keeps the dirty keys.
     SubabortKeepsKeys,
-    /// Subtransaction abort drops their values.
+    /// The rollback of a savepoint withdraws their values.
     SubabortDropsValues,
     /// When the dirty keys overflow into a dirty cache, those that are already marked stay.
     OverflowSparesMarked,
@@ -82,16 +84,16 @@ clauses! {
     // Rule 4, fill
     FillNewSnapshot,
     FillVer,
-    /// No writer marks the key.
+    /// A fill is refused while a writer marks the key.
     FillMark,
     FillGeneration,
     FillEpoch,
     FillCachePend,
-    /// No writer that found no slot marks the cache; checked once the slot exists.
+    /// A fill is refused while a writer that found no slot has the cache locked; checked once the slot exists.
     FillProven,
     FillSuspended,
     FillWithoutXid,
-    /// Entries carry the generation and epoch of the token, not those found when they are made.
+    /// Entries get the generation and epoch of the token, not those found when they are stored.
     StampFromToken,
 
     // Rule 5, own writes
@@ -108,7 +110,7 @@ clauses! {
     LookupSuspended,
     /// Turning the tier on reads the trigger's mode under a newly acquired ShareUpdateExclusiveLock.
     ResumeUnderLock,
-    /// So does the making of a slot for a cache that has none.
+    /// A slot for a cache that has none is created under the same lock.
     SlotMadeUnderLock,
 
     // An entry's validity, and rule 8

@@ -1,12 +1,13 @@
-//! The configurations: which backends meet, and on which keys. Each is small enough to be visited whole.
+//! The configurations of the model: the backends that run at the same time, and the keys that they use. Each is
+//! small enough that every state can be visited.
 //!
-//! The name of a configuration is its subject; `tests/models/protocol.rs` runs them all with every rule in force, and
-//! `tests/models/controls.rs` runs each negative control in the one that shows it.
+//! A configuration is named after its subject. `tests/models/protocol.rs` runs all of them with every rule in force;
+//! `tests/models/controls.rs` runs each negative control in the configuration that exposes it.
 
 use super::model::Op::*;
 use super::model::{FirstSlot, Model};
 
-/// Two writers that overwrite one key, one of them its neighbour on the stripe, too.
+/// Two writers that overwrite one key, one of which also writes the other key of the stripe.
 pub fn sets() -> Model {
     Model::new("sets")
         .actor("W1", &[Set(0), Set(1), Commit])
@@ -25,7 +26,7 @@ pub fn deletes() -> Model {
     m
 }
 
-/// Plain SQL notes its key after the row has changed, and calls cache_get in between.
+/// Plain SQL changes a row, calls cache_get, and only then notes the key.
 pub fn plain_sql() -> Model {
     let mut m = Model::new("plain SQL")
         .actor("W1", &[Get(0), Change(0), Get(0), Note(0), Get(0), Commit])
@@ -35,7 +36,7 @@ pub fn plain_sql() -> Model {
     m
 }
 
-/// A user's BEFORE trigger stores something else than what was set.
+/// A user's BEFORE trigger stores another value than the one that was set.
 pub fn altered() -> Model {
     Model::new("altered")
         .actor("W1", &[SetAltered(0), Get(0), Commit])
@@ -43,7 +44,7 @@ pub fn altered() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// A savepoint that is rolled back over a write that stays.
+/// A savepoint is rolled back, and an earlier write of the key stays.
 pub fn savepoint() -> Model {
     let mut m = Model::new("savepoint")
         .actor(
@@ -64,8 +65,8 @@ pub fn savepoint() -> Model {
     m
 }
 
-/// A write that comes after our mark, of a key whose first write was rolled back: its row lock is gone,
-/// its mark stands.
+/// A write after our mark, of a key whose first write was rolled back: its row lock is released, but its mark
+/// remains.
 pub fn late() -> Model {
     Model::new("late write")
         .actor("W1", &[Savepoint, Set(0), RollbackTo, Commit, Set(0)])
@@ -73,7 +74,7 @@ pub fn late() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// A write that comes after our mark, of a key without any mark.
+/// A write after our mark, of a key without a mark.
 pub fn late_neighbour() -> Model {
     let mut m = Model::new("late write of a neighbour")
         .actor("W1", &[Set(0), Commit, Set(1)])
@@ -129,7 +130,7 @@ pub fn truncate_repeatable() -> Model {
     m
 }
 
-/// So many dirty keys that the cache becomes dirty as a whole, against a set of the same key.
+/// So many dirty keys that the whole cache becomes dirty, against a set of one of the keys.
 pub fn overflow() -> Model {
     let mut m = Model::new("overflow")
         .actor("W1", &[Set(0), Overflow, Set(1), Get(0), Commit])
@@ -139,7 +140,7 @@ pub fn overflow() -> Model {
     m
 }
 
-/// The dirty keys overflow while some of them are marked already.
+/// The dirty keys overflow when some of them are already marked.
 pub fn late_overflow() -> Model {
     Model::new("late overflow")
         .actor("W1", &[Set(0), Commit, Set(1), Overflow])
@@ -147,7 +148,7 @@ pub fn late_overflow() -> Model {
         .actor("R1", &[Get(0), Get(1)])
 }
 
-/// A cache that is marked already is written again, through a key that was free in between.
+/// A cache that is already marked is written again, through a key that was unlocked in between.
 pub fn late_after_overflow() -> Model {
     Model::new("late write after overflow")
         .actor(
@@ -158,7 +159,7 @@ pub fn late_after_overflow() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// The first get ever races the first write ever.
+/// The first get of a cache races with its first write.
 pub fn first_get() -> Model {
     let mut m = Model::new("first get")
         .actor("W1", &[Set(0), Commit])
@@ -197,7 +198,8 @@ pub fn drop_create() -> Model {
     m
 }
 
-/// set and DROP in one transaction; a session that rolled back its only write holds no lock but has a dirty cache.
+/// A set and DROP in one transaction. A session that rolled back its only write holds no lock, but its cache is
+/// dirty.
 pub fn drop_under_mark() -> Model {
     let mut m = Model::new("drop under a mark")
         .actor("W1", &[Savepoint, Set(0), Overflow, RollbackTo, Commit])
@@ -220,7 +222,7 @@ pub fn suspension() -> Model {
     m
 }
 
-/// pg_restore --disable-triggers in one transaction, and a set during the suspension.
+/// pg_restore --disable-triggers in one transaction, and a set while the cache is suspended.
 pub fn restore() -> Model {
     let mut m = Model::new("restore")
         .actor("A1", &[Disable, Change(0), Get(0), Note(0), Commit])
@@ -231,7 +233,7 @@ pub fn restore() -> Model {
     m
 }
 
-/// A set publishes during the suspension, and a change that no trigger notes follows.
+/// A set publishes while the cache is suspended, and then a change follows that no trigger notes.
 pub fn set_while_suspended() -> Model {
     Model::new("set while suspended")
         .actor("A1", &[Disable, Commit])
@@ -270,7 +272,7 @@ pub fn needs_room() -> Model {
     m
 }
 
-/// The same where a savepoint's rollback gave the row lock away.
+/// The same, when the rollback of a savepoint has released the row lock.
 pub fn needs_room_late() -> Model {
     let mut m = late();
     m.name = "late write that needs room";
@@ -278,7 +280,7 @@ pub fn needs_room_late() -> Model {
     m
 }
 
-/// A set of a key against one whose mark finds no place.
+/// A set of a key, against another set whose mark finds no place.
 pub fn no_place() -> Model {
     let mut m = Model::new("no place for a mark")
         .actor("W1", &[Set(0), Commit])
@@ -289,7 +291,7 @@ pub fn no_place() -> Model {
     m
 }
 
-/// The same where the writer without a place writes once more after its mark.
+/// The same, when the writer without a place writes once more after its mark.
 pub fn no_place_late() -> Model {
     let mut m = Model::new("no place, late write")
         .actor("W1", &[Set(0), Commit])
@@ -299,7 +301,7 @@ pub fn no_place_late() -> Model {
     m
 }
 
-/// A key of another cache that lies on the same stripe.
+/// A key of another cache on the same stripe.
 pub fn other_key() -> Model {
     Model::new("another cache's key")
         .actor("O1", &[OtherKey, Commit])
@@ -308,7 +310,7 @@ pub fn other_key() -> Model {
         .actor("R2", &[Get(1)])
 }
 
-/// Another cache as a whole, which has no slot, while ours gets one.
+/// Another cache is changed as a whole and has no slot, while ours gets one.
 pub fn other_cache() -> Model {
     let mut m = Model::new("another cache without a slot")
         .actor("O1", &[OtherCache, Commit])
@@ -318,7 +320,7 @@ pub fn other_cache() -> Model {
     m
 }
 
-/// All of them.
+/// Returns all configurations.
 pub fn all() -> Vec<Model> {
     vec![
         sets(),

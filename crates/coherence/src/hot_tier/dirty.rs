@@ -1,6 +1,6 @@
-//! A transaction's record of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
+//! A transaction's notes of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
 //!
-//! Does not hold the changes themselves; `table` has the rows.
+//! The changes themselves are in `table`, with the rows.
 
 use super::clause::Clause;
 use super::model::Model;
@@ -75,7 +75,7 @@ impl State {
         (0..KEYS).find(|key| looks && keys[*key].marked && keys[*key].slot == SlotSeen::None)
     }
 
-    /// Returns whether the cache is dirty, and not marked in full.
+    /// Returns whether the cache is dirty and not fully marked.
     pub fn cache_unmarked(&self, actor: usize) -> bool {
         let cache = &self.backends[actor].cache;
         cache.dirty && cache.mark != MarkProgress::Full

@@ -1,4 +1,5 @@
-//! The end of a transaction: PRE_COMMIT marks, event e, COMMIT or ABORT unmarks, locks are released (rules 2 and 3).
+//! The steps at the end of a transaction: PRE_COMMIT sets marks, event e makes the writes visible, COMMIT or ABORT
+//! removes the marks, and the locks are released (rules 2 and 3).
 
 use super::clause::Clause;
 use super::model::{FirstSlot, Model};
@@ -121,7 +122,7 @@ fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
     skip_clean_nodes(m, state, actor);
 }
 
-/// Rolls back: at any step that an error, a cancel or the user can reach, or because of a wait without end.
+/// Rolls back: at any step at which an error, a cancellation or the user may do so, or because of an endless wait.
 pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let writes = m.scripts[actor].commit_place().is_some();
@@ -236,7 +237,7 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
     skip_clean_nodes(m, state, actor);
 }
 
-/// Skips clean keys, and a cache that is not marked, which take no step.
+/// Skips keys that are not dirty, and a cache that is not marked; these need no step.
 fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     let backend = &mut state.backends[actor];
     let wanted = |node: &DirtyKey| {
@@ -252,7 +253,7 @@ fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     }
 }
 
-/// Rule 8: frees a slot together with its relation.
+/// Rule 8: frees a slot when its relation is dropped.
 fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     unmark_other(state, actor);
     let backend = &state.backends[actor];
@@ -267,7 +268,7 @@ fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     state.backends[actor].at = Phase::Release;
 }
 
-/// Releases the locks, and acknowledges to the client.
+/// Releases the locks, and then acknowledges the transaction to the client.
 pub fn release_steps(moves: &mut Moves, actor: usize) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     if m.abort_reruns && backend.aborting && !backend.rerun {

@@ -1,4 +1,5 @@
-//! cache_get, step by step: lookup, snapshot, row, fill (rules 4 to 6); and SELECT.
+//! The steps of cache_get: lookup, snapshot, row, fill (rules 4 to 6); and SELECT, with which its result is
+//! compared.
 
 use super::clause::Clause;
 use super::model::{Model, Op};
@@ -50,8 +51,9 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
     }
 }
 
-/// Takes the snapshot early. REPEATABLE READ has one snapshot for the transaction. READ COMMITTED needs an early one
-/// only in the negative control that reads the row with the statement's snapshot, older than the token.
+/// Takes the snapshot before the lookup where that is necessary. REPEATABLE READ has one snapshot for the
+/// transaction. Under READ COMMITTED only the negative control needs it that reads the row with the statement's
+/// snapshot, which is older than the token.
 fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     let early = moves.m.repeatable(actor) || !moves.m.keeps(Clause::FillNewSnapshot);
     let needed = early && !moves.from.backends[actor].has_snapshot;
@@ -65,7 +67,7 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     needed
 }
 
-/// Makes the slot at the first get, if it can: rule 7 requires the trigger's mode under a new lock.
+/// Creates the slot at the first get, if possible: rule 7 requires that the trigger's mode is read under a new lock.
 fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     let makes = from.shared.slot.is_none() && from.shared.room && from.table.exists;
@@ -109,8 +111,8 @@ fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     locked
 }
 
-/// Takes the partition lock and the first words. The section ends in the next step, or, where no backend changes a
-/// slot's words, in this one.
+/// Takes the partition lock and reads the first group of words. The section ends in the next step, or in this one if
+/// no backend changes a slot's words.
 fn first_half(
     m: &Model,
     state: &mut State,

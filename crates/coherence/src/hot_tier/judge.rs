@@ -1,4 +1,4 @@
-//! The promises, checked at each read, in each state, and at the end.
+//! Checks the promises (a) to (g): at each read, in each state, and when all backends have ended.
 
 use super::model::Model;
 use super::state::{KEYS, Phase, State, Version, Violation};
@@ -15,7 +15,7 @@ impl State {
         self.broken.get_or_insert(violation);
     }
 
-    /// Checks properties (a) to (d), when a cache_get has its value.
+    /// Checks promises (a) to (d), when a cache_get has its value.
     pub fn judge_get(&mut self, m: &Model, actor: usize, key: usize, value: u8) {
         let own = self.table.rows[key]
             .as_slice()
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// Checks property (d), in a REPEATABLE READ transaction: a value that it has shown once stays.
+    /// Checks promise (d), in a REPEATABLE READ transaction: a value that was shown once must be shown again.
     pub fn judge_shown(&mut self, actor: usize, key: usize, value: u8) {
         let shown = self.backends[actor].shown[key].replace(value);
         if shown.is_some_and(|shown| shown != value) {
@@ -44,8 +44,9 @@ impl State {
         }
     }
 
-    /// Checks properties (a) and (b). We promise more than (a): a get that begins after event e, acknowledged or not,
-    /// returns that commit or a newer one; so a session that saw any effect of it sees its entries too.
+    /// Checks promises (a) and (b). We promise more than Postgres must: a get that begins after event e,
+    /// acknowledged or not, returns that commit or a newer one. So a session that has seen any effect of a commit
+    /// also sees its entries.
     fn judge_read_committed(&self, actor: usize, key: usize, value: u8) -> Option<Violation> {
         let oldest_allowed = self.backends[actor].oldest_allowed as usize;
         let chain = self.table.rows[key].as_slice();
@@ -70,7 +71,7 @@ impl State {
         xid == 0 || self.backends[xid as usize - 1].at == Phase::Done
     }
 
-    /// Checks properties (e) and (f).
+    /// Checks promises (e) and (f).
     pub fn judge_state(&mut self, m: &Model) {
         if m.checks_each_state && !self.entries_current(m) {
             self.break_promise(Violation::EntryNotCurrent);

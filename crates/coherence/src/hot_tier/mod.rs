@@ -1,10 +1,10 @@
-//! The first model, of the protocol that keeps the hot tier coherent with transactions.
+//! The first model: the protocol that keeps the hot tier coherent with transactions.
 //!
 //! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks, commit
-//! record, event e (from here on other sessions see the writes), COMMIT callbacks, lock release, the acknowledgement
-//! to the client. The rules below keep the copy from ever showing a value that a SELECT would not. This model plays
-//! them out step by step between a few backends, two keys on one stripe and one cache, visits **every** interleaving,
-//! and checks the promises:
+//! record, event e (from then on other sessions see the writes), COMMIT callbacks, lock release, acknowledgement to
+//! the client. The rules below keep the copy from showing a value that a SELECT would not show. The model runs these
+//! steps for a few backends, two keys on one stripe, and one cache. It visits **every** interleaving, and checks
+//! these promises:
 //!
 //! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event
 //!   e on, not only from the acknowledgement, so a session that saw any effect of a commit sees its entries too;
@@ -27,7 +27,7 @@
 //! | 2 mark | PRE_COMMIT: remove the entry, mark the key's hash, `ver++`; no slot: look for it again after the mark; a cache: `pending_writers++`, then `epoch++`; no slot: a lock of the cache's, then look again; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
 //! | 3 unmark | COMMIT: publish if untouched, `ver++`, lower the mark; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
 //! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
-//! | 5 own writes | a dirty key bypasses, and so does a writer's lock on the cache | `get`: `may_hit` |
+//! | 5 own writes | a get of a dirty key does not use the tier, nor does one in a transaction that holds a writer's lock on the cache | `get`: `may_hit` |
 //! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
 //! | 7 suspension | DISABLE TRIGGER suspends at its mark; only a fact read under a new ShareUpdateExclusiveLock turns the tier on | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
 //! | 8 slots | a new generation for each slot, freed by DROP and by the rollback of CREATE | `tier`: `make_slot`; `end`: `leave_callbacks` |
@@ -37,10 +37,10 @@
 //!
 //! # Atomic steps
 //!
-//! A section under the partition lock, one word of a slot, a lock of Postgres, a snapshot, the reading of a row under
-//! its relation lock, event e, the release of locks. Slot words lie outside the partitions: they change while a
-//! section is under way, and a section reads them in two steps, in either order (`epochs_first`). A move that only its
-//! own backend can notice goes into the step before (`moves::settle`).
+//! These are atomic: a section under the partition lock, a change of one word of a slot, a lock of Postgres, a
+//! snapshot, the reading of a row under its relation lock, event e, the release of locks. Slot words are outside of
+//! the partitions, so they can change during a section, and a section reads them in two steps, in either order
+//! (`epochs_first`). A move that only its own backend can notice is merged with the step before (`moves::settle`).
 //!
 //! # What the model adds to the rules' first wording
 //!
@@ -54,8 +54,8 @@
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
 //! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
 //!
-//! pending_writers == 1 and the unmark's `ver++` exist for **late writes** to a marked key whose row lock a
-//! savepoint's rollback gave away; without late writes the rest of the token would do.
+//! `pending_writers == 1` and the unmark's `ver++` exist for **late writes** to a marked key whose row lock was
+//! released by the rollback of a savepoint. Without late writes the rest of the token would suffice.
 //!
 //! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare generation and epoch
 //! only.

@@ -1,4 +1,4 @@
-//! The parts of a model: actors and their scripts, the first state, and the clauses left out.
+//! A configuration of the model: the backends and their scripts, the first state, and the clauses that are left out.
 
 use super::clause::Dropped;
 use super::state::{ABSENT, MAX_ACTORS};
@@ -10,12 +10,12 @@ pub enum Op {
     Delete(usize),
     /// cache_set on a cache whose BEFORE trigger stores another value.
     SetAltered(usize),
-    /// Plain SQL, in two: the row changes, and later the AFTER trigger notes its key.
+    /// Plain SQL, in two steps: the row changes, and later the AFTER trigger notes its key.
     Change(usize),
     Note(usize),
     Truncate,
     Drop,
-    /// CREATE of a relation that gets the OID of the one dropped before.
+    /// CREATE of a relation that gets the OID of the dropped one.
     Create,
     /// ALTER TABLE ... DISABLE TRIGGER, ENABLE ALWAYS TRIGGER.
     Disable,
@@ -24,12 +24,12 @@ pub enum Op {
     Resume,
     /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
-    /// A key of another cache changes whose hash lies on the same stripe; another cache without a slot as a whole.
+    /// Changes a key of another cache whose hash is on the same stripe; or another cache without a slot as a whole.
     OtherKey,
     OtherCache,
     Savepoint,
     RollbackTo,
-    /// From here on the callbacks run; operations after it are writes that come after our mark.
+    /// The callbacks run from here on; operations after it are writes that come after our mark.
     Commit,
     Get(usize),
     Select(usize),
@@ -41,8 +41,9 @@ pub enum Isolation {
     RepeatableRead,
 }
 
-/// One backend. With a Commit: one transaction, which commits or rolls back at any step before. Without:
-/// under READ COMMITTED each operation by itself, under REPEATABLE READ one transaction that only reads.
+/// The script of one backend. With a Commit, it is one transaction, which commits or rolls back at any earlier step.
+/// Without one, each operation is its own transaction under READ COMMITTED; under REPEATABLE READ all are one
+/// read-only transaction.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub name: &'static str,
@@ -61,7 +62,7 @@ pub enum FirstSlot {
     Present,
     /// No slot yet, but room for one.
     Absent,
-    /// No slot, and the slot table is full until another cache goes.
+    /// No slot, and the slot table is full until another cache gives its slot up.
     TableFull,
 }
 
@@ -78,9 +79,9 @@ pub struct Model {
     pub abort_reruns: bool,
     /// Entries may be evicted at any time.
     pub evicts: bool,
-    /// Sections read epochs before pends: the order must not matter.
+    /// Sections read epochs before `pending_writers`; the order must not matter.
     pub epochs_first: bool,
-    /// To publish needs room in another partition.
+    /// A publish needs room from another partition.
     pub needs_room: bool,
     /// The keys of this actor find no place among the marks.
     pub no_place_for: Option<usize>,
@@ -141,8 +142,8 @@ impl Model {
             .is_some_and(|place| place < pc as usize)
     }
 
-    /// Returns whether sections that read a slot's words take two steps: only if another backend may change these
-    /// words.
+    /// Returns whether sections that read a slot's words take two steps, which is needed only if another backend may
+    /// change these words.
     pub fn splits_sections(&self) -> bool {
         let changes_slot = |op: &Op| {
             use Op::*;
@@ -163,7 +164,7 @@ pub fn first_value(key: usize) -> u8 {
     1 + key as u8
 }
 
-/// Every write writes a value of its own.
+/// Returns a different value for each write.
 pub fn value_of(actor: usize, pc: u8, op: Op) -> u8 {
     if matches!(op, Op::Delete(_)) {
         ABSENT

@@ -1,11 +1,12 @@
-//! Makes a step: the state after it, with its backend's unseen moves, and checks it at once.
+//! Applies a step: computes the next state, merges the backend's unobservable moves into it, and checks the promises
+//! at once.
 //!
-//! Knows no rule of the protocol; `get`, `write` and `end` add the steps.
+//! `get`, `write` and `end` add the steps; this file contains no rule of the protocol.
 
 use super::model::{Model, Op};
 use super::state::{Backend, Phase, State};
 
-/// The surroundings: eviction, other caches.
+/// The actor of steps that no backend takes: evictions, and changes of other caches.
 pub const NOBODY: usize = usize::MAX;
 
 /// The description of a step, for the trace.
@@ -45,7 +46,7 @@ impl Moves<'_> {
     }
 }
 
-/// Adds moves that only this backend can notice to the step before them.
+/// Merges moves that only this backend can notice into the step before them.
 pub fn settle(m: &Model, state: &mut State, actor: usize) {
     while state.backends[actor].at == Phase::Run {
         let backend = &mut state.backends[actor];

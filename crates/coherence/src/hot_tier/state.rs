@@ -1,9 +1,9 @@
-//! One state of the model: the content of a server's table, of shared memory and of each backend.
+//! One state of the model: the table's rows, the shared memory, and each backend.
 //!
-//! Plain values only, small enough to be copied by the million. `table`, `tier`, `dirty`, `get`, `write` and `end`
-//! define which backend may change what, and when.
+//! It consists of plain values, and is small enough to be copied millions of times. `table`, `tier`, `dirty`, `get`,
+//! `write` and `end` define which backend may change which part, and when.
 
-/// Two keys, so that an innocent neighbour on the same stripe exists.
+/// Two keys, so that a key exists that only shares the stripe.
 pub const KEYS: usize = 2;
 pub const MAX_ACTORS: usize = 5;
 const MAX_VERSIONS: usize = 8;
@@ -19,14 +19,14 @@ pub const NO_GENERATION: u8 = 0;
 pub struct Version {
     pub xid: u8,
     pub value: u8,
-    /// TRUNCATE, DROP: once committed it hides older versions even from older snapshots.
+    /// Written by TRUNCATE or DROP: once committed, it hides older versions even from older snapshots.
     pub wipe: bool,
     /// Written below the savepoint that is still open.
     pub by_subxact: bool,
 }
 
-/// The versions of one row in the order of their writing, which row locks make the order of their commits. Aborted
-/// versions are removed.
+/// The versions of one row in the order in which they were written, which because of row locks is the order of their
+/// commits. Aborted versions are removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Chain {
     len: u8,
@@ -61,9 +61,9 @@ pub struct Table {
     pub rows: [Chain; KEYS],
     /// Bit x: transaction x is committed and visible (event e has happened).
     pub committed: u8,
-    /// Whether the table exists, by committed transactions.
+    /// Whether the table exists, according to committed transactions.
     pub exists: bool,
-    /// Whether our trigger fires ALWAYS, by committed transactions.
+    /// Whether our trigger fires ALWAYS, according to committed transactions.
     pub always: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct Slot {
     pub epoch: u8,
     pub pending_writers: i8,
     pub suspended: bool,
-    /// No writer holds a lock that was taken before the slot was made.
+    /// Whether no writer holds a lock that it took before the slot was created.
     pub proven: bool,
 }
 
@@ -81,16 +81,16 @@ pub struct Slot {
 pub struct Stripe {
     /// Rises with each mark and unmark of a key on the stripe, whatever its cache.
     pub ver: u8,
-    /// Raised marks, by key.
+    /// The number of marks on each key.
     pub marks: [i8; KEYS],
-    /// Whether more than one mark has stood on the key since it last had none.
+    /// Whether marks on the key have overlapped since it last had none.
     pub met: [bool; KEYS],
     /// The same for a key of another cache.
     pub others: i8,
 }
 
-/// Writers that have changed a cache as a whole and found no slot: each holds a lock of its own, in a mode that
-/// conflicts with no other, which readers only check.
+/// Writers that have changed a cache as a whole and found no slot. Each holds a lock that conflicts with no other
+/// one; readers only check for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Locked {
     pub ours: i8,
@@ -106,13 +106,13 @@ pub struct Entry {
     pub xid: u8,
 }
 
-/// Shared memory. Both keys hash to the one stripe, and live in the one partition.
+/// Shared memory. Both keys are on the same stripe and in the same partition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Shared {
     pub slot: Option<Slot>,
     /// Whether the slot table has room for our cache.
     pub room: bool,
-    /// Generations are never reused, also when the slot is freed.
+    /// Generations are never reused, even when a slot is freed.
     pub last_generation: u8,
     pub stripe: Stripe,
     pub locked: Locked,
@@ -121,16 +121,16 @@ pub struct Shared {
     pub partition: Option<u8>,
 }
 
-/// The part of shared memory that a lookup remembers for a following fill (rule 4), and a mark for its publish (rule
-/// 3; that only the first three).
+/// The part of shared memory that a lookup remembers for a later fill (rule 4), and a mark for its publish (rule 3,
+/// only the first three fields).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Token {
     pub ver: u8,
     pub generation: u8,
     pub epoch: u8,
-    /// Marks on the key.
+    /// The number of marks on the key.
     pub marks: i8,
-    /// Marks on keys of other caches on the stripe.
+    /// The number of marks on keys of other caches on the stripe.
     pub others: i8,
     pub cache_pend: i8,
     pub suspended: bool,
@@ -146,15 +146,17 @@ pub struct DirtyKey {
     pub value: u8,
     /// Whether no trigger, rule, generated column or policy made the row differ from `value`.
     pub exact: bool,
-    /// Noted below the savepoint that is still open.
+    /// Whether it was noted below the savepoint that is still open.
     pub by_subxact: bool,
-    /// Whether its mark finds no place: the cache's `pending_writers` replaces it, with the version unchanged.
+    /// Whether its mark finds no place: then the cache's `pending_writers` is raised instead, without changing the
+    /// version.
     pub no_place: bool,
     pub token: Token,
     pub slot: SlotSeen,
 }
 
-/// The slot of the cache, as known to a mark on a key: without its number the mark cannot remove the entry.
+/// What a mark on a key knows about the slot of the cache. Without the slot's number the mark cannot remove the
+/// entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
     #[default]
@@ -174,12 +176,12 @@ pub enum Other {
     CacheMarked,
 }
 
-/// How far a dirty cache is marked. The words of a slot belong to no partition: each changes alone.
+/// How far a dirty cache is marked. A slot's words belong to no partition, so each changes in a step of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MarkProgress {
     #[default]
     None,
-    /// No slot was found: the lock comes next, and then a second lookup of the slot.
+    /// No slot was found: next, the lock is taken, and then the slot is looked up again.
     NoSlotFound,
     LockTaken,
     PendRaised,
@@ -195,11 +197,11 @@ pub enum MarkedOn {
     Slot(u8),
 }
 
-/// The cache, where the transaction may have changed it as a whole.
+/// The cache, if the transaction may have changed it as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DirtyCache {
     pub dirty: bool,
-    /// Whether too many keys were dirty: keys are no longer noted one by one.
+    /// Whether too many keys were dirty, so that keys are no longer noted one by one.
     pub overflowed: bool,
     pub suspend: bool,
     pub mark: MarkProgress,
@@ -218,23 +220,24 @@ pub enum Ddl {
     Trigger(bool),
 }
 
-/// The position of a backend, between two atomic steps.
+/// Where a backend is between two atomic steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
-    /// Before its next operation; after its last: marking, then event e.
+    /// Before its next operation; after the last one, marking, and then event e.
     #[default]
     Run,
-    /// cache_get: half of the lookup's words are read; snapshot next; row next; fill; half of the fill's checks done.
+    /// The steps of cache_get: half of the lookup's words are read; the snapshot is next; the row is next; the fill
+    /// is next; half of the fill's checks are done.
     Lookup,
     Snapshot,
     Row,
     Fill,
     FillHalf,
-    /// A slot is to be made from a fact that was read before (only in a negative control).
+    /// A slot is about to be created from a fact that was read earlier (only in a negative control).
     MakeSlot,
-    /// The tier is to be turned on by a fact that was read before (only in a negative control).
+    /// The tier is about to be turned on by a fact that was read earlier (only in a negative control).
     Resume,
-    /// COMMIT or ABORT callback; half of a publish's checks done; locks to be released.
+    /// In a COMMIT or ABORT callback; half of a publish's checks are done; the locks are to be released.
     Unmark,
     UnmarkHalf,
     Release,
@@ -243,30 +246,31 @@ pub enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
-    /// Next operation of the script.
+    /// The next operation of the script.
     pub pc: u8,
     pub at: Phase,
     pub has_xid: bool,
     pub aborting: bool,
-    /// An error in the ABORT callbacks has made them run again.
+    /// Whether an error in the ABORT callbacks has made them run again.
     pub rerun: bool,
     /// Whether a write came after our mark.
     pub late: bool,
     pub in_subxact: bool,
     pub has_snapshot: bool,
     pub snapshot: u8,
-    /// Bits of `table::Lock`, and those that end with the open savepoint.
+    /// The relation locks, as bits of `table::Lock`, and those that end with the open savepoint.
     pub locks: u8,
     pub subxact_locks: u8,
     pub keys: [DirtyKey; KEYS],
     pub cache: DirtyCache,
     pub other: Other,
-    /// Whether this get has checked the lock.
+    /// Whether this get has checked the cache's lock.
     pub has_asked: bool,
-    /// Whether another partition has given room to publish.
+    /// Whether another partition has provided the room for a publish.
     pub has_room: bool,
     pub ddl: Ddl,
-    /// Of the running get: the oldest version it may return, its token, the row it read, half a verdict.
+    /// For the running get: the oldest version that it may return, its token, the row that it read, and the result
+    /// of half the checks.
     pub oldest_allowed: u8,
     pub token: Token,
     pub row: Version,

@@ -1,4 +1,5 @@
-//! Where a model begins, and every step that can be taken from a state: by each backend, and by the surroundings.
+//! The model as the search sees it: the first state, and every step that can be taken from a state, by a backend or
+//! by the surroundings.
 
 use super::clause::Clause;
 use super::model::{FirstSlot, Model, Op, first_value};
@@ -14,7 +15,7 @@ impl Machine for Model {
     type Violation = Violation;
     const STUCK: Violation = Violation::Stuck;
 
-    /// Before any step: the rows, the slot and the entries that the model asks for.
+    /// Returns the state before any step: the rows, the slot and the entries that the model requests.
     fn first(&self) -> State {
         let mut state = State {
             table: Default::default(),
@@ -68,7 +69,7 @@ impl Machine for Model {
         surroundings(&mut moves);
     }
 
-    /// A step judges the state that it makes.
+    /// Returns the violation that a step has recorded, because each step checks the state that it makes.
     fn judge(&self, state: &State) -> Option<Violation> {
         state.broken
     }

@@ -1,7 +1,7 @@
-//! The base of the protocol: Postgres' rows, snapshots, row locks and relation locks.
+//! The parts of Postgres on which the protocol relies: rows, snapshots, row locks and relation locks.
 //!
 //! Nothing here knows the hot tier. Lock queues and the deadlock detector are left out: a backend that must wait
-//! cannot step, and may always roll back instead.
+//! takes no step, and may always roll back instead.
 
 use super::state::{ABSENT, Backend, Ddl, KEYS, State, Version};
 
@@ -60,7 +60,7 @@ impl State {
         self.table.committed & (1 << xid) != 0
     }
 
-    /// Returns whether the relation exists for this backend's own transaction.
+    /// Returns whether the relation exists as seen by this backend's own transaction.
     pub fn exists_for(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Create => true,
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Returns whether the row is free: its last version is committed or our own.
+    /// Returns whether the row is unlocked: its last version is committed, or our own.
     pub fn row_free(&self, actor: usize, key: usize) -> bool {
         let last = self.table.rows[key].as_slice().last();
         last.is_none_or(|last| last.xid == xid_of(actor) || self.is_committed(last.xid))
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Returns the version that a SELECT under this snapshot shows, by the present rows.
+    /// Returns the version that a SELECT with this snapshot shows, of the present rows.
     pub fn read_row(&self, actor: usize, key: usize, snapshot: u8) -> Version {
         let own = xid_of(actor);
         let mut shown = Version::default();

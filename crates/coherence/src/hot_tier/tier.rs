@@ -1,12 +1,13 @@
-//! Changes in shared memory: lookup, fill, mark, unmark and publish.
+//! The changes in shared memory: lookup, fill, mark, unmark and publish.
 //!
-//! Access rules, as in the server:
+//! The access rules are those of the server:
 //! 1. entries and stripes change only under the lock of their partition;
-//! 2. a slot's words and locks belong to no partition: each is read and written by itself, in between other
+//! 2. a slot's words and locks belong to no partition: each is read and written in a step of its own, between other
 //!    backends' steps, even while a partition lock is held;
-//! 3. slots are made, freed and found under the slot table's lock.
+//! 3. slots are created, freed and found under the slot table's lock.
 //!
-//! So a section that reads slot words takes two steps here, one `WordGroup` after the other, with the partition locked.
+//! So a section that reads slot words takes two steps here, one `WordGroup` after the other, with the partition
+//! locked.
 
 use super::clause::Clause;
 use super::model::Model;
@@ -37,7 +38,7 @@ impl State {
         }
     }
 
-    /// Returns the marks on the stripe that are not the key's.
+    /// Returns the number of marks on the stripe's other keys.
     fn others_on_stripe(&self, key: usize) -> i8 {
         let stripe = self.shared.stripe;
         stripe.others + stripe.marks.iter().sum::<i8>() - stripe.marks[key]
@@ -63,7 +64,7 @@ impl State {
         (token.ver, token.marks, token.others) = (now.ver, now.marks, now.others);
     }
 
-    /// Returns an entry that is valid by the words in `token`.
+    /// Returns the entry of a key, if it is valid according to the words in `token`.
     pub fn valid_entry(&self, m: &Model, key: usize, token: &Token) -> Option<Entry> {
         let entry = self.shared.entries[key]?;
         let valid = token.generation != NO_GENERATION
@@ -74,12 +75,12 @@ impl State {
         valid.then_some(entry)
     }
 
-    /// Returns an entry that a lookup would find if it read all words at this moment.
+    /// Returns the entry that a lookup would find if it read all words at this moment.
     pub fn valid_now(&self, m: &Model, key: usize) -> Option<Entry> {
         self.valid_entry(m, key, &self.now(key))
     }
 
-    /// Rule 4: whether these words equal the token's, without a mark.
+    /// Rule 4: returns whether these words equal the token's, and no mark exists.
     pub fn fill_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         let keeps = |clause| m.keeps(clause);
@@ -98,7 +99,8 @@ impl State {
         }
     }
 
-    /// Checks property (g), too: all that a slot's words can show concerns the own cache.
+    /// Does the same for the stripe. Also checks promise (g), which concerns only the stripe, because a slot's words
+    /// change only for its own cache.
     pub fn fill_stripe_allowed(&mut self, m: &Model, key: usize, token: &Token) -> bool {
         let now = self.now(key);
         let own = now.ver == token.ver && (token.marks, now.marks) == (0, 0);
@@ -111,7 +113,7 @@ impl State {
             && others
     }
 
-    /// Checks the lock for a reader that has made a slot, or found one that is not proven.
+    /// Checks the cache's lock, for a reader that has created the slot or found one that is not proven.
     pub fn prove(&mut self, m: &Model) {
         let locked = self.shared.locked;
         let others = match m.keeps(Clause::LockByCache) {
@@ -126,7 +128,7 @@ impl State {
         }
     }
 
-    /// Makes an entry. Without a clause it trusts the words that it finds instead of its token.
+    /// Stores an entry. If the clause is left out, it uses the words that it finds instead of those in its token.
     pub fn install(
         &mut self,
         m: &Model,
@@ -161,7 +163,7 @@ impl State {
         };
     }
 
-    /// Rule 2, a key that finds no place: its cache blocks readers, before the entry is removed.
+    /// Rule 2, a key whose mark finds no place: raises the cache's `pending_writers` before the entry is removed.
     pub fn pend_for_key(&mut self, m: &Model, actor: usize, key: usize) {
         let stripe = &mut self.shared.stripe;
         stripe.met[key] |= stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
@@ -171,7 +173,7 @@ impl State {
         self.backends[actor].keys[key].no_place = true;
     }
 
-    /// Rule 2, a key: marks in one section under its partition's lock.
+    /// Rule 2, a key: sets the mark in one section under the partition's lock.
     pub fn mark_key(&mut self, m: &Model, actor: usize, key: usize) {
         let knows_slot = self.backends[actor].keys[key].slot != SlotSeen::None;
         self.backends[actor].keys[key].marked = true;
@@ -189,7 +191,7 @@ impl State {
         self.backends[actor].keys[key].token = self.now(key);
     }
 
-    /// Rule 2, a key: removes an entry of the old row from a slot that was made meanwhile.
+    /// Rule 2, a key: removes an entry of the old row from a slot that was created meanwhile.
     pub fn remove_late(&mut self, actor: usize, key: usize) {
         if self.shared.slot.is_some() {
             self.shared.entries[key] = None;
@@ -197,7 +199,7 @@ impl State {
         self.backends[actor].keys[key].slot = SlotSeen::Some;
     }
 
-    /// Rule 3: whether these words are the same as when we marked.
+    /// Rule 3: returns whether these words are the same as when the mark was set.
     pub fn publish_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         match words {
@@ -215,7 +217,7 @@ impl State {
         }
     }
 
-    /// Rule 3: whether no other writer's mark on the key has stood together with ours. Checks property (g), too.
+    /// Rule 3: returns whether no other mark on the key has overlapped with ours. Also checks promise (g).
     pub fn is_untouched(&mut self, m: &Model, actor: usize, key: usize) -> bool {
         let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
         let alone = !node.no_place && !stripe.met[key];
@@ -226,7 +228,7 @@ impl State {
         by_key && (alone || !m.keeps(Clause::PublishMarkAlone))
     }
 
-    /// Rule 3, a key: ends the section; `publish` is the verdict on all words.
+    /// Rule 3, a key: ends the section; `publish` is the result of all checks.
     pub fn unmark_key(&mut self, m: &Model, actor: usize, key: usize, publish: bool) {
         let node = self.backends[actor].keys[key];
         if !m.keeps(Clause::MarkBeforeCommit) {
@@ -245,8 +247,8 @@ impl State {
         }
     }
 
-    /// Lowers a key's mark. A writer that found no place may have written after the mark of another writer: it meets
-    /// that mark before `pending_writers` falls.
+    /// Removes a key's mark. A writer without a place may have written after another writer's mark, so it first
+    /// makes that mark count as overlapping, and then lowers `pending_writers`.
     fn lower_key(&mut self, m: &Model, key: usize, no_place: bool) {
         let stripe = &mut self.shared.stripe;
         stripe.met[key] |= no_place && stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
@@ -268,7 +270,7 @@ impl State {
             && (!backend.aborting || !m.keeps(Clause::AbortPublishesNothing))
     }
 
-    /// Rule 2, a cache: finds the slot to mark and raises its first word; without a slot it takes the lock, and looks
+    /// Rule 2, a cache: finds the slot to mark and raises the first word. Without a slot, takes the lock and looks
     /// the slot up again.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
         let node = self.backends[actor].cache;
@@ -313,7 +315,7 @@ impl State {
         self.backends[actor].cache.mark = MarkProgress::Full;
     }
 
-    /// Rule 3, a cache: lowers one word after the other, then, for DROP, frees the slot itself.
+    /// Rule 3, a cache: lowers one word after the other, and after DROP frees the slot itself.
     pub fn unmark_cache(&mut self, m: &Model, actor: usize) {
         let first = self.backends[actor].cache.mark != MarkProgress::HalfUndone;
         let epoch_now = first == m.keeps(Clause::CacheUnmarkEpochFirst);
@@ -334,7 +336,7 @@ impl State {
         };
     }
 
-    /// Returns the pair that we marked, if it still belongs to the marked slot.
+    /// Returns the two words that we marked, if they still belong to the slot that was marked.
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
             MarkedOn::Nothing => None,

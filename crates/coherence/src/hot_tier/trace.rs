@@ -1,4 +1,4 @@
-//! A step of a counterexample as a person reads it: the backend, its action, and shared memory after it.
+//! Prints a step of a counterexample for people: the backend, its action, and shared memory after it.
 
 use super::model::{Model, first_value};
 use super::moves::{Event, NOBODY};

@@ -1,4 +1,5 @@
-//! A transaction's work before its end: rows, DDL, savepoints, and the dirtiness of each (rule 1).
+//! The steps of a transaction before its end: row changes, DDL and savepoints, each with the dirty keys that it
+//! notes (rule 1).
 
 use super::clause::Clause;
 use super::end::start_abort;

@@ -1,6 +1,7 @@
-//! The steps of a delete by hand, and of a writer of another cache.
+//! The steps of a delete by hand, and those of a writer of another cache.
 //!
-//! The source has changed before, in a transaction of its own that has marked nothing, because nothing depends on it.
+//! Before the delete, another transaction has changed the source. It has set no marks, because no entry depends on
+//! that source.
 
 use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
@@ -67,7 +68,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Returns whether a row exists that it can remove; None while another transaction changes or removes it.
+    /// Returns whether a row exists that the delete can remove; None while another transaction changes or removes
+    /// it.
     fn sees(&self) -> Option<bool> {
         let there = self.from.row.is_some();
         let changed = self

@@ -1,4 +1,5 @@
-//! The steps of a fetcher: a lease or a token, the reading of the source, the store, and its commit or rollback.
+//! The steps of a fetcher: it gets a lease or a token, reads the source, stores the value, and commits or rolls
+//! back.
 
 use super::effects::{release, removes, unmark, void};
 use super::model::{Clause, EXPIRED, FetcherKind, Lease, Moves, Phase};
@@ -93,7 +94,7 @@ impl Moves<'_> {
             && self.me().snapshot != self.from.source
     }
 
-    /// Returns whether a mark stands on the key, or on the cache in its slot.
+    /// Returns whether a mark exists on the key, or on the cache in its slot.
     fn pends(&self) -> bool {
         let (m, pending, others) = (self.m, self.from.pending, self.from.others);
         let marks = pending[0] + others[0] * u8::from(!m.keeps(Clause::MarksByKey));
@@ -109,7 +110,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Asks for a lease in one section under the partition's lock: the record is made if no writer pends.
+    /// Requests a lease in one section under the partition's lock: the record is created if no writer pends.
     fn ask(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
         if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {

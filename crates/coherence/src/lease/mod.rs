@@ -1,10 +1,11 @@
-//! The second model, of leases: the values that `cache_fetch` and `cache_set_leased` store while the source changes.
+//! The second model: leases, which decide whether `cache_fetch` and `cache_set_leased` may store a value while its
+//! source changes.
 //!
 //! A fetch reads the source, and stores the value in a transaction of its own. Both take time, and a change of the
-//! source meanwhile must not leave the old value behind. The model plays one key, a few writers of its source
-//! (`cache_depend` removes the entry's row with their commit) and a few fetchers. The promise: **when all have ended,
-//! the entry is gone or equals the source**. Besides, no mark and no lease is left behind, and no actor waits for
-//! ever.
+//! source meanwhile must not leave the old value behind. The model has one key, a few writers of its source
+//! (`cache_depend` removes the entry's row with their commit) and a few fetchers. The promise: **when all have
+//! ended, the entry is gone or equals the source**. In addition, no mark and no lease is left behind, and no actor
+//! waits for ever.
 //!
 //! # The rules
 //!
@@ -17,18 +18,18 @@
 //! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, checked when it has the lease |
 //! | delete by hand that finds no row | marks, voids; **then** looks again, and waits for a row that it cannot see, unless no store was open when it looked first and none has begun since |
 //!
-//! The rules hold because writer and fetcher each announce first (mark; row) and look afterwards (rows; lease or
-//! watch), so one of the two sees the other. A fetcher that sees no pending writer before it reads, reads the
-//! committed source.
+//! The rules work because the writer and the fetcher each first announce themselves (by a mark; by a row) and check
+//! afterwards (for rows; for the lease or watch), so one of the two sees the other. A fetcher that sees no pending
+//! writer before it reads, reads the committed source.
 //!
-//! A second promise: **only a writer of its own key or cache keeps a fetcher from storing**. Writers of another cache,
-//! with a key on the same stripe, are played against one fetcher, which must never be refused.
+//! A second promise: **only a writer of its own key or cache keeps a fetcher from storing**. The model runs writers
+//! of another cache, with a key on the same stripe, against a single fetcher, which must never be refused.
 //!
 //! Without shared memory the writer takes the key's lease itself, as a lock that it waits for. Then no fetcher loads
 //! between its removal and its visible commit. That is one lock and needs no model.
 //!
-//! Atomic steps: a section under the partition's lock, one word of a slot, a lock of Postgres, a snapshot, the writing
-//! of a row, the removal of a row, a commit's becoming visible.
+//! These are atomic: a section under the partition's lock, a change of one word of a slot, a lock of Postgres, a
+//! snapshot, the writing of a row, the removal of a row, and the moment at which a commit becomes visible.
 
 mod deleter;
 mod effects;

@@ -1,4 +1,4 @@
-//! Configurations, clauses and the state of the model of leases.
+//! The model of leases: its configurations, its clauses, and its state.
 
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
@@ -8,13 +8,13 @@ pub const MAX_ACTORS: usize = 3;
 
 clauses! {
     Model:
-    /// No lease and no watch is granted while a mark on the key stands.
+    /// No lease and no watch is granted while a mark on the key exists.
     AskMark,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// Nor is one granted while a writer of the whole cache pends.
+    /// None is granted while a writer of the whole cache pends.
     AskCachePend,
-    /// Nor is one granted while a writer without a slot holds the cache's lock.
+    /// None is granted while a writer without a slot holds the cache's lock.
     AskLock,
     /// The cache's lock is checked once the lease's record exists.
     AskLockAfter,
@@ -65,9 +65,9 @@ pub enum MarkScope {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
-    /// The tier's records or this session's leases are used up: a watch takes the place of the lease.
+    /// A watch replaces the lease, because the tier's records or this session's leases are used up.
     Untracked,
-    /// The snapshot was taken long before.
+    /// A transaction whose snapshot was taken long before.
     RepeatableRead,
     /// `cache_set_leased`: the lease survives the rollback of a store, which is tried again.
     Client,
@@ -76,7 +76,7 @@ pub enum FetcherKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Writer(MarkScope),
-    /// Deletes the entry in a transaction of its own, after a change of the source, on which nothing depends.
+    /// Deletes the entry in a transaction of its own, after a change of a source on which no entry depends.
     Deleter,
     /// A writer of another cache, with a key on the same stripe.
     Neighbour(MarkScope),
@@ -87,7 +87,7 @@ pub enum Actor {
 pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
-    /// A row exists at first, and it has expired: a miss for all.
+    /// Whether a row exists at first that has expired, so that every reader misses.
     pub expired_row: bool,
     dropped: Dropped,
 }
@@ -170,7 +170,7 @@ pub enum Lease {
     StoredVoid(u8),
 }
 
-/// The version of the source of which a row was made; None: no row.
+/// The version of the source from which a row was made; None: no row exists.
 pub type Row = Option<u8>;
 
 /// The position of an actor.
@@ -209,24 +209,24 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// A writer has removed the committed row.
+    /// Whether a writer has removed the committed row.
     pub has_removed: bool,
-    /// A fetcher has won the lease.
+    /// Whether a fetcher has won the lease.
     pub has_lease: bool,
     pub marked: bool,
     pub aborting: bool,
-    /// A client's store was rolled back once.
+    /// Whether a client's store was rolled back once.
     pub again: bool,
-    /// The source as its snapshot shows it, and the version that it has read.
+    /// The version of the source in its snapshot, and the version that it has read.
     pub snapshot: u8,
     pub read: u8,
     /// The row that it has written and not yet committed.
     pub row: Row,
-    /// Nothing has voided its watch.
+    /// Whether its watch is still valid.
     pub watches: bool,
-    /// It has announced its store.
+    /// Whether it has announced its store.
     pub announced: bool,
-    /// Stores that had begun, and whether a store was open, when a delete looked first.
+    /// The stores that had begun, and whether a store was open, when a delete first checked for the row.
     pub begun: u8,
     pub open: bool,
 }
@@ -236,15 +236,15 @@ pub struct State {
     /// The source's committed version; each writer makes a new one.
     pub source: u8,
     pub row: Row,
-    /// Writers between mark and unmark: of the key, of the cache, and holders of the cache's lock.
+    /// The number of writers between mark and unmark: of the key, of the cache, and with the cache's lock.
     pub pending: [u8; 3],
     /// The same for another cache, with a key on the same stripe.
     pub others: [u8; 3],
     pub lease: Lease,
-    /// Stores that have been announced, and those among them that have not ended.
+    /// The number of stores that were announced, and of those that have not ended.
     pub begun: u8,
     pub open: u8,
-    /// A writer of another cache refused a fetcher, or voided its lease or watch.
+    /// Whether a writer of another cache has made a fetcher give up, or voided its lease or watch.
     pub pays: bool,
     pub backends: [Backend; MAX_ACTORS],
 }

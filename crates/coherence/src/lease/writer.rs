@@ -1,4 +1,5 @@
-//! The steps of a writer: marks, the removal of the row, its commit or rollback, and the unmarking.
+//! The steps of a writer of the source: it sets marks, removes the row, commits or rolls back, and removes the
+//! marks.
 
 use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
@@ -73,7 +74,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Marks: a key in one section; a cache by `pending_writers` and `ver` here, and its leases before or after that.
+    /// Sets the mark: for a key in one section; for a cache here by `pending_writers` and `ver`, and its leases
+    /// before or after that.
     fn mark(&mut self, words: usize, key: bool, next: Phase) {
         let m = self.m;
         if !key && !m.keeps(Clause::PendBeforeVoid) && !self.me().again {
@@ -99,9 +101,9 @@ impl Moves<'_> {
         });
     }
 
-    /// Removes the row under the latest snapshot. Waits in any case for a row that is being changed or removed.
+    /// Removes the row under the latest snapshot. Always waits for a row that is being changed or removed.
     fn remove(&mut self, next: Phase) {
-        // Without an open store it does not look for unseen rows.
+        // If no store is open, it does not check for rows that it cannot see.
         let unseen = self.others().any(|other| other.row.is_some());
         let looks = self.from.open > 0;
         let there = self.from.row.is_some();

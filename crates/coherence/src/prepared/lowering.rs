@@ -1,11 +1,11 @@
-//! The steps that lower a record, which any process may take, and the restart.
+//! The steps that undo the marks of a record, which any process may take, and the restart of the server.
 
 use super::model::{
     Actor, Backend, Clause, Lease, Marks, Model, Moves, Phase, Record, Slot, State,
 };
 
 impl Moves<'_> {
-    /// Returns whether the transaction counts as decided, by the question that the model asks.
+    /// Returns whether the transaction counts as decided, by the source of information that the model uses.
     pub fn decided(&self) -> bool {
         let transaction = &self.from.transaction;
         let by_log = !self.m.keeps(Clause::AsksProgressNotLog) && transaction.in_log;
@@ -13,7 +13,7 @@ impl Moves<'_> {
         !transaction.in_progress || by_log || by_list
     }
 
-    /// Adds the steps of a process that lowers the record. Returns false when this actor does something else.
+    /// Adds the steps of a process that undoes the record's marks. Returns false if this actor does something else.
     pub fn lowers(&mut self) -> bool {
         let (m, then) = (self.m, self.me().then);
         let void_first = m.keeps(Clause::VoidBeforeFence);
@@ -83,7 +83,7 @@ impl Moves<'_> {
     }
 }
 
-/// Voids a lease. A holder that has stored already keeps its record, as void.
+/// Voids a lease. A holder that has already stored keeps its record, as void.
 pub fn void(lease: &mut Lease) {
     *lease = match *lease {
         Lease::Computing(_) => Lease::Free,
@@ -97,8 +97,8 @@ pub fn is_locked(state: &State) -> bool {
     state.transaction.listed
 }
 
-/// Returns the state after a restart. Shared memory is new; the prepared transaction and its entry in the commit log
-/// survive.
+/// Returns the state after a restart. Shared memory is empty; the prepared transaction and its entry in the commit
+/// log survive.
 pub fn restarted(m: &Model, from: &State) -> State {
     let mut state = *from;
     state.restarted = true;

@@ -1,13 +1,14 @@
-//! The third model, of PREPARE TRANSACTION: marks that outlive the session that set them.
+//! The third model: PREPARE TRANSACTION, and marks that outlive the session that set them.
 //!
-//! A transaction marks its changes and is prepared, and its session continues with other work. Another session commits
-//! it or rolls it back, perhaps after a restart, and runs none of our callbacks for it. So its marks belong to a
-//! record in shared memory, and any process that meets one lowers it once the transaction is decided.
+//! A transaction marks its changes and is prepared, and its session continues with other work. Another session
+//! commits it or rolls it back, perhaps after a restart, and runs none of our callbacks for it. So its marks belong
+//! to a record in shared memory, and the first process that finds the transaction decided undoes them ("lowers the
+//! record").
 //!
-//! Two keys share a stripe: the prepared transaction writes key 0, an ordinary transaction key 1. The entries that
-//! depend on key 0 lie in a table (`dependent`) and in a memory cache (`memory`). The promises: **in every state each
-//! valid copy is the visible row; when all have ended, each entry that depends on a row is gone or made of that row**.
-//! Besides, no mark, fence or slot is left behind, and none is undone twice.
+//! Two keys share a stripe: the prepared transaction writes key 0, and an ordinary transaction writes key 1. Entries
+//! that depend on key 0 are in a table (`dependent`) and in a memory cache (`memory`). The promises: **in every
+//! state each valid copy is the visible row; when all have ended, each entry that depends on a row is gone or made
+//! from that row**. In addition, no mark, fence or slot is left behind, and none is undone twice.
 //!
 //! # The rules
 //!
@@ -23,13 +24,13 @@
 //! | while a mark stands, no lease is granted and nothing is stored without one | `NoLeaseWhilePending`, `NoStoreWhilePending` |
 //! | after a restart nothing is filled, leased or stored in a cache that a recovered transaction has locked | `RestartSuspends` |
 //!
-//! While a mark stands, this model grants a client's lease and voids it only when the mark is lowered. The server has
-//! a state for leases that were won while a writer pends, which makes `VoidBeforeFence` a second safeguard. In a cache
-//! that is suspended since a restart a client's lease must be void from the start, because nothing voids it later; the
-//! model found that.
+//! In this model a client's lease can be granted while a mark exists, and is voided only when the mark is removed.
+//! The server has a special state for leases that were won while a writer pends, so there `VoidBeforeFence` is a
+//! second safeguard. In a cache that is suspended since a restart, a client's lease must be void from the start,
+//! because nothing voids it later. The model found that.
 //!
-//! Atomic steps: a section under the partition's lock, one word of a slot, a snapshot, the question whether a
-//! transaction is in progress, each step of COMMIT PREPARED (commit log, visible, locks and list).
+//! These are atomic: a section under the partition's lock, a change of one word of a slot, a snapshot, the check
+//! whether a transaction is in progress, and each step of COMMIT PREPARED (commit log, visible, locks and list).
 
 mod lowering;
 mod model;

@@ -1,4 +1,4 @@
-//! Configurations, clauses and the state of the model of prepared transactions.
+//! The model of prepared transactions: its configurations, its clauses, and its state.
 
 use super::lowering::restarted;
 use crate::actors::{Actors, backends};
@@ -6,37 +6,37 @@ use crate::clauses::clauses;
 
 /// The largest number of actors in a configuration.
 pub const MAX_ACTORS: usize = 4;
-/// The number of rows; both keys hash to the one stripe.
+/// The number of rows; both keys are on the same stripe.
 pub const KEYS: usize = 2;
 
 clauses! {
     Model:
-    /// PREPARE undoes no mark.
+    /// PREPARE removes no mark.
     MarksStand,
-    /// PREPARE lowers no fence.
+    /// PREPARE removes no fence.
     FenceStands,
     /// Marks without room in the record become one mark on the whole cache.
     OverflowStands,
-    /// The commit log decides nothing.
+    /// The commit log does not decide whether a transaction has ended.
     AsksProgressNotLog,
-    /// The list of prepared transactions decides nothing.
+    /// The list of prepared transactions does not decide it either.
     AsksProgressNotList,
-    /// A process that lowers a record claims it first.
+    /// A process claims a record before it undoes the record's marks.
     LoweringClaims,
     /// The abort of a session that has not finished its PREPARE claims the record, too.
     AbortClaims,
-    /// Leases are void before fences fall.
+    /// Leases are voided before fences are removed.
     VoidBeforeFence,
-    /// The slot of a dropped cache is freed where the outcome is a commit.
+    /// The slot of a dropped cache is freed if the transaction was committed.
     DropFreesSlot,
-    /// The snapshot that reads the row is younger than the question.
+    /// The snapshot that reads the row is taken after the check whether the transaction is decided.
     SnapshotAfterQuestion,
-    /// No lease of a session is granted while anything pends.
+    /// No lease of a session is granted while any writer pends.
     NoLeaseWhilePending,
     /// A session that stores without a lease has no token while a writer pends.
     NoStoreWhilePending,
-    /// After a restart a recovered transaction is known by the locks that it has kept, because its marks in shared
-    /// memory are lost.
+    /// After a restart a recovered transaction is recognised by the locks that it still holds, because its marks in
+    /// shared memory are lost.
     RestartSuspends,
 }
 
@@ -53,7 +53,7 @@ pub enum Change {
 pub enum FetcherKind {
     Leased,
     Untracked,
-    /// A client's lease, for an entry of a memory cache.
+    /// A client's lease for an entry of a memory cache.
     Memory,
 }
 
@@ -72,7 +72,7 @@ pub enum Actor {
 pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
-    /// The server may be restarted once.
+    /// Whether the server may be restarted once.
     pub restarts: bool,
     dropped: Dropped,
 }
@@ -146,16 +146,16 @@ pub enum Record {
     #[default]
     Free,
     Standing,
-    /// A process has claimed it, and undoes its marks.
+    /// A process has claimed the record and undoes its marks.
     Lowering,
 }
 
-/// The marks of the record, or of the session before it has a record.
+/// The marks in the record, or of the session before the record exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Marks {
     pub key: bool,
     pub fence: bool,
-    /// On the whole cache: a drop's, or an overflow's.
+    /// Whether the whole cache is marked, because of a DROP or an overflow.
     pub slot: bool,
 }
 
@@ -167,7 +167,7 @@ pub struct Transaction {
     pub in_log: bool,
     pub committed: bool,
     pub ended: bool,
-    /// It has removed the committed row that depends on key 0, and keeps that row locked.
+    /// Whether it has removed the committed row that depends on key 0; that row stays locked.
     pub removes: bool,
 }
 
@@ -216,9 +216,9 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// The phase after lowering.
+    /// The phase in which the actor continues after it has undone a record.
     pub then: Phase,
-    /// It has asked whether the transaction is decided, and found nothing to lower.
+    /// Whether it has checked if the transaction is decided, and found nothing to undo.
     pub has_asked: bool,
     pub snapshot: Option<u8>,
     pub read: u8,
@@ -230,7 +230,7 @@ pub struct Backend {
 pub struct Slot {
     pub there: bool,
     pub words: Counters,
-    /// Since a restart no process has verified that no recovered transaction has the cache locked.
+    /// Whether, since a restart, no process has checked that no recovered transaction has the cache locked.
     pub unproven: bool,
 }
 
@@ -239,7 +239,7 @@ pub struct State {
     /// The visible rows.
     pub rows: [u8; KEYS],
     pub relation_gone: bool,
-    /// A copy, and the version of the slot that it was filled under.
+    /// The copies, each with the version of the slot under which it was filled.
     pub entries: [Option<(u8, u8)>; KEYS],
     pub stripe: Counters,
     pub slot: Slot,
@@ -258,7 +258,7 @@ pub struct State {
 pub enum Violation {
     /// A get would hit a copy that is not the visible row.
     StaleCopy,
-    /// After all have ended, an entry that depends on a row is made of another row.
+    /// After all have ended, an entry that depends on a row was made from another version of the row.
     StaleForGood,
     /// A mark was undone more often than it was set.
     UndoneTwice,

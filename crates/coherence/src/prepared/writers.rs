@@ -1,4 +1,5 @@
-//! The writers: the transaction that is prepared, the session that decides it, and an ordinary transaction.
+//! The steps of the writers: the transaction that is prepared, the session that decides it, and an ordinary
+//! transaction.
 
 use super::lowering::void;
 use super::model::{Change, Clause, Moves, Phase, Record};

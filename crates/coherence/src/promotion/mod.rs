@@ -1,10 +1,11 @@
-//! The fifth model, of the promotion of a standby: memory caches that were used while it replayed.
+//! The fifth model: the promotion of a standby, on which memory caches were used while it replayed WAL.
 //!
-//! A memory cache takes writes on a standby. Replayed changes remove nothing there, so an entry that was made of a
-//! source may be out of date when the standby becomes the primary. Other entries (rate limits, locks, sessions) depend
-//! on nothing and must survive. The promises: **no read shows a fetched value whose source had changed before the read
-//! began; from the promotion on the same holds for entries that were set by hand on the standby; entries without
-//! dependencies stay.** An entry set by hand on a primary is the caller's own.
+//! A standby accepts writes to memory caches. Replayed changes remove nothing from them, so an entry that was made
+//! from a source may be out of date when the standby becomes the primary. Other entries (rate limits, locks,
+//! sessions) depend on nothing and must survive. The promises: **no read shows a fetched value whose source had
+//! changed before the read began; from the promotion on the same holds for entries that were set by hand on the
+//! standby; entries without dependencies stay.** For an entry that is set by hand on a primary, the caller is
+//! responsible.
 //!
 //! # The rules
 //!
@@ -18,8 +19,8 @@
 //! | without dependencies entries stay | `KeepsIndependent` |
 //! | a writer of the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
 //!
-//! Atomic steps: a section under the partition's lock, the replay of a change, the end of recovery, the opening of a
-//! slot.
+//! These are atomic: a section under the partition's lock, the replay of a change, the end of recovery, and the
+//! opening of a slot.
 
 mod model;
 mod steps;

@@ -1,4 +1,4 @@
-//! Configurations, clauses and the state of the model of promotion.
+//! The model of promotion: its configurations, its clauses, and its state.
 
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
@@ -19,12 +19,12 @@ clauses! {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
-    /// Replays a change of the source, while changes remain.
+    /// Replays changes of the source, as long as any remain.
     Replay,
     Promoter,
-    /// Loads from the source and stores: `cache_fetch`, or a client with a lease.
+    /// Loads the value from the source and stores it: `cache_fetch`, or a client with a lease.
     Fetcher,
-    /// `cache_set` of a value that was read from the source.
+    /// `cache_set` of a value that the caller has read from the source.
     Setter,
     /// Changes the source on the new primary.
     Writer,
@@ -37,7 +37,7 @@ pub enum Actor {
 #[derive(Clone, Debug)]
 pub struct Model {
     pub actors: Vec<Actor>,
-    /// Entries of the cache depend on the source.
+    /// Whether entries of the cache depend on the source.
     pub depends: bool,
     dropped: Dropped,
 }
@@ -91,22 +91,22 @@ pub enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
-    /// The version of the source.
+    /// The version of the source from which it was made.
     pub made_of: u8,
     pub by_fetch: bool,
-    /// Stored in recovery.
+    /// Whether it was stored during recovery.
     pub in_recovery: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// The server was in recovery when the read or load began.
+    /// Whether the server was in recovery when the read or load began.
     pub in_recovery: bool,
     /// The source's version when this read began, and the version that was loaded.
     pub oldest: u8,
     pub read: u8,
-    /// A load's lease or watch that is not void.
+    /// Whether a load's lease or watch is still valid.
     pub holds: bool,
 }
 
@@ -115,11 +115,11 @@ pub struct State {
     pub in_recovery: bool,
     pub source: u8,
     pub entry: Option<Entry>,
-    /// The slot was taken in recovery, and not opened since.
+    /// Whether the slot was taken during recovery and not opened since.
     pub recovered: bool,
-    /// Marks that stand on the key.
+    /// The number of marks on the key.
     pub marks: u8,
-    /// An entry without dependencies was set, and must exist.
+    /// Whether an entry without dependencies was set, which must then exist.
     pub is_set: bool,
     pub backends: [Backend; MAX_ACTORS],
     pub broken: Option<Violation>,

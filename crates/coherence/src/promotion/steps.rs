@@ -1,4 +1,4 @@
-//! Every step of each actor.
+//! The steps of each actor of the model of promotion.
 
 use super::model::{Actor, Clause, Entry, Model, Moves, Phase, State, Violation};
 impl Moves<'_> {
@@ -23,7 +23,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Writes as any writer of a source does: marks and removes, commits, unmarks.
+    /// Writes as any writer of a source does: sets the mark and removes the entry, commits, and removes the mark.
     pub fn write(&mut self) {
         let m = self.m;
         match self.me().at {
@@ -114,7 +114,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Stores under the partition's lock. Only a mark keeps a set by hand off.
+    /// Stores under the partition's lock. A set by hand is blocked only by a mark.
     fn store(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let by_fetch = kind == Actor::Fetcher;

@@ -1,9 +1,9 @@
-//! The effects of writers' and the network process's steps on the state that they share.
+//! Effects on the shared state that the steps of the writers and the network process have in common.
 
 use super::model::{Message, RING, State, Told, Violation};
 
 impl State {
-    /// Writes a record into the ring.
+    /// Appends a record to the ring.
     pub fn tell(&mut self, told: Told) {
         self.ring[self.head as usize % RING] = told;
         self.head += 1;
@@ -15,7 +15,7 @@ impl State {
         }
     }
 
-    /// Returns the free places on the way to the client.
+    /// Returns how many more messages fit on the way to the client.
     pub fn room(&self) -> usize {
         self.line.iter().filter(|place| place.is_none()).count()
     }

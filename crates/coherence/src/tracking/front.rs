@@ -1,8 +1,8 @@
-//! The network process and its client, and the executor that reads for it.
+//! The steps of the network process and its client, and of the executor that reads for it.
 
 use super::model::{Ask, Clause, KEYS, LINE, Message, Model, Moves, RING, Serving, State, Told};
 
-/// The most messages that one step of the network process makes.
+/// The maximum number of messages that one step of the network process sends.
 const MOST: usize = 2 * KEYS + 2;
 
 impl Moves<'_> {
@@ -112,7 +112,7 @@ impl Model {
     }
 }
 
-/// Sends an invalidation to the client, if the client has read a key that changed.
+/// Sends an invalidation to the client, if the client has read a key that has changed.
 fn pass_on(state: &mut State, told: Told) {
     let fits = |key: usize| told == Told::All || told == Told::Key(key);
     let is_read = matches!(

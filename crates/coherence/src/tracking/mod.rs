@@ -1,15 +1,15 @@
-//! The fourth model, of client-side caching: the entries of a table cache that clients of the Redis protocol keep, and
-//! their invalidation.
+//! The fourth model: client-side caching. Clients of the Redis protocol keep entries of a table cache, and the
+//! server invalidates them.
 //!
 //! A writer changes two rows in a transaction, and records the changes in a ring that a network process reads. The
-//! network process notes the keys that its client reads, from a copy in the tier or through an executor, and passes
-//! the changes of these keys on as invalidations. The client keeps each value until the invalidation of its key.
-//! Messages and replies reach the client in one order, but after a delay. In the code a record in the ring and an
-//! invalidation are `Told`; the network process is the front and the executor the back.
+//! network process notes the keys that its client reads, either from a copy in the tier or through an executor, and
+//! sends the changes of these keys to the client as invalidations. The client keeps each value until its key is
+//! invalidated. Messages and replies reach the client in order, but after a delay. In the code, a record in the ring
+//! and an invalidation are called `Told`, the network process is the front, and the executor is the back.
 //!
-//! The promises: **when all have ended, the values that the client keeps are the rows; a change that was acknowledged
-//! before the client sent a request is known to the client with the reply; the client never shows an old value beside
-//! a new one of the same transaction; and a change that no session can see invalidates nothing.**
+//! The promises: **when all have ended, the values that the client keeps are the rows; with the reply to a request
+//! the client also has every change that was acknowledged before it sent the request; the client never shows an old
+//! value beside a new one of the same transaction; and a change that no session can see invalidates nothing.**
 //!
 //! # The rules
 //!
@@ -27,9 +27,9 @@
 //! | a prepared transaction's record invalidates everything when it is lowered as committed, and COMMIT PREPARED returns after that, whichever process lowers it | `RecordTells`, `FinisherWaits` |
 //! | while a cache is unproven since a restart, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
 //!
-//! Atomic steps: marks and unmarks of the two keys (they share a stripe), a commit's becoming visible, a record in the
-//! ring, a snapshot, a look at a copy. The network process reads the ring in one step, because no other process
-//! observes it.
+//! These are atomic: the marks and unmarks of the two keys (they share a stripe), the moment at which a commit
+//! becomes visible, a record in the ring, a snapshot, a look at a copy. The network process reads the ring in one
+//! step, because no other process observes it.
 
 mod effects;
 mod front;

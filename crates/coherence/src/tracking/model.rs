@@ -1,17 +1,17 @@
-//! Configurations, clauses and the state of the model of tracking.
+//! The model of client-side caching: its configurations, its clauses, and its state.
 
 use crate::actors::{Actors, backends};
 use crate::clauses::clauses;
 
 pub const KEYS: usize = 2;
-/// The largest number of actors in a configuration, beside the client and its network process.
+/// The largest number of actors in a configuration, besides the client and its network process.
 pub const MAX_ACTORS: usize = 3;
 /// The number of records that the ring keeps.
 pub const RING: usize = 2;
-/// The largest number of messages and replies on their way to the client.
+/// The largest number of messages and replies on the way to the client.
 pub const LINE: usize = 8;
 
-// The module's header describes each of them.
+// The header of `tracking` explains each of them.
 clauses! {
     Model:
     AsksBeforeRead,
@@ -31,14 +31,14 @@ clauses! {
     UnprovenOwes,
 }
 
-/// The changes of a transaction, and its end.
+/// The changes of a transaction, and how it ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Changes both rows.
     Rows,
     /// Changes both rows, and invalidates the whole cache: TRUNCATE, or too many keys.
     Whole,
-    /// Changes both, the second under a savepoint that is rolled back.
+    /// Changes both, the second one after a savepoint that is rolled back.
     Savepoint,
     /// Changes both, and is rolled back.
     RolledBack,
@@ -51,13 +51,13 @@ pub enum Actor {
     Writer(Change),
     /// Commits the prepared transaction.
     Finisher,
-    /// A process that meets the record and finds it decided.
+    /// A process that finds the record's transaction decided.
     Lowerer,
     /// Reads a row by SQL, and makes a copy of it in the tier.
     Filler(usize),
 }
 
-/// A request of the client; it sends one after the other.
+/// A request of the client, which sends one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     Read(usize),
@@ -70,9 +70,9 @@ pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
     pub script: &'static [Ask],
-    /// The client has read both keys, and the tier has copies of them.
+    /// Whether the client has read both keys, and the tier has copies of them.
     pub warm: bool,
-    /// A transaction has changed both rows and was prepared before a restart.
+    /// Whether a transaction that has changed both rows was prepared before a restart.
     pub recovered: bool,
     dropped: Dropped,
 }
@@ -158,7 +158,7 @@ pub enum Told {
 pub enum Message {
     Changed(Told),
     Value(usize, u8),
-    /// The reply to a ping, and the rows that had been acknowledged when the ping was sent.
+    /// The reply to a ping, with the rows that had been acknowledged when the ping was sent.
     Pong([u8; KEYS]),
 }
 
@@ -184,9 +184,9 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// Whether a reader is registered, as of the moment when it looked.
+    /// Whether a reader is registered, as the writer found it when it checked.
     pub asked: Option<bool>,
-    /// Records it has written.
+    /// The number of records that it has written.
     pub told: u8,
     pub token: Option<u8>,
     pub read: u8,
@@ -201,7 +201,7 @@ pub enum Record {
     Freed,
 }
 
-/// The progress of the network process, and of an executor for it, with the client's request.
+/// How far the network process, or an executor for it, is with the client's request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Serving {
     #[default]
@@ -223,7 +223,7 @@ pub struct State {
     pub copies: [Option<u8>; KEYS],
     pub ver: u8,
     pub pending_writers: u8,
-    /// Writers that are visible and have not recorded all of their changes.
+    /// The number of writers that are visible and have not recorded all of their changes.
     pub untold: u8,
     pub record: Record,
     pub decided: bool,
@@ -250,7 +250,7 @@ pub enum Violation {
     StaleForGood,
     /// The client has the reply, and keeps a value whose change had been acknowledged before it sent the request.
     StaleAfterReply,
-    /// The client has read a new value, and keeps an old one that the same transaction has changed.
+    /// The client has read a new value, and still keeps an old one that the same transaction has changed.
     OldBesideNew,
     /// A key was invalidated although nothing has changed.
     ToldOfNothing,

@@ -1,4 +1,5 @@
-//! The writers, the session that decides a prepared transaction, the process that lowers a record, and the fillers.
+//! The steps of the writers, of the session that decides a prepared transaction, of the process that undoes a
+//! record, and of sessions that fill copies.
 
 use super::model::{Actor, Backend, Change, Clause, Moves, Phase, Record, State, Told, Violation};
 
@@ -31,7 +32,7 @@ impl Moves<'_> {
         *next.unwrap_or(&Phase::Done)
     }
 
-    /// Returns whether another writer has changed the rows and not ended: they are locked.
+    /// Returns whether the rows are locked: another writer has changed them and has not ended.
     fn is_locked(&self) -> bool {
         let mut others = self.m.actors.iter().zip(&self.from.backends).enumerate();
         others.any(|(actor, (kind, backend))| {
@@ -103,7 +104,7 @@ impl Moves<'_> {
         });
     }
 
-    /// COMMIT PREPARED: lowers the record, or waits for the process that does.
+    /// COMMIT PREPARED: undoes the record, or waits for the process that does.
     pub fn finisher(&mut self) {
         let waits = self.m.keeps(Clause::FinisherWaits);
         match (self.me().at, self.from.record) {
@@ -130,7 +131,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Lowers the record before or after the finisher, or not at all.
+    /// Undoes the record before or after the finisher, or not at all.
     pub fn lowerer(&mut self) {
         match self.me().at {
             Phase::Begin if self.from.decided && self.from.record == Record::Standing => {

@@ -1,4 +1,4 @@
-//! The checks that the tests of all models share.
+//! Checks that the tests of all models share: a model holds, or breaks a promise without a clause.
 
 use std::fmt::Debug;
 
@@ -6,7 +6,7 @@ use pgcache_coherence::search::{Machine, Run, counterexample, explore};
 
 const MOST_STATES: usize = 20_000_000;
 
-/// Visits every state, and returns how many there are.
+/// Visits every state, checks that no promise is broken, and returns the number of states.
 pub fn holds<M: Machine>(m: &M) -> usize {
     let report = explore(m, MOST_STATES);
     if report.violation.is_some() {
@@ -25,7 +25,7 @@ pub fn all_hold<M: Machine>(models: &[M]) {
     println!("{} configurations, {states} states", models.len());
 }
 
-/// Returns the shortest run of a model that lacks these clauses.
+/// Returns the shortest run that breaks a promise, of a model without these clauses.
 pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> {
     let run = counterexample(m);
     let run = run.unwrap_or_else(|| panic!("without {clauses:?} nothing breaks"));
@@ -33,8 +33,8 @@ pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> 
     run
 }
 
-/// Returns the shortest run, which must break this promise in at most `longest` steps: a longer run would be no help
-/// to a reader.
+/// Returns the shortest run, which must break this promise in at most `longest` steps. A longer run would not help a
+/// reader.
 pub fn breaks<M: Machine>(m: &M, clauses: impl Debug, promise: M::Violation, longest: usize)
 where
     M::Violation: PartialEq,
@@ -45,7 +45,7 @@ where
 }
 
 /// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and one that checks
-/// that no clause is forgotten. The clauses of `$covered` break nothing when left out alone.
+/// that no clause is forgotten. The clauses in `$covered` break nothing when they are left out alone.
 macro_rules! caught_without {
     ($caught:ident, $covered:expr; $($name:ident: $clause:ident $(, $argument:expr)*;)*) => {
         $(

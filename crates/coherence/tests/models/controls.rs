@@ -1,6 +1,5 @@
-//! Negative controls: each test leaves one clause out, and the checker must find the violation.
-//!
-//! A test is named by the clause it leaves out.
+//! Negative controls for the model of the hot tier: each test leaves one clause out, and the checker must find a
+//! broken promise. A test is named after the clause that it leaves out.
 
 use pgcache_coherence::hot_tier::clause::Clause;
 use pgcache_coherence::hot_tier::configurations as with;
@@ -8,7 +7,7 @@ use pgcache_coherence::hot_tier::model::Model;
 
 use crate::check::run_without;
 
-/// A longer run would be no help to a reader.
+/// The maximum number of steps of a counterexample. A longer run would not help a reader.
 const LONGEST: usize = 40;
 
 fn caught(clause: Clause, m: Model) {
@@ -23,7 +22,7 @@ fn epochs_first(m: Model) -> Model {
     }
 }
 
-/// The clauses in `redundant.rs`: they break nothing unless a second one is left out.
+/// The clauses in `redundant.rs`. They break nothing unless a second one is left out as well.
 const COVERED: &[Clause] = &[
     Clause::PublishGeneration,
     Clause::MarkBumpsVer,

@@ -1,4 +1,5 @@
-//! The model of leases: it holds with every clause, and each clause that is left out is caught.
+//! Tests the model of leases: with every clause it holds, and without any one of them the checker finds a broken
+//! promise.
 
 use pgcache_coherence::lease::Actor::{self, Deleter, Fetcher, Neighbour, Writer};
 use pgcache_coherence::lease::Clause;
@@ -26,8 +27,8 @@ fn control(actors: &[Actor]) -> Model {
     Model::new("control", actors)
 }
 
-/// Leaves out the clauses that tie marks and leases together: a lease is won after the mark, stored, and stays for
-/// good.
+/// Leaves out all clauses that connect marks and leases: a lease is won after the mark, a value is stored under it,
+/// and stays for good.
 #[test]
 fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
     for kind in [Leased, Client, Untracked, RepeatableRead] {

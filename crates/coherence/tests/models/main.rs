@@ -1,6 +1,6 @@
-//! Each model keeps its promises with every clause, and breaks one when a clause is left out.
+//! Tests every model: with all clauses it keeps its promises, and without a clause it breaks one.
 //!
-//! `cargo test -p pgcache-coherence -- --nocapture NAME` prints a control's run.
+//! `cargo test -p pgcache-coherence -- --nocapture NAME` prints the run of a negative control.
 
 #![allow(
     clippy::unwrap_used,

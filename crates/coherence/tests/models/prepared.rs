@@ -1,4 +1,5 @@
-//! The model of prepared transactions: it holds with every clause, and each clause that is left out is caught.
+//! Tests the model of prepared transactions: with every clause it holds, and without any one of them the checker
+//! finds a broken promise.
 
 use pgcache_coherence::prepared::Actor::{self, Fetcher, Finisher, Preparer, Reader, Writer};
 use pgcache_coherence::prepared::Change::{DropsTheCache, ManyRows, Row};

@@ -1,4 +1,5 @@
-//! The model of promotion: it holds with every clause, and each clause that is left out is caught.
+//! Tests the model of promotion: with every clause it holds, and without any one of them the checker finds a broken
+//! promise.
 
 use pgcache_coherence::promotion::Actor::{self, *};
 use pgcache_coherence::promotion::Violation::{self, Lost, Stale};

@@ -1,5 +1,5 @@
-//! With every rule in force no promise is broken: each configuration is visited whole, and property (f) is
-//! checked in each state besides (a) to (e) at each read and each end.
+//! Tests the model of the hot tier with every rule in force: no promise may be broken. Each configuration is visited
+//! completely. Promises (a) to (e) are checked at each read and each end, and (f) in each state as well.
 
 use pgcache_coherence::hot_tier::model::Model;
 
@@ -10,7 +10,7 @@ fn holds(mut m: Model) {
     println!("{}: {} states", m.name, check::holds(&m));
 }
 
-/// A slot's words may be read in either order.
+/// Checks a model with both orders of reading a slot's words.
 fn holds_in_both_orders(m: Model) {
     holds(Model {
         epochs_first: true,

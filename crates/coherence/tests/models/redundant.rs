@@ -1,7 +1,8 @@
-//! Clauses that other clauses cover: leaving one out breaks nothing, leaving out its cover as well does.
+//! Tests clauses that other clauses cover: leaving one out breaks nothing, but leaving out the covering clause as
+//! well does.
 //!
-//! An implementation may save them, or keep them as a second line of defence; the server keeps those that cost nothing
-//! on the path of a hot get.
+//! An implementation may omit them, or keep them as a second safeguard. The server keeps those that cost nothing in
+//! a hot get.
 
 use pgcache_coherence::hot_tier::clause::Clause::{self, *};
 use pgcache_coherence::hot_tier::configurations as with;
@@ -14,7 +15,8 @@ fn without(m: Model, clauses: &[Clause]) -> Model {
     clauses.iter().fold(m, |m, clause| m.without(*clause))
 }
 
-/// Holds without them, in both orders of reading a slot's words, as far as reads can tell.
+/// Checks that the models keep their promises to reads without these clauses, in both orders of reading a slot's
+/// words.
 fn spared(clauses: &[Clause], models: &[Model]) {
     for m in models {
         for epochs_first in [false, true] {
@@ -39,8 +41,8 @@ fn caught(clauses: &[Clause], m: Model) {
     run_without(&without(m, clauses), clauses);
 }
 
-/// A hot get need not read pending_writers: the mark's epoch++ comes before event e, and nothing makes an entry of the
-/// new epoch while pending_writers is not 0.
+/// A hot get need not read `pending_writers`: the mark's `epoch++` comes before event e, and no entry of the new
+/// epoch is made while `pending_writers` is not 0.
 #[test]
 fn lookup_cache_pend_is_covered_by_the_fill() {
     let models = [
@@ -60,7 +62,7 @@ fn lookup_cache_pend_is_covered_by_the_fill() {
     caught(&[LookupCachePend, FillCachePend], with::overflow());
 }
 
-/// A hot get need not read `suspended` either, if neither fill nor publish makes entries during a suspension.
+/// A hot get need not read `suspended` either, if neither a fill nor a publish makes entries during a suspension.
 #[test]
 fn lookup_suspended_is_covered_by_fill_and_publish() {
     let models = [
@@ -76,7 +78,8 @@ fn lookup_suspended_is_covered_by_fill_and_publish() {
     );
 }
 
-/// One of the two bumps is enough for a fill: in between it finds the mark. A set that publishes checks neither.
+/// A fill needs only one of the two increments of `ver`, because in between it finds the mark. A set that publishes
+/// checks neither.
 #[test]
 fn mark_and_unmark_cover_the_ver_of_each_other() {
     let models = [
@@ -92,7 +95,8 @@ fn mark_and_unmark_cover_the_ver_of_each_other() {
     caught(&[MarkBumpsVer, UnmarkBumpsVer], with::deletes());
 }
 
-/// A writer with a dirty key holds the lock, or has lost both lock and change to a savepoint's rollback.
+/// A writer with a dirty key holds the lock, or has lost both the lock and the change to the rollback of a
+/// savepoint.
 #[test]
 fn dirty_key_bypasses_is_covered_by_the_lock() {
     spared(
@@ -107,7 +111,7 @@ fn dirty_key_bypasses_is_covered_by_the_lock() {
     caught(&[DirtyKeyBypasses, LockedCacheBypasses], with::savepoint());
 }
 
-/// A slot that was made since the mark was not proven then.
+/// A slot that was created after the mark was not proven at the time of the mark.
 #[test]
 fn publish_generation_is_covered_by_the_proof() {
     let models = [

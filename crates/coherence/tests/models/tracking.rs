@@ -1,4 +1,5 @@
-//! The model of client-side caching: it holds with every clause, and each clause that is left out is caught.
+//! Tests the model of client-side caching: with every clause it holds, and without any one of them the checker finds
+//! a broken promise.
 
 use pgcache_coherence::tracking::Actor::{self, Filler, Finisher, Lowerer, Writer};
 use pgcache_coherence::tracking::Ask::{self, Ping, Read};
