@@ -155,8 +155,8 @@ pub struct DirtyKey {
     pub slot: SlotSeen,
 }
 
-/// What a mark on a key knows about the slot of the cache. Without the slot's number the mark cannot remove the
-/// entry.
+/// The slot of the cache as far as a mark on a key knows it. Without the number of the slot the mark cannot remove
+/// the entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
     #[default]
