@@ -1,4 +1,4 @@
-//! The Redis protocol (RESP 2 and 3): turns bytes into commands, and replies into bytes.
+//! Parses and writes the Redis protocol (RESP 2 and 3): turns bytes into commands, and replies into bytes.
 //!
 //! The crate has a parser for requests that may be divided at any byte, the table of commands, the commands with
 //! their parsed arguments, the texts of Redis' errors, and a writer for replies. It opens no sockets, reads no

@@ -1,7 +1,7 @@
 //! The format of the region: every size, offset and word.
 //!
-//! The file touches no memory. For every size and number of partitions, `region_bytes() <= size`, bookkeeping
-//! included.
+//! This file only computes and touches no memory. For every size and number of partitions, `region_bytes() <= size`,
+//! bookkeeping included.
 //!
 //! ```text
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |

@@ -1,4 +1,4 @@
-//! Statistics: the sums of the partitions' counters, and what each byte of a region is used for.
+//! Statistics: the sums of the partitions' counters, and the use of each byte of a region.
 //!
 //! Every byte is accounted for, and reading the statistics needs no lock. Counters for each cache are not here; the
 //! caller keeps them from its ledger.

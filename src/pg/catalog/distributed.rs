@@ -1,6 +1,6 @@
 //! Detects tables whose rows Citus keeps in shards, and statements that Citus runs on behalf of another node.
 //!
-//! The table itself is then empty: a SELECT shows the rows only because Citus plans it over the shards. Code that
+//! Such a table is itself empty: a SELECT shows its rows only because Citus plans it over the shards. Code that
 //! bypasses the planner, or relies on the table's triggers, would find no rows. Citus lists such tables in a catalog
 //! of its own; where that catalog does not exist, the check costs one lookup in memory.
 

@@ -1,5 +1,5 @@
-//! Reports changes to the content of a source table for which no row trigger fires: changes of its columns,
-//! partitions or children, and DROP.
+//! Reports changes of a source table (one on which entries of a cache depend) for which no row trigger fires:
+//! changes of its columns, partitions or children, and DROP.
 //!
 //! The object access hook reports these events:
 //!

@@ -1,7 +1,8 @@
-//! Postgres' functions without pgrx's guard around each call, for sequences of many calls.
+//! Declares functions of Postgres without pgrx's guard around each call, and runs a sequence of them under one
+//! guard.
 //!
-//! pgrx sets up a `sigsetjmp` for every call. A table access makes some forty calls, so here one guard surrounds the
-//! whole sequence. [`guarded`] is the only way in, and three rules keep it sound:
+//! pgrx sets up a `sigsetjmp` for every call. A table access makes some forty calls, so one guard around the whole
+//! sequence saves most of that. [`guarded`] is the only way in, and three rules keep it sound:
 //!
 //! 1. A sequence holds nothing that must be dropped, because an error jumps over its stack frames.
 //! 2. It calls only functions of this list, or functions through Postgres' own tables of functions, and never those

@@ -1,22 +1,22 @@
 //! Records of prepared transactions in shared memory: the marks and leases that must be undone once the transaction
-//! is committed or rolled back. Another session does that, and the session that prepared it may be gone. So the
-//! first process that finds the transaction decided undoes them.
+//! is committed or rolled back. The session that prepared it may be gone by then, so the first process that finds
+//! the transaction decided undoes them.
 //!
-//! `cache::lease::undo_marks` defines the meaning of the items in a record. This file stores them, and decides which
-//! process may take them, so that each item is undone exactly once:
+//! Each mark or lease is an item of the record; `cache::lease::undo_marks` defines what the items mean. This file
+//! stores them, and decides which process may take them, so that each item is undone exactly once:
 //!
 //! 1. A record belongs to the preparing process until that has put its last item there, and then to no process. The
 //!    process puts items only while the transaction is in progress.
 //! 2. A process that finds the transaction decided takes the record in one atomic step, so no other process takes
-//!    it, and pops its items.
-//! 3. Pieces change hands under the tier's assignment lock.
+//!    it, and then pops its items.
+//! 3. Pieces (see below) change hands under the tier's assignment lock.
 //!
 //! A record is identified by the 64-bit id of its transaction, which is never reused. So no process takes a record
 //! that meanwhile belongs to another transaction.
 //!
-//! A record has room for a few items. More items use pieces of a pool, of which each role has a limited share. When
-//! an item finds no place there, the caller puts an item for its whole cache instead, for which each record has
-//! places of its own. So no role can use up the places that another role's records need.
+//! A record has room for a few items. More items are stored in pieces of a pool, of which each role has a limited
+//! share. When an item finds no place there, the caller puts an item for its whole cache instead, for which each
+//! record has places of its own. So no role can use up the places that another role's records need.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};

@@ -1,4 +1,5 @@
-//! State in shared memory for each cache that is swept. One sweep, and the writers, leave it for the next sweep.
+//! The state in shared memory of each cache that is swept. Each sweep, and the writers in between, leave information
+//! here for the next sweep.
 //!
 //! `worker_state` holds the table of these states, assigns them to caches, and explains why they need no lock.
 

@@ -1,8 +1,9 @@
 //! Finds the positions of rows for a list of keys: by the index, or in one sequential scan of the table.
 //!
-//! Both find the rows that a statement beginning now would see, and return positions that are hints, like those of
-//! `write`. The caller holds the lock on the table under which the [`Target`] is valid, and has an active snapshot.
-//! VACUUM keeps every row that this snapshot can see, so no position is reused for another row meanwhile.
+//! Both find the rows that a statement beginning now would see, and return positions that are hints: as `write`
+//! explains, a row may have moved or changed by the time its position is used. The caller holds the lock on the
+//! table under which the [`Target`] is valid, and has an active snapshot. VACUUM keeps every row that this snapshot
+//! can see, so no position is reused for another row meanwhile.
 
 use std::ptr::null_mut;
 

@@ -1,4 +1,5 @@
-//! The data for direct access to a table, and the check whether the table is simple enough for that.
+//! The data for direct access to a table, which is access without the executor, and the check whether the table is
+//! simple enough for that.
 //!
 //! A direct write must not omit anything that the executor would do. If the executor would evaluate, check or fire
 //! anything besides our own trigger, the kept plans are used instead. The check runs when the session loads the

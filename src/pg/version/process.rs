@@ -1,4 +1,4 @@
-//! Sets signal handlers in our processes, fixes their settings, and ends them.
+//! Sets signal handlers in our processes, keeps their settings from being changed, and ends them.
 
 use pgrx::pg_sys;
 

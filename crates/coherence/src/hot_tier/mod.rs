@@ -19,18 +19,18 @@
 //! The protocol is larger than the one that the server runs: the model also covers publishing at COMMIT, and copies
 //! under REPEATABLE READ and for transactions that have written elsewhere, which the server leaves out.
 //!
-//! # The rules and where they are
+//! # The rules, and where they are in the code
 //!
-//! | rule | says | code |
+//! | rule | content | code |
 //! |---|---|---|
-//! | 1 record | every changed row's key becomes dirty; DDL, TRUNCATE and too many dirty keys make the whole cache dirty | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
-//! | 2 mark | PRE_COMMIT: remove the entry, mark the key's hash, `ver++`; no slot: look for it again after the mark; a cache: `pending_writers++`, then `epoch++`; no slot: a lock of the cache's, then look again; a late write: at once | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
-//! | 3 unmark | COMMIT: publish if untouched, `ver++`, lower the mark; a cache: `epoch++`, then `pending_writers--`. ABORT: no publish, only what was marked, idempotent. Subtransaction abort: keys stay, values go | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
-//! | 4 miss | token, new snapshot, row, fill if the token still holds and there is no XID | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
-//! | 5 own writes | a get of a dirty key does not use the tier, nor does one in a transaction that holds a writer's lock on the cache | `get`: `may_hit` |
-//! | 6 isolation | REPEATABLE READ: entry's xid visible, AccessShareLock first and kept, no fill | `get`: `start_get`, `may_hit`, `read_row` |
-//! | 7 suspension | DISABLE TRIGGER suspends at its mark; only a fact read under a new ShareUpdateExclusiveLock turns the tier on | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
-//! | 8 slots | a new generation for each slot, freed by DROP and by the rollback of CREATE | `tier`: `make_slot`; `end`: `leave_callbacks` |
+//! | 1 record | Every changed row's key becomes dirty. DDL, TRUNCATE and too many dirty keys make the whole cache dirty. | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
+//! | 2 mark | In PRE_COMMIT. A key: remove its entry, mark its hash, `ver++`; if the cache has no slot, look for one again after the mark. A whole cache: `pending_writers++`, then `epoch++`; if it has no slot, take the cache's lock and look again. A write that comes later is marked at once. | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | In COMMIT. A key: publish its value if no other writer has touched the key, `ver++`, remove the mark. A whole cache: `epoch++`, then `pending_writers--`. ABORT publishes nothing, undoes only what was marked, and may run twice. The rollback of a savepoint keeps the dirty keys and withdraws their values. | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
+//! | 4 miss | Take a token, then a new snapshot, read the row, and fill the tier if the token still holds and the transaction has no XID. | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
+//! | 5 own writes | A get of a dirty key does not use the tier, nor does any get in a transaction that holds a writer's lock on the cache. | `get`: `may_hit` |
+//! | 6 isolation | Under REPEATABLE READ a get first takes AccessShareLock and keeps it, hits only an entry whose xid its snapshot sees, and fills nothing. | `get`: `start_get`, `may_hit`, `read_row` |
+//! | 7 suspension | DISABLE TRIGGER suspends the cache when it marks it. Only a check of the trigger under a newly taken ShareUpdateExclusiveLock ends the suspension. | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
+//! | 8 slots | Each slot gets a new generation. DROP, and the rollback of CREATE, free it. | `tier`: `make_slot`; `end`: `leave_callbacks` |
 //!
 //! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (expiry deletes are marked like
 //! any others) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
@@ -42,7 +42,7 @@
 //! the partitions, so they can change during a section, and a section reads them in two steps, in either order
 //! (`epochs_first`). A move that only its own backend can notice is merged with the step before (`moves::settle`).
 //!
-//! # What the model adds to the rules' first wording
+//! # What the model has added to the rules
 //!
 //! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
 //!   (`KeyLooksForSlotAgain`, `CacheLooksForSlotAgain`); a reader that makes a slot looks for the lock after it

@@ -1,4 +1,4 @@
-//! The steps of a delete by hand, and those of a writer of another cache.
+//! The steps of a session that deletes an entry by hand, and those of a writer of another cache.
 //!
 //! Before the delete, another transaction has changed the source. It has set no marks, because no entry depends on
 //! that source.

@@ -11,12 +11,12 @@
 //!
 //! | actor | steps |
 //! |---|---|
-//! | writer, before its commit | marks its key, or raises `pending_writers` of the cache, or, without a slot, takes the cache's lock; then voids leases and watches; **then** removes the row, and waits for transactions that have written a row that it cannot see |
+//! | writer, before its commit | marks its key, or raises the cache's `pending_writers`, or takes the cache's lock if there is no slot; then voids leases and watches; **then** removes the row, and waits for transactions that have written a row which it cannot see |
 //! | writer, after its commit | unmarks, voids leases and watches, releases the lock |
-//! | fetcher | is granted a lease only while no writer pends, under the partition's lock; checks the cache's lock **after** that; reads the source with a newer snapshot; announces that it stores, writes the row; **then** checks whether the lease was voided, and takes the row back if so |
-//! | fetcher without a lease | the same with a watch in the place of the lease: any number of fetchers may watch a key |
+//! | fetcher | gets a lease, under the partition's lock, only while no writer pends; checks the cache's lock **after** that; reads the source with a newer snapshot; announces that it stores, and writes the row; **then** checks whether the lease was voided, and removes the row again if so |
+//! | fetcher without a lease | does the same with a watch instead of the lease; any number of fetchers may watch a key |
 //! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, checked when it has the lease |
-//! | delete by hand that finds no row | marks, voids; **then** looks again, and waits for a row that it cannot see, unless no store was open when it looked first and none has begun since |
+//! | delete by hand that finds no row | sets its mark and voids; **then** checks for the row again, and waits for a row that it cannot see, unless no store was open at its first check and none has begun since |
 //!
 //! The rules work because the writer and the fetcher each first announce themselves (by a mark; by a row) and check
 //! afterwards (for rows; for the lease or watch), so one of the two sees the other. A fetcher that sees no pending

@@ -15,13 +15,13 @@
 //! | rule | clause |
 //! |---|---|
 //! | the marks pass to a record, and outlive PREPARE | `MarksStand`, `FenceStands` |
-//! | if the record has no room, a `pending_writers` of the whole cache takes the place of the marks | `OverflowStands` |
-//! | a transaction is decided once it is no longer in progress; the commit log does not decide, because it is written before other sessions see the rows; nor does the list of prepared transactions, because a transaction that is just being prepared is not listed yet | `AsksProgressNotLog`, `AsksProgressNotList` |
-//! | one process lowers a record, and no other process undoes its marks again, nor does the preparing session when it aborts | `LoweringClaims`, `AbortClaims` |
-//! | leases are void before a fence falls | `VoidBeforeFence` |
-//! | the slot of a cache that a prepared transaction has dropped is freed when its record is lowered as committed | `DropFreesSlot` |
+//! | if the record has no room, the cache's `pending_writers` replaces the marks | `OverflowStands` |
+//! | a transaction is decided once it is no longer in progress; the commit log is no proof, because it is written before other sessions see the rows, nor is the list of prepared transactions, because a transaction that is just being prepared is not listed yet | `AsksProgressNotLog`, `AsksProgressNotList` |
+//! | one process undoes a record's marks; no other process does so again, nor does the preparing session when it aborts | `LoweringClaims`, `AbortClaims` |
+//! | leases are voided before a fence is removed | `VoidBeforeFence` |
+//! | the slot of a cache that a prepared transaction has dropped is freed when the transaction has committed and its record is lowered | `DropFreesSlot` |
 //! | a reader that has lowered a mark takes a new token, and then a new snapshot | `SnapshotAfterQuestion` |
-//! | while a mark stands, no lease is granted and nothing is stored without one | `NoLeaseWhilePending`, `NoStoreWhilePending` |
+//! | while a mark exists, no lease is granted, and nothing is stored without a lease | `NoLeaseWhilePending`, `NoStoreWhilePending` |
 //! | after a restart nothing is filled, leased or stored in a cache that a recovered transaction has locked | `RestartSuspends` |
 //!
 //! In this model a client's lease can be granted while a mark exists, and is voided only when the mark is removed.

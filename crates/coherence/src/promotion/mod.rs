@@ -11,13 +11,13 @@
 //!
 //! | rule | clause |
 //! |---|---|
-//! | in recovery a fetch, and a client with a lease, stores nothing in a cache with dependencies | `StandbyStoresNothing` |
-//! | nor does a fetch that began in recovery and ends later: whether the server recovers is read before the first look, and carried | `LoadCarriesRecovery` |
-//! | a slot that was taken in recovery is opened before its first use after it, and loses its entries if the cache has dependencies | `OpenerDrops` |
-//! | the entries go before the slot counts as open | `DropBeforeOpen` |
+//! | during recovery, neither a fetch nor a client with a lease stores anything in a cache with dependencies | `StandbyStoresNothing` |
+//! | nor does a fetch that began during recovery and ends later: it checks for recovery before its first lookup, and remembers the result | `LoadCarriesRecovery` |
+//! | a slot that was taken during recovery is opened before its first use after the promotion, and loses its entries if the cache has dependencies | `OpenerDrops` |
+//! | the entries are removed before the slot counts as open | `DropBeforeOpen` |
 //! | a network process, which sees no catalogs, uses only slots that were opened | `FrontAsks` |
-//! | without dependencies entries stay | `KeepsIndependent` |
-//! | a writer of the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
+//! | entries without dependencies stay | `KeepsIndependent` |
+//! | a writer on the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
 //!
 //! These are atomic: a section under the partition's lock, the replay of a change, the end of recovery, and the
 //! opening of a slot.

@@ -17,15 +17,15 @@
 //! |---|---|
 //! | the network process registers for the cache's changes, and notes the key, before it looks at a copy or offloads the read | `AsksBeforeRead`, `NotedBeforeRead` |
 //! | a writer checks for registered readers after its commit is visible, not when it writes | `LooksAfterVisible` |
-//! | it records its changes after that, too, because a client that reads in between keeps the old row | `ToldAfterVisible` |
+//! | it also records its changes only after that, because a client that reads in between would keep the old row | `ToldAfterVisible` |
 //! | it records them before copies of the new rows can be made, and before its own client gets the acknowledgement | `ToldBeforeUnmark`, `ToldBeforeAck` |
 //! | an executor waits for each writer that is visible in its snapshot and has not recorded its changes yet | `BackWaits` |
 //! | the network process reads the ring between a read and its reply | `DrainedBeforeReply` |
-//! | an invalidation that is sent while a read is under way is sent again after its reply | `ToldAgain` |
-//! | a network process that is overtaken in the ring counts everything as changed | `LostTellsAll` |
+//! | an invalidation that is sent during a read is sent again after the read's reply | `ToldAgain` |
+//! | a network process that was overtaken in the ring treats every entry as changed | `LostTellsAll` |
 //! | a rollback records nothing, nor does a rollback to a savepoint | `RollbackSilent`, `SavepointSilent` |
-//! | a prepared transaction's record invalidates everything when it is lowered as committed, and COMMIT PREPARED returns after that, whichever process lowers it | `RecordTells`, `FinisherWaits` |
-//! | while a cache is unproven since a restart, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
+//! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordTells`, `FinisherWaits` |
+//! | while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
 //!
 //! These are atomic: the marks and unmarks of the two keys (they share a stripe), the moment at which a commit
 //! becomes visible, a record in the ring, a snapshot, a look at a copy. The network process reads the ring in one

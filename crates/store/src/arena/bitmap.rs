@@ -1,6 +1,6 @@
 //! Finds runs of free granules in a page's bitmap: a word of 64 bits in which ones are free granules.
 //!
-//! Works on the word alone and touches no memory. Every function takes a few shifts, whatever the word, and never
+//! The functions work on the word alone and touch no memory. Each takes a few shifts, whatever the word, and never
 //! loops over granules.
 
 /// Returns a bit for each position where `n` free granules begin.

@@ -1,7 +1,7 @@
 //! The page table: for each page, the granules in use, the partition that owns it, and its links to other pages.
 //!
-//! Holds this state without deciding anything. A page number outside of the table maps to the region's scrap word,
-//! so that a corrupt word in the region cannot cause an access elsewhere.
+//! A page number outside of the table maps to the region's scrap word, so that a corrupt word in the region cannot
+//! cause an access elsewhere.
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;
 

@@ -1,7 +1,7 @@
 //! Cuts a partition's pages into runs of granules, and takes whole pages for large values.
 //!
 //! Each granule belongs to at most one run, and every page that becomes free can serve any value, so no history of
-//! value sizes can waste the tier for good. The file does not decide which entry is evicted, how an entry is split
+//! value sizes can waste the tier for good. This file does not decide which entry is evicted, how an entry is split
 //! (`placement.rs`), or when an entry moves (`compact.rs`).
 //!
 //! A page with runs is in one of 64 lists of its partition, by the length of its longest hole. A word with one bit

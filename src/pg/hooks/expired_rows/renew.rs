@@ -1,8 +1,8 @@
 //! The SQL functions that replace expired rows: `pgcache.renew` in statements, `pgcache.renew_copied` in COPY, and
 //! the trigger `pgcache.renew_row`.
 //!
-//! They return their input, and notify the observer that a statement is about to write the key. The observer removes
-//! an expired row with that key.
+//! They return their input, and notify the observer (`pg::events`) that a statement is about to write the key. The
+//! observer removes an expired row with that key.
 
 use std::ffi::c_int;
 

@@ -1,5 +1,5 @@
-//! Asks the operating system for the addresses of this machine, host names, and names of system users, with which
-//! lines of pg_hba.conf and pg_ident.conf are compared.
+//! Gets from the operating system the values with which lines of pg_hba.conf and pg_ident.conf are compared:
+//! addresses of this machine, host names, and names of system users.
 //!
 //! A lookup of a host name may query a remote name server, and blocks the caller as long as that takes.
 
