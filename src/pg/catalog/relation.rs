@@ -222,7 +222,6 @@ pub fn is_in_use(relation: pg_sys::Oid) -> bool {
     }
 }
 
-/// Returns whether the relation is a view.
 pub fn is_view(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up; relkind 0 (dropped) is not a view.
     unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
@@ -394,7 +393,6 @@ pub fn takes_default(relation: pg_sys::Oid, column: i16) -> bool {
     unsafe { pg_sys::get_attgenerated(relation, column) == 0 }
 }
 
-/// Returns the name of a column, by its number.
 pub(in crate::pg) fn column_name(relation: pg_sys::Oid, number: i16) -> Option<CString> {
     // SAFETY: a syscache look-up, which returns NULL or a palloc'd copy.
     unsafe {

@@ -58,7 +58,6 @@ fn back(number: usize) -> Option<&'static Executor> {
     SHARED.get()?.executors.get(number)
 }
 
-/// Begins as the executor of this number.
 pub fn begin_executor(number: usize) {
     if let Some(executor) = back(number) {
         // SAFETY: a plain C variable of this process.

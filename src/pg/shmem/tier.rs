@@ -171,7 +171,6 @@ impl Tier {
         self.read_at(self.region.partition_of(hash), look)
     }
 
-    /// Reads a partition by number.
     #[inline]
     pub fn read_at<R>(&self, partition: u32, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_SHARED);
@@ -242,13 +241,11 @@ impl Tier {
         self.control
     }
 
-    /// Returns a slot by its number.
     #[inline]
     pub fn slot(&self, number: u32) -> &Slot {
         &self.slots[number as usize % self.slots.len()]
     }
 
-    /// Returns the cache of a slot.
     #[inline]
     pub fn cache_of(&self, slot: u32) -> &AtomicCacheId {
         &self.caches[slot as usize % self.caches.len()]

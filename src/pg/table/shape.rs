@@ -23,7 +23,6 @@ pub struct Shape {
     pub partitioned: bool,
     /// A view, which every memory cache has.
     pub view: bool,
-    /// `UNLOGGED`.
     pub unlogged: bool,
     /// Row-level security is enabled, for any role.
     pub row_security: bool,

@@ -22,7 +22,6 @@ pub fn bytes(relation: Oid) -> u64 {
     u64::from(blocks(relation)) * u64::from(pg_sys::BLCKSZ)
 }
 
-/// Returns the TOAST table of a table.
 pub fn toast_table(relation: Oid) -> Option<Oid> {
     // SAFETY: the tuple is released after its one field has been copied.
     unsafe {

@@ -58,7 +58,6 @@ impl Stored {
         }
     }
 
-    /// Returns the type of the value.
     #[inline(always)]
     pub fn value_type(self) -> ValueType {
         self.value_type
@@ -99,7 +98,6 @@ impl Kind {
             .map(Kind)
     }
 
-    /// Returns the type of the value.
     #[inline(always)]
     pub fn value_type(self) -> ValueType {
         self.0

@@ -35,7 +35,6 @@ impl Typed {
         Typed(moment.map(|moment| (Datum::from(moment), pg_sys::TIMESTAMPTZOID)))
     }
 
-    /// Makes an oid.
     pub fn oid(oid: Oid) -> Typed {
         Typed(Some((Datum::from(oid), pg_sys::OIDOID)))
     }

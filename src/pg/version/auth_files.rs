@@ -17,10 +17,8 @@ pub use layout::{
     TokenizedAuthLine16 as TokenizedAuthLine,
 };
 
-/// The method `peer`.
 #[cfg(not(feature = "pg19"))]
 pub const PEER: u32 = layout::method::PEER;
-/// The method `peer`.
 #[cfg(feature = "pg19")]
 pub const PEER: u32 = layout::method::PEER19;
 

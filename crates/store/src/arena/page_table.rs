@@ -43,7 +43,6 @@ impl Region {
         location.wrapping_sub(first) % PAGE_GRANULES
     }
 
-    /// Returns the location of a granule of a page.
     pub(crate) fn location(&self, page: u32, granule: u32) -> u32 {
         (self.layout.arena_at / GRANULE) as u32 + page * PAGE_GRANULES + granule
     }

@@ -41,7 +41,6 @@ pub enum Counter {
     CpuSystem,
 }
 
-/// The number of counters.
 pub(super) const FIGURES: usize = Counter::CpuSystem as usize + 1;
 
 /// The values of all counters, by [`Counter`].

@@ -41,7 +41,6 @@ impl ClientRegistry {
         self.wake_networks();
     }
 
-    /// Ends the pause.
     pub fn end_pause(&self) {
         self.head.pause.store(0, Release);
         self.wake_networks();
