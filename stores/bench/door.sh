@@ -1,9 +1,10 @@
 # shellcheck shell=bash disable=SC2034,SC2154 # work and cluster are of the script that sources it, which reads postmaster
-# Sourced by the stores' benchmarks: a server that answers over SQL and over the Redis protocol, by TCP both, in the folder
-# `work`, as `cluster`. It has a cache `unlogged`, a cache `memory` and the door's own.
+# Starts a server for the stores' benchmarks, which source this file. The server runs in the folder `work`, as
+# `cluster`, and is reached by TCP over SQL and over the Redis protocol. It has a cache `unlogged`, a cache `memory`,
+# and the cache of the Redis protocol.
 #
-#   start_both_ways      sets `door`, a port, and `postmaster`, its process
-#   stop_both_ways       for a trap
+#      start_both_ways      sets `door`, a port, and `postmaster`, its process
+#      stop_both_ways       stops the server; for a trap
 
 stop_both_ways() {
     scripts/cluster.sh remove "$cluster" >/dev/null 2>&1 || true

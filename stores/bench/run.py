@@ -1,4 +1,5 @@
-"""Stores in PHP, Ruby and Java, and their frameworks' stock Redis stores, on one server: run.sh says what a line means."""
+"""Compares stores in PHP, Ruby and Java with their frameworks' stock Redis stores on one server; run.sh explains the
+output."""
 
 import os
 import subprocess

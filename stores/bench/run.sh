@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The stores of Laravel, Symfony, Rails and Spring beside their frameworks' stock Redis stores, on one server: over SQL, and over
-# the Redis protocol (docs/door.md), by TCP both. In brackets what a figure is of the stock store's. One process, values of
-# some 600 bytes, the best of seven rounds in turn. For Python see stores/python/bench.sh.
+# Compares the stores of Laravel, Symfony, Rails and Spring with their frameworks' stock Redis stores on one server:
+# over SQL, and over the Redis protocol (docs/door.md), both by TCP. The number in brackets is relative to the stock
+# store. One process, values of some 600 bytes, the best of seven alternating rounds. For Python see
+# stores/python/bench.sh.
 #
 # Usage: stores/bench/run.sh [Laravel | Symfony | Rails | Spring]...
 . "$(dirname "$0")/../../scripts/head.sh"
@@ -15,7 +16,7 @@ lock_packages
 trap stop_both_ways EXIT
 stop_both_ways
 mkdir -p "$work"
-# Spring, with our classes before what Maven brought.
+# Spring, with our classes before those that Maven has installed.
 packages_of stores-spring-bench stores/spring/bench/pom.xml stores/spring/bench/pom.xml -- sh -c \
     'rm -rf lib && mvn -q -B org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies -DoutputDirectory=lib -DincludeScope=runtime'
 STORE_CLASSES="$work/classes:$installed/stores-spring-bench/lib/*"

@@ -1,4 +1,4 @@
-"""The measurements of the stores' benchmarks: the server's processor time, and which of several rounds counts."""
+"""Measurements for the stores' benchmarks: the server's processor time, and the best of several rounds."""
 
 import glob
 import time
@@ -6,18 +6,18 @@ from contextlib import suppress
 
 
 def server_time(postmaster):
-    """Of all its processes, in seconds; those that ended in between count for nothing."""
+    """Returns the processor time of all its processes, in seconds; those that have ended meanwhile are not counted."""
     spent = 0
     for stat in glob.glob("/proc/[0-9]*/stat"):
         with suppress(OSError):
             process, parent = stat.split("/")[2], open(stat).read().rsplit(") ", 1)[1].split()[1]
             if postmaster in (process, parent):
-                # clock_getcpuclockid(3) of Linux: to the nanosecond, where stat has hundredths of a second.
+                # clock_getcpuclockid(3) of Linux: exact to the nanosecond, where stat counts hundredths of a second.
                 spent += time.clock_gettime((~int(process) << 3) | 2)
     return spent
 
 
 def best(figures):
-    """The best round, which neighbours on the machine have disturbed least."""
+    """Returns the best round, which other processes on the machine have disturbed least."""
     rates, clients, servers = zip(*figures)
     return max(rates), min(clients), min(servers)

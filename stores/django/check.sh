@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154,SC2164 # stores.sh gives the rest
 . "$ROOT/stores/python/packages.sh"
 
-# WAY:CACHE...: Django's tests and ours in these ways of tests/settings.py, on the cache of that name. Beside each
-# other: they sleep most of the time, and have a cache each.
+# WAY:CACHE...: runs Django's tests and ours in these ways of tests/settings.py, each on the cache of that name. They
+# run in parallel, because they mostly sleep and each has its own cache.
 # shellcheck disable=SC2317 # one calls it
 all_ways() {
     local way failed=0 ways=()
@@ -20,7 +20,7 @@ all_ways() {
     return $failed
 }
 
-# The page's own lines, in a project and a database of their own.
+# Runs the code of the page, in a project and a database of its own.
 # shellcheck disable=SC2317
 page() {
     local manage=("$python" manage.py)

@@ -18,7 +18,7 @@ func (s *Store[T]) exec(ctx context.Context, sql string, args ...any) error {
 	return s.again(ctx, func() error { _, err := s.db.Exec(ctx, sql, args...); return err })
 }
 
-// Runs a statement that may run twice.
+// again runs a statement that may run twice.
 func (s *Store[T]) again(ctx context.Context, ask func() error) error {
 	err := ask()
 	if pool, ok := s.db.(interface{ Reset() }); ok && lost(err) && ctx.Err() == nil {
@@ -28,7 +28,8 @@ func (s *Store[T]) again(ctx context.Context, ask func() error) error {
 	return err
 }
 
-// Returns whether the server or a pooler closed the connection. A server that refuses a new one is not tried again at once.
+// lost returns whether the server or a pooler closed the connection. A server that refuses a new connection is not
+// tried again at once.
 func lost(err error) bool {
 	var refused *pgconn.ConnectError
 	var answer *pgconn.PgError

@@ -1,11 +1,12 @@
 # shellcheck shell=bash disable=SC2154,SC2164 # stores.sh sources it, has `installed`, and ends at a failure
-# gocache's tests are of what each of its own stores asks of a mock; gokv's are for any store, and come as a module.
+# gocache's own tests check the calls that each of its stores makes to a mock, so they cannot test another store.
+# gokv's tests work for any store, and come as a module.
 psql -X -q -o /dev/null <<SQL
 SELECT cache_create('texts'), cache_create('texts_memory', storage => 'memory'),
        cache_create('bytes', value_type => 'bytea'), cache_create('bytes_memory', storage => 'memory', value_type => 'bytea');
 SQL
 
-# The page's own lines, in a module and a database of their own, and by the page's way to get there.
+# Runs the code of the page, in a module and a database of its own, which are set up as the page says.
 # shellcheck disable=SC2317 # a shell of its own calls it, where a failure ends it
 page() {
     local folder=$installed/stores-go/page here=$PWD

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// How long a caller waits for the lease's holder before it loads for itself, and the longest pause between its attempts.
-// It waits here and not in the server, where the wait would keep a session that the holder needs to store with: a pooler
-// has few.
+// How long a caller waits for the holder of the lease before it loads the value itself, and the longest pause between
+// its attempts. It waits here and not in the server: a wait there would occupy a session, of which a pooler has few,
+// and the holder needs one to store the value.
 const (
 	wait  = 2 * time.Second
 	pause = 100 * time.Millisecond
 )
 
 // Remember returns the stored value, or stores and returns the result of load. Of all callers that miss a key at the
-// same time, in whatever process, one loads it (a lease of pgcache); the others wait for it. It takes the place of
-// gocache's LoadableCache, which works within one process alone.
+// same time, in whatever process, one loads it (by a lease of pgcache), and the others wait for it. Remember replaces
+// gocache's LoadableCache, which works only within one process.
 func (s *Store[T]) Remember(ctx context.Context, key string, ttl time.Duration, load func(context.Context) (T, error)) (T, error) {
-	// One load for each process, which continues for the others when the caller that came first goes away.
+	// One load in each process, which continues for the others if the first caller gives up.
 	shared := s.loading.DoChan(key, func() (any, error) { return s.load(context.WithoutCancel(ctx), key, ttl, load) })
 	select {
 	case <-ctx.Done():

@@ -1,12 +1,12 @@
-// Package pgcache is a store of gocache over a cache of pgcache, by pgx.
+// Package pgcache is a store for gocache that uses a cache of pgcache, by pgx.
 //
 //	pool, err := pgxpool.New(ctx, "")
 //	pages := cache.New[string](pgcache.New[string](pool, "pages"))
 //	err = pages.Set(ctx, "home", "<h1>Hello</h1>", store.WithExpiration(5*time.Minute))
 //
-// A statement goes to the pool by itself. If its connection breaks it runs once more, on a new one, unless running it
-// twice has another effect than running it once. Over a pgx.Tx or a pgx.Conn nothing runs twice: the store is then part
-// of that transaction, and other sessions see no entry of a table cache before it commits.
+// Over a pool, each statement runs by itself. If its connection breaks, it runs once more on a new connection, unless
+// running twice has another effect than running once. Over a pgx.Tx or a pgx.Conn no statement runs twice: the store
+// is then part of that transaction, and other sessions see no entry of a table cache before it commits.
 package pgcache
 
 import (
@@ -25,7 +25,7 @@ import (
 // Type is the result of GetType, and the label of gocache's metrics.
 const Type = "pgcache"
 
-// Keys of one tag that are removed by one statement.
+// The number of keys of one tag that one statement removes.
 const page = 10_000
 
 // Querier is a *pgxpool.Pool, a *pgx.Conn or a pgx.Tx.
@@ -34,7 +34,8 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Store is a gocache store whose values are text, or bytes: the latter for a cache of bytea, and for gocache's marshaler.
+// Store is a gocache store whose values are text or bytes; use bytes for a cache of bytea, and for gocache's
+// marshaler.
 type Store[T string | []byte] struct {
 	db      Querier
 	options *store.Options
@@ -46,8 +47,8 @@ var _ store.StoreInterface = (*Store[string])(nil)
 
 type statements struct{ get, lookup, set, setTagged, remove, invalidate, clear, lease, setLeased, release string }
 
-// New makes a store over the cache of this name, which is read as in SQL. Options are gocache's, for each value that is
-// set without its own; without an expiration it is the cache's ttl.
+// New makes a store over the cache of this name, which is parsed as in SQL. The options are gocache's, and apply to
+// each value that is set without its own; without an expiration the cache's ttl applies.
 func New[T string | []byte](db Querier, cache string, options ...store.Option) *Store[T] {
 	form, array := "", "text[]"
 	if _, bytes := any(*new(T)).([]byte); bytes {
@@ -60,10 +61,12 @@ func New[T string | []byte](db Querier, cache string, options ...store.Option) *
 		get:    sql("SELECT cache_get{form}($1, {cache})"),
 		lookup: sql("SELECT value, coalesce(extract(epoch FROM expires_at - clock_timestamp()), 0)::float8 FROM cache_lookup{form}($1, {cache})"),
 		set:    set,
-		// The entry first, so that its tags last at least as long: a batch keeps to its ttl. Their value is text, bytes and JSON.
+		// The entry comes first, so that its tags last at least as long: a batch has one ttl. The value of a tag is valid
+		// as text, bytes and JSON.
 		setTagged: set + sql(", cache_set_many{form}($4::text[], array_fill('null'::text, ARRAY[cardinality($4::text[])])::{array}, make_interval(secs => $3), {cache})"),
 		remove:    sql("SELECT cache_delete($1, {cache})"),
-		// The keys behind the prefix, which have the tag, then the tag's own, in the order in which they are set.
+		// Deletes the keys after the prefix, which have the tag, and then the tag's own keys, in the order in which they
+		// are set.
 		invalidate: sql(`SELECT count(*), cache_delete_many(coalesce(array_agg(substr(key, length($1) + 1)), '{}'::text[]), {cache}),
 			cache_delete_many(coalesce(array_agg(key), '{}'::text[]), {cache}) FROM cache_keys($1, max_rows => $2, cache => {cache})`),
 		clear:     sql("SELECT cache_clear({cache})"),
@@ -73,7 +76,7 @@ func New[T string | []byte](db Querier, cache string, options ...store.Option) *
 	}}
 }
 
-// Get returns a T, or an error that is store.NotFound.
+// Get returns a value of type T, or an error that is store.NotFound.
 func (s *Store[T]) Get(ctx context.Context, key any) (any, error) {
 	var value *T
 	if err := s.row(ctx, []any{&value}, s.sql.get, key); err != nil {
@@ -82,7 +85,7 @@ func (s *Store[T]) Get(ctx context.Context, key any) (any, error) {
 	return found(value)
 }
 
-// GetWithTTL also returns how long the value stays: 0 is for ever.
+// GetWithTTL also returns how long the value remains; 0 means for ever.
 func (s *Store[T]) GetWithTTL(ctx context.Context, key any) (any, time.Duration, error) {
 	var value *T
 	var left float64
@@ -93,7 +96,7 @@ func (s *Store[T]) GetWithTTL(ctx context.Context, key any) (any, time.Duration,
 	return result, time.Duration(left * float64(time.Second)), err
 }
 
-// Set stores a T. Its tags are entries, too, of no more than their keys.
+// Set stores a value of type T. Its tags are entries, too, which hold only their keys.
 func (s *Store[T]) Set(ctx context.Context, key any, value any, options ...store.Option) error {
 	if _, ok := value.(T); !ok {
 		return fmt.Errorf("pgcache: the values of this store are %T, not %T", *new(T), value)
@@ -124,16 +127,16 @@ func (s *Store[T]) Invalidate(ctx context.Context, options ...store.InvalidateOp
 	return nil
 }
 
-// Clear removes all entries of the cache, for which it takes the privilege TRUNCATE.
+// Clear removes all entries of the cache, which requires the privilege TRUNCATE.
 func (s *Store[T]) Clear(ctx context.Context) error { return s.exec(ctx, s.sql.clear) }
 
 // GetType returns the name of the store.
 func (s *Store[T]) GetType() string { return Type }
 
-// With the tag's length, so that no tag is the beginning of another one and its keys.
+// prefix contains the tag's length, so that no tag's keys begin with those of another tag.
 func prefix(tag string) string { return fmt.Sprintf("gocache_tag_%d:%s:", len(tag), tag) }
 
-// NULL, which means the cache's own ttl, for no ttl.
+// seconds returns NULL for no ttl, which means the cache's own ttl.
 func seconds(ttl time.Duration) *float64 {
 	if ttl == 0 {
 		return nil

@@ -1,7 +1,7 @@
 import type { Pool, PoolConfig } from 'pg'
 
 export interface Codec {
-  /** What `encode` gives is text, and not bytes. */
+  /** `encode` returns text instead of bytes. */
   text?: boolean
   encode: (value: any) => any
   decode: (stored: any) => any
@@ -16,7 +16,7 @@ export interface Options extends PoolConfig {
   wait?: number
 }
 
-/** Each ttl is milliseconds; without one it is the cache's own. */
+/** Each ttl is in milliseconds; without one the cache's own applies. */
 export declare class Cache {
   constructor(options?: Options)
   get(key: string): Promise<any>

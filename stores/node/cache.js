@@ -1,7 +1,7 @@
-// The entries of one cache of pgcache over node-postgres: the common part of this package's stores.
+// The entries of one cache of pgcache over node-postgres, which all stores of this package use.
 //
-// A statement goes to the pool by itself, so nothing here is part of a transaction of the application. If its connection
-// breaks it runs again, on another one, unless running it twice has another effect than running it once.
+// Each statement goes to the pool by itself, so none is part of a transaction of the application. If its connection
+// breaks, it runs again on another one, unless running twice has another effect than running once.
 import { createHash } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import pg from 'pg'
@@ -10,20 +10,21 @@ const AS_IT_IS = { text: true, encode: value => value, decode: value => value }
 
 const hash = text => createHash('sha1').update(text).digest('hex')
 
-// NULL, which means the cache's own default, for no ttl and for one without end.
+// Returns NULL, which means the cache's own ttl, if there is no ttl or an infinite one.
 const seconds = ttl => (Number.isFinite(ttl) ? ttl / 1000 : null)
 
-// The server or a pooler closed the connection. A server that refuses a new one is not tried again at once.
+// Returns whether the server or a pooler closed the connection. A server that refuses a new connection is not tried
+// again at once.
 const lost = ({ code = '', message = '' }) =>
   /^(57P0[12]|08|ECONNRESET$|EPIPE$)/.test(code) || /connection terminated|not queryable/i.test(message)
 
-// `form` is the ending of the functions for the cache's values. Calls that check whether entries exist take the form for
-// bytes, which is right for every type of value.
+// `form` is the suffix of the SQL functions for the type of the cache's values. Calls that only check whether entries
+// exist use the form for bytes, which works for every type.
 const statements = (cache, form) => ({
   get: `SELECT cache_get${form}($1, ${cache})`,
   getMany: `SELECT value FROM cache_get_many${form}($1, ${cache})`,
   set: `SELECT cache_set${form}($1, $2, make_interval(secs => $3), ${cache})`,
-  // In the order of the keys, as batches lock them; if a key comes twice its last value stays.
+  // In the order of the keys, in which all batches lock them. If a key comes twice, its last value counts.
   setMany: `SELECT count(cache_set${form}(key, value, make_interval(secs => ttl), ${cache}))
               FROM (SELECT * FROM unnest($1::text[], $2::${form ? 'bytea' : 'text'}[], $3::float8[])
                         WITH ORDINALITY AS batch (key, value, ttl, place) ORDER BY key COLLATE "C", place) AS batch`,
@@ -50,12 +51,12 @@ export class Cache {
   #statements = {}
   #loading = new Map()
 
-  // Options without a name here are for a pool of our own, as `new pg.Pool()` takes them.
+  // Options that are not named here are passed to `new pg.Pool()`, if the store creates its own pool.
   constructor ({ pool, cache = 'pgcache.main', codec = AS_IT_IS, prepare = false, page = 1000, wait = 2000, ...connection } = {}) {
     this.#own = !pool
     this.#pool = pool ?? new pg.Pool(connection)
-    // An idle connection that breaks is an event of the pool, which without a listener ends the process. The pool makes
-    // another one by itself.
+    // An idle connection that breaks causes an event of the pool, which without a listener ends the process. The pool
+    // replaces the connection by itself.
     if (!this.#pool.listenerCount('error')) this.#pool.on('error', () => {})
     this.#codec = codec
     this.#page = page
@@ -76,7 +77,8 @@ export class Cache {
     return true
   }
 
-  // As `set` one by one: if a key comes twice the last one counts, and a ttl that is over removes the entry.
+  // The same result as with `set` for each entry: if a key comes twice the last value counts, and an expired ttl
+  // removes the entry.
   async setMany (entries) {
     const last = [...new Map(entries.map(entry => [entry.key, entry])).values()]
     const over = last.filter(({ ttl }) => ttl <= 0)
@@ -104,7 +106,7 @@ export class Cache {
     return (await this.#one('touch', key, seconds(ttl)))[0]
   }
 
-  // Without a prefix it clears the whole cache, which takes the privilege TRUNCATE.
+  // Without a prefix it clears the whole cache, which requires the privilege TRUNCATE.
   async clear (prefix = '') { await (prefix ? this.#ask('deletePrefix', prefix) : this.#ask('clear')) }
 
   async * entries (prefix = '') {
@@ -141,8 +143,8 @@ export class Cache {
     }
   }
 
-  // Waits here and not in the server, where the wait would keep a session that the holder of the lease needs to store
-  // with: a pooler has few.
+  // Waits here and not in the server: a wait there would occupy a session, of which a pooler has few, and the holder
+  // of the lease needs one to store the value.
   async #lease (key) {
     const until = Date.now() + this.#wait
     for (let pause = 5; ; pause = Math.min(2 * pause, 100)) {
@@ -152,7 +154,7 @@ export class Cache {
     }
   }
 
-  // Nothing stays open between two pages, so each may be read by another session.
+  // No statement stays open between two pages, so each page may be read in another session.
   async * #pages (statement, prefix) {
     let rows
     let last = null
@@ -167,8 +169,8 @@ export class Cache {
 
   async #one (name, ...values) { return (await this.#ask(name, ...values))[0] }
 
-  // Each failure takes a broken connection out of the pool, which does not notice one until it is used: all idle
-  // connections may be broken, and after them the pool makes a new one.
+  // Each failure removes a broken connection from the pool, which notices it only when the connection is used. All
+  // idle connections may be broken; after them the pool opens a new one.
   async #ask (name, ...values) {
     for (let again = Math.max(1, this.#pool.idleCount); ; again--) {
       try {

@@ -1,12 +1,12 @@
 # shellcheck shell=bash disable=SC2154,SC2164 # stores.sh sources it, has `installed`, and ends at a failure
-# Keyv's own tests come as a package. express-session's came with its first version only, and are run on the one of today;
-# connect-redis brings the test of its store with it.
+# Keyv's own tests come as a package. express-session's came only with its first version, and are run on the current
+# one; connect-redis contains the test of its store.
 packages_of stores-node test/package-lock.json test/package*.json -- npm ci --silent --no-audit --no-fund --ignore-scripts
 export folder=$installed/stores-node
 rm -rf "$folder/tests"
 cp -r test "$folder/tests"
 
-# Packs the package, so that the tests run on the files that the registry would get.
+# Packs the package, so that the tests run on the files that the registry would contain.
 # shellcheck disable=SC2317 # a shell of its own calls it, where a failure ends it
 packed() {
     local name
@@ -29,7 +29,7 @@ cp ../node_modules/connect-redis/index_test.ts connect-redis
 mkdir express-session/test
 tr -d '\r' <../node_modules/express-session-with-tests/test/session.js >express-session/test/session.js
 
-# The page's own lines, in a database of their own.
+# Runs the code of the page, in a database of its own.
 # shellcheck disable=SC2317 # as above
 page() {
     psql -X -q -c 'CREATE DATABASE page'
@@ -58,10 +58,10 @@ page() {
 }
 
 vitest() { timeout "$patience" ../node_modules/.bin/vitest run "$@"; }
-# `defaults` reads the settings of a client of Redis.
+# `defaults` is left out, because it reads the settings of a Redis client.
 connect_redis() { CACHE=$1 BYTES=${2:-} vitest connect-redis -t '^(setup|redis|teardown)'; }
-# Again, because its tests of maxAge compare whole seconds: each fails now and then, with its own MemoryStore too. All
-# of them, because they count on: one that is tried again alone never passes.
+# Retried, because its tests of maxAge compare whole seconds, so each fails now and then, with its own MemoryStore,
+# too. All tests are run again, because they share a counter: a single test that is retried never passes.
 express_session() {
     local try
     for try in 1 2 3 4 5; do

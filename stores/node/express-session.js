@@ -1,11 +1,11 @@
-// Sessions of Express: an entry each, for as long as its cookie lives, or `ttl` if the cookie has no date. Each
-// request that changes nothing gives it a new deadline (`touch`) without writing its value again.
+// A session store for Express. Each session is an entry that lives as long as its cookie, or for `ttl` if the cookie
+// has no date. A request that changes nothing only gives it a new deadline (`touch`), and does not write its value.
 import session from 'express-session'
 import { Cache } from './cache.js'
 
 const JSON_TEXT = { text: true, encode: JSON.stringify, decode: JSON.parse }
 
-// Outside of the promise, so that an error of the callback stays the callback's: no rejection, and no second call.
+// The callback is called outside of the promise, so that an error in it causes neither a rejection nor a second call.
 const told = (promise, callback) => {
   if (!callback) return promise
   promise.then(value => setImmediate(callback, null, value), error => setImmediate(callback, error))
@@ -44,10 +44,10 @@ export class PgcacheStore extends session.Store {
 
   all (callback) { return told(this.#all(), callback) }
 
-  // Ends the pool, if it is the store's own.
+  // Ends the pool, if the store created it.
   end () { return this.#cache.end() }
 
-  // A cookie with an invalid date has the store's ttl: it must not live for ever.
+  // A cookie with an invalid date gets the store's ttl, because it must not live for ever.
   #left ({ cookie }) {
     const left = cookie?.expires ? new Date(cookie.expires) - Date.now() : this.ttl
     return Number.isNaN(left) ? this.ttl : left

@@ -1,11 +1,13 @@
-// Keyv's store, and so cache-manager's. Keyv puts its namespace before each key ("shop:key") and makes a text of each
-// value unless it is configured otherwise; deadlines are pgcache's, so an expired value is gone for SQL, too.
+// A store for Keyv, and so for cache-manager. Keyv puts its namespace before each key ("shop:key"), and converts each
+// value to text unless it is configured otherwise. Deadlines are pgcache's, so SQL does not see an expired value
+// either.
 import { Cache } from './cache.js'
 
 export class KeyvPgcache extends Cache {
   // Tells Keyv 5 that the store can iterate.
   opts = { dialect: 'postgres' }
-  // `namespace` is Keyv's to set. Were it a field, Keyv 6 would leave it to us to put it before keys.
+  // Keyv sets `namespace`. If it were a declared field, Keyv 6 would expect the store to put the namespace before
+  // keys.
 
   async clear () { await super.clear(this.#prefix(this.namespace)) }
 
@@ -16,8 +18,8 @@ export class KeyvPgcache extends Cache {
   #prefix (namespace) { return namespace ? `${namespace}:` : '' }
 }
 
-// cache-manager's `wrap` for all processes together: of those that miss a key one calls `load`, the others wait for its
-// result, or take the stale value if the cache has a grace.
+// A `wrap` like cache-manager's that works across processes: one of those that miss a key calls `load`. The others
+// wait for its result, or use the stale value if the cache has a grace.
 export async function wrap (keyv, key, load, ttl = keyv.ttl) {
   const prefix = keyv.useKeyPrefix && keyv.namespace ? `${keyv.namespace}:` : ''
   const stored = await keyv.store.remember(

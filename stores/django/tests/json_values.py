@@ -1,4 +1,4 @@
-"""The serializer that the page shows as an example."""
+"""The serializer that the page uses as an example."""
 
 import json
 

@@ -1,4 +1,5 @@
-"""What Django's own tests do not ask: one caller computes, errors and rollbacks, async, migrations, serializers."""
+"""Tests what Django's own tests do not cover: a single computation for all callers, errors and rollbacks, async,
+migrations, serializers."""
 
 import threading
 import time

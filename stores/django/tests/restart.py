@@ -1,5 +1,5 @@
-"""The server restarts under the cache, outside of Django's tests, where sessions outlive a call. `restart_server` is a
-function of the shell that runs this; the cache is an unlogged one."""
+"""Tests that the cache works after a restart of the server. It runs outside of Django's tests, so that sessions outlive
+a call. `restart_server` is a function of the shell that starts it; the cache is unlogged."""
 
 import subprocess
 

@@ -1,4 +1,4 @@
-"""Django's settings for its own tests over the store, in the way that STORE names."""
+"""Django's settings for running its own tests on the store, in the way that the variable STORE names."""
 
 import os
 
@@ -10,10 +10,10 @@ POSTGRES = {
     "USER": "postgres",
     "HOST": os.environ["PGHOST"],
     "PORT": os.environ["PGPORT"],
-    # Without the extension: the migration makes it.
+    # The test database is created without the extension, because the migration creates that.
     "TEST": {"NAME": f"django_{name}", "TEMPLATE": "template0"},
 }
-# `keep`: as outside of tests, where sessions outlive a call.
+# `keep` has the value that applies outside of tests, where sessions outlive a call.
 WAYS = {
     "direct": (SQLITE, {"conninfo": "user=postgres", "keep": 16}),
     "pooled": (

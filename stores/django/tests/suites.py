@@ -1,5 +1,6 @@
-"""Django's own tests of caches and sessions, over the store. `cull` and `zero_cull` demand that a cache counts its entries
-at each set and keeps exactly so many; pgcache's sweep does that, within max_entries. They skip what is not configured."""
+"""Runs Django's own tests of caches and sessions on the store. `cull` and `zero_cull` require that a cache counts its
+entries at each set and keeps an exact number; in pgcache the sweep enforces max_entries. These tests skip what is not
+configured."""
 
 import unittest
 
@@ -18,13 +19,13 @@ class StoreTests(caches.BaseCacheTests, TestCase):
     pass
 
 
-# These may not ask the database of the tests.
+# These tests may not query the test database.
 @unittest.skipIf(IN_TRANSACTION, "the cache is in the database")
 @override_settings(CACHES=OTHER)
 class MiddlewareTests(caches.CacheMiddlewareTest):
     @caches.retry(retries=5, delay=0)
     def test_view_decorator(self):
-        """Within a second, which a busy machine may not give at once."""
+        """The test must finish within a second, which a busy machine may not manage at the first attempt."""
         self.default_cache.clear()
         super().test_view_decorator()
 
@@ -44,7 +45,7 @@ class DatabaseSessionTests(sessions.CacheDBSessionTests):
     pass
 
 
-# Classes that are imported as base classes are no tests of this module.
+# Classes that are imported only as base classes are not tests of this module.
 def load_tests(loader, tests, pattern):
     classes = StoreTests, MiddlewareTests, HeadTests, SessionTests, DatabaseSessionTests
     return unittest.TestSuite(
@@ -53,7 +54,8 @@ def load_tests(loader, tests, pattern):
 
 
 def left_out(tests, name):
-    """In the transaction each call is a query, which one test counts, and Django's session store asks the cache from async
-    code, where its connection is refused. Its own DatabaseCache is no other."""
+    """Returns the tests that do not apply in a transaction. There each call is a query, and one test counts queries.
+    Django's session store calls the cache from async code, where the connection is refused. Django's own
+    DatabaseCache behaves in the same way."""
     is_other = "async" in name or "_asave_" in name or name == "test_exists_searches_cache_first"
     return tests is DatabaseSessionTests and IN_TRANSACTION and is_other

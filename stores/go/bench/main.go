@@ -1,9 +1,10 @@
-// gocache over SQL and over the Redis protocol, in one run: requests a second, and processor time of the server and of
-// the client for each request. Server and client must be on this machine.
+// Compares gocache over SQL with gocache over the Redis protocol in one run: requests a second, and the processor
+// time of server and client for each request. Server and client must be on this machine.
 //
 //	PGHOST=... PGDATABASE=... DOOR_URL=redis://... [REDIS_URL=redis://...] go run . [REQUESTS [ROUNDS]]
 //
-// The database needs the extension, the server pgcache.resp_port; DOOR_URL names a role with rights on its cache.
+// The database needs the extension, and the server pgcache.resp_port. DOOR_URL names a role with privileges on its
+// cache.
 package main
 
 import (
@@ -43,13 +44,13 @@ func must(err error) {
 	}
 }
 
-// The fields of /proc/PID/stat behind the name, or none.
+// stat returns the fields of /proc/PID/stat after the name, or none.
 func stat(pid string) []string {
 	line, _ := os.ReadFile("/proc/" + pid + "/stat")
 	return strings.Fields(string(line[strings.LastIndexByte(string(line), ')')+1:]))
 }
 
-// Its own time and that of its children that have ended; hundredths of a second.
+// used returns a process's own time and that of its children that have ended; it is exact to hundredths of a second.
 func used(stat []string) (sum time.Duration) {
 	for _, field := range stat[11:15] {
 		ticks, _ := strconv.Atoi(field)
@@ -93,7 +94,7 @@ func cpu() time.Duration {
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
-// Requests a second, and microseconds of the server and of the client for each.
+// measure returns requests a second, and the microseconds of the server and of the client for each request.
 func measure(of system, requests int, work func(store.StoreInterface, string) error) [3]float64 {
 	var next atomic.Int64
 	var all sync.WaitGroup

@@ -1,4 +1,4 @@
-// Tests of the store through gocache: what its caches make of it, and what they do not ask.
+// Tests the store through gocache: with gocache's caches, and in the cases that these do not use.
 package test
 
 import (
@@ -15,7 +15,7 @@ import (
 
 var ctx = context.Background()
 
-// Caches that check.sh makes, of text and of bytes, in a table and in memory.
+// The caches that check.sh creates, of text and of bytes, each in a table and in memory.
 var texts, bytes = []string{"texts", "texts_memory"}, []string{"bytes", "bytes_memory"}
 
 func connect(t *testing.T) *pgxpool.Pool {
@@ -58,7 +58,7 @@ func left(t *testing.T, db pgcache.Querier, key, cache string) time.Duration {
 	return time.Duration(*seconds * float64(time.Second))
 }
 
-// Calls the test once for each cache, which is empty.
+// over calls the test once for each cache, which it empties first.
 func over[T string | []byte](t *testing.T, caches []string, test func(*testing.T, *pgcache.Store[T], *pgxpool.Pool, string)) {
 	for _, cache := range caches {
 		t.Run(cache, func(t *testing.T) {

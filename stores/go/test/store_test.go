@@ -23,8 +23,8 @@ import (
 	"pgcache/stores/go"
 )
 
-// gocache's tests are of what each of its stores asks of a mock of its client, so there are none for another store.
-// gokv's are for any store: here one that is gocache's marshaler over ours.
+// gokvStore lets gokv's tests, which work for any store, run on gocache's marshaler over our store. gocache's own
+// tests check the calls that each of its stores makes to a mock of its client, so they cannot test another store.
 type gokvStore struct{ values *marshaler.Marshaler }
 
 func (s gokvStore) Set(key string, value any) error { return s.values.Set(ctx, key, value) }
@@ -105,7 +105,7 @@ func TestTags(t *testing.T) {
 		must(t, s.Set(ctx, "b:one", "v", tagged("a")))
 		must(t, s.Set(ctx, "one", "v", tagged("a:b")))
 		must(t, s.Set(ctx, "none", "v"))
-		// More than one statement of Invalidate takes.
+		// More keys than one statement of Invalidate removes.
 		for _, before := range []string{"", "gocache_tag_4:many:"} {
 			one[int64](t, db, `SELECT cache_set_many(keys, keys, cache => $2::text::regclass)
 				FROM (SELECT array_agg($1::text || 'many' || n) FROM generate_series(1, 10001) AS n) AS many (keys)`, before, name)
@@ -132,7 +132,7 @@ func TestOneLoadsForAll(t *testing.T) {
 			return fmt.Sprint("load ", loads.Add(1)), nil
 		}
 		var all sync.WaitGroup
-		// More processes than a pooler has sessions: a waiting process must keep none.
+		// More processes than a pooler has sessions: a waiting process must not occupy one.
 		for n := range 16 {
 			others := []*pgcache.Store[string]{s, pgcache.New[string](connect(t), name)}
 			all.Go(func() {
@@ -173,7 +173,7 @@ func TestInATransaction(t *testing.T) {
 	equal(t, errors.Is(err, store.NotFound{}), true)
 }
 
-// A pool that loses the connection under each statement.
+// losing is a pool that loses the connection during each statement.
 type losing struct {
 	asked, resets int
 	answer        error
@@ -210,7 +210,7 @@ func TestWhatIsSaidTwice(t *testing.T) {
 	equal(t, []int{lost.asked, lost.resets}, []int{1, 0})
 }
 
-// The server restarts while four connections are idle: each of the statements behind it would find one that is dead.
+// The server restarts while four connections are idle, so each of the later statements finds a dead connection.
 func TestAfterARestart(t *testing.T) {
 	if os.Getenv("RESTART") == "" {
 		t.Skip("check.sh calls it by itself")

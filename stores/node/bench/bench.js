@@ -1,11 +1,11 @@
-// Keyv over SQL and over the Redis protocol, in one run: requests a second, and processor time of the server and of the
-// client for each request. Server and client must be on this machine.
+// Compares Keyv over SQL with Keyv over the Redis protocol in one run: requests a second, and the processor time of
+// server and client for each request. Server and client must be on this machine.
 //
-//   npm install && npm install "$(npm pack --silent ..)"
-//   PGHOST=... PGDATABASE=... DOOR_URL=redis://... [REDIS_URL=redis://...] node bench.js [REQUESTS [ROUNDS]]
+// npm install && npm install "$(npm pack --silent ..)" PGHOST=... PGDATABASE=... DOOR_URL=redis://...
+// [REDIS_URL=redis://...] node bench.js [REQUESTS [ROUNDS]]
 //
-// The database needs the extension, the server pgcache.resp_port; DOOR_URL names a role with rights on its cache, and
-// REDIS_URL a Redis, which is emptied of the keys that begin with "bench:".
+// The database needs the extension, and the server pgcache.resp_port. DOOR_URL names a role with privileges on its
+// cache, and REDIS_URL a Redis, from which the keys that begin with "bench:" are removed.
 import KeyvRedis from '@keyv/redis'
 import Keyv from 'keyv'
 import { readFileSync, readdirSync } from 'node:fs'
@@ -19,7 +19,8 @@ const pool = new pg.Pool({ max: clients })
 await pool.query(`SELECT cache_create('bench_unlogged', if_not_exists => true),
                          cache_create('bench_memory', storage => 'memory', if_not_exists => true)`)
 
-// The fields of /proc/PID/stat behind the name, in hundredths of a second: its own time, and that of children that ended.
+// Returns the fields of /proc/PID/stat after the name, in hundredths of a second: a process's own time, and that of
+// its children that have ended.
 const ticks = stat => stat.slice(stat.lastIndexOf(')') + 2).split(' ')
 const read = pid => { try { return ticks(readFileSync(`/proc/${pid}/stat`, 'latin1')) } catch { return null } }
 const used = of => of.slice(11, 15).reduce((sum, tick) => sum + Number(tick), 0) * 10_000

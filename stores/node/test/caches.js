@@ -1,4 +1,4 @@
-// The caches that check.sh makes, and what each is given to hold.
+// The caches that check.sh creates, and the codec for each.
 import v8 from 'node:v8'
 
 export const v8codec = { encode: v8.serialize, decode: v8.deserialize }

@@ -1,4 +1,4 @@
-// Keyv's own tests, from its package @keyv/test-suite: none is left out.
+// Runs Keyv's own tests, from its package @keyv/test-suite; none is left out.
 import keyvTestSuite, { keyvIteratorTests } from '@keyv/test-suite'
 import Keyv from 'keyv'
 import pg from 'pg'
@@ -6,7 +6,7 @@ import { KeyvPgcache } from 'pgcache-stores/keyv'
 import * as test from 'vitest'
 import { caches } from './caches.js'
 
-// Gives its store the values themselves, for the store's codec.
+// Passes the values themselves to the store, for the store's codec.
 class KeyvOfValues extends Keyv {
   constructor (options) { super({ ...options, serialize: undefined, deserialize: undefined }) }
 }

@@ -1,5 +1,5 @@
-// The server restarts while four connections are idle, and nothing of this process runs meanwhile: the next four
-// statements each find one that is dead.
+// Tests a restart of the server while four connections are idle and no code of this process runs: each of the next
+// four statements finds a dead connection.
 import { execFileSync } from 'node:child_process'
 import Keyv from 'keyv'
 import pg from 'pg'

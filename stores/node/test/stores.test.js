@@ -1,4 +1,4 @@
-// Behaviour that the frameworks' own tests do not cover.
+// Tests behaviour that the frameworks' own tests do not cover.
 import { createCache } from 'cache-manager'
 import session from 'express-session'
 import Keyv from 'keyv'
@@ -64,7 +64,7 @@ describe.each(Object.entries(caches))('%s', (_what, options) => {
   })
 
   test('of all callers that miss a key one loads it', async () => {
-    // More of them than a pooler has sessions: a waiting one must keep none.
+    // More caches than a pooler has sessions: a waiting one must not occupy any.
     const others = Array.from({ length: 8 }, () => new Cache({ ...options, wait: 10_000, max: 1 }))
     let loads = 0
     const load = async () => { await sleep(300); return `load ${++loads}` }
@@ -82,7 +82,7 @@ describe.each(Object.entries(caches))('%s', (_what, options) => {
     expect(Date.now() - from).toBeLessThan(1_500)
   })
 
-  // A pooler gives each statement another session.
+  // A pooler may run each statement in another session.
   test.skipIf(process.env.POOLED)('prepared statements, of two caches over one connection', async () => {
     const one = new pg.Pool({ max: 1 })
     const [mine, main] = [options, {}].map(of => new Cache({ pool: one, prepare: true, ...of }))
@@ -107,7 +107,7 @@ describe.each(Object.entries(caches))('%s', (_what, options) => {
 })
 
 describe('what is said twice', () => {
-  // Loses the connection under each statement that it is asked to lose.
+  // Loses the connection during each statement that `lost` selects.
   const losing = lost => {
     const sent = []
     return {

@@ -1,4 +1,4 @@
-"""Django's cache in Postgres, by pgcache: the backend `django_pgcache.PgCache`."""
+"""A cache backend for Django in Postgres, by pgcache: `django_pgcache.PgCache`."""
 
 from .backend import PgCache
 

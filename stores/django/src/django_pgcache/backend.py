@@ -15,7 +15,7 @@ INTEGERS = range(-(2**63), 2**63)
 
 
 class Pickle:
-    """Integers that cache_incr can count stay integers; all other values are pickled."""
+    """Stores integers that cache_incr can count as integers, and pickles all other values."""
 
     def dumps(self, value):
         if type(value) is int and value in INTEGERS:
@@ -40,7 +40,7 @@ class PgCache(BaseCache):
 
     @property
     def _cache(self):
-        """With the sessions of the moment: tests give an alias of DATABASES another database."""
+        """Returns the cache over the current sessions, because tests give an alias of DATABASES another database."""
         sessions = sessions_of(self._options)
         if sessions not in self._caches:
             self._caches = {sessions: Cache(self._location, sessions)}
@@ -104,7 +104,7 @@ class PgCache(BaseCache):
         return value
 
     def get_or_set(self, key, default, timeout=DEFAULT_TIMEOUT, version=None):
-        """Of all callers that miss the key, in whatever process, one calls `default`; the others wait for it."""
+        """Calls `default` in one of all callers that miss the key, in any process; the others wait for its value."""
         name, ttl = self.make_and_validate_key(key, version=version), self.get_backend_timeout(timeout)
         if ttl is None:
             return super().get_or_set(key, default, timeout, version)
@@ -116,7 +116,8 @@ class PgCache(BaseCache):
         return None if value is None else self._serializer.loads(value)
 
     def clear(self):
-        """In a transaction of the application without the lock of TRUNCATE, because all sessions would wait until it ends."""
+        """Clears the cache. In a transaction of the application it does not take the lock of TRUNCATE, for which all
+        other sessions would have to wait until the transaction ends."""
         if self._options.get("transaction"):
             self._cache.delete_prefix("")
         else:
@@ -130,6 +131,6 @@ def _in_thread(name):
     return method
 
 
-# Django's own forms of these make a call for each key, or several of one.
+# Django's own versions of these make one call for each key, or several for one.
 for _name in "get_many", "set_many", "delete_many", "has_key", "incr", "incr_version", "get_or_set":
     setattr(PgCache, "a" + _name, _in_thread(_name))

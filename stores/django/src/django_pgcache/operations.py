@@ -1,14 +1,14 @@
-"""Migration operations for caches."""
+"""Migration operations that create the extension and caches."""
 
 from django.db.migrations.operations.base import Operation
 
 
 class CreateCache(Operation):
-    """Creates the extension if it does not exist, which takes a superuser, and a cache for pickled values in the
+    """Creates the extension if it does not exist, which requires a superuser, and a cache for pickled values, in the
     database of that alias. An existing cache stays as it is.
 
-    `touch_after`: the share of its timeout that an entry must have lived before `touch` writes a new deadline; 0 writes
-    always. Without effect on a memory cache."""
+    `touch_after`: the share of its timeout that an entry must have lived before `touch` writes a new deadline; with 0
+    it always does. It has no effect on a memory cache."""
 
     reversible = True
 
@@ -44,7 +44,7 @@ class CreateCache(Operation):
 
 
 def configured(settings):
-    """Returns one operation for each cache of CACHES that has this backend and lives in a database of DATABASES."""
+    """Returns an operation for each cache of CACHES that has this backend and is in a database of DATABASES."""
     for cache in settings.CACHES.values():
         options = cache.get("OPTIONS", {})
         if cache["BACKEND"].startswith("django_pgcache.") and cache.get("LOCATION") and "conninfo" not in options:

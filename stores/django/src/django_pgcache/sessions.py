@@ -1,4 +1,5 @@
-"""The connections of the backend's statements: sessions of their own, which all threads share, or Django's own connection."""
+"""Opens the connections for the backend's statements: separate sessions that all threads share, or Django's own
+connection."""
 
 from contextlib import nullcontext
 
@@ -17,9 +18,10 @@ def sessions_of(options):
     if options.get("transaction"):
         return _sessions.setdefault(alias, Transaction(alias))
     settings = {} if conninfo else connections.settings[alias]
-    # DISABLE_SERVER_SIDE_CURSORS says that a pooler gives each transaction another session.
+    # DISABLE_SERVER_SIDE_CURSORS means that a pooler may run each transaction in another session.
     threshold = options.get("prepare_threshold", None if settings.get("DISABLE_SERVER_SIDE_CURSORS") else 5)
-    # Tests drop their database at the end, which fails while a session is connected. Only tests have `mail.outbox`.
+    # Tests drop their database at the end, which fails while a session is connected. `mail.outbox` exists only in
+    # tests.
     keep = options.get("keep", 0 if hasattr(mail, "outbox") else 16)
     key = alias, conninfo, settings.get("NAME"), threshold, keep
     if key not in _sessions:
@@ -29,7 +31,7 @@ def sessions_of(options):
 
 
 def _connect(alias, threshold):
-    """Connects as Django does, but without its cursors, which send values inside of the statement."""
+    """Connects as Django does, but without Django's cursors, which send values inside of the statement."""
     params = connections[alias].get_connection_params()
     del params["cursor_factory"], params["context"]
     session = psycopg.connect(**params | {"autocommit": True, "prepare_threshold": threshold})
@@ -39,8 +41,8 @@ def _connect(alias, threshold):
 
 
 class Transaction:
-    """The connection and the transaction of the application: an entry that is set counts when that commits. A savepoint around
-    each statement, so that a failure does not abort the transaction."""
+    """Runs the statements in the application's own connection and transaction: an entry that is set becomes visible
+    when that commits. Each statement is in a savepoint, so that a failure does not abort the transaction."""
 
     def __init__(self, alias):
         self._alias = alias

@@ -1,4 +1,5 @@
-// What connect-redis' own test takes for its store is ours. CACHE names the cache; with BYTES its values are bytes.
+// Replaces connect-redis' store by ours in connect-redis' own test. CACHE names the cache; with BYTES its values are
+// bytes.
 import { PgcacheStore } from 'pgcache-stores/express-session'
 import { v8codec } from '../caches.js'
 
@@ -8,5 +9,5 @@ export class RedisStore extends PgcacheStore {
   }
 }
 
-// The test compares with what JSON makes of a date.
+// The test compares values with the form that a date has in JSON.
 const jsonBytes = { encode: session => v8codec.encode(JSON.stringify(session)), decode: bytes => JSON.parse(v8codec.decode(bytes)) }

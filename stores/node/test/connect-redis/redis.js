@@ -1,4 +1,4 @@
-// All that connect-redis' own test asks of a client of Redis by itself: how many seconds an entry has left.
+// The part of a Redis client that connect-redis' own test calls directly: how many seconds an entry has left.
 import pg from 'pg'
 
 export const createClient = () => {

@@ -1,5 +1,5 @@
-// The package that express-session's own tests load: today's express-session with our store, or with its own store if
-// CACHE names no cache of ours. BYTES: the cache's values are bytes.
+// The package that express-session's own tests load: the current express-session with our store, or with its own
+// store if CACHE does not name a cache. With BYTES the cache's values are bytes.
 const v8 = require('node:v8')
 const session = require('express-session')
 

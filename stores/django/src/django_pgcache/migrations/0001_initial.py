@@ -5,7 +5,7 @@ from django_pgcache.operations import configured
 
 
 class Migration(migrations.Migration):
-    """For a cache that comes later put a `CreateCache` into a migration of your own."""
+    """Creates the caches of CACHES. For one that is added later, put a `CreateCache` into a migration of your own."""
 
     initial = True
     operations = [*configured(settings)]
