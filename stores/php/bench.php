@@ -2,8 +2,8 @@
 
 declare(strict_types=1);
 
-// bench.php STORE CALL REQUESTS: waits for a line, makes the requests, prints requests a second and microseconds of
-// processor time each. stores/bench/run.py starts it.
+// bench.php STORE CALL REQUESTS: waits for a line on standard input, makes the requests, and prints requests a
+// second and the microseconds of processor time of each. stores/bench/run.py starts it.
 
 error_reporting(E_ALL & ~E_DEPRECATED);
 require __DIR__ . '/autoload.php';

@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # installed and work are stores.sh's, way is in_way's
-# Symfony's and Laravel's own tests, of the versions that the distribution packs, from its source packages; those of a
-# current Laravel, the newest that runs on the distribution's PHP, with that one; and what they do not ask for. All at once,
-# as they mostly sleep.
+# Runs Symfony's and Laravel's own tests from the distribution's source packages: with the versions that the
+# distribution packages, and with the newest Laravel that runs on the distribution's PHP and its own tests; and our
+# tests of what these do not cover. All run in parallel, because they mostly sleep.
 current=10
 
 fetch_tests() {
@@ -12,16 +12,16 @@ fetch_tests() {
     "$ROOT/scripts/source-package.sh" symfony php-symfony-cache "$folder/symfony"
     "$ROOT/scripts/source-package.sh" php-laravel-framework php-illuminate-cache "$folder/laravel"
     "$ROOT/scripts/source-package.sh" php-laravel-framework php-illuminate-cache "$folder/current" $current
-    # It is skipped where there is no memcached; here it meets this store.
+    # The test is skipped where there is no memcached; here it runs on this store.
     sed -i '/@requires extension memcached/d; /RequiresPhpExtension/d' "$folder"/{laravel,current}/tests/Integration/Cache/MemcachedTaggedCacheTest*.php
-    # So many keys Redis' own way of tags has.
+    # The number of keys is specific to Redis' own implementation of tags.
     sed -i /keyCount/d "$folder/current/tests/Integration/Cache/RedisStoreTest.php"
     echo "$versions" >"$folder/versions"
 }
 
-# Tests of Laravel's that are none of a store: of Redis' own way of tags and of its connections, of the memory of one
-# process, which counts texts as well, and those that move the client's clock, by which no server goes,
-# or demand that a machine be quick.
+# Laravel tests that do not test a store: those of Redis' own implementation of tags and of its connections, those
+# of a process's memory, which counts texts as well, and those that move the client's clock, which the server does
+# not follow, or that require a fast machine.
 left_out='testRedisCacheTags|testRedisLockCanHaveASeparateConnection|testStaleEntriesCanBeFlushed'
 left_out+='|testIncrementedTagEntriesProperlyTurnStale|testPutPastTtlTagEntriesProperlyTurnStale'
 left_out+='|testValuesAreStoredByReference|testValuesGetCastedByIncrementOrDecrement|testIncrementNonNumericValues'
@@ -38,7 +38,7 @@ phpunit_of() {
     done
 }
 
-# NAME FILE...: begins these in each way, with a cache of their own.
+# NAME FILE...: starts these tests in each way, each with a cache of its own.
 begin() { each_way "php_${1//[^a-zA-Z]/_}" begin_one "$@"; }
 
 # NAME FOLDER
@@ -55,7 +55,7 @@ begin_one() {
 
 ended() { wait "${runs[$1]}" || { cat "$work/$1.out" && false; }; }
 
-# The page's own lines, by the page's way to get there, in a database of their own.
+# Runs the code of the page, set up as the page says, in a database of its own.
 page() {
     local folder=$work/page_of_php
     psql -X -q -c 'CREATE DATABASE page_of_php'

@@ -1,5 +1,6 @@
-"""A store and its framework's stock Redis store, which talks to the Redis protocol of the same server: requests a second by one
-thread, and the processor time of a request on both sides. bench.sh starts the server and says what a line means."""
+"""Compares a store with its framework's stock Redis store, which uses the Redis protocol of the same server:
+requests a second of one thread, and the processor time of a request on both sides. bench.sh starts the server
+and explains the output."""
 
 import os
 import sys

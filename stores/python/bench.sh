@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The stores in Python beside their frameworks' stock Redis stores, on one server: over SQL, and over the Redis protocol
-# (docs/door.md), by TCP both. In brackets what a figure is of the stock store's. One thread, values of some 600 bytes,
-# the best of fifteen rounds in turn; the client's CPU has the framework's own work in it.
+# Compares the stores in Python with their frameworks' stock Redis stores on one server: over SQL, and over the
+# Redis protocol (docs/door.md), both by TCP. The number in brackets is relative to the stock store. One thread,
+# values of some 600 bytes, the best of fifteen alternating rounds. The client's processor time includes the
+# framework's own work.
 #
 # Usage: stores/python/bench.sh
 . "$(dirname "$0")/../../scripts/head.sh"

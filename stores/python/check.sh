@@ -2,11 +2,12 @@
 . "$ROOT/stores/python/packages.sh"
 flask_caching=$suites/flask_caching/tests
 
-# SUITE FILE...: with that one's conftest.
+# SUITE FILE...: runs these files with the conftest of that suite.
 # shellcheck disable=SC2317 # one calls it
 suite() { PYTHONPATH=$site:$PWD/tests:$suites/$1/tests "$python" -m pytest -q -p no:cacheprovider "${@:2}"; }
 
-# WAYS SUITE FILE...: ways of tests/ways.py beside each other. They sleep most of the time, and have a cache each.
+# WAYS SUITE FILE...: runs the ways of tests/ways.py in parallel, because they mostly sleep and each has its own
+# cache.
 # shellcheck disable=SC2317
 in_ways() {
     local way failed=0 running=()
@@ -23,7 +24,7 @@ in_ways() {
     return $failed
 }
 
-# The page's own lines, in a database of their own.
+# Runs the code of the page, in a database of its own.
 # shellcheck disable=SC2317
 page() {
     local number

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154 # sourced by the check.sh of what is in Python, which stores.sh sources
-# What the tests need, with the frameworks' own tests out of their source packages: python, suites. And, as an application
-# would get them, the packages of the folders given:
+# Installs what the tests need, with the frameworks' own tests from their source packages (sets `python` and
+# `suites`), and builds the packages of the given folders as an application would get them:
 #
-#   build_packages FOLDER...     sdist and wheel of each, installed to $site
+#      build_packages FOLDER...     sdist and wheel of each, installed to $site
 python=$installed/stores-python/venv/bin/python
 # shellcheck disable=SC2034 # the callers use it
 suites=$installed/stores-python/suites
@@ -28,7 +28,7 @@ build_packages() {
     local folder
     rm -rf "$site" "$work/dist"
     for folder in "$@"; do
-        # From a copy: setuptools writes beside the source.
+        # Builds from a copy, because setuptools writes next to the source.
         rm -rf "$work/source"
         cp -r "$folder" "$work/source"
         "$python" -m build --no-isolation --outdir "$work/dist" "$work/source"

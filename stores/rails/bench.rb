@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# bench.rb STORE CALL REQUESTS: waits for a line, makes the requests, prints requests a second and microseconds of
-# processor time each. stores/bench/run.py starts it.
+# bench.rb STORE CALL REQUESTS: waits for a line on standard input, makes the requests, and prints requests a
+# second and the microseconds of processor time of each. stores/bench/run.py starts it.
 
 $LOAD_PATH.unshift(File.join(__dir__, "lib"))
 require "activesupport-pgcache"

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # installed and work are stores.sh's, way is in_way's
-# Rails' own behaviours of a cache store, and what they do not ask for: with the Rails that the distribution packs, and with
-# a current one, the newest that runs on the distribution's Ruby. That one is read from its source package, as its tests are.
+# Runs Rails' own tests of cache store behaviour, and our tests of what these do not cover: with the Rails that the
+# distribution packages, and with the newest one that runs on the distribution's Ruby. The newest Rails is loaded
+# from its source package, as its tests are.
 current=7.2
 folder=$installed/store-rails
 
@@ -14,7 +15,7 @@ fetch_tests() {
     echo "$versions" >"$folder/versions"
 }
 
-# FILE RAILS LIBRARY...: Debian's Ruby, since Debian's gems are its.
+# FILE RAILS LIBRARY...: uses Debian's Ruby, because Debian's gems belong to it.
 tests_of() {
     STORE_URL="host=$STORE_HOST port=$STORE_PORT dbname=$PGDATABASE user=$PGUSER" RAILS=$folder/$2/activesupport \
         /usr/bin/ruby -W0 -Ilib "${@:3}" "test/$1.rb"
@@ -29,7 +30,7 @@ tests() {
     one "ours with $current, $way" tests_of own_test current "-I$folder/current/activesupport/lib"
 }
 
-# The page's own lines, in a database of their own.
+# Runs the code of the page, in a database of its own.
 page() {
     psql -X -q -c 'CREATE DATABASE page_of_rails'
     PGDATABASE=page_of_rails psql -X -q -c 'CREATE EXTENSION pgcache'

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2154 # installed and work are stores.sh's, way is in_way's
-# Spring's own tests of a cache and of its annotations, from the source package of the distribution (no registry has them),
-# with the Spring of pom.xml, and as it was built with that, with a newer one; and what they do not ask for.
+# Runs Spring's own tests of a cache and of its annotations, from the distribution's source package (no registry
+# has them): with the Spring of pom.xml, and, built with that, also with a newer one; and our tests of what these
+# do not cover.
 current=7.0.10
 suites=(AbstractCacheTests config/{AbstractCacheAnnotationTests,AnnotatedClassCacheableService,CacheableService,DefaultCacheableService,SomeCustomKeyGenerator,TestEntity})
 suites=("${suites[@]/%/.java}")
@@ -14,8 +15,9 @@ fetch_tests() {
     rm -rf "$folder.tmp"
 }
 
-# In a folder of its own: Maven writes beside its sources. Spring's tests are of caches that return the object that was
-# put in. A server returns a copy, so they are changed to expect an equal one, of a class that can be serialized.
+# Builds in a folder of its own, because Maven writes next to its sources. Spring's tests are for caches that
+# return the same object that was put in. A server returns a copy, so the tests are changed to expect an equal
+# object of a serializable class.
 build() {
     rm -rf "$work/spring"
     cp -r "$ROOT/stores/spring" "$work/spring"
@@ -44,7 +46,7 @@ tests() {
     tests_with classpath.current "$way, Spring $current"
 }
 
-# The page's own lines, in a database of their own, in an application of each of the last two Spring Boots.
+# Runs the code of the page, in a database of its own, in an application of each of the last two Spring Boots.
 page() {
     local boot
     psql -X -q -c 'CREATE DATABASE page_of_spring'

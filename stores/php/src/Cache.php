@@ -5,9 +5,9 @@ declare(strict_types=1);
 namespace Pgcache;
 
 /**
- * The calls of the frameworks' stores on one cache: bytes under keys. Seconds are a ttl, and null is for ever.
+ * The calls of the frameworks' stores on one cache: bytes under keys. Seconds are a ttl, and null means for ever.
  *
- * In a cache of text, a value that is not text is written in base64 behind the prefix `base64:`.
+ * In a cache of text, a value that is not text is stored in base64 after the prefix `base64:`.
  */
 final class Cache
 {
@@ -90,7 +90,7 @@ final class Cache
         $this->connection->value('SELECT cache_delete_many(?::text[], ?::regclass)', Connection::texts($keys), $this->name);
     }
 
-    /** Removes the entries whose keys begin with the prefix; without a prefix all. */
+    /** Removes the entries whose keys begin with the prefix; without a prefix, all entries. */
     public function clear(string $prefix): void
     {
         $prefix === ''
@@ -99,9 +99,10 @@ final class Cache
     }
 
     /**
-     * Runs $compute, which stores by itself, under a lease on this key, which never has a value: of all processes one has
-     * it. The others wait for so many seconds, and then run theirs, too; $compute finds a value that was stored meanwhile.
-     * With 0 seconds, as on a server that does not preload pgcache, no lease is taken.
+     * Runs $compute, which itself stores its result, under a lease on this key, which never has a value. Of all
+     * processes, one gets the lease. The others wait for this many seconds, and then run their own $compute, which
+     * finds a value that was stored meanwhile. With 0 seconds, as for a server that does not preload pgcache, no
+     * lease is taken.
      */
     public function leased(string $key, float $wait, callable $compute): mixed
     {
@@ -117,8 +118,8 @@ final class Cache
     }
 
     /**
-     * Tries again and again, in place of one statement that waits: behind a pooler that statement would keep a session,
-     * and the holder of the lease needs one to store with.
+     * Retries, instead of running one statement that waits: behind a pooler such a statement would occupy a
+     * session, and the holder of the lease needs one to store its result.
      */
     private function lease(string $key, float $wait): ?int
     {
@@ -133,7 +134,7 @@ final class Cache
         }
     }
 
-    /** Reads the cache's type from the server only if it matters. */
+    /** Reads the cache's type from the server only when it matters. */
     private function encoded(string $value): string
     {
         $marked = str_starts_with($value, self::BASE64);

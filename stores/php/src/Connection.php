@@ -8,17 +8,19 @@ use PDO;
 use PDOException;
 
 /**
- * A connection of the cache's own, opened when it is first needed. Not the application's: an error there would abort
- * the application's transaction, and no other session would see an entry before that transaction commits.
+ * A separate connection for the cache, opened when it is first needed. It is not the application's connection,
+ * because an error there would abort the application's transaction, and no other session would see an entry before
+ * that transaction commits.
  *
- * A connection that the server has closed is replaced once. Then only a statement that may run twice runs again.
+ * A connection that the server has closed is replaced once. Then the statement runs again only if it may run
+ * twice.
  */
 final class Connection
 {
-    /** SQLSTATEs of a connection that is gone: class 08, shutdowns, and HY000 and 7, which PDO reports for a lost one. */
+    /** SQLSTATEs of a lost connection: class 08, shutdowns, and HY000 and 7, which PDO reports for one. */
     private const LOST = '/^(08|57P0[123]|HY000$|7$)/';
 
-    /** Seconds of rest after which a connection is tested before a statement that must not run twice. */
+    /** After this many idle seconds a connection is tested before a statement that must not run twice. */
     private const RESTED = 1.0;
 
     private ?PDO $pdo = null;
@@ -56,7 +58,7 @@ final class Connection
         return self::plain($this->rows($sql, $values)[0][0] ?? null);
     }
 
-    /** Runs a query that must not run twice: one that counts, takes or adds would do so again. */
+    /** Runs a query that must not run twice, because it counts, takes or adds. */
     public function valueOnce(string $sql, mixed ...$values): mixed
     {
         if (microtime(true) - $this->used > self::RESTED) {
@@ -70,13 +72,13 @@ final class Connection
         }
     }
 
-    /** A list of texts as Postgres reads arrays. */
+    /** Returns a list of texts in Postgres' syntax for arrays. */
     public static function texts(array $texts): string
     {
         return '{' . implode(',', array_map(static fn ($text) => '"' . addcslashes((string) $text, '"\\') . '"', $texts)) . '}';
     }
 
-    /** A string of bytes as Postgres reads bytea. */
+    /** Returns a string of bytes in Postgres' syntax for bytea. */
     public static function bytes(string $bytes): string
     {
         return '\\x' . bin2hex($bytes);
@@ -101,7 +103,8 @@ final class Connection
     {
         return $this->pdo ??= new PDO($this->dsn, $this->user, $this->password, $this->options + [
             PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION,
-            // Parameters without a prepared statement: one trip instead of two, and right behind pgbouncer.
+            // Parameters without a prepared statement: one round trip instead of two, and correct behind
+            // pgbouncer.
             PDO::PGSQL_ATTR_DISABLE_PREPARES => true,
         ]);
     }

@@ -8,7 +8,7 @@ use Pgcache\Symfony\PgcacheAdapter;
 use Psr\Cache\CacheItemPoolInterface;
 use Symfony\Component\Cache\Tests\Adapter\AdapterTestCase;
 
-/** Symfony's own tests of an adapter, which hold those of PSR-6. */
+/** Runs Symfony's own tests of an adapter, which include those of PSR-6. */
 class AdapterTest extends AdapterTestCase
 {
     public function createCachePool(int $defaultLifetime = 0, ?string $testMethod = null): CacheItemPoolInterface

@@ -7,7 +7,7 @@ namespace Pgcache\Tests;
 use Pgcache\Symfony\PgcacheAdapter;
 use Psr\Cache\CacheItemPoolInterface;
 
-/** The same tests beside entries of another namespace. */
+/** Runs the same tests next to entries of another namespace. */
 class NamespacedAdapterTest extends AdapterTest
 {
     public function createCachePool(int $defaultLifetime = 0, ?string $testMethod = null): CacheItemPoolInterface

@@ -9,7 +9,7 @@ use Psr\SimpleCache\CacheInterface;
 use Symfony\Component\Cache\Psr16Cache;
 use Symfony\Component\Cache\Tests\Psr16CacheTest;
 
-/** PSR-16, by Symfony's own tests of its class for it. */
+/** Runs Symfony's own tests of its class for PSR-16. */
 class SimpleCacheTest extends Psr16CacheTest
 {
     public function createSimpleCache(int $defaultLifetime = 0): CacheInterface

@@ -9,7 +9,7 @@ use Pgcache\Laravel\PgcacheStore;
 use Pgcache\Symfony\PgcacheAdapter;
 use PHPUnit\Framework\TestCase;
 
-/** Behaviour that no suite of the frameworks covers. */
+/** Tests behaviour that no test suite of the frameworks covers. */
 class StoreTest extends TestCase
 {
     private function store(string $prefix = ''): PgcacheStore
@@ -146,7 +146,7 @@ class StoreTest extends TestCase
         $this->assertLessThan(2, microtime(true) - $from);
     }
 
-    /** The server restarts while the connection rests, and while it is in use. */
+    /** The server restarts while the connection is idle, and while it is in use. */
     public function testAConnectionThatBrokeIsReplaced(): void
     {
         if (!getenv('STORE_RESTART')) {
@@ -155,7 +155,7 @@ class StoreTest extends TestCase
         $store = $this->store();
         $store->put('before', 1, 60);
         $restart = static function (): void {
-            // No shell between: it would lose what bash exports.
+            // Started without a shell in between, which would lose the functions that bash exports.
             self::assertSame(0, proc_close(proc_open(['bash', '-euc', 'restart_server'], [], $pipes)));
         };
         $restart();

@@ -10,12 +10,12 @@ use Symfony\Component\Cache\Adapter\TagAwareAdapter;
 use Symfony\Component\Cache\Tests\Adapter\AdapterTestCase;
 use Symfony\Component\Cache\Tests\Adapter\TagAwareTestTrait;
 
-/** Symfony's tags over the adapter. */
+/** Runs Symfony's tests of tags on the adapter. */
 class TagAwareAdapterTest extends AdapterTestCase
 {
     use TagAwareTestTrait;
 
-    // TagAwareAdapter says that it prunes, whatever it stands on.
+    // TagAwareAdapter claims that it prunes, whatever adapter it uses.
     protected $skippedTests = ['testPrune' => 'The server removes what has expired.'];
 
     public function createCachePool(int $defaultLifetime = 0, ?string $testMethod = null): CacheItemPoolInterface

@@ -2,9 +2,9 @@
 
 declare(strict_types=1);
 
-// For phpunit: the store, the frameworks as the distribution packs them, and their own tests, which are in FRAMEWORKS, the
-// folder of their source packages; with LARAVEL the Laravel of that folder in place of the distribution's. The tests come to
-// the store by what stands at the end.
+// Prepares phpunit: loads the store, the frameworks as the distribution packages them, and their own tests, which
+// are in FRAMEWORKS, the folder of their source packages. With LARAVEL, the Laravel in that folder replaces the
+// distribution's. The functions at the end give the store to the tests.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a framework may be older than the PHP that runs it
 
@@ -47,7 +47,7 @@ spl_autoload_register(static function (string $class): void {
     }
 });
 
-/** The connection that the tests of a mode use. */
+/** Returns the connection for the mode of the tests. */
 function connection(): Pgcache\Connection
 {
     static $connection;
@@ -55,7 +55,7 @@ function connection(): Pgcache\Connection
     return $connection ??= new Pgcache\Connection(getenv('STORE_DSN'), getenv('PGUSER') ?: null);
 }
 
-/** A cache on it: the mode's, or another one. */
+/** Returns a cache on that connection: the one for the mode, or another one. */
 function cache(?string $name = null): Pgcache\Cache
 {
     return new Pgcache\Cache(connection(), $name ?? getenv('STORE_CACHE'));

@@ -2,7 +2,8 @@
 
 declare(strict_types=1);
 
-// compute.php FRAMEWORK FILE: requests an item that takes long to compute; the process that computes it writes a line to FILE.
+// compute.php FRAMEWORK FILE: requests an item that takes long to compute. The process that computes it writes a
+// line to FILE.
 
 require __DIR__ . '/bootstrap.php';
 

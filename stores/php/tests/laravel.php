@@ -2,8 +2,9 @@
 
 declare(strict_types=1);
 
-// Laravel's own tests make their stores by themselves: `new ArrayStore`, or Cache::store('redis') in an application.
-// Here the one is our store, and the other an application of little more than a cache, all of whose stores are ours.
+// Laravel's own tests create their stores themselves, by `new ArrayStore`, or by Cache::store('redis') in an
+// application. Here the first is replaced by our store, and the second by a minimal application whose stores are
+// all ours.
 
 namespace {
     use Illuminate\Cache\CacheManager;
@@ -28,7 +29,7 @@ namespace {
         return $app;
     }
 
-    /** What config/database.php would say. */
+    /** Returns the connection settings, which otherwise come from config/database.php. */
     function parse_dsn(string $dsn): array
     {
         parse_str(strtr(substr($dsn, strlen('pgsql:')), ';', '&'), $parts);

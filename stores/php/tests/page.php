@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-// page.php FOLDER: what README.md shows, which check.sh has put there.
+// page.php FOLDER: runs the code of README.md, which check.sh has put into FOLDER.
 
 require __DIR__ . '/bootstrap.php';
 require 'Symfony/Bundle/FrameworkBundle/autoload.php';

@@ -2,7 +2,7 @@
 
 declare(strict_types=1);
 
-// What Laravel's own tests stand on, of which no distribution packs what they need.
+// Replaces the base classes of Laravel's own tests, whose dependencies no distribution packages.
 
 namespace Illuminate\Foundation\Testing\Concerns {
     trait InteractsWithRedis
@@ -31,7 +31,7 @@ namespace Orchestra\Testbench {
 }
 
 namespace Illuminate\Tests\Integration\Cache {
-    /** Laravel's looks for a memcached. */
+    /** Laravel's own class requires a memcached. */
     abstract class MemcachedIntegrationTestCase extends \Orchestra\Testbench\TestCase
     {
     }

@@ -1,6 +1,6 @@
-"""A plugin of pytest: where Flask-Caching's tests ask for SimpleCache they get the store. Each of those is empty at first and
-has its entries for itself, hence the prefix. Left out are tests with a clock that they advance, since deadlines go by the
-server's, and those of a Redis."""
+"""A pytest plugin that gives Flask-Caching's tests the store where they request SimpleCache. Each store must begin
+empty and see no other entries, so it gets a prefix of its own. Tests that advance the clock are left out, because
+deadlines follow the server's clock, and so are those of a Redis."""
 
 import uuid
 

@@ -1,4 +1,4 @@
-"""cachelib's own tests of caches, over the store."""
+"""Runs cachelib's own tests of caches on the store."""
 
 import clear
 import common

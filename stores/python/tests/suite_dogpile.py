@@ -1,4 +1,4 @@
-"""dogpile.cache's own tests of backends, serializers and mutexes, over the store."""
+"""Runs dogpile.cache's own tests of backends, serializers and mutexes on the store."""
 
 import pytest
 from dogpile.testing import fixtures
@@ -20,7 +20,7 @@ class TestMutex(fixtures._GenericMutexTestSuite):
 
 
 class TestBackendWithoutLockTimeout(fixtures._GenericBackendTestSuite):
-    """Where locks have no time to live, dogpile asks for more."""
+    """Runs further tests that dogpile has for locks without a timeout."""
 
     backend = "pgcache"
     config_args = {"arguments": ARGUMENTS | {"lock_timeout": None, "lock_prefix": "_kept"}}
@@ -28,14 +28,14 @@ class TestBackendWithoutLockTimeout(fixtures._GenericBackendTestSuite):
 
 @pytest.mark.skipif(WAY != "memory", reason="no other than in a way with locks")
 class TestBackendOfOneProcess(fixtures._GenericBackendTestSuite):
-    """With dogpile's own mutex."""
+    """Runs the tests with dogpile's own mutex."""
 
     backend = "pgcache"
     config_args = {"arguments": ARGUMENTS | {"distributed_lock": False}}
 
 
 class TestSerializer(fixtures._GenericSerializerTestSuite, fixtures._GenericBackendTestSuite):
-    """JSON in a cache of text."""
+    """Runs the tests with JSON in a cache of text."""
 
     backend = "pgcache"
     config_args = {"arguments": ARGUMENTS | {"cache": TEXT}}

@@ -1,4 +1,4 @@
-"""Flask-Caching's own tests of backends, over the store."""
+"""Runs Flask-Caching's own tests of backends on the store."""
 
 import time
 
@@ -34,5 +34,5 @@ class TestStore(GenericCacheTests):
         made.clear()
 
 
-# Not the tests of other backends, which come with the import.
+# The tests of other backends, which the import brings along, are left out.
 del GenericCacheTests

@@ -1,4 +1,5 @@
-"""Behaviour that no framework's tests cover: broken sessions, forks, which caller computes, deadlines to the second."""
+"""Tests behaviour that no framework's tests cover: broken sessions, forks, which caller computes, deadlines to the
+second."""
 
 import os
 import subprocess
@@ -194,7 +195,7 @@ def test_any_name_of_a_cache(sessions, name):
 
 
 def test_a_restart_of_the_server():
-    """`restart_server` is a function of the shell that runs this."""
+    """`restart_server` is a function of the shell that starts the tests."""
     caches = [Cache(name, Sessions.to(conninfo, threshold)) for name, conninfo, threshold in WAYS.values()]
     for cache in caches:
         cache.set("n", b"1")

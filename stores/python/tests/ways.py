@@ -1,4 +1,4 @@
-"""The caches that check.sh makes, and the ways to them."""
+"""The caches that check.sh creates, and the connections to them."""
 
 import os
 
@@ -12,7 +12,7 @@ WAYS = {
     "pooled": ("pooled", POOLED, None),
     "pooled_memory": ("pooled_memory", POOLED, None),
 }
-# The one that check.sh asks for; it runs them beside each other.
+# The way that check.sh has chosen; it runs all of them in parallel.
 WAY = os.environ.get("WAY", "memory")
-# The same, for text.
+# The same way with a cache of text.
 TEXT = f"{WAY}_text"

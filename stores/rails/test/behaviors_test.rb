@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Rails' own behaviours of a cache store.
+# Runs Rails' own tests of cache store behaviour.
 
 require_relative "helper"
 
@@ -14,11 +14,11 @@ module PgcacheStoreTests
     include CacheInstrumentationBehavior
     include EncodedKeyCacheBehavior
     include CacheDeleteMatchedBehavior
-    # Not every Rails has these.
+    # Not every version of Rails has these.
     %i[AutoloadingCacheBehavior CacheStoreCompressionBehavior CacheStoreFormatVersionBehavior CacheStoreSerializerBehavior CacheLoggingBehavior].each do |name|
       include Object.const_get(name) if Object.const_defined?(name)
     end
-    # It needs a newer msgpack than the distribution may have.
+    # This test needs a newer msgpack than the distribution may have.
     undef_method "test_serializer_can_be_:message_pack" if method_defined?("test_serializer_can_be_:message_pack") && Gem::Dependency.new("msgpack", ">= 1.7").matching_specs.empty?
   end
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# RAILS is the folder of activesupport in Rails' source. One test at a time: some clear the whole cache, which voids leases, too.
+# Loads the store and the tests of Rails; RAILS is the folder of activesupport in Rails' source. Tests run one at a
+# time, because some clear the whole cache, which also voids leases.
 ENV["PARALLEL_WORKERS"] = "1"
 require "#{ENV.fetch("RAILS")}/test/abstract_unit"
 require "active_support/cache"

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# What Rails' behaviours do not ask for.
+# Tests what Rails' own tests do not cover.
 
 require_relative "helper"
 
@@ -121,7 +121,7 @@ module PgcacheStoreTests
       assert_equal "value", @cache.fetch("fails") { "value" }
     end
 
-    # While the connection rests, and while it is in use.
+    # While the connection is idle, and while it is in use.
     test "a restart of the server" do
       skip "It is run by itself." unless ENV["STORE_RESTART"]
       errors = []

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# page.rb MIGRATION CONFIG: what README.md shows, in ActiveRecord's database.
+# page.rb MIGRATION CONFIG: runs the code of README.md in ActiveRecord's database.
 
 require "active_record"
 require "ostruct"

@@ -14,11 +14,11 @@ import org.springframework.data.redis.cache.RedisCacheManager;
 import org.springframework.data.redis.connection.lettuce.LettuceConnectionFactory;
 
 /**
- * Bench STORE CALL REQUESTS: waits for a line, makes the requests, prints requests a second and microseconds of processor
- * time each. stores/bench/run.py starts it.
+ * Bench STORE CALL REQUESTS: waits for a line on standard input, makes the requests, and prints requests a second
+ * and the microseconds of processor time of each. stores/bench/run.py starts it.
  */
 public class Bench {
-    // As many as the compiler needs to have compiled what is measured.
+    // The number of calls after which the compiler has compiled the measured code.
     private static final int WARM = 20_000;
 
     public static void main(String[] arguments) throws Exception {

@@ -7,7 +7,10 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Import;
 import org.springframework.jdbc.core.JdbcTemplate;
 
-/** An application with the configuration that README.md shows. In no package, so it names what it has. */
+/**
+ * An application with the configuration that README.md shows. It is in no package, so it names all classes that it
+ * uses.
+ */
 @SpringBootApplication(scanBasePackages = "none")
 @Import(CacheConfiguration.class)
 public class Application {

@@ -7,7 +7,10 @@ namespace Pgcache\Laravel;
 use Illuminate\Cache\Lock;
 use Pgcache\Cache;
 
-/** A lock is an entry whose value is its owner: added if no entry exists, removed only while it is still the owner's. */
+/**
+ * A lock is an entry whose value is its owner. It is added if no entry exists, and removed only if it is still the
+ * owner's.
+ */
 final class PgcacheLock extends Lock
 {
     public function __construct(private Cache $cache, string $name, int $seconds, ?string $owner = null)

@@ -8,12 +8,15 @@ use Closure;
 use Illuminate\Cache\Repository;
 
 /**
- * Laravel's Repository whose remember() and rememberForever() compute a missing value once for all processes: the one
- * that gets the lease computes, the others wait for it.
+ * Laravel's Repository, with a remember() and rememberForever() that compute a missing value once for all
+ * processes: the one that gets the lease computes it, and the others wait.
  */
 final class PgcacheRepository extends Repository
 {
-    /** @param float $wait seconds to wait for another process; then compute it, too. 0: no leases */
+    /**
+     * @param float $wait seconds to wait for another process, before this one computes the value, too. 0: no
+     * leases
+     */
     public function __construct(PgcacheStore $store, private float $wait = 5.0)
     {
         parent::__construct($store);
@@ -29,7 +32,10 @@ final class PgcacheRepository extends Repository
         return $this->get($key) ?? $this->leased($key, fn () => parent::rememberForever($key, $callback));
     }
 
-    /** Laravel's own remember looks once more, so a caller that waited finds the value computed meanwhile. */
+    /**
+     * Laravel's own remember checks again, so a caller that has waited finds the value that was computed
+     * meanwhile.
+     */
     private function leased($key, Closure $remember): mixed
     {
         return $this->store->cache()->leased('lease:' . $this->store->getPrefix() . $this->itemKey($key), $this->wait, $remember);

@@ -8,12 +8,13 @@ use Illuminate\Support\ServiceProvider;
 use Pgcache\Cache;
 use Pgcache\Connection;
 
-/** Makes `'driver' => 'pgcache'` known to config/cache.php. */
+/** Registers the driver of `'driver' => 'pgcache'` in config/cache.php. */
 final class PgcacheServiceProvider extends ServiceProvider
 {
     public function boot(): void
     {
-        // Laravel binds the closure to its manager: $this differs inside, and the closure must not be static.
+        // Laravel binds the closure to its manager, so $this differs inside of it, and the closure must not be
+        // static.
         $this->app['cache']->extend('pgcache', function ($app, array $config) {
             $database = $app['config']['database.connections.' . ($config['connection'] ?? $app['config']['database.default'])];
             $settings = array_filter([

@@ -9,8 +9,8 @@ use Illuminate\Contracts\Cache\LockProvider;
 use Pgcache\Cache;
 
 /**
- * Laravel's store over a pgcache cache of bytea or text. Integers are stored as digits, so that the server counts;
- * all other values in the form of serialize().
+ * A store for Laravel over a pgcache cache of bytea or text. Integers are stored as digits, so that the server can
+ * count; all other values are stored in the form of serialize().
  */
 class PgcacheStore extends TaggableStore implements LockProvider
 {
@@ -42,7 +42,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return true;
     }
 
-    /** Stores if no entry exists; Laravel's Repository calls it by this name. */
+    /** Stores the value if no entry exists. Laravel's Repository calls this method by its name. */
     public function add($key, $value, $seconds)
     {
         return $this->cache->add($this->prefix . $key, self::serialize($value), self::ttl($seconds));
@@ -79,7 +79,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return $this->cache->delete($this->prefix . $key);
     }
 
-    /** Removes all entries of this prefix; without a prefix the whole cache. */
+    /** Removes all entries with this prefix; without a prefix, those of the whole cache. */
     public function flush()
     {
         $this->cache->clear($this->prefix);
@@ -102,7 +102,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return $this->lock($name, 0, $owner);
     }
 
-    /** @internal for leases, which are no entries */
+    /** @internal for leases, which are not entries */
     public function cache(): Cache
     {
         return $this->cache;
@@ -123,7 +123,7 @@ class PgcacheStore extends TaggableStore implements LockProvider
         return is_int($value) ? (string) $value : serialize($value);
     }
 
-    /** No serialized value begins with a digit or a minus. */
+    /** No serialized value begins with a digit or a minus sign. */
     private static function unserialize(?string $stored): mixed
     {
         return match (true) {

@@ -11,17 +11,18 @@ use Symfony\Component\Cache\Marshaller\DefaultMarshaller;
 use Symfony\Component\Cache\Marshaller\MarshallerInterface;
 
 /**
- * PSR-6 and Symfony's cache contracts over a pgcache cache of bytea or text; PSR-16 by Symfony's own Psr16Cache.
+ * PSR-6 and Symfony's cache contracts over a pgcache cache of bytea or text. For PSR-16 use it with Symfony's
+ * Psr16Cache.
  *
- * Deadlines are the server's, so nothing has to be pruned. `get()` computes a missing value once for all processes: the
- * one that gets the lease computes, the others wait for it.
+ * The server removes expired entries, so nothing has to be pruned. `get()` computes a missing value once for all
+ * processes: the one that gets the lease computes it, and the others wait.
  */
 class PgcacheAdapter extends AbstractAdapter
 {
     private MarshallerInterface $marshaller;
 
     /**
-     * Takes its arguments in the order in which Symfony passes a pool's settings to its adapter.
+     * Takes the arguments in the order in which Symfony passes a pool's settings to its adapter.
      *
      * @param float $wait seconds to wait for another process that computes the same item; then compute it, too. 0 turns
      *                    leases off, as on a server that does not preload pgcache
@@ -34,8 +35,8 @@ class PgcacheAdapter extends AbstractAdapter
         private float $wait = 5.0,
     ) {
         $this->marshaller = $marshaller ?? new DefaultMarshaller();
-        // pgcache's keys have 2,048 bytes at most, and a byte of an id takes three at most (key()). Not declared: its type
-        // differs between Symfony's versions.
+        // Keys of pgcache have at most 2,048 bytes, and a byte of an id needs at most three (key()). The property
+        // is not declared, because its type differs between versions of Symfony.
         $this->maxIdLength = 682;
         parent::__construct($prefix, $defaultLifetime);
         $this->setCallbackWrapper($wait > 0 ? $this->compute(...) : null);
@@ -56,7 +57,7 @@ class PgcacheAdapter extends AbstractAdapter
 
     protected function doClear(string $namespace): bool
     {
-        // An id with a byte that cannot be text is escaped as a whole, and its namespace with it.
+        // An id with a byte that is not valid text is escaped as a whole, together with its namespace.
         foreach (array_unique([self::key($namespace), self::escaped($namespace)]) as $prefix) {
             $this->cache->clear($prefix);
         }
@@ -82,15 +83,15 @@ class PgcacheAdapter extends AbstractAdapter
     }
 
     /**
-     * Called by get() for an item that is missing, or whose early refresh is due. The lease is on a key of its own: an
-     * early refresh finds a value under the item's.
+     * Called by get() for an item that is missing, or whose early refresh is due. The lease is on a separate key,
+     * because during an early refresh the item's own key has a value.
      */
     private function compute(callable $callback, CacheItem $item, bool &$save, $pool, \Closure $setMetadata): mixed
     {
         $key = self::key("lease:$this->prefix:" . substr(hash('sha256', $item->getKey()), 0, 32));
 
         return $this->cache->leased($key, $this->wait, static function () use ($callback, $item, &$save, $pool, $setMetadata) {
-            // The previous holder of the lease may have stored it since we looked.
+            // The previous holder of the lease may have stored the item since our lookup.
             if (!$item->isHit() && ($stored = $pool->getItem($item->getKey()))->isHit()) {
                 $save = false;
 
@@ -107,7 +108,10 @@ class PgcacheAdapter extends AbstractAdapter
         });
     }
 
-    /** An id is any bytes, a key is text: bytes that cannot be text are written as in a URL. The namespace stays in front. */
+    /**
+     * An id may be any bytes, but a key is text: bytes that are not valid text are written as in a URL. The
+     * namespace stays in front.
+     */
     private static function key(string $id): string
     {
         return str_contains($id, "\0") || str_contains($id, '%') || !preg_match('//u', $id)

@@ -1,7 +1,7 @@
-"""A cache of pgcache: bytes under keys, with a ttl, in Postgres.
+"""A client for a cache of pgcache: bytes under keys, with a ttl, in Postgres.
 
-`Cache` has the calls and `Sessions` the connections. The stores of frameworks beside them (`pgcache.dogpile`,
-`pgcache.cachelib`, `pgcache.flask`) add what their framework asks for, and no SQL.
+`Cache` has the calls and `Sessions` the connections. The stores for frameworks (`pgcache.dogpile`,
+`pgcache.cachelib`, `pgcache.flask`) add what their framework requires, and no SQL.
 """
 
 import atexit
@@ -20,14 +20,15 @@ LEASE_SLICE = 0.2
 
 
 def seconds(number):
-    """A ttl of so many seconds. It is text: the days of a timedelta become days of Postgres, which have 23 or 25 hours
-    where summer time begins or ends. Beyond some thousand years it is for ever, as intervals have an end."""
+    """Returns a ttl of this many seconds, as text: the days of a timedelta would become days of Postgres, which have
+    23 or 25 hours when summer time begins or ends. More than some thousand years mean for ever, because the range
+    of intervals is limited."""
     return f"{number:f} seconds" if number < 1e11 else FOREVER
 
 
 class Sessions:
-    """Sessions of Postgres in autocommit, each lent to one caller at a time, whatever thread it runs in. `connect` makes
-    one; up to `keep` of them wait for the next caller, and the one used last is used first."""
+    """Sessions of Postgres in autocommit mode, each lent to one caller at a time, in whatever thread it runs.
+    `connect` opens a session. Up to `keep` idle sessions are kept, and the one used last is used first."""
 
     def __init__(self, connect, keep=16):
         self._connect, self._keep = connect, keep
@@ -36,13 +37,13 @@ class Sessions:
 
     @staticmethod
     def to(conninfo="", prepare_threshold=5, keep=16):
-        """Connects by a conninfo of libpq; equal arguments share the same sessions. Behind a pooler that keeps no prepared
-        statements `prepare_threshold` must be None."""
+        """Connects by a libpq conninfo; calls with equal arguments share the same sessions. Behind a pooler that
+        keeps no prepared statements, `prepare_threshold` must be None."""
         return _sessions_to(conninfo, prepare_threshold, keep)
 
     def rows(self, query, values, again):
-        """Returns the query's rows. A session that broke is replaced once, and the query runs again in the new one if it
-        may run twice (`again`), because the server may already have run it."""
+        """Returns the query's rows. A session that broke is replaced once. The query then runs again in the new
+        session only if it may run twice (`again`), because the server may already have run it."""
         session = self._take()
         try:
             return session.execute(query, values, binary=True).fetchall()
@@ -53,12 +54,12 @@ class Sessions:
             session = self._connect()
             return session.execute(query, values, binary=True).fetchall()
         finally:
-            # An interrupted caller leaves a session that waits for an answer.
+            # An interrupted caller leaves behind a session that still waits for a result.
             ready = session.pgconn.transaction_status == pq.TransactionStatus.IDLE
             self._idle.append(session) if ready and len(self._idle) < self._keep else session.close()
 
     def close(self):
-        """Closes the sessions that wait."""
+        """Closes the idle sessions."""
         waiting = self._waiting()
         with suppress(IndexError):
             while True:
@@ -86,8 +87,9 @@ def _sessions_to(conninfo, prepare_threshold, keep):
 
 
 def _has_spoken(session):
-    """Returns whether the server has ended a session. To an idle session it sends nothing else. Seen before a query is sent,
-    even one that must not run twice can go to another session."""
+    """Returns whether the server has ended a session, by checking whether it has sent anything: it sends an idle
+    session nothing else. If that is noticed before a query is sent, even a query that must not run twice can use
+    another session."""
     if not hasattr(select, "poll"):
         return False
     poll = select.poll()
@@ -96,8 +98,8 @@ def _has_spoken(session):
 
 
 class Cache:
-    """The calls on the cache of that name, as SQL names it; a cache of bytea takes all bytes. A `ttl` is `seconds(...)`,
-    `FOREVER`, or None: the cache's own. A miss is None."""
+    """The calls on the cache of that name, which is written as in SQL; a cache of bytea accepts all bytes. A `ttl`
+    is `seconds(...)`, `FOREVER`, or None for the cache's own. A miss returns None."""
 
     def __init__(self, name, sessions):
         self._name = sql.Literal(name).as_string(None).strip().replace("%", "%%")
@@ -136,7 +138,7 @@ class Cache:
         return self._one("SELECT cache_exists(%s, ", key)
 
     def incr(self, key, delta=1, ttl=None):
-        """Creates the counter if it does not exist, with `ttl`."""
+        """Adds to a counter, and creates it with `ttl` if it does not exist."""
         return self._one("SELECT cache_incr(%s, %s, %s, ", key, delta, ttl, again=False)
 
     def incr_existing(self, key, delta=1):
@@ -159,8 +161,9 @@ class Cache:
         self._one("SELECT cache_clear(")
 
     def fetch(self, key, make, ttl=None, wait=10):
-        """Returns the value, or the result of `make`: one caller of all that miss the key makes it, under a lease. The others
-        wait for that caller, up to so many seconds, or take the stale value if the cache has a grace."""
+        """Returns the value, or the result of `make`. Of all callers that miss the key, one runs `make`, under a
+        lease. The others wait for its result, up to this many seconds, or take the stale value if the cache has a
+        grace."""
         value, state, lease = self._lease(key, wait)
         if state in ("hit", "stale"):
             return value
@@ -178,7 +181,8 @@ class Cache:
         return value
 
     def _lease(self, key, wait):
-        """In slices: a wait in the server keeps a session, and behind a pooler the winner needs one to store with."""
+        """Waits in short slices, because a wait in the server occupies a session, and behind a pooler the holder of
+        the lease needs one to store its result."""
         until = time.monotonic() + wait
         while self._has_leases:
             left = until - time.monotonic()

@@ -1,4 +1,5 @@
-"""cachelib over pgcache. Flask-Caching's backend, `pgcache.flask`, is this one with Flask's settings."""
+"""A backend for cachelib in Postgres, by pgcache. Flask-Caching's backend, `pgcache.flask`, is this one with Flask's
+settings."""
 
 from cachelib.base import BaseCache
 from cachelib.serializers import RedisSerializer
@@ -7,10 +8,10 @@ from . import FOREVER, Cache, Sessions, seconds
 
 
 class PgCache(BaseCache):
-    """`cache` is its name in SQL (of bytea), `conninfo` is libpq's. Behind a pooler that keeps no
-    prepared statements `prepare_threshold` must be None. A timeout of 0 is for ever."""
+    """`cache` is the name of a bytea cache in SQL, and `conninfo` is libpq's. Behind a pooler that keeps no prepared
+    statements, `prepare_threshold` must be None. A timeout of 0 means for ever."""
 
-    # Integers stay integers, so that they can be counted; all other values are pickled.
+    # Integers stay integers, so that the server can count them; all other values are pickled.
     serializer = RedisSerializer()
 
     def __init__(
@@ -55,7 +56,7 @@ class PgCache(BaseCache):
         return self._cache.exists(self._key(key))
 
     def clear(self):
-        """Removes the keys that begin with the prefix, or without one the whole cache."""
+        """Removes the keys that begin with the prefix; without a prefix, all keys of the cache."""
         if self.key_prefix:
             self._cache.delete_prefix(self._key(""))
         else:

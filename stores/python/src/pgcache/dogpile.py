@@ -1,4 +1,4 @@
-"""dogpile.cache over pgcache: the backend `pgcache`."""
+"""A backend for dogpile.cache in Postgres, by pgcache; its name is `pgcache`."""
 
 import time
 import uuid
@@ -9,10 +9,10 @@ from . import FOREVER, Cache, Sessions, seconds
 
 
 class Backend(BytesBackend):
-    """Arguments: `cache` (its name in SQL, of bytea; the one that must be given), `conninfo` (of libpq), `ttl` in seconds
-    (none: the cache's own; longer than the region's expiration_time, or no stale value exists to serve),
-    `distributed_lock` (True), `lock_timeout` in seconds (60; None: until it is released), `lock_sleep`, `lock_prefix`,
-    `prepare_threshold` (5; None behind a pooler)."""
+    """Arguments: `cache` (required: the name of a bytea cache in SQL), `conninfo` (of libpq), `ttl` in seconds
+    (default: the cache's own; it must be longer than the region's expiration_time, or there is no stale value to
+    serve), `distributed_lock` (True), `lock_timeout` in seconds (60; None: until it is released), `lock_sleep`,
+    `lock_prefix`, `prepare_threshold` (5; None behind a pooler)."""
 
     def __init__(self, arguments):
         sessions = Sessions.to(arguments.get("conninfo", ""), arguments.get("prepare_threshold", 5))
@@ -50,8 +50,8 @@ class Backend(BytesBackend):
 
 
 class Mutex(CacheMutex):
-    """An entry whose value only its owner knows. No other caller can release it, not even a former owner
-    whose lock timed out."""
+    """A lock: an entry whose value only its owner knows. No other caller can release it, not even a former owner
+    whose lock has timed out."""
 
     def __init__(self, backend, key):
         self._backend, self._key, self._owner = backend, key, None
@@ -59,7 +59,7 @@ class Mutex(CacheMutex):
     def acquire(self, wait=True):
         timeout = self._backend.lock_timeout
         ttl = FOREVER if timeout is None else seconds(timeout)
-        # A cache of text or JSON takes it, too.
+        # The value is also valid in a cache of text or JSON.
         owner = b'"%s"' % uuid.uuid4().hex.encode()
         while not self._backend.cache.add(self._key, owner, ttl):
             if not wait:

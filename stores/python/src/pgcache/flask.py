@@ -1,4 +1,4 @@
-"""Flask-Caching over pgcache: `CACHE_TYPE = "pgcache.flask.PgCache"`."""
+"""A backend for Flask-Caching in Postgres, by pgcache: `CACHE_TYPE = "pgcache.flask.PgCache"`."""
 
 from flask_caching.backends.base import BaseCache
 
@@ -6,8 +6,8 @@ from .cachelib import PgCache as CachelibPgCache
 
 
 class PgCache(CachelibPgCache, BaseCache):
-    """Settings: CACHE_PGCACHE_NAME (of the cache in SQL), CACHE_PGCACHE_CONNINFO (of libpq), CACHE_KEY_PREFIX. CACHE_OPTIONS
-    also takes the arguments of the class, such as `prepare_threshold`."""
+    """Settings: CACHE_PGCACHE_NAME (the cache's name in SQL), CACHE_PGCACHE_CONNINFO (of libpq), CACHE_KEY_PREFIX.
+    CACHE_OPTIONS also accepts the arguments of the class, such as `prepare_threshold`."""
 
     @classmethod
     def factory(cls, app, config, args, kwargs):

@@ -10,13 +10,15 @@ require "pg"
 
 module ActiveSupport
   module Cache
-    # Rails' cache in a pgcache cache of bytea or text. A connection pool of its own, not ActiveRecord's: an error there would
-    # end the application's transaction, and no other session would see an entry before that transaction commits.
+    # A cache store for Rails in a pgcache cache of bytea or text. It has its own connection pool instead of
+    # ActiveRecord's: an error there would abort the application's transaction, and no other session would see an
+    # entry before that transaction commits.
     class PgcacheStore < Store
       # pgcache's own limit, in bytes.
       MAX_KEY_BYTES = 2048
 
-      # Newer Rails tell a failed write (nil) from one that unless_exist forbade, and count a pool that is empty as a failure.
+      # Newer versions of Rails distinguish a failed write (nil) from one that unless_exist prevented, and treat an
+      # empty pool as a failure.
       FAILED_WRITE = ActiveSupport.gem_version >= Gem::Version.new("7.1") ? nil : false
       FAILURES = [PG::Error, *(ConnectionPool::TimeoutError if ActiveSupport.gem_version >= Gem::Version.new("7.2.3"))].freeze
 
@@ -47,7 +49,8 @@ module ActiveSupport
         "#<#{self.class} cache=#{@cache} options=#{options.inspect}>"
       end
 
-      # Counts an integer that was written with raw: true, or a new entry. expires_in counts only for a new entry.
+      # Adds to an integer that was written with raw: true, or to a new entry. expires_in applies only to a new
+      # entry.
       def increment(name, amount = 1, options = nil)
         count(:increment, name, amount, amount, options)
       end
@@ -56,7 +59,7 @@ module ActiveSupport
         count(:decrement, name, amount, -amount, options)
       end
 
-      # Takes a Regexp, or a String with *, ? and [] as in a shell. Reads the keys that can match by pages.
+      # Accepts a Regexp, or a String with *, ? and [] as in a shell. Reads the keys that can match in pages.
       def delete_matched(matcher, options = nil)
         options = merged_options(options)
         instrument(:delete_matched, matcher) do
@@ -64,7 +67,7 @@ module ActiveSupport
         end
       end
 
-      # Removes all entries of the namespace, or of the cache.
+      # Removes all entries of the namespace; without one, those of the whole cache.
       def clear(options = nil)
         failsafe(:clear) do
           namespace = namespace_key("", merged_options(options))
@@ -82,7 +85,7 @@ module ActiveSupport
           deserialize_entry(read_serialized_entry(key, **options), **options)
         end
 
-        # Rails' local cache stands before this one since 7.0, before read_entry earlier.
+        # Rails' local cache is in front of this method since 7.0, and of read_entry before that.
         def read_serialized_entry(key, **)
           failsafe(:read_entry) { @entries.get(key) }
         end
@@ -91,7 +94,7 @@ module ActiveSupport
           write_serialized_entry(key, serialize_entry(entry, **options), **options)
         end
 
-        # A batch takes it, and is written at the end: so Rails' local cache receives each entry.
+        # A batch receives the payload and is written at the end, so that Rails' local cache receives each entry.
         def write_serialized_entry(key, payload, unless_exist: false, batch: nil, **options)
           return batch[key] = payload if batch
           failsafe(:write_entry, returning: FAILED_WRITE) do
@@ -125,9 +128,9 @@ module ActiveSupport
           failsafe(:delete_multi_entries, returning: 0) { @entries.delete_many(keys) }
         end
 
-        # fetch has missed: of all processes that missed, the one with the lease computes, and the others read the value
-        # that it stored. The lease is on a key of its own, which never has a value. Without a lease (no preload, an error,
-        # the wait is over) each process computes for itself.
+        # Called after fetch has missed. Of all processes that missed, the one with the lease computes the value,
+        # and the others read the value that it stores. The lease is on a separate key, which never has a value.
+        # Without a lease (no preload, an error, or the wait is over) each process computes the value itself.
         def save_block_result_to_cache(name, *rest)
           options = rest.last
           return super if @wait.zero? || options[:force]
@@ -160,18 +163,20 @@ module ActiveSupport
           delete_if(namespace_key("", options)) { |key| regexp.match?(key) }
         end
 
-        # The block sees keys as the application spells them.
+        # The block receives keys as the application spells them.
         def delete_if(prefix)
           spellings(prefix).sum { |spelling| @entries.delete_if(spelling) { |key| yield unescaped(key) }.to_i }
         end
 
-        # An entry late by at most race_condition_ttl is served while a caller computes it, so it stays that long.
+        # An entry that has been expired for at most race_condition_ttl is served while a caller computes a new
+        # one, so it is stored for that much longer.
         def seconds(options)
           expires_in = options[:expires_in] or return
           [expires_in.to_f + options[:race_condition_ttl].to_f, 0.001].max
         end
 
-        # Keys are text, and not too long: other bytes are written as in a URL, and the end of a long one as a digest.
+        # Keys are text of limited length: other bytes are written as in a URL, and the end of a long key is
+        # replaced by a digest.
         def normalize_key(key, options = nil)
           key = super or return
           key = spelled(key)
@@ -180,12 +185,12 @@ module ActiveSupport
           key.byteslice(0, MAX_KEY_BYTES - suffix.bytesize).scrub("") + suffix
         end
 
-        # With "%" itself escaped as well no two keys have one spelling.
+        # "%" itself is escaped as well, so that no two keys have the same spelling.
         def spelled(key)
           !key.valid_encoding? || key.match?(/[\0%]/) ? escaped(key) : key
         end
 
-        # A key that is escaped is escaped as a whole, so a prefix of it is, too.
+        # A key is either escaped as a whole or not at all, and so is a prefix of it.
         def spellings(prefix)
           [spelled(prefix), escaped(prefix)].uniq
         end

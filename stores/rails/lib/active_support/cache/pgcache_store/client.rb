@@ -8,12 +8,13 @@ require "weakref"
 module ActiveSupport
   module Cache
     class PgcacheStore < Store
-      # A connection that is tested before a statement that must not run twice, and that is replaced once when it is lost.
-      # Then only a statement that may run twice runs again.
+      # A connection. It is tested before a statement that must not run twice, and replaced once if it is lost.
+      # Then the statement runs again only if it may run twice.
       class Client # :nodoc:
         RESTED = 1.0 # seconds
 
-        # The parameters that ActiveRecord's adapter for Postgres passes to libpq, if there is such an adapter.
+        # The parameters that ActiveRecord's Postgres adapter passes to libpq, if the application uses that
+        # adapter.
         def self.active_record
           config = ActiveRecord::Base.connection_db_config.configuration_hash if defined?(ActiveRecord::Base)
           return unless config && config[:adapter].to_s.start_with?("postg")
@@ -27,7 +28,8 @@ module ActiveSupport
           self.class.discard_in_forks(WeakRef.new(self))
         end
 
-        # Here, not in initialize: a block keeps its surroundings alive, and no client would ever be collected.
+        # Not in initialize, because a block keeps the variables around it alive, so no client would ever be
+        # collected.
         def self.discard_in_forks(client)
           ForkTracker.after_fork { client.discard if client.weakref_alive? }
         end
@@ -51,7 +53,8 @@ module ActiveSupport
           @connection = nil
         end
 
-        # A forked process has the parent's socket: it must not end the session there when the object goes.
+        # A forked process inherits the parent's socket. It must not end the session on it when the object is
+        # collected.
         def discard
           @connection&.socket_io&.reopen(IO::NULL)
           @connection = nil

@@ -3,8 +3,8 @@
 module ActiveSupport
   module Cache
     class PgcacheStore < Store
-      # The calls on one cache: bytes under keys, for so many seconds, or for ever with nil. In a cache of text, a
-      # value that is not text is written in base64 behind the prefix "base64:".
+      # The calls on one cache: bytes under keys, for a number of seconds, or for ever with nil. In a cache of
+      # text, a value that is not text is stored in base64 after the prefix "base64:".
       class Entries # :nodoc:
         TTL = "coalesce(make_interval(secs => $%d), cache_forever())"
         BASE64 = "base64:".b.freeze
@@ -39,7 +39,7 @@ module ActiveSupport
           value("SELECT cache_set_many_bytes($1::text[], $2::bytea[], #{TTL % 3}, $4::regclass)", list(keys), values, seconds)
         end
 
-        # Returns the sum. The seconds count only for a new counter.
+        # Returns the sum. The seconds apply only to a new counter.
         def increment(key, amount, seconds)
           value("SELECT cache_incr($1, $2, #{TTL % 3}, $4::regclass)", key, amount, seconds, twice: false).to_i
         end
@@ -57,7 +57,7 @@ module ActiveSupport
           value("SELECT cache_delete_prefix($1, $2::regclass)", prefix).to_i
         end
 
-        # Works by pages, because there may be many entries.
+        # Works in pages, because there may be many entries.
         def delete_if(prefix, last = nil, deleted = 0, &block)
           loop do
             keys = run("SELECT key FROM cache_keys($1, $2, 1000, $3::regclass)", [prefix, last]).column_values(0)
@@ -76,9 +76,9 @@ module ActiveSupport
           value("SELECT cache_expire($1::regclass)")
         end
 
-        # Returns a lease, or none after so many seconds or without preload; and whether another caller had it. Tries
-        # again and again, in place of one statement that waits: that would keep a connection, here and behind a pooler,
-        # and the caller that computes needs one to store with.
+        # Returns a lease, or none after this many seconds or without preload; and whether another caller had it.
+        # Retries, instead of running one statement that waits: such a statement would occupy a connection, here
+        # and behind a pooler, and the caller that computes needs one to store its result.
         def lease(key, wait, pause = 0.005)
           deadline = now + wait
           busy = false
@@ -96,7 +96,7 @@ module ActiveSupport
         end
 
         private
-          # Reads the cache's type from the server only if it matters.
+          # Reads the cache's type from the server only when it matters.
           def encode(bytes)
             bytes = bytes.b
             marked = bytes.start_with?(BASE64)
@@ -123,7 +123,7 @@ module ActiveSupport
             result.getvalue(0, 0) unless result.ntuples.zero?
           end
 
-          # The last parameter of each is the cache.
+          # The last parameter of each statement is the cache.
           def run(sql, params, twice: true, **options)
             @clients.with { |client| client.run(sql, [*params, @cache], twice: twice, **options) }
           end

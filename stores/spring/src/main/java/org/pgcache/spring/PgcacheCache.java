@@ -7,8 +7,8 @@ import org.springframework.cache.support.AbstractValueAdaptingCache;
 import org.springframework.cache.support.SimpleValueWrapper;
 
 /**
- * One of Spring's caches. Null is kept as an entry without a value (a negative entry). Keys are
- * distinguished by toString().
+ * One of Spring's caches. Null is stored as an entry without a value (a negative entry). Keys are distinguished by
+ * toString().
  */
 class PgcacheCache extends AbstractValueAdaptingCache {
     private final String name;
@@ -40,8 +40,8 @@ class PgcacheCache extends AbstractValueAdaptingCache {
     }
 
     /**
-     * Of all processes that miss one loads; the others wait and get the value it has stored. A value that is evicted
-     * while it is being loaded is returned and not stored.
+     * Of all processes that miss, one loads the value; the others wait and get the value that it has stored. A
+     * value that is evicted while it is being loaded is returned and not stored.
      */
     @Override
     @SuppressWarnings("unchecked")
@@ -78,7 +78,7 @@ class PgcacheCache extends AbstractValueAdaptingCache {
 
     @Override
     public ValueWrapper putIfAbsent(Object key, Object value) {
-        // The entry that keeps us from adding may be gone when we look at it.
+        // The entry that prevents us from adding may no longer exist when we read it.
         while (!statements.add(named(key), toStoreValue(value), ttl)) {
             Object found = lookup(key);
             if (found != null) {

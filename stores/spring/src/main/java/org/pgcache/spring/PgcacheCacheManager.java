@@ -14,10 +14,10 @@ import org.springframework.core.serializer.support.DeserializingConverter;
 import org.springframework.core.serializer.support.SerializingConverter;
 
 /**
- * Spring's caches in one pgcache cache of bytea or text: an entry's key is {@code name::key}.
+ * Manages Spring's caches in one pgcache cache of bytea or text; the key of an entry is {@code name::key}.
  *
- * <p>Give it a DataSource of its own. In the application's, an error would end the application's transaction, and no other
- * session would see an entry before that transaction commits.
+ * <p>Give it a DataSource of its own. In the application's, an error would abort the application's transaction,
+ * and no other session would see an entry before that transaction commits.
  */
 public class PgcacheCacheManager implements CacheManager {
     private final Map<String, Cache> caches = new ConcurrentHashMap<>();
@@ -34,13 +34,16 @@ public class PgcacheCacheManager implements CacheManager {
         this.cache = cache;
     }
 
-    /** Replaces Java's own serialization. A serializer that makes text can use a cache of text or JSON, which SQL reads. */
+    /**
+     * Replaces Java's own serialization. With a serializer that produces text, the cache may be of text or JSON,
+     * which SQL can read.
+     */
     public PgcacheCacheManager serializer(Serializer<Object> serializer, Deserializer<Object> deserializer) {
         values = new Values(new SerializingConverter(serializer), new DeserializingConverter(deserializer));
         return this;
     }
 
-    /** Sets how long entries live; null, the default, is for ever. */
+    /** Sets how long entries live; null, the default, means for ever. */
     public PgcacheCacheManager ttl(Duration ttl) {
         this.ttl = ttl;
         return this;
@@ -53,8 +56,8 @@ public class PgcacheCacheManager implements CacheManager {
     }
 
     /**
-     * Sets how long {@code @Cacheable(sync = true)} waits for another process that loads the same entry; then it loads the
-     * entry, too. Zero, for servers that do not preload pgcache: it does not wait.
+     * Sets how long {@code @Cacheable(sync = true)} waits for another process that loads the same entry, before
+     * this one loads it, too. With zero, for servers that do not preload pgcache, it does not wait.
      */
     public PgcacheCacheManager wait(Duration wait) {
         this.wait = wait;

@@ -9,11 +9,11 @@ import java.time.Duration;
 import java.util.concurrent.locks.LockSupport;
 import javax.sql.DataSource;
 
-/** The statements of a cache. A statement that may run twice runs again when its connection is lost. */
+/** The statements of a cache. A statement that may run twice runs again if its connection was lost. */
 class Statements {
     private static final String TTL = "coalesce(make_interval(secs => ?), cache_forever())";
 
-    /** How long a statement that may run twice is tried. The pool's other connections may be lost, too. */
+    /** How long a statement that may run twice is retried. The pool's other connections may be lost, too. */
     private static final Duration AGAIN = Duration.ofSeconds(2);
 
     private final DataSource dataSource;
@@ -21,7 +21,10 @@ class Statements {
     private final Values values;
     private Boolean ofText;
 
-    /** {@code stored}: a value, NullValue.INSTANCE, or null without an entry; {@code number}: the lease, or null. */
+    /**
+     * {@code stored}: a value, NullValue.INSTANCE, or null if there is no entry; {@code number}: the lease, or
+     * null.
+     */
     record Lease(Object stored, Long number) {}
 
     private interface Read<T> {
@@ -59,8 +62,8 @@ class Statements {
     }
 
     /**
-     * Tries again and again while another caller loads, in place of one statement that waits: behind a pooler that
-     * statement would keep a session, and the caller that loads needs one to store with.
+     * Retries while another caller loads, instead of running one statement that waits: behind a pooler such a
+     * statement would occupy a session, and the caller that loads needs one to store its result.
      */
     Lease lease(String key, Duration wait) {
         String sql = "SELECT state, value, lease FROM cache_lease_bytes(?, cache => ?::regclass)";
@@ -110,7 +113,10 @@ class Statements {
         return duration == null ? null : duration.toNanos() / 1e9;
     }
 
-    /** Each try takes a lost connection out of the pool. A failure to get one is an error at once, because pools wait. */
+    /**
+     * Each attempt removes a lost connection from the pool. If the pool has no connection to give, that is an
+     * error at once, because the pool itself has waited.
+     */
     private <T> T twice(String sql, Read<T> read, Object... values) {
         for (long until = 0; ; LockSupport.parkNanos(1_000_000)) {
             try (Connection connection = dataSource.getConnection()) {

@@ -11,8 +11,8 @@ import org.springframework.core.serializer.support.DeserializingConverter;
 import org.springframework.core.serializer.support.SerializingConverter;
 
 /**
- * The stored form of a value: the bytes of its serializer. In a cache of text, a value that is not text is written in
- * base64 behind the prefix {@code base64:}.
+ * The stored form of a value: the bytes of its serializer. In a cache of text, a value that is not text is stored
+ * in base64 after the prefix {@code base64:}.
  */
 record Values(SerializingConverter serializer, DeserializingConverter deserializer) {
     private static final byte[] BASE64 = "base64:".getBytes(StandardCharsets.US_ASCII);

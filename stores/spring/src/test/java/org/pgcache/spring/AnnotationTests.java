@@ -13,7 +13,7 @@ import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 import org.springframework.context.annotation.Primary;
 
-/** Spring's own tests of its annotations. */
+/** Runs Spring's own tests of its annotations. */
 public class AnnotationTests extends AbstractCacheAnnotationTests {
     @Override
     protected ConfigurableApplicationContext getApplicationContext() {

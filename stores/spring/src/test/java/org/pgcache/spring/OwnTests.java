@@ -28,7 +28,7 @@ import org.springframework.context.annotation.AnnotationConfigApplicationContext
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** What Spring's tests do not ask for. */
+/** Tests what Spring's own tests do not cover. */
 public class OwnTests {
     private final Cache cache = Server.caches().getCache("own");
 
@@ -176,7 +176,7 @@ public class OwnTests {
         }
     }
 
-    /** It is run by itself. Of the pool's connections, all that rested are lost at once. */
+    /** Runs separately. All idle connections of the pool are lost at once. */
     @Test
     public void aRestartOfTheServer() throws Exception {
         assumeTrue(System.getenv("STORE_RESTART") != null);

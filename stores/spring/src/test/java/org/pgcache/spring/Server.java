@@ -3,7 +3,7 @@ package org.pgcache.spring;
 import com.zaxxer.hikari.HikariConfig;
 import com.zaxxer.hikari.HikariDataSource;
 
-/** The server of the tests: STORE_URL and STORE_CACHE. */
+/** The server for the tests, from STORE_URL and STORE_CACHE. */
 final class Server {
     static final HikariDataSource DATA_SOURCE = dataSource();
 

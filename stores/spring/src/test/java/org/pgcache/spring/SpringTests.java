@@ -4,7 +4,7 @@ import org.junit.Before;
 import org.springframework.cache.AbstractCacheTests;
 import org.springframework.cache.Cache;
 
-/** Spring's own tests of a cache. */
+/** Runs Spring's own tests of a cache. */
 public class SpringTests extends AbstractCacheTests<Cache> {
     private final Cache cache = Server.caches().getCache(CACHE_NAME);
 
