@@ -4,7 +4,7 @@ declare(strict_types=1);
 
 // Prepares phpunit: loads the store, the frameworks as the distribution packages them, and their own tests, which
 // are in FRAMEWORKS, the folder of their source packages. With LARAVEL, the Laravel in that folder replaces the
-// distribution's. The functions at the end give the store to the tests.
+// distribution's. The files required at the end make the tests use the store.
 
 error_reporting(E_ALL & ~E_DEPRECATED); // a framework may be older than the PHP that runs it
 
