@@ -1,12 +1,11 @@
-//! Authentication and privileges of clients.
+//! Authenticates clients and finds the privileges of their roles.
 //!
-//! Both are read from the catalogs in an executor, within a transaction; authentication may take some milliseconds.
-//! The answers are plain data for the network process that sent the request.
+//! An executor runs this code in a transaction, because it reads the catalogs and may take some milliseconds. The
+//! results are plain data, which the executor returns to the network process that sent the request.
 //!
-//! It guards two rules. pg_hba.conf decides as for a session of Postgres, in the same order: its first matching line,
-//! then the method of that line, then LOGIN, CONNECT and the connection limits. And a client is not given a reason
-//! for a failure that it would not also be given after a wrong guess; otherwise the reason would reveal which roles
-//! exist.
+//! The code guards two rules. pg_hba.conf decides as for a session of Postgres, in the same order: the first matching
+//! line, then its method, then LOGIN, CONNECT and the connection limits. And a failed client is given only a reason
+//! that it would also get after a wrong guess; any other reason would reveal which roles exist.
 
 pub mod target;
 
@@ -44,8 +43,8 @@ pub struct Authenticated {
     /// It authenticated with a password, which may expire ([`FoundPermission::valid_until`]).
     pub by_password: bool,
     pub is_superuser: bool,
-    /// The number of clients of the role that may be connected, including this one: CONNECTION LIMIT less the
-    /// sessions of Postgres. None: no limit.
+    /// The number of clients of the role that may be connected, including this one: CONNECTION LIMIT minus the sessions
+    /// of Postgres. None: no limit.
     pub room_of_role: Option<u32>,
     /// The same number for the database, over all roles.
     pub room_of_database: Option<u32>,
@@ -56,8 +55,8 @@ pub struct Authenticated {
 pub enum AuthFailure {
     /// The client sent no password, and needs one.
     NeedsPassword,
-    /// The password is wrong, the role does not exist, has no LOGIN or an expired password, or the user may not be
-    /// this role: these cases look the same to the client.
+    /// The password is wrong, the role does not exist, lacks LOGIN or has an expired password, or the user may not
+    /// become this role. These cases look the same to the client.
     WrongPassword,
     /// The password would have crossed the network unencrypted: see [`Peer::hides_words`].
     Cleartext,
@@ -69,7 +68,7 @@ pub enum AuthFailure {
     Unsupported,
     /// The role lacks CONNECT, or the database accepts no connections.
     NoConnect,
-    /// pg_hba.conf could not be read since the process started.
+    /// pg_hba.conf has not been readable since the process started.
     NoRules,
 }
 
@@ -245,8 +244,8 @@ fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authent
     }
 }
 
-/// Logs the reason that the client is not given. The name of a role that does not exist is left out, because it may
-/// be a password given in the wrong place.
+/// Logs the reason that the client does not receive. Omits the name of a role that does not exist, because it may be a
+/// password given in the wrong place.
 fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
     let name = match login::role(log_in.role) {
         Some(_) => format!("role \"{}\"", decode(log_in.user.to_bytes())),
@@ -342,13 +341,14 @@ impl PermissionError {
     }
 }
 
-/// Returns the privileges of a role on the cache of this name, and the facts of that cache. Runs within a
-/// transaction. It does not wait for a session that has the cache locked: all other requests, authentications among
-/// them, would wait as long as that session or a prepared transaction keeps the lock.
+/// Returns the privileges of a role on the cache of this name, and the facts of that cache. Runs within a transaction.
+/// Does not wait for a session that has locked the cache: otherwise all other requests, authentications among them,
+/// would wait as long as that session or a prepared transaction keeps the lock.
 pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionError> {
     let relation = name::relation_named(Text::new(cache));
     let relation = relation.ok_or(PermissionError::NoCache)?;
-    // Facts read from here on hold as long as the lock is held, and after that until an invalidation message arrives.
+    // The facts that are read from here on stay valid while the lock is held, and after that until an invalidation
+    // message arrives.
     let lock = lock::Brief::try_on(relation, lock::Mode::Read);
     let _lock = lock.ok_or(PermissionError::Locked)?;
     let facts = login::role(role).filter(|role| role.can_login);
@@ -360,7 +360,8 @@ pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionErro
     if cache.storage == Storage::Memory {
         TierHandle::of(&cache).map_err(why_not)?;
     } else if let Some(tier) = tier().filter(|_| !session::in_recovery()) {
-        // The slot reports changes to clients that track. If the tier has none left, these clients keep nothing.
+        // The slot reports changes to clients that track. If the tier has no free slot, these clients cannot keep
+        // values.
         cache.slot_or_new(tier);
     }
     Ok(FoundPermission {

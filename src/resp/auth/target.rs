@@ -1,5 +1,5 @@
-//! The target of a command: a cache, and the privileges of the connection's role on it. It checks nothing; the
-//! privileges are found by `auth::decide`.
+//! The target of a command: a cache, and the privileges of the connection's role on it. `auth::decide` finds and checks
+//! the privileges; this type only carries them.
 
 use std::rc::Rc;
 

@@ -1,8 +1,8 @@
-//! Bounds the cost of an EXEC before its first command runs. The network process serves no other client during an EXEC,
-//! and an EXEC that stops in the middle would leave a part of its changes.
+//! Bounds the cost of an EXEC before its first command runs. While an EXEC runs, its network process serves no other
+//! client, and an EXEC that stopped in the middle would leave a part of its changes.
 //!
 //! A command costs the bytes that it reads and writes: its arguments, and the values under its keys. The length of a
-//! value follows from its length now and from the commands before.
+//! value is computed from its present length and the preceding commands.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use super::call::Call;
 use super::served::Served;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Most bytes that the commands of one EXEC may read and write: some hundred milliseconds of work.
+/// Bytes that the commands of one EXEC may read and write at most: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;
 /// Values of the longest size that an EXEC may always read or write, even if they exceed `MOST`.
 const MOST_VALUES: usize = 4;
@@ -119,8 +119,8 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// Returns the cost of a command that only reads or removes. Keys count if the request decides how many there are,
-    /// and values count if the command loads them.
+    /// Returns the cost of a command that only reads or removes. Keys count if the request determines their number, and
+    /// values count if the command loads them.
     fn keys(&mut self, command: &Parsed<'_>) -> usize {
         let entry = command.entry;
         let each = if entry.keys.are_many() { EACH } else { 0 };

@@ -1,4 +1,4 @@
-//! The access of one command to entries: privileges, keys, values and deadlines, all checked before any
+//! Gives one command access to the entries of a cache: checks privileges, keys, values and deadlines, all before any
 //! entry is changed.
 
 use pgcache_resp::{Expiry, Failure, Lifetime};
@@ -93,7 +93,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// Returns an error for bytes that are not valid in the cache's type.
+    /// Returns an error for a value that is not valid in the cache's type.
     #[inline]
     pub fn check_value<'a>(&self, value: &[u8]) -> Done<'a> {
         Ok(store::check_value(self.target.cache.value_type, value)?)
@@ -126,8 +126,8 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(self.moment(moment, lifetime.absolute))
     }
 
-    /// Returns a moment of Redis as a deadline. A moment computed relative to now keeps the fraction of a
-    /// millisecond of now; one beyond the range of timestamptz means no deadline.
+    /// Converts a moment of Redis to a deadline. A relative moment keeps the fraction of a millisecond of now; a moment
+    /// beyond the range of timestamptz means no deadline.
     pub fn moment(&self, milliseconds: i64, absolute: bool) -> Timestamp {
         let fraction = match absolute {
             true => 0,
@@ -173,7 +173,8 @@ impl<'t, S: Served> Call<'t, S> {
         deadline <= self.now
     }
 
-    /// Returns the length of a live value, without counting a read of a memory cache. None where it cannot be seen.
+    /// Returns the length of a live value; the read of a memory cache is not counted. None if the value cannot be seen
+    /// here.
     pub fn length_of(&self, key: &[u8]) -> Option<usize> {
         self.needs(Privileges::READ).ok()?;
         let entries = self.entries.as_ref()?;
@@ -204,7 +205,7 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(seen)
     }
 
-    /// Counts the read of a command, also of one that has changed the entry it found.
+    /// Counts the read of a command, also if the command has changed the entry that it found.
     #[inline]
     pub fn count_read(&self, entries: &S, is_hit: bool) {
         let counter = if is_hit {
@@ -245,9 +246,9 @@ impl<'t, S: Served> Call<'t, S> {
     }
 }
 
-/// Returns the entries of a cache at this moment. Those of a table are copies, and they are returned only
-/// under the conditions under which a session would use them now: see `cache::table::copies`. A network
-/// process changes no rows, and each iteration of its event loop is a new statement.
+/// Returns the entries of a cache at this moment. For a table these are copies, returned only under the conditions
+/// under which a session would use them now: see `cache::table::copies`. A network process changes no rows, and each
+/// iteration of its event loop counts as a new statement.
 fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     if target.is_table() && (!guc::hot_tier() || session::in_recovery()) {
         return None;

@@ -1,8 +1,7 @@
-//! Channels: the subscriptions of this process's clients, and the messages to them.
+//! Channels of PUBLISH and SUBSCRIBE: the subscriptions of this process's clients, and the messages to them.
 //!
-//! This module reaches no connection itself (the [`Hub`] does), and no client of another process (`remote_subscribers`
-//! does). A message reaches all of its readers in this process before the command that published it is answered. No
-//! message is kept for later.
+//! The [`Hub`] writes to connections; `remote_subscribers` sends to clients of other processes. All readers in this
+//! process get a message before the command that published it gets its reply. Messages are not stored.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -91,7 +90,8 @@ pub fn run(
     }
 }
 
-/// Runs PUBLISH. Finds all readers before it writes the first message, so that a refused message reaches no client.
+/// Runs PUBLISH. Finds all readers before it writes the first message, so that a message that is refused reaches no
+/// client.
 fn publish_to_all<'a>(
     channel: &[u8],
     message: &[u8],
@@ -118,7 +118,7 @@ fn publish_to_all<'a>(
     Ok(heard.readers + readers)
 }
 
-/// Returns the number of clients that read a channel, as far as the comparisons of one PUBLISH go.
+/// Returns the number of clients that read a channel, within the comparisons that one PUBLISH may make.
 pub fn count_readers(channel: &[u8]) -> usize {
     let mut looks = LOOKS;
     let elsewhere = remote_subscribers::heard(channel, &mut looks).map_or(0, |heard| heard.readers);
@@ -200,8 +200,8 @@ fn direct_readers(channel: &[u8]) -> Vec<u64> {
     with(|table| table.channels.get(channel).cloned().unwrap_or_default())
 }
 
-/// Returns the patterns after `after` that match a channel, as far as `looks` allows. If it does not allow all, also
-/// returns the last pattern that was compared.
+/// Returns the patterns after `after` that match a channel, within `looks` comparisons. If that was not enough for all
+/// patterns, also returns the last one that was compared.
 fn matching(
     channel: &[u8],
     after: Option<&[u8]>,
@@ -223,9 +223,9 @@ fn matching(
     })
 }
 
-/// Sends a message to these readers, and returns how many they are. A client that also reads the channel by a pattern
-/// gets the message twice, as from Redis. The table is not borrowed while the hub writes, because a disconnected client
-/// removes itself from it.
+/// Sends a message to these readers, and returns their number. A client that also reads the channel by a pattern gets
+/// the message twice, as from Redis. The table is not borrowed while the hub writes, because a client that is
+/// disconnected then removes itself from the table.
 fn hand_out(
     channel: &[u8],
     message: &[u8],
@@ -280,8 +280,8 @@ pub fn readers() -> Vec<u64> {
     })
 }
 
-/// Sends a message from outside this process to its readers, or only to those by patterns after `after`. Where the
-/// patterns take too long to compare, returns the pattern after which a later call continues.
+/// Sends a message from outside of this process to its readers, or only to readers by patterns after `after`. If
+/// comparing the patterns takes too long, returns the pattern after which a later call continues.
 pub fn publish_from_outside(
     channel: &[u8],
     message: &[u8],

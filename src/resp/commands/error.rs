@@ -1,6 +1,6 @@
-//! The reasons why a command on entries is not run: Redis' errors, and those of a cache in Postgres.
+//! Errors of commands on entries: those of Redis, and those of a cache in Postgres.
 //!
-//! A message holds no key and no value.
+//! A message contains no key and no value, because messages reach the log.
 
 use pgcache_resp::{Failure, Writer, write_verbatim_error};
 
@@ -28,9 +28,9 @@ pub enum CommandError<'a> {
     NotText,
     /// The cache's values are jsonb.
     Json,
-    /// The command needs the table, of which a network process has only copies in the tier.
+    /// The command needs the table; a network process has only copies of rows in the tier.
     Table,
-    /// An error of the entries.
+    /// An error raised by the operation on the entries.
     Own(Box<Error>),
     /// The server or the transaction is read-only.
     ReadOnly,
@@ -81,7 +81,8 @@ impl From<OutOfMemory> for CommandError<'_> {
     }
 }
 
-/// Returns the entries' error as a reply. An error that the client did not cause is raised; no error of the tier is.
+/// Converts an error of the entries to a reply. Raises an error that the client did not cause; the tier never returns
+/// such an error.
 impl From<Error> for CommandError<'_> {
     fn from(error: Error) -> Self {
         match error {

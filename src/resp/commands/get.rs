@@ -1,5 +1,5 @@
-//! GET of memory caches and of the tier's copies of table entries. Copies a long value in pieces, so that other clients
-//! get their turns in between, and sends nothing before the value is complete.
+//! GET of memory caches and of copies in the tier. Copies a long value in pieces, so that other clients get their turns
+//! in between, and sends nothing before the value is complete.
 //!
 //! Guards that a reply is the value at one moment, that of its last piece. If the entry was written, removed, evicted
 //! or cleared, or has expired since the first piece, the command starts over with the client's current privileges.
@@ -15,15 +15,15 @@ use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::strings;
 
-/// Times that a value is read in pieces although writers change it meanwhile; after that it is copied at once.
+/// Attempts to copy a value in pieces while writers keep changing it; after that it is copied in one piece.
 const TRIES: u8 = 3;
-/// Bytes of a reply around the value.
+/// Bytes of a reply besides the value.
 const AROUND: usize = 32;
 
 /// The progress of a GET.
 #[derive(Debug)]
 pub enum Position {
-    /// Nothing was read, or only values that have changed since, after this many tries.
+    /// No piece was copied, or only of values that have changed since; the number of attempts.
     Begins(u8),
     Reads(Long),
 }
@@ -47,7 +47,7 @@ impl Position {
     }
 }
 
-/// Copies the next piece of a GET. Returns the rest of the work, if any.
+/// Copies the next piece of a GET. Returns the remaining work, if any.
 #[inline]
 pub fn get<'a>(
     call: &Call,
@@ -74,7 +74,7 @@ pub fn get<'a>(
     }
 }
 
-/// Begins to copy in pieces. Copies at once a value that has been begun too often, and one that exceeds the output
+/// Begins to copy in pieces. A value that was begun too often is copied in one piece, and so is one beyond the output
 /// limit, because its client is disconnected in any case.
 fn begin<'a>(
     call: &Call,

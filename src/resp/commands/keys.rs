@@ -1,4 +1,5 @@
-//! Commands on one or two entries, independent of their values.
+//! Commands on one or two keys that do not depend on the values: TYPE, EXPIRE, TTL, PERSIST, RENAME, COPY, OBJECT and
+//! others.
 
 use std::iter;
 
@@ -85,8 +86,7 @@ pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) 
     Ok(())
 }
 
-/// RENAME and RENAMENX. The two entries change one after the other: in between another client may find
-/// both.
+/// RENAME and RENAMENX. The two entries change one after the other: in between a SQL session may find both.
 pub fn rename<'a, S: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
@@ -112,7 +112,7 @@ pub fn rename<'a, S: Served>(
         if !entries.put_or_remove(&to_key, new, condition)? {
             break false;
         }
-        // If the entry changed meanwhile, its new state is renamed in the next round.
+        // If the entry changed meanwhile, the next round renames its new state.
         let copied = Some((seen, value(&seen, &buffers.found)));
         let is_it = |entry: &dyn Present| is_unchanged(Some(entry), copied);
         if entries.remove(&from_key, is_it)? {
@@ -135,7 +135,7 @@ fn new_of<'b>(seen: &EntryMeta, found: &'b [u8]) -> NewEntry<'b> {
     }
 }
 
-/// COPY, to the same cache or to another one.
+/// COPY, within one cache or to another one.
 pub fn copy<'a, S: Served, T: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],

@@ -1,4 +1,5 @@
-//! Commands on many keys, done in pieces so that other clients get their turns in between.
+//! Commands on many keys, such as MGET, DEL and MSET. They run in pieces, so that other clients get their turns in
+//! between.
 
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
@@ -10,7 +11,7 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Keys and values that one piece validates.
+/// Keys and values that one piece validates at most.
 const JUDGED: usize = 512;
 
 /// The progress of a command.
@@ -24,7 +25,7 @@ pub struct Position {
     pub hits: i64,
 }
 
-/// Returns the next piece of the arguments, of which each key has `each`, and whether it is the last one.
+/// Returns the next piece of the arguments and whether it is the last one. Each key has `each` arguments.
 fn piece<'a, S: Served>(args: Args<'a>, progress: &Position, each: usize) -> (Args<'a>, bool) {
     let (rest, room) = (args.from(progress.done * each), S::PIECE * each);
     (rest.first(room), rest.len() <= room)
@@ -45,7 +46,7 @@ pub fn get<'a, S: Served>(
         return Err(CommandError::Table);
     }
     let (part, is_last) = piece::<S>(keys, progress, 1);
-    // Once the reply has begun, each key gets its own element, even if the cache is gone.
+    // Once the reply has begun, each key must get an element, even if the cache is gone.
     let entries = match call.to_read(Privileges::READ) {
         Err(error) if progress.done > 0 => {
             part.iter().for_each(|_| error.write(out));
@@ -62,7 +63,8 @@ pub fn get<'a, S: Served>(
         part.iter().for_each(|_| out.null());
         return Ok(is_last);
     };
-    // Copies are read one by one, and a commit may fall between two of them. In that case the table answers for all.
+    // Copies are read one by one, and a commit may fall between two of them. In that case all keys are read from the
+    // table.
     let epochs = || match is_partial && part.len() > 1 {
         true => part
             .iter()
@@ -167,8 +169,7 @@ pub fn set<'a, S: Served>(
     Ok(is_last)
 }
 
-/// Runs MSETNX, and MSETEX with its options. Runs in one piece, so that no other client of this process comes in
-/// between.
+/// Runs MSETNX, and MSETEX with its options, in one piece, so that no other client of this process runs in between.
 pub fn set_if<'a, S: Served>(
     call: &Call<'_, S>,
     pairs: Args<'a>,

@@ -44,12 +44,12 @@ pub enum Outcome {
     Done,
     /// A piece is done; [`go_on`] does the next one before the connection's next command.
     More(Continuation),
-    /// Nothing was done or written, because the cache was dropped or lost its slot in the tier. The connection's role
-    /// and cache must be checked again.
+    /// Nothing was done or written, because the cache was dropped or lost its slot in the tier. The caller must check
+    /// the connection's role and cache again.
     Gone,
-    /// This is not a command on entries: nothing was done or written.
+    /// The command is not one on entries: nothing was done or written.
     NotOurs,
-    /// Only the table has the answer: nothing was done, and output written so far must be taken back.
+    /// Only the table can answer: nothing was done, and the caller must discard output written so far.
     Table,
 }
 
@@ -58,7 +58,7 @@ pub enum Outcome {
 pub struct Continuation(Work);
 
 impl Continuation {
-    /// Returns whether no progress counts, so that the command begins anew with fresh privileges.
+    /// Returns whether the work so far counts for nothing, so that the command begins anew with fresh privileges.
     pub fn begins_anew(&self) -> bool {
         matches!(self.0, Work::Get(get::Position::Begins(_)))
     }
@@ -150,12 +150,12 @@ pub fn go_on(
     }
 }
 
-/// Writes the reply to a command on a table cache that no executor runs either.
+/// Writes the reply to a command on a table cache that executors do not run either.
 pub fn write_table(out: &mut Writer) {
     CommandError::Table.write(out);
 }
 
-/// Writes the reply for a cache that is gone even after a new check.
+/// Writes the reply for a cache that does not exist even after a new check.
 pub fn write_gone(out: &mut Writer) {
     CommandError::Gone.write(out);
 }
@@ -234,13 +234,13 @@ fn piece<'a>(
     Ok(Piece::Last)
 }
 
-/// The rest after one piece of a command.
+/// The result of one piece of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<Rest = ()> {
-    /// Nothing is left: the command is answered.
+    /// The command is answered.
     Last,
     More(Rest),
-    /// This is not a command on entries: nothing was done or written.
+    /// The command is not one on entries: nothing was done or written.
     NotOurs,
 }
 

@@ -1,8 +1,8 @@
-//! Subscriptions of clients of other network processes, and messages to them.
+//! PUBLISH and SUBSCRIBE across network processes: the subscriptions of other processes' clients, and messages to them.
 //!
-//! A message goes to the network processes whose clients read it, by the ring that also carries messages of SQL. A
-//! network process without readers of a channel receives none of its messages. A client is in its network process's
-//! table before it gets the reply to SUBSCRIBE, so each later message reaches and counts it.
+//! Each network process lists the channels of its clients in a table that the others read. A message goes only to
+//! processes whose clients read its channel, by the ring that also carries messages of SQL. A process lists a client
+//! before the client gets the reply to SUBSCRIBE, so each later message reaches and counts it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -43,7 +43,7 @@ pub struct Heard {
     networks: Vec<usize>,
 }
 
-/// Makes this process the network process `own`, without any readers yet.
+/// Registers this process as the network process `own`, without any readers yet.
 pub fn begin(own: usize, registry: ClientRegistry, peers: Option<MultiProcess>) {
     let Some((peers, messages)) = peers.zip(Messages::of_server()) else {
         return;
@@ -87,7 +87,8 @@ impl Elsewhere {
     }
 }
 
-/// Finds the readers of a channel in the other network processes. None if `looks` does not suffice for all patterns.
+/// Finds the readers of a channel in the other network processes. Returns None if `looks` comparisons are not enough
+/// for all patterns.
 pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
     let mut heard = Heard::default();
     let Some(elsewhere) = ELSEWHERE.get() else {
@@ -111,7 +112,7 @@ pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
 }
 
 impl Heard {
-    /// Returns whether a message is too long for the ring that it would take.
+    /// Returns whether a message needs the ring and is too long for it.
     pub fn is_too_long(&self, channel: &[u8], text: &[u8]) -> bool {
         !self.networks.is_empty() && messages::cost(channel, text) > messages::MOST
     }

@@ -1,9 +1,9 @@
-//! The supported scripts, by their digests: the SHA-1 of the text that a package sends, including blanks. The digests
-//! were taken from the packages.
+//! The Lua scripts that pgcache supports, identified by the SHA-1 of the text that a package sends, including blanks.
+//! The digests were computed from the packages.
 //!
 //! docs/door.md has the same list, and a test compares the two.
 
-/// The effect of a script. `KEYS` and `ARGV` are as its package sends them.
+/// The effect of a script. `KEYS` and `ARGV` are those that its package sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Native {
     /// Removes the key if its value is ARGV[1].
@@ -14,8 +14,8 @@ pub enum Native {
     RenewEqual,
     /// Sets the key's deadline to the moment ARGV[2] if its value is ARGV[1].
     ExpireAtEqual,
-    /// Adds ARGV[2] milliseconds to the key's time if its value is ARGV[1]. Replaces the time by them if there is an
-    /// ARGV[3] other than 0.
+    /// Adds ARGV[2] milliseconds to the key's time if its value is ARGV[1]. With an ARGV[3] other than 0, sets the time
+    /// to ARGV[2] milliseconds instead.
     ExtendEqual,
     /// Sets all keys to ARGV[1] for ARGV[2] milliseconds if none of them exists. Returns how many.
     AcquireAll,

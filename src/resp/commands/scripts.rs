@@ -1,9 +1,10 @@
-//! Scripts: a published table of those that common packages send, each run as a native command. There is no Lua.
+//! EVAL, EVALSHA and SCRIPT. There is no Lua: each script of a fixed table (`script_table`), those that common packages
+//! send, runs as a native command.
 //!
-//! A script is identified by the SHA-1 of its text, which is also its name for clients. So EVALSHA works at once, and
-//! no script is loaded or kept.
+//! A script is identified by the SHA-1 of its text, which EVALSHA also uses. So EVALSHA works without an earlier EVAL,
+//! and no script is loaded or kept.
 //!
-//! Guards that no other client of this process sees the changes of a script to several keys half done.
+//! Guards that no other client of this process sees only some of a script's changes to several keys.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 use sha1_smol::Sha1;
@@ -67,7 +68,7 @@ pub fn exist(digests: Args<'_>, out: &mut Writer) {
     }
 }
 
-/// Runs SCRIPT FLUSH, which has no loaded script to drop.
+/// Runs SCRIPT FLUSH, which has no effect, because no script is loaded.
 pub fn flush<'a>(options: Args<'a>, out: &mut Writer) -> Done<'a> {
     let is_known = |option: &[u8]| {
         option.eq_ignore_ascii_case(b"async") || option.eq_ignore_ascii_case(b"sync")
@@ -205,8 +206,8 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Gives the key another deadline if its value is ARGV[1]. `deadline` derives it from the present entry, or returns
-    /// None to leave the entry as it is.
+    /// Sets another deadline for the key if its value is ARGV[1]. `deadline` computes it from the present entry, or
+    /// returns None to leave the entry unchanged.
     fn expire_equal(
         &self,
         call: &Call<'_, impl Served>,
@@ -296,7 +297,7 @@ impl<'a> Given<'a> {
             let new = NewEntry::spelled(value, deadline);
             let own = keys.get(..taken).unwrap_or_default();
             let is_new = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
-            // A SQL session was faster; or the key comes in two spellings, and this script has just stored it.
+            // A SQL session was faster; or the key occurs in two spellings, and this script has just stored it.
             let is_own = |own: &&[u8]| is_same_key(entries, own, key);
             if !is_new && !own.last().is_some_and(is_own) {
                 for own in own {
@@ -356,7 +357,7 @@ impl<'a> Given<'a> {
         Ok(())
     }
 
-    /// Adds one to the count. `anew` makes the count begin at one if no window is running. The window begins now if
+    /// Adds one to the count. With `anew` the count begins at one if no window is running. The window begins now if
     /// none is running or `resets` is set.
     fn count(
         &self,
@@ -387,7 +388,7 @@ impl<'a> Given<'a> {
     }
 }
 
-/// Returns the time left as PTTL replies it.
+/// Returns the remaining time as PTTL does.
 fn left(call: &Call<'_, impl Served>, seen: Option<&EntryMeta>) -> i64 {
     match seen.map(unix_deadline) {
         None => -2,
@@ -396,7 +397,7 @@ fn left(call: &Call<'_, impl Served>, seen: Option<&EntryMeta>) -> i64 {
     }
 }
 
-/// Returns the deadline so many milliseconds from now.
+/// Returns the deadline that is so many milliseconds from now.
 fn after<'a, S: Served>(
     call: &Call<'_, S>,
     milliseconds: i64,

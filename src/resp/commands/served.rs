@@ -1,4 +1,5 @@
-//! The needs of commands beyond a [`Store`]: whether this protocol serves the entries of a cache.
+//! The trait [`Served`]: the methods that commands need of a [`Store`] in addition, above all whether this protocol may
+//! serve the cache.
 
 use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;

@@ -1,13 +1,13 @@
 //! The state that a connection keeps between commands: the transaction that it collects (MULTI), the keys that it
-//! watches (WATCH), and the channels that it reads.
+//! watches (WATCH), and the channels that it subscribes to.
 //!
 //! It does not run the transaction: EXEC returns the collected requests, and the event loop runs them one after the
-//! other. No other client of the same process comes in between. SQL sessions may, as on every memory cache, and so may
-//! other network processes.
+//! other. No other client runs in between: this process runs one client at a time, and `pg::resp::gate` keeps the other
+//! network processes out. SQL sessions may change entries in between, as on every memory cache.
 //!
-//! A watched key has changed if it was written, removed, cleared or evicted by any session, or has expired since. Two
-//! keys in some 16,384 are taken for one another, which aborts a transaction without need. Its client tries again, as
-//! after any abort.
+//! A watched key counts as changed if any session has written, removed, cleared or evicted it, or if it has expired.
+//! Two keys in some 16,384 are confused with each other, which aborts a transaction without need. Its client tries
+//! again, as after any abort.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -57,7 +57,7 @@ struct Collected {
     writes: bool,
 }
 
-/// A cache and a key.
+/// A cache and a key in it.
 type WatchedKey = (CacheId, Vec<u8>);
 
 /// A key as it was when the connection began to watch it.
@@ -67,7 +67,7 @@ struct Watched {
     sight: Option<Sight>,
 }
 
-/// The fate of a request before its arguments are read.
+/// Whether a request is to be run, decided before its arguments are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admitted {
     /// The request is to be run.
@@ -98,7 +98,7 @@ impl State {
         if !self.in_transaction() || entry.has(rule::UNQUEUED) {
             return Admitted::Run;
         }
-        // Another process checks the role, and an EXEC cannot wait for that.
+        // EXEC cannot wait for the executor that checks the role.
         if Command::names_role(entry, args) {
             self.refuse();
             Failure::NotInMulti.write(out);
@@ -216,7 +216,7 @@ impl State {
         if kept.watching.is_none() {
             kept.watching = Watching::begin(); // before the first look at a key
         }
-        // A longer key never has an entry, so keeping it would only take memory.
+        // A longer key never has an entry, so keeping it would waste memory.
         let keys = keys.iter().filter(|key| key.len() <= key::MAX_BYTES);
         for key in keys {
             let sight = entries.map(|entries| entries.sight(&entries.key(key)));
@@ -231,7 +231,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes the result of a WATCH on a table: a fingerprint for each key, or an error.
+    /// Stores the result of a WATCH on a table: a fingerprint for each key, or an error.
     pub fn watch_rows(&mut self, mut rows: WatchedRows, numbers: &[u8], out: &mut Writer) {
         if !rows.learn(numbers) {
             return out.append(numbers);
@@ -250,7 +250,7 @@ impl State {
         }
     }
 
-    /// Takes the watched keys of this table. Keys of another table stay, and EXEC is refused because of them.
+    /// Returns the watched keys of this table and forgets them. Keys of another table stay, and make EXEC fail.
     pub fn take_watched_rows(&mut self, relation: Oid) -> WatchedRows {
         match &mut self.0 {
             Some(kept) if kept.rows.is_of(relation) => std::mem::take(&mut kept.rows),
@@ -299,7 +299,7 @@ impl State {
         }
     }
 
-    /// Returns whether the connection reads channels.
+    /// Returns whether the connection has subscriptions.
     pub fn is_subscribed(&self) -> bool {
         self.subscriptions().is_some()
     }
@@ -321,7 +321,7 @@ impl State {
         })
     }
 
-    /// Returns the bytes of memory beside the struct itself.
+    /// Returns the bytes of memory that the state holds besides the struct itself.
     pub fn held(&self) -> usize {
         self.0.as_ref().map_or(0, |kept| {
             let collected = kept.collected.as_ref();

@@ -1,4 +1,4 @@
-//! Commands on one value.
+//! Commands on the value of one key: GET, SET, GETEX, APPEND, SETRANGE, INCR and their variants.
 
 use pgcache_resp::{
     Addend, Condition, Expiry, Failure, IncrementWithin, Set, Summed, Writer, integer,
@@ -30,7 +30,7 @@ pub fn get<'a, S: Served>(
     Ok(())
 }
 
-/// SET and its kin.
+/// SET and its variants.
 pub fn set<'a, S: Served>(
     call: &Call<'_, S>,
     set: &Set<'a>,
@@ -56,7 +56,7 @@ pub fn set<'a, S: Served>(
     Ok(())
 }
 
-/// Returns the condition in a form that can be evaluated in place; None: it needs a copy of the present
+/// Returns the condition in a form that can be evaluated in place. Returns None if it needs a copy of the present
 /// value.
 fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
     Some(match condition {
@@ -192,7 +192,7 @@ pub fn get_expire<'a, S: Served>(
         out.bulk_or_null(shown(&Some(seen), &buffers.found));
         return Ok(());
     }
-    // The same entry that the reply contains gets the deadline.
+    // The entry that gets the deadline is the one whose value the reply contains.
     let seen = call.change(entries, &name, buffers, |present, _| {
         let Some((seen, _)) = present else {
             return Ok((Change::Keep, None));
@@ -306,7 +306,7 @@ fn seen_of<'s>(present: &'s Copied<'_>) -> Option<&'s EntryMeta> {
     present.as_ref().map(|(seen, _)| seen)
 }
 
-/// Makes room for a value of this length, if the tier can hold it.
+/// Makes room in the buffer for a value of this length, if the tier can hold it.
 fn make_room<'a, S: Served>(
     entries: &S,
     key: &S::Key<'_>,
@@ -391,7 +391,7 @@ fn range(value: &[u8], from: i64, to: i64) -> &[u8] {
     }
 }
 
-/// INCR and its kin.
+/// INCR and its variants.
 pub fn increment<'a, S: Served>(
     call: &Call<'_, S>,
     key: &'a [u8],

@@ -1,6 +1,6 @@
-//! The readers of each channel and pattern among this process's clients.
+//! The subscribers of each channel and pattern among this process's clients.
 //!
-//! Guards that no list names a closed connection: its entries end with its [`Subscriptions`].
+//! Guards that no list names a closed connection: its entries are removed when its [`Subscriptions`] are dropped.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use crate::resp::commands::remote_subscribers::{self, Sort};
 /// where it stopped.
 pub type Readers = BTreeMap<Box<[u8]>, Vec<u64>>;
 
-/// The readers of both sorts.
+/// The readers of both sorts: channels and patterns.
 #[derive(Default)]
 pub struct Table {
     pub channels: Readers,

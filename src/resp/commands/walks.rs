@@ -1,7 +1,8 @@
-//! Commands on all entries: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each piece looks at a bounded number of entries.
+//! Commands on all entries of a memory cache: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each piece visits a bounded number of
+//! entries, so that other clients get their turns.
 //!
-//! A cursor is a place in the tier's index, in which an entry never moves. So a scan from 0 to 0 meets each entry that
-//! stays, and keeps no state between its calls.
+//! A cursor of SCAN is a place in the tier's index, where an entry never moves. So a scan from 0 to 0 returns each
+//! entry that exists all the time, and the server keeps no state between its calls.
 
 use pgcache_resp::{Scan, Writer, matches};
 use pgcache_store::{EntryRef, MAX_KEY};
@@ -14,11 +15,11 @@ use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;
-/// The most that one piece looks at: slots of the index, of which eight are read at once, and entries, each of which
-/// may cost a cache miss of the processor.
+/// The most that one piece visits: slots of the index, of which eight are read at once, and entries, each of which may
+/// cost a cache miss of the processor.
 const SLOTS: u64 = 32 << 10;
 const ENTRIES: usize = 512;
-/// Slots of one piece that removes the entries it meets.
+/// Slots that one piece visits at most while it removes their entries.
 const SWEPT: u64 = 512;
 
 /// Keys copied out of the tier, under a lock, into memory that was allocated before.
@@ -86,7 +87,7 @@ impl Keys {
 }
 
 /// A walk over the cache's live entries from a place. Keeps the place where it continues, and how much this piece has
-/// looked at.
+/// visited.
 struct Walk<'e> {
     entries: &'e Entries<'e>,
     place: u64,
@@ -114,13 +115,14 @@ impl<'e> Walk<'e> {
         self.place != 0
     }
 
-    /// Returns whether this piece has done its share.
+    /// Returns whether this piece has reached its bounds.
     fn is_spent(&self) -> bool {
         self.looked >= ENTRIES || self.place.abs_diff(self.begun_at) >= SLOTS
     }
 }
 
-/// Runs SCAN. COUNT bounds the cache's entries that it looks at, and the slots: 64 times COUNT, but one piece at least.
+/// Runs SCAN. COUNT bounds the number of entries visited, and the number of slots to 64 times COUNT, but to no less
+/// than one piece.
 pub fn scan<'a>(
     call: &Call,
     scan: &Scan<'a>,
@@ -186,7 +188,7 @@ pub struct Found {
     place: u64,
 }
 
-/// Runs KEYS. Replies only after it has looked at all entries.
+/// Runs KEYS. Replies only after it has visited all entries.
 pub fn keys<'a>(
     call: &Call,
     pattern: &[u8],
@@ -214,8 +216,8 @@ pub fn keys<'a>(
     Ok(true)
 }
 
-/// Runs RANDOMKEY: returns the first key after a random place. A key that follows a long stretch without keys is more
-/// likely than the rest.
+/// Runs RANDOMKEY: returns the first key after a random place. So a key after a long gap without keys is more likely
+/// than the rest.
 pub fn random_key<'a>(
     call: &Call,
     progress: &mut Option<(u64, bool)>,

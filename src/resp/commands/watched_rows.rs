@@ -1,13 +1,13 @@
-//! The keys of a table that a connection watches, and a fingerprint of the entry under each when the watch began.
+//! The keys of a table that a connection watches (WATCH), and a fingerprint of each key's entry when the watch began.
 //!
-//! Fingerprints are made and compared by an executor (`tables::fingerprint`).
+//! An executor computes and compares the fingerprints (`tables::fingerprint`).
 
 use std::collections::HashSet;
 
 use pgcache_resp::Args;
 use pgrx::pg_sys::Oid;
 
-/// The first byte of an executor's fingerprints. No reply begins with it.
+/// The first byte of a reply with fingerprints. No other reply of an executor begins with it.
 pub const NUMBERS: u8 = 0;
 /// The fingerprint of a key without an entry.
 pub const ABSENT: u64 = 0;
@@ -62,7 +62,7 @@ impl WatchedRows {
         };
         if fits {
             self.relation = self.relation.or(more.relation);
-            // A key that is watched already stays watched from its first WATCH.
+            // A key that is watched already keeps the fingerprint of its first WATCH.
             let mut known: HashSet<Vec<u8>> = HashSet::new();
             known.extend(self.keys.iter().map(|(key, _)| key.clone()));
             let news = more.keys.into_iter();
@@ -104,7 +104,7 @@ pub struct Head<'b> {
     pub databases: usize,
     /// The number of readers for each PUBLISH.
     pub readers: Vec<u32>,
-    /// In the order of their spellings.
+    /// Sorted by spelling.
     pub watched: Vec<Watched<'b>>,
     /// The bytes before the first command.
     pub length: usize,

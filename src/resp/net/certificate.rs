@@ -1,8 +1,8 @@
 //! Reads the names in a client's certificate: its common name, and its distinguished name in the format of Postgres
 //! (RFC 2253).
 //!
-//! It does not verify the certificate; that was done before. A name that cannot be written exactly as OpenSSL writes
-//! it is left empty, so that it matches no user and admits no client.
+//! This file does not verify the certificate; rustls has done that. If a name cannot be written exactly as OpenSSL
+//! writes it, it is left empty, so that it matches no user and admits no client.
 
 use crate::resp::net::bounded_text::Short;
 
@@ -32,14 +32,14 @@ const SET: u8 = 49;
 /// The tag of the version, which certificates of version 1 lack.
 const VERSION: u8 = 160;
 
-/// The names in a client's certificate, which was verified. Empty: it has none.
+/// The names in a verified client certificate. A name is empty if the certificate lacks it.
 #[derive(Clone, Copy)]
 pub struct Certificate {
     pub common_name: Short<256>,
     pub distinguished_name: Short<1024>,
 }
 
-/// Returns the names in a certificate; empty if it has none, or none that can be written.
+/// Returns the names in a certificate. A name is empty if the certificate lacks it, or if it cannot be written.
 pub fn names(certificate: &[u8]) -> Certificate {
     let parts = subject(certificate).unwrap_or_default();
     let common = parts.iter().flatten().find(|part| part.kind == COMMON_NAME);
@@ -52,7 +52,7 @@ pub fn names(certificate: &[u8]) -> Certificate {
     }
 }
 
-/// Returns the empty text for one that is too long, because half a name is another name.
+/// Returns the empty text if `text` is too long, because a truncated name would be another one.
 fn short<const N: usize>(text: &[u8]) -> Short<N> {
     Short::new(text).unwrap_or_else(Short::empty)
 }
@@ -132,8 +132,8 @@ fn element(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, inside, after))
 }
 
-/// Writes the last part first, with commas between the parts and a plus sign within one. None: OpenSSL would write a
-/// part of it differently.
+/// Writes the distinguished name with the last part first, commas between the parts, and a plus sign within a part.
+/// Returns None if OpenSSL would write one of its parts differently.
 fn distinguished(names: &[Vec<Part<'_>>]) -> Option<String> {
     let mut text = String::new();
     for name in names.iter().rev() {

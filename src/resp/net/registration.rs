@@ -1,8 +1,8 @@
-//! The registration of a client's socket with epoll: input is always reported, room for output only while replies
-//! wait for it.
+//! Registers a client's socket with epoll: always for input, and for output only while replies wait for room in the
+//! socket.
 //!
-//! A unix socket reports room whenever the peer has read something. A network process that stayed registered for it
-//! would be woken once more by each reply.
+//! A unix socket that is registered for output reports an event whenever the peer has read something. If the socket
+//! stayed registered, each reply would wake the network process once more.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,11 +1,12 @@
-//! TLS: the server's certificate, key, CA and revocation list, and the encryption of one connection. Whether a
-//! certificate admits its client is checked in `auth`.
+//! TLS for client connections: reads the server's certificate, key, CA and revocation list, and encrypts one
+//! connection. `auth` checks whether a certificate admits its client.
 //!
-//! The files and the settings are those of Postgres. A setting that rustls cannot follow is refused by name, never
-//! ignored, because the administrator relies on postgresql.conf. They are read when a network process starts and at
-//! SIGHUP; if they are wrong at a SIGHUP, later connections use the previous ones.
+//! The files and the settings are those of Postgres. A setting that rustls does not support is refused by name, never
+//! ignored, because the administrator relies on postgresql.conf. A network process reads files and settings when it
+//! starts and at SIGHUP; if they are wrong at a SIGHUP, later connections use the previous ones.
 //!
-//! No session is resumed: it would bring a certificate that was checked against older files.
+//! TLS sessions are never resumed, because a resumed session would rely on a certificate that was checked against older
+//! files.
 
 use std::fs;
 use std::io::{self, ErrorKind, Read as _, Write};
@@ -30,9 +31,10 @@ use crate::resp::net::certificate::{self, Certificate};
 
 /// The first byte of a connection that begins TLS. No request begins with it.
 pub const HELLO: u8 = 0x16;
-/// Plain bytes that rustls keeps encrypted for a socket that takes none.
+/// Plain bytes that rustls keeps encrypted while the socket accepts none.
 const KEPT: usize = 16 << 10;
-/// Reads of the socket until application data arrives, because a client may send records without any.
+/// Reads of the socket until application data arrives. A client may send records without data, and must not occupy the
+/// process with them.
 const READS: u32 = 16;
 
 /// Why TLS cannot be used, for the log.
@@ -161,8 +163,7 @@ impl Encryption {
         })
     }
 
-    /// Returns the names in the client's certificate; None if it presented none. A certificate that was presented has
-    /// been verified.
+    /// Returns the names in the client's certificate, which has been verified; None if the client presented none.
     pub fn certificate(&self) -> Option<Box<Certificate>> {
         let first = self.connection.peer_certificates()?.first()?;
         Some(Box::new(certificate::names(first)))
@@ -187,8 +188,8 @@ impl Encryption {
         Ok(Read::Other)
     }
 
-    /// Processes records that were read. The records that answer them are sent as far as the socket takes them, among
-    /// them the alert that names the reason of a failure.
+    /// Processes records that were read. Sends the records that answer them as far as the socket accepts them; one of
+    /// them may be the alert with the reason of a failure.
     fn process(&mut self, socket: &Socket) -> io::Result<()> {
         let processed = self.connection.process_new_packets();
         let sent = self.push(socket);
@@ -323,8 +324,8 @@ fn versions() -> Result<Vec<&'static SupportedProtocolVersion>, Unusable> {
     Ok(chosen.map(|(_, version)| version).collect())
 }
 
-/// Returns the groups for key exchange. Before version 18 the default of Postgres is a single group; as the default
-/// it stands for all supported ones.
+/// Returns the groups for key exchange. Before version 18 the default of Postgres is a single group; that default here
+/// means all supported groups.
 fn groups() -> Result<Vec<&'static dyn SupportedKxGroup>, Unusable> {
     let (name, value) = match process::setting("ssl_groups") {
         Some(value) => ("ssl_groups", value),
@@ -393,7 +394,7 @@ fn key(path: &str) -> Result<PrivateKeyDer<'static>, Unusable> {
         ));
     }
     let pem = contents("ssl_key_file", path)?;
-    // Both formats say so in a line that is not secret.
+    // Both formats mark encryption in a line that is not secret.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
         return Err(about(
             "has a passphrase, and ssl_passphrase_command is not supported",

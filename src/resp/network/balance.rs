@@ -1,9 +1,9 @@
-//! Chooses the network process of a connection. The first network process accepts all connections and hands each to the
-//! process that has the fewest clients, which may be itself, before any byte is read.
+//! Chooses the network process that serves a new connection. The first network process accepts all connections and
+//! passes each, before it reads a byte, to the process with the fewest clients, which may be itself.
 //!
-//! A place in the client registry is claimed before the connection is handed over. So the first network process knows
-//! how many clients each process has, including those on their way, and the limit holds for all processes together. A
-//! network process that ends loses the connections on their way to it; its successor gives their places back.
+//! It claims a place in the client registry before it passes a connection on. So it knows how many clients each process
+//! has, including those on their way, and the connection limit holds for all processes together. A network process that
+//! ends loses the connections on their way to it; its successor releases their places.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -22,7 +22,7 @@ use crate::pg::session::failure;
 /// Pause before the next attempt to open an inbox.
 const OPEN_AGAIN: Duration = Duration::from_secs(5);
 
-/// A network process's means to hand connections over, or to receive them.
+/// The endpoints with which a network process passes connections on, or receives them.
 pub struct Balancer {
     number: usize,
     all: usize,
@@ -47,7 +47,7 @@ impl Balancer {
         }
     }
 
-    /// Returns whether this network process listens; it hands the others their connections.
+    /// Returns whether this is the network process that listens and passes connections to the others.
     pub fn is_first(&self) -> bool {
         self.number == 0
     }
@@ -104,7 +104,7 @@ impl Balancer {
         open.into_iter().map(|(_, number)| number).collect()
     }
 
-    /// Hands a connection to another network process, for which its place was claimed.
+    /// Passes a connection to another network process, for which its place was claimed.
     pub fn hand(&self, number: usize, place: u64, socket: &Socket) -> io::Result<()> {
         match &self.outbox {
             Some(outbox) => outbox.send(number, place, socket.as_fd()),

@@ -1,8 +1,8 @@
-//! The event loop of a network process: owns its connections, and in the first process the listeners, and answers all
-//! that never has to wait.
+//! The event loop of a network process. The process owns its clients' connections, and the first one also the
+//! listeners. It answers every request that needs no wait; an executor does the rest.
 //!
-//! A turn takes in invalidation messages, by a transaction that reads no table. It serves the clients that have sent
-//! something, each within bounds, and sleeps if no work is left.
+//! One iteration (a turn) first accepts invalidation messages, in a transaction that reads no table. Then it serves the
+//! clients that have sent input, each within bounds, and sleeps if no work is left.
 
 use std::cell::Cell;
 use std::io;
@@ -37,7 +37,7 @@ use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// Events that are taken at once.
+/// Events that one wait returns at most.
 const EVENTS: usize = 1024;
 /// Longest time that one transaction serves clients.
 const LONGEST_ROUND: Duration = Duration::from_millis(2);
@@ -54,8 +54,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Descriptors of the process that belong to no client.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// The first token of listeners. The two before it are those of the inbox, and of signals and wakeups. Clients have the
-/// numbers of their places.
+/// The first token of listeners. The two before it are those of the inbox, and of signals and wake-ups. A client's
+/// token is the number of its place.
 const LISTENERS: usize = usize::MAX / 2;
 const INBOX: usize = LISTENERS - 1;
 const SIGNALS: usize = LISTENERS - 2;
@@ -63,7 +63,7 @@ const SIGNALS: usize = LISTENERS - 2;
 struct NetworkProcess {
     core: Core,
     poll: Poll,
-    /// The same set, for connections that change which events they watch.
+    /// The same epoll set, for connections that change which events they watch.
     registry: Rc<Registry>,
     events: Events,
     sleeper: Sleeper,
@@ -239,7 +239,7 @@ impl NetworkProcess {
             || self.networks.ready
     }
 
-    /// Waits for events, at most this long (None: without a limit), and notes them.
+    /// Waits for events for at most this long (None: without a limit), and notes them.
     fn look(&mut self, pause: Option<Duration>) {
         let came = match pause {
             Some(Duration::ZERO) => self.poll.poll(&mut self.events, pause),
@@ -292,7 +292,7 @@ impl NetworkProcess {
         came
     }
 
-    /// Returns how long no work is due; None until an event comes.
+    /// Returns how long the process may sleep until work is due; None: until an event arrives.
     fn pause(&mut self, pause_ends: Option<Instant>) -> Option<Duration> {
         let now = Instant::now();
         let looks = (self.core.clients.len() > 0).then_some(self.next_look);
@@ -311,7 +311,7 @@ impl NetworkProcess {
         .map(|moment| moment.saturating_duration_since(now))
     }
 
-    /// Carries out what signals request.
+    /// Does the work that signals request.
     fn obey(&mut self) {
         if let Err(error) = background::obey_interrupts() {
             error.warn(
@@ -324,7 +324,7 @@ impl NetworkProcess {
             self.core.tls.reload();
             self.count_descriptors();
         }
-        // Messages are taken in even when no client needs them, because other processes wait for the slowest reader.
+        // Messages are read even if no client needs them, because other processes wait for the slowest reader.
         self.take_messages();
     }
 
@@ -397,7 +397,7 @@ impl NetworkProcess {
                 match accepted {
                     Ok(Some(socket)) => self.place(socket),
                     Ok(None) => self.said_full &= self.somebody_waits(),
-                    // No descriptor or no memory is left: the waiting connections are accepted later.
+                    // No descriptor or no memory is left. The connections stay in the queue and are accepted later.
                     Err(error) => {
                         self.say_full(&error);
                         self.next_accept = Some(now + ACCEPT_AGAIN);
@@ -408,7 +408,7 @@ impl NetworkProcess {
         }
     }
 
-    /// Logs once that no connection can be accepted, until all waiting ones have been.
+    /// Logs once that no connection can be accepted, and again only after all waiting ones have been accepted.
     fn say_full(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.said_full, true) {
             failure::warn(
@@ -499,7 +499,7 @@ impl NetworkProcess {
                 }
             });
             if let Err(error) = done {
-                // The client was dropped with the error, because the end of its request is unknown.
+                // The client was dropped together with the error, because the end of its request is unknown.
                 if let Some((place, id)) = serving.get() {
                     self.core.clients.remove(place, id);
                     self.core.redirect_lost(id);
@@ -513,7 +513,7 @@ impl NetworkProcess {
                         .into(),
                     "Other clients are not affected.",
                 );
-                // The remaining clients are served in the next turn, after the requests of signals.
+                // The remaining clients are served in the next turn, after signals have been handled.
                 return;
             }
         }
@@ -533,10 +533,10 @@ impl NetworkProcess {
         }
     }
 
-    /// Disconnects clients that are silent for too long, and those whose wait has lasted too long.
+    /// Disconnects clients that have been silent for too long, and those that have waited for too long.
     fn end_silent(&mut self, now: Instant) {
-        // Permissions may have become invalid although no client sends anything, and replication decides prepared
-        // transactions without any notice.
+        // Permissions may become invalid although no client sends anything, and on a standby replication commits
+        // prepared transactions without any notice.
         let tracks = self.core.tracking.is_on();
         if let Err(error) = background::in_turn(|| {
             if tracks {
@@ -555,7 +555,7 @@ impl NetworkProcess {
         for (place, client) in self.core.clients.iter_mut() {
             let session = &client.session;
             let since = |moment: Instant| now.saturating_duration_since(moment);
-            // The server itself holds back the AUTH of a client during a pause.
+            // During a pause the server itself holds back the AUTH of a client.
             let stranger = session.login.role.is_none()
                 && session.waits != Waits::Pause
                 && limits
@@ -563,7 +563,7 @@ impl NetworkProcess {
                     .is_some_and(|longest| since(session.login.unknown_since) > longest);
             let waits = !matches!(session.waits, Waits::Nothing | Waits::Pause | Waits::Table)
                 && since(session.waits_since()) > LONGEST_WAIT;
-            // As in Redis: a subscriber has nothing to send, and a slow reader takes its replies meanwhile.
+            // As in Redis: a subscriber has nothing to send, and a slow reader is still receiving its replies.
             let silent = !matches!(session.waits, Waits::Pause | Waits::Table)
                 && !session.state.is_subscribed()
                 && limits

@@ -1,7 +1,8 @@
-//! The start of a connection: its first byte shows whether it is encrypted, and a TLS handshake runs step by step.
+//! The start of a connection. Its first byte shows whether the client uses TLS; then the TLS handshake runs step by
+//! step.
 //!
 //! A step may take a millisecond for a long RSA key. So after each step other clients get as much time as the step
-//! took: handshakes take half of the network process's time at most.
+//! took, and handshakes take at most half of the network process's time.
 
 use std::io::{ErrorKind, Read};
 use std::time::Instant;
@@ -13,7 +14,7 @@ use crate::resp::session::connection::{Connection, Wire};
 use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
 
-/// Advances a connection until requests can come. Returns its progress until then, and None from then on.
+/// Advances a connection until it can receive requests. Returns its progress until then, and None from then on.
 pub fn begin(core: &mut Core, client: &mut Connection) -> Option<Progress> {
     match &client.wire {
         Wire::Plain => None,

@@ -1,5 +1,5 @@
-//! Listeners: TCP addresses and the unix socket. The network process opens them, not the postmaster, because all other
-//! processes of the server would inherit them and keep the port.
+//! Listens on TCP addresses and the unix socket. The network process opens the listeners, not the postmaster: all other
+//! processes of the server would inherit them from the postmaster and keep the port in use.
 
 use std::fs;
 use std::io;
@@ -25,7 +25,7 @@ pub struct Listener {
     pub name: String,
     /// The file of a unix socket: its path, device and inode.
     file: Option<(PathBuf, u64, u64)>,
-    /// Whether connections may wait.
+    /// Whether connections may wait to be accepted.
     pub ready: bool,
 }
 

@@ -1,4 +1,5 @@
-//! A client's turn: runs commands of its input, within bounds, and sends once.
+//! Serves one client for one turn: runs the commands in its input, within bounds of number and time, and sends all
+//! replies at once. The bounds keep a client with a long pipeline from delaying the others.
 
 use std::time::{Duration, Instant};
 
@@ -25,9 +26,9 @@ use crate::resp::shared::tracking;
 /// Commands, and time, after which a turn ends, so that other clients get theirs.
 const COMMANDS: u32 = 512;
 const LONGEST: Duration = Duration::from_micros(200);
-/// Commands after which a turn checks the time.
+/// Commands after which a turn reads the clock.
 const LOOK: u32 = 16;
-/// Bytes of replies at which they are sent.
+/// Bytes of replies at which they are sent before the turn ends.
 const SEND: usize = 256 << 10;
 
 /// Serves a client that is ready, or whose input was read.
@@ -104,8 +105,8 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     }
 }
 
-/// Sends replies, and the client's pending messages. Invalidations go before the replies, and again after them if they
-/// concern a value that the client may have read before it changed. No message goes inside a reply.
+/// Sends replies, and the client's pending messages. Sends invalidations before the replies, and again after them if
+/// they concern a value that the client may have read before it changed. Never sends a message inside of a reply.
 fn send(
     core: &mut Core,
     client: &mut Connection,
@@ -134,7 +135,8 @@ fn send(
     }
 }
 
-/// Ends a client while `pgcache.enabled` is off. The client gets the reply to a command that an executor has run.
+/// Disconnects a client because `pgcache.enabled` is off. The client still gets the reply to a command that an executor
+/// has run.
 fn turn_off(core: &mut Core, client: &mut Connection, replies: &mut Writer) -> Progress {
     offload::reply(core, client, replies);
     if !client.is_amid_reply() {
@@ -151,7 +153,7 @@ fn leave(client: &Connection) -> Progress {
     }
 }
 
-/// Returns whether the peer is gone, and has not only stopped sending. It may still wait for the replies to its
+/// Returns whether the peer is gone. A peer that has only stopped sending may still wait for the replies to its
 /// commands.
 fn is_gone(client: &Connection) -> bool {
     !matches!(client.socket.take_error(), Ok(None))
@@ -173,7 +175,7 @@ fn run(
     offload::reply(core, client, replies);
     let progress = match read.received {
         Received::End => return Progress::Close,
-        // A handshake, or bytes of TLS alone, were all that came.
+        // Only a handshake or TLS records without data have arrived.
         Received::Nothing if client.hungry && client.readable => return Progress::More,
         Received::Nothing if client.hungry => return Progress::Done,
         Received::Nothing => run_input(core, client, read, &mut turn, replies),
@@ -187,7 +189,7 @@ fn run(
     after(client, progress)
 }
 
-/// Runs the input that came, which may be the rest of a request.
+/// Runs the input that was read, which may be the rest of a request.
 fn run_read(
     core: &mut Core,
     client: &mut Connection,
@@ -236,7 +238,7 @@ fn run_input(
     ended
 }
 
-/// The bounds that a turn has used up.
+/// The resources that a turn has used, and the commands that it offloads.
 struct Turn {
     began: Instant,
     /// The last time that the clock was read.
@@ -260,8 +262,8 @@ impl Turn {
     }
 }
 
-/// Runs the commands in a buffer, and offloads those for an executor. Returns how many bytes are done.
-/// [`Progress::Done`]: the rest is no complete request.
+/// Runs the commands in a buffer, and offloads those for an executor. Returns how many bytes are finished.
+/// [`Progress::Done`] means that the rest is not a complete request.
 fn commands(
     core: &mut Core,
     client: &mut Connection,
@@ -270,7 +272,7 @@ fn commands(
     turn: &mut Turn,
     replies: &mut Writer,
 ) -> (usize, Progress) {
-    // An invalidation that is owed for a reply follows that reply.
+    // If an invalidation must be sent for a reply, it is sent after that reply.
     let settled = match replies.as_bytes().is_empty() {
         true => tracking::settle_before(core, client),
         false => Ok(()),
@@ -294,7 +296,7 @@ fn commands(
     }
 }
 
-/// Submits a batch that no other command joins.
+/// Submits a batch that no further command joins.
 fn submit(
     core: &mut Core,
     client: &mut Connection,
@@ -318,21 +320,21 @@ fn submit(
             .error(&[b"EXECABORT Transaction discarded because the server has no room for it now"]);
         return (input.at, Progress::More);
     }
-    // The requests are cut again once there may be room.
+    // The requests are split again once there may be room.
     input.batch.clear();
     client.parser = Parser::new(Limits::new(core.limits.request));
     (pending.from, Progress::Starve)
 }
 
-/// The requests in a client's input. Most are cut together, ahead of the turn; the parser cuts long and unusual ones.
+/// The requests in a client's input. Most are split together before the turn; the parser splits long and unusual ones.
 struct Requests<'a> {
     batch: &'a mut Batch,
     buffer: &'a [u8],
-    /// The position of the batch.
+    /// The position of the batch in the buffer.
     batch_at: usize,
-    /// The position of the next request.
+    /// The position of the next request in the buffer.
     at: usize,
-    /// Whether the last request was cut with the batch.
+    /// Whether the last request was split as a part of the batch.
     is_of_batch: bool,
 }
 
@@ -357,8 +359,8 @@ impl Requests<'_> {
             && parser.is_between()
             && session.unfinished.continued.is_none()
         {
-            // The parser cuts a command that runs in pieces, because it keeps the positions of the arguments between
-            // turns.
+            // The parser handles a command that runs in pieces, because the parser keeps the positions of the arguments
+            // between turns.
             self.batch_at = self.at;
             self.batch.cut(left, &limits);
             read_batch::ask(session, self.batch, left);
@@ -374,7 +376,7 @@ impl Requests<'_> {
         Ok(request.map(|request| (request.args, self.at + request.used)))
     }
 
-    /// Makes the last request, which is not done, the next one again.
+    /// Makes the last request, which is unfinished, the next one again.
     fn again(&mut self, parser: &mut Parser) {
         match self.is_of_batch {
             true => self.batch.again(),
@@ -383,7 +385,7 @@ impl Requests<'_> {
     }
 }
 
-/// Runs requests up to one that cannot run now. Commands for an executor stay in the turn.
+/// Runs requests until one cannot run now. Commands for an executor stay in the turn.
 fn requests(
     core: &mut Core,
     client: &mut Connection,
@@ -488,7 +490,7 @@ fn end_command(
     session.state.write_own_messages(replies);
 }
 
-/// Returns the progress of a client whose input is not a request.
+/// Returns the progress of a client whose input is not a valid request.
 fn on_broken(
     core: &mut Core,
     session: &mut Session,

@@ -1,6 +1,6 @@
-//! The subcommands of CLIENT, except those of tracking (`tracking`). A client sees and ends only clients of its own
-//! role, unless its role is a member of pg_monitor or pg_signal_backend; otherwise one role could watch or disconnect
-//! another.
+//! The subcommands of CLIENT, except those of tracking (`tracking`). A client sees and disconnects only clients of its
+//! own role, unless its role is a member of pg_monitor or pg_signal_backend. Otherwise one role could watch or
+//! disconnect another one.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
@@ -63,8 +63,7 @@ pub fn run(
                 Ok(_) => pauses::end(&core.registry, replies),
                 Err(step) => return step,
             }
-            // Clients whose commands were held back continue in this round, and commands behind this one are held
-            // back.
+            // Clients whose commands were held back continue in this round, and commands after this one are held back.
             core.look_at_pause();
         }
         "no-evict" | "no-touch" if is("on") || is("off") => {
@@ -203,7 +202,7 @@ fn reads_channels(shown: &Shown) -> bool {
     shown.channels + shown.patterns > 0
 }
 
-/// Returns whether a client has the session's role.
+/// Returns whether the other client has the session's role.
 fn is_own(session: &Session, shown: &Shown) -> bool {
     session
         .login
@@ -229,7 +228,7 @@ enum Wrong<'a> {
     Words(&'static str),
     Type(&'a [u8]),
     User(&'a [u8]),
-    /// Whether the user exists is not known yet.
+    /// Whether the user exists must first be asked of an executor.
     Unknown(Progress),
 }
 

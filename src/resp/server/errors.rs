@@ -1,5 +1,5 @@
-//! Errors for features of Redis that pgcache does not support, and for missing privileges. Errors of entries are in
-//! `commands`.
+//! Error replies for features of Redis that pgcache does not support, and for missing privileges. Errors about entries
+//! are in `commands`.
 
 use pgcache_resp::Writer;
 
@@ -9,7 +9,7 @@ pub fn unsupported(name: &str, replies: &mut Writer) {
     replies.error(&[b"ERR ", name.as_bytes(), b" is not supported by pgcache"]);
 }
 
-/// Writes the error for a command that the client's role may not run, in the words of Redis.
+/// Writes the error for a command that the client's role may not run, with Redis' text.
 pub fn no_power(name: &str, user: &[u8], replies: &mut Writer) {
     replies.error(&[
         b"NOPERM User ",

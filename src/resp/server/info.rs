@@ -1,5 +1,5 @@
-//! INFO, in the format of Redis: the fields that redis_exporter and the usual dashboards read. Numbers about caches
-//! cover only those whose entries the client's role may read.
+//! INFO, in the format of Redis, with the fields that redis_exporter and the usual dashboards read. Counts of caches
+//! include only those whose entries the client's role may read.
 
 use std::collections::HashSet;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ use crate::resp::shared::access;
 /// The version of Redis whose commands are served.
 pub const VERSION: &str = "8.4.0";
 
-/// How long INFO waits for privileges on caches that are not known yet.
+/// How long INFO waits for privileges on caches that are not in the permission cache yet.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs INFO.
@@ -56,8 +56,8 @@ pub fn run(
 /// The databases whose entries the role may read.
 type Caches = Vec<(u32, Rc<Permission>)>;
 
-/// Returns the caches that the role may read. Within an EXEC, and after [`PATIENCE`], caches with unknown privileges
-/// are left out, because a cache may be locked for long.
+/// Returns the caches that the role may read. Within an EXEC, and after [`PATIENCE`], omits caches with unknown
+/// privileges, because a cache may be locked for long.
 fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
@@ -76,7 +76,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     Ok(caches)
 }
 
-/// Requests the number of entries of the tables. After [`PATIENCE`] INFO shows the numbers that are known.
+/// Requests the number of entries of the tables. After [`PATIENCE`] INFO shows the numbers that have arrived.
 fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Result<(), Progress> {
     let waited = |since: Instant| since.elapsed() >= PATIENCE;
     let waits = !session.in_exec && !session.activity.under_way.is_some_and(waited);
@@ -285,7 +285,7 @@ fn expired(_: &Permission, slot: &Slot) -> u64 {
     slot.counter(slot::Counter::Expired)
 }
 
-/// Returns the number of evicted entries; the eviction of a row's copy does not count, because the row remains.
+/// Returns the number of evicted entries. Evicted copies of rows do not count, because their rows remain.
 fn evicted(permission: &Permission, slot: &Slot) -> u64 {
     match permission.target.is_table() {
         true => 0,

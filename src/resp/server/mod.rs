@@ -1,4 +1,4 @@
-//! Commands on the connection and the server, which act on no entry of a cache. Commands on entries are in
+//! Commands about the connection and the server, such as HELLO, SELECT, CONFIG and COMMAND. Commands on entries are in
 //! `commands`.
 
 mod client;
@@ -200,7 +200,7 @@ fn help(entry: &'static Entry, replies: &mut Writer) {
     }
 }
 
-/// Names that COMMAND INFO and COMMAND DOCS accept at once: many times the number of commands.
+/// Names that COMMAND INFO and COMMAND DOCS accept in one call: many times the number of commands.
 const MOST_DESCRIBED: usize = 4096;
 
 /// Returns whether the names are too many; if so, it has replied with an error.

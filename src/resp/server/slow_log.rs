@@ -1,8 +1,8 @@
-//! SLOWLOG and LATENCY; nothing is monitored for LATENCY.
+//! SLOWLOG and LATENCY. LATENCY replies as if no event was monitored.
 //!
-//! Reading the clock for each command would cost a few percent of a GET. So the clock is read only after commands
-//! that may take long, by their kind or by the length of the request or its replies; the start of such a command is
-//! the last moment at which the clock was read in this turn.
+//! Reading the clock for each command would cost a few percent of a GET. So the clock is read only after commands that
+//! may take long, because of their kind or the length of the request or its replies. The last time at which the clock
+//! was read in this turn counts as the start of such a command.
 
 use std::time::{Duration, Instant};
 
@@ -21,16 +21,15 @@ const LONG: usize = 4 << 10;
 /// The number of entries that SLOWLOG GET returns by default.
 const FEW: i64 = 10;
 
-/// Notes that a command is not finished and will run again or continue. A command that CLIENT PAUSE holds back has
-/// not begun.
+/// Marks a command as unfinished: it will run again or continue. A command that CLIENT PAUSE holds back has not begun.
 pub fn goes_on(session: &mut Session, since: Instant) {
     if session.waits != Waits::Pause && session.activity.under_way.is_none() {
         session.activity.under_way = Some(since);
     }
 }
 
-/// Notes that a command is done; `bytes` is the length of its request and reply, `since` a moment before its start.
-/// Returns such a moment for the next command.
+/// Records that a command has finished; `bytes` is the length of its request and reply, `since` a time before its
+/// start. Returns such a time for the next command.
 #[inline]
 pub fn done(core: &Core, session: &mut Session, bytes: usize, since: Instant) -> Instant {
     let all = core.limits.slow == Some(Duration::ZERO);
@@ -118,8 +117,8 @@ fn get(
     }
 }
 
-/// Runs a subcommand of LATENCY, which replies as Redis does when nothing is monitored; false: the command is another
-/// one.
+/// Runs a subcommand of LATENCY, which replies as Redis does when nothing is monitored. Returns false for any other
+/// command.
 pub fn latency(entry: &'static Entry, args: Args<'_>, replies: &mut Writer) -> bool {
     match entry.name {
         "latency|history" | "latency|latest" => replies.array(0),

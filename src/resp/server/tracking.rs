@@ -1,5 +1,5 @@
-//! CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO and CLIENT GETREDIR. It guards that a client is notified only
-//! of keys that it may read, and that REDIRECT names only clients of the same role.
+//! CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO and CLIENT GETREDIR. A client is notified only of keys that it
+//! may read, and REDIRECT can name only clients of the same role; otherwise keys of other roles would be revealed.
 
 use pgcache_resp::{Args, Entry, Failure, Writer};
 use pgrx::PgSqlErrorCode;
@@ -34,7 +34,7 @@ pub fn run(
     Progress::Done
 }
 
-/// Returns the client that is notified instead of this one: 0 for none, -1 if the client does not track.
+/// Returns the number of the client that is notified instead of this one: 0 for none, -1 if the client does not track.
 fn redirect(session: &Session) -> i64 {
     let tracked = session.tracking.as_ref();
     tracked.map_or(-1, |tracked| tracked.redirect.map_or(0, number))
@@ -81,7 +81,7 @@ fn tracking(
         return step;
     }
     if tracked.mode == Mode::Broadcast {
-        // A client that is notified of keys that it has not read must be allowed to read them.
+        // A client that is notified of keys that it has not read needs the privilege to read them.
         let slot = match access::permission(core, session, replies) {
             Ok(permission) if !permission.target.privileges.has(Privileges::READ) => {
                 replies.error(&[b"NOPERM No permissions to access a key"]);
@@ -113,7 +113,7 @@ fn tracking(
     Progress::Done
 }
 
-/// Returns why a client that this network process does not serve for this role cannot be the target.
+/// Returns why a client cannot be the target, given that this network process does not serve it for this role.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let role = session.login.role.map(|role| role.to_u32());
     let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;
@@ -126,7 +126,7 @@ fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     }
 }
 
-/// Refuses to track a table cache on a standby, because a standby replays changed rows and receives no keys.
+/// Refuses to track a table cache on a standby, because replication changes its rows without reporting keys.
 fn refuse_on_standby(
     core: &mut Core,
     session: &mut Session,

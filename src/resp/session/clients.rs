@@ -1,4 +1,5 @@
-//! All clients of a network process, by place and by number. The client that is being served is taken out meanwhile.
+//! All clients of a network process, by place and by number. A client is taken out of the collection while it is
+//! served, so that its commands can access the other clients.
 
 use std::collections::HashMap;
 
@@ -75,7 +76,7 @@ impl Clients {
         }
     }
 
-    /// Iterates over all clients except the one that is taken out, with their places.
+    /// Iterates over all clients with their places, without the one that is taken out.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.places
             .iter_mut()

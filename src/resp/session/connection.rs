@@ -1,5 +1,5 @@
-//! A connection: its socket, its input and the replies that wait to be sent. It parses no request and runs none. An
-//! idle connection holds no buffers, so that many idle clients cost little memory.
+//! A client's connection: its socket, its input and the replies that wait to be sent. Parsing and running requests is
+//! left to other modules. An idle connection holds no buffers, so that many idle clients cost little memory.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -17,8 +17,8 @@ use crate::resp::session::Session;
 const KEPT: usize = 2 << 10;
 /// Replies longer than this are moved rather than copied, and a buffer of this length takes no further replies.
 const LONG: usize = 512 << 10;
-/// Bytes that are written to a socket at once. Without this limit a peer that reads while we write would take a reply
-/// of megabytes in one call, and no other client would be served meanwhile.
+/// Bytes that are written to a socket at once. Without this limit, a peer that reads while we write would receive
+/// megabytes in one call, and no other client would be served meanwhile.
 const AT_ONCE: usize = 128 << 10;
 /// The longest request, in bytes, of a client that has not authenticated.
 pub const UNAUTHENTICATED: usize = 4 << 10;
@@ -46,7 +46,7 @@ pub struct Connection {
     sent: usize,
     /// Messages that wait for the end of a reply that has begun, or for the client's turn.
     pushed: Vec<u8>,
-    /// Whether the socket may have bytes to read, and whether it may take some. Where it takes none, the network
+    /// Whether the socket may have bytes to read, and whether it may accept some. If it accepts none, the network
     /// process is notified once it does.
     pub readable: bool,
     writable: bool,
@@ -54,7 +54,7 @@ pub struct Connection {
     pub hungry: bool,
     /// The peer sends no more bytes; those that it has sent are still read.
     pub half_closed: bool,
-    /// The peer receives no more bytes either. With TCP this shows only after something was sent.
+    /// The peer does not receive bytes either. With TCP this shows only after something was sent.
     pub hung_up: bool,
     /// The connection ends as soon as the last replies are sent.
     pub closing: bool,
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the socket takes no bytes now, and registers for the event that it does.
+    /// Notes that the socket accepts no bytes now, and registers for the event that it does.
     fn note_full(&mut self) -> io::Result<()> {
         self.writable = false;
         self.registration.ask_for_room(&self.socket)
@@ -181,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Keeps the rest of a request; returns false if memory is exhausted.
+    /// Keeps an incomplete request; returns false if memory is exhausted.
     #[must_use]
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         if self.input.try_reserve(bytes.len()).is_err() {
@@ -191,7 +191,7 @@ impl Connection {
         true
     }
 
-    /// Removes `count` bytes from the input, whose requests are finished.
+    /// Removes the first `count` bytes of the input, which are finished requests.
     pub fn used(&mut self, count: usize) {
         self.input.drain(..count.min(self.input.len()));
         if self.input.is_empty() && self.input.capacity() > KEPT {
@@ -273,7 +273,8 @@ impl Connection {
         self.flush()
     }
 
-    /// Returns whether the handshake has not ended, or the first byte has not come that tells whether there is one.
+    /// Returns whether the handshake is not finished, or the first byte has not arrived that shows whether there is
+    /// one.
     pub fn is_shaking(&self) -> bool {
         match &self.wire {
             Wire::Unknown => true,

@@ -1,9 +1,9 @@
-//! Counts the memory that clients take, and limits that of all clients of the server together
-//! (`pgcache.resp_max_clients_memory`): the client that takes most is disconnected first.
+//! Counts the memory that clients take, and limits the memory of all clients of the server together
+//! (`pgcache.resp_max_clients_memory`). Beyond the limit the client that takes most is disconnected first.
 //!
 //! Each network process counts its own clients after each of their turns, and whenever a message is kept for one of
-//! them. It shows the other network processes its sum and the size of its largest client, so that the network process
-//! that has the largest client disconnects it.
+//! them. It publishes its sum and the size of its largest client to the other network processes, so that the process
+//! with the largest client of all disconnects it.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ const BETWEEN_LINES: Duration = Duration::from_secs(1);
 pub struct Memory {
     number: usize,
     registry: ClientRegistry,
-    /// Whether other network processes exist.
+    /// Whether the server has other network processes.
     others: bool,
     /// Bytes that all clients of the server may take; None: no limit.
     most: Option<usize>,

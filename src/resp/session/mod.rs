@@ -1,6 +1,6 @@
 //! The state of a client: its login, its labels, the command that it runs and the reply that it waits for. The socket
-//! and its buffers are not here but in `connection`. A client that waits has exactly one reason ([`Waits`]), and only
-//! the end of that wait resumes it.
+//! and its buffers are in `connection`. A waiting client has exactly one reason ([`Waits`]), and only the end of that
+//! wait resumes it; otherwise a reply could be sent before the one that it must follow.
 
 pub mod clients;
 pub mod connection;
@@ -67,7 +67,7 @@ pub fn printable(bytes: &[u8]) -> String {
     bytes.iter().map(shown).collect()
 }
 
-/// How far a FLUSHALL has come with the caches that are tables.
+/// The progress of a FLUSHALL with the caches that are tables.
 #[derive(Debug, Default)]
 pub enum Flushing {
     #[default]
@@ -76,7 +76,7 @@ pub enum Flushing {
     Asked(Vec<u32>),
     /// These caches are empty.
     Done(Vec<u32>),
-    /// The error reply: an executor emptied none of the caches that it was asked to.
+    /// The error reply: an executor emptied none of the caches that it should have emptied.
     Failed(Vec<u8>),
 }
 
@@ -100,7 +100,7 @@ pub struct Login {
     pub is_superuser: bool,
     pub user: Box<[u8]>,
     pub implicit: Implicit,
-    /// The number of authentication requests sent to executors: only the answer to the latest one counts.
+    /// The number of authentication requests sent to executors. Only the reply to the latest one counts.
     pub asked: u16,
     /// The result of the client's AUTH.
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
@@ -134,20 +134,20 @@ pub struct Offloaded {
     pub answered: Option<Answered>,
     /// The rows that they watch, if they are a WATCH.
     pub watching: Option<Box<commands::WatchedRows>>,
-    /// CLIENT REPLY suppresses their reply.
+    /// Whether CLIENT REPLY suppresses their reply.
     pub mute: bool,
 }
 
 /// A long command that runs in pieces.
 #[derive(Default)]
 pub struct Unfinished {
-    /// The rest of the command, and the permission with which it began.
+    /// The remaining work of the command, and the permission with which it began.
     pub continued: Option<(commands::Continuation, Rc<Permission>)>,
     /// The caches that a FLUSHALL still has to clear.
     pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
-    /// How far a FLUSHALL has come with the caches that are tables.
+    /// The progress of a FLUSHALL with the caches that are tables.
     pub flushing: Flushing,
-    /// The cache turned out to be dropped, and an executor looks it up again.
+    /// Whether the cache was found to be dropped, and an executor looks it up again.
     pub gone: bool,
 }
 
@@ -203,7 +203,7 @@ pub struct Session {
     pub unfinished: Unfinished,
     /// The client's place in the client registry; None before the client is shown there.
     pub place: Option<Claimed>,
-    /// A property that seldom changes has changed since the client was last shown.
+    /// Whether a rarely changing property has changed since the client was last written to the registry.
     pub changed: bool,
     pub waits: Waits,
     waits_since: Instant,
@@ -285,8 +285,8 @@ impl Session {
         matches!(self.replies, Replies::Off | Replies::Skip)
     }
 
-    /// Returns whether the client is never disconnected to free memory: it is a superuser that set CLIENT NO-EVICT.
-    /// Other roles are not exempt, because any of them could lift the limit that way.
+    /// Returns whether the client is never disconnected to free memory. Only a superuser that set CLIENT NO-EVICT is
+    /// exempt, because otherwise any role could circumvent the limit.
     pub fn is_exempt(&self) -> bool {
         self.no_evict && self.login.is_superuser
     }

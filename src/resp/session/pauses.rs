@@ -1,5 +1,5 @@
-//! CLIENT PAUSE: holds commands back for all clients of the server. A client whose command is held back waits with
-//! that command, so that its commands keep their order. Clients without such a command do not notice the pause.
+//! CLIENT PAUSE: holds commands back for all clients of the server. A client whose command is held back waits with that
+//! command, so that its commands keep their order. Other clients are not affected.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,8 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Reads the present pause from the client registry, once in each round of the event loop. Returns the clients
-    /// that continue, and the moment of the next look.
+    /// Reads the present pause from the client registry, once in each round of the event loop. Returns the clients that
+    /// continue, and the time of the next check.
     pub fn look(&mut self, registry: &ClientRegistry) -> (Vec<u64>, Option<Instant>) {
         let said = registry.pause();
         if said.is_none() && self.now.is_none() {
@@ -68,7 +68,7 @@ impl Pauses {
 
     #[cold]
     fn hold_by(&mut self, pause: Pause, session: &mut Session, args: Args<'_>) -> bool {
-        // A request that is wrong is answered at once, as by Redis.
+        // An invalid request is answered at once, as in Redis.
         let entry = Command::check(args).ok();
         let held = match pause.all {
             true => entry.is_none_or(|entry| !entry.has(rule::UNPAUSED)),

@@ -1,4 +1,4 @@
-//! The progress of a command, or of a client's turn.
+//! The result of a command, or of a client's turn: whether it is finished, and if not, what it needs to continue.
 
 use crate::resp::ipc::pending_batch::PendingBatch;
 

@@ -1,10 +1,11 @@
-//! Reads the input of several clients and cuts it into requests before the first of the clients is served, so that
-//! the entries of their keys are prefetched meanwhile. It runs no request.
+//! Reads the input of several clients and splits it into requests before it serves the first of them, so that the
+//! entries of all their keys are prefetched meanwhile. It runs no request.
 //!
-//! It guards two rules. Input is read before invalidation messages are taken in, and served after that. So if a
-//! session commits a REVOKE and then notifies the client, every command that the client sends afterwards is served
-//! with the new privileges; in the opposite order it could be read after the messages and run with the old ones. And
-//! no input is lost: input that was read but not served when a turn failed is served in the next one.
+//! It guards two rules. First, input is read before invalidation messages are accepted, and served afterwards. Suppose
+//! that a session commits a REVOKE and then notifies the client: every command that the client sends afterwards is
+//! served with the new privileges. In the opposite order the command could be read after the messages were accepted,
+//! and run with the old privileges. Second, no input is lost: input that was read but not served when a turn failed is
+//! served in the next one.
 
 use std::collections::VecDeque;
 
@@ -160,7 +161,7 @@ fn ask_index(client: &Connection, read: &mut Read) {
     read.hashes = hashes;
 }
 
-/// Prefetches the entries of requests that were cut from the buffer after earlier ones had run.
+/// Prefetches the entries of requests that were split from the buffer after earlier ones had run.
 pub fn ask(client: &Session, batch: &Batch, buffer: &[u8]) {
     if batch.len() < 2 {
         return;

@@ -1,6 +1,6 @@
-//! The state of CLIENT TRACKING for one client, and the options of the command. Which clients read a key is not here
-//! but in `tracking`. Invalidations that arrive while a read is under way are kept and sent again after its reply,
-//! because a client would otherwise keep a value about which it was already notified.
+//! The state of CLIENT TRACKING for one client, and the options of the command. The clients that have read a key are in
+//! `tracking`. Invalidations that arrive during a read are kept and sent again after its reply; otherwise the client
+//! would store a value after it was already notified of its change.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 
@@ -8,7 +8,7 @@ use crate::cache::model::key::MAX_BYTES;
 
 /// The most prefixes that a client may have, because each new one is compared with all others and kept.
 const PREFIXES: usize = 64;
-/// Bytes of messages that are kept while a command is under way.
+/// Bytes of messages that are kept during a command.
 const PASSED: usize = 4096;
 
 /// The keys about which a client is notified.
@@ -41,19 +41,19 @@ pub struct Tracked {
     pub fresh: bool,
     /// The number of keys noted since then.
     pub noted: usize,
-    /// A command that reads is under way: invalidations that arrive meanwhile are sent again after its reply.
+    /// A read command is running: invalidations that arrive meanwhile are sent again after its reply.
     pub reading: bool,
     /// Rows that the command reads, with the slot of their cache.
     pub rows: Vec<(u32, Box<[u8]>)>,
     passed: Vec<u8>,
-    /// The client is owed the message that everything has changed; it is sent once the client's privileges are known.
+    /// The client must be notified that everything has changed, once its privileges are known.
     pub owed: bool,
     /// For a client with prefixes: the slot of the cache whose keys it tracks.
     pub slot: Option<u32>,
 }
 
 impl Tracked {
-    /// Notes that messages are sent, with replies or without; returns those to send again after the replies.
+    /// Records that messages are sent, with replies or without; returns those to send again after the replies.
     pub fn again(&mut self, pushed: &[u8], has_replies: bool) -> Vec<u8> {
         let mut again = Vec::new();
         if self.reading {
@@ -76,14 +76,14 @@ impl Tracked {
         size_of::<Tracked>() + prefixes + rows + self.passed.capacity()
     }
 
-    /// Notes that the command that reads has its reply.
+    /// Records that the read command has its reply.
     pub fn end_read(&mut self) {
         self.reading = false;
         self.rows.clear();
     }
 
-    /// Keeps messages until the reply. Too many are dropped, and the client is notified after the reply that
-    /// everything has changed.
+    /// Keeps messages until the reply. If they are too many, drops them, and the client is notified after the reply
+    /// that everything has changed.
     fn keep(&mut self, pushed: &[u8]) {
         if self.passed.len() + pushed.len() > PASSED {
             self.passed = Vec::new();

@@ -21,10 +21,10 @@ use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::tracked::Tracked;
 
-/// After a change has woken a network process, it does not request another wake-up for this long and looks by itself;
-/// otherwise writers would send a signal for each change.
+/// After a change has woken a network process, the process polls the ring for this long before it requests another
+/// wake-up. Otherwise writers would send a signal for each change.
 const QUIET: Duration = Duration::from_millis(1);
-/// After this many clients have gone, their numbers are removed from the table of keys.
+/// After this many clients have disconnected, their numbers are removed from the table of keys.
 const GONE: usize = 1000;
 
 /// Prefixes, and the clients that are notified of all keys beginning with them.
@@ -85,7 +85,7 @@ impl Tracking {
         self.table.len()
     }
 
-    /// Returns whether a client is to be notified.
+    /// Returns whether a client must be notified of a change.
     #[inline]
     pub fn has_news(&self) -> bool {
         self.reader.as_ref().is_some_and(|reader| {
@@ -98,8 +98,8 @@ impl Tracking {
         })
     }
 
-    /// Prepares for a sleep of at most `pause` (None: without end) and returns how long it may be; zero if changes
-    /// have arrived.
+    /// Prepares for a sleep of at most `pause` (None: no limit) and returns how long it may be; zero if changes have
+    /// arrived.
     pub fn before_sleep(&mut self, pause: Option<Duration>) -> Option<Duration> {
         let Some(reader) = &self.reader else {
             return pause;
@@ -126,7 +126,7 @@ impl Tracking {
         }
     }
 
-    /// Makes the changes of a slot be reported to this network process.
+    /// Requests that changes of a slot are reported to this network process.
     pub fn follow(&mut self, slot: u32) {
         if let (Some(reader), Some(tier)) = (&self.reader, tier::tier())
             && self.slots.insert(slot)
@@ -147,8 +147,8 @@ impl Tracking {
         self.reader.is_some()
     }
 
-    /// Notifies the client that a lost connection had named for REDIRECT, because it receives no more messages about
-    /// keys that this connection has read. Returns the place of that client.
+    /// Notifies a REDIRECT target that a client which named it has disconnected: it receives no more messages about
+    /// keys that this client has read. Returns the place of the target.
     pub fn redirect_lost(
         &mut self,
         client: u64,
@@ -170,7 +170,7 @@ impl Tracking {
         Some(place)
     }
 
-    /// Owes every client that tracks the message that everything has changed. Returns their places.
+    /// Marks every tracking client as to be notified that everything has changed. Returns their places.
     pub fn owe_all(&mut self, clients: &mut Clients) -> Vec<usize> {
         let all = self.clients.iter().filter_map(|id| clients.place_of(*id));
         let places: Vec<usize> = all.collect();
@@ -233,7 +233,7 @@ pub struct Everybody<'c> {
     pub clients: &'c mut Clients,
     pub serving: Option<&'c mut Connection>,
     pub memory: &'c mut Memory,
-    /// Bytes that may wait to be sent to a client.
+    /// Bytes of output that may wait for a client.
     pub most_output: usize,
     /// Places of the clients to serve.
     pub wakes: Vec<usize>,
@@ -269,7 +269,7 @@ impl Everybody<'_> {
                 }
             });
         };
-        // A message to the other client does not wait for the reply to this one.
+        // A message to the REDIRECT target does not wait for this client's reply.
         tracked.owed |= tracked.reading;
         let role = self.find(id).and_then(|client| client.session.login.role);
         let is_its_own = |client: &mut Connection| client.session.login.role == role;
@@ -318,8 +318,8 @@ impl Everybody<'_> {
         }
     }
 
-    /// Notifies a client with prefixes of a key, or of all keys, of the cache of this slot, if it is the cache of the
-    /// client's database and the client may read it.
+    /// Notifies a client with prefixes of a key, or of all keys, in the cache of this slot. Does so only if it is the
+    /// cache of the client's database and the client may read it.
     fn tell_broadcast(&mut self, id: u64, slot: u32, told: Told<'_>, author: u64) {
         let Some(client) = self.find(id) else {
             return;
@@ -346,7 +346,7 @@ impl Everybody<'_> {
     }
 }
 
-/// Returns the client's permission if it still holds.
+/// Returns the client's permission if it is still valid.
 pub fn standing(session: &Session) -> Option<&Permission> {
     let permission = session.permission.as_deref()?;
     (permission.holds() && !permission.is_past(session.login.by_password)).then_some(permission)
@@ -381,8 +381,8 @@ fn write(told: Told<'_>, out: &mut Writer) {
     }
 }
 
-/// Returns the clients whose prefix the key begins with. It makes at most as many look-ups as the key has bytes,
-/// however many prefixes exist.
+/// Returns the clients that have a prefix of the key. Makes at most as many look-ups as the key has bytes, however many
+/// prefixes exist.
 fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'p Vec<u64>> {
     let mut rest = Some(key);
     std::iter::from_fn(move || {

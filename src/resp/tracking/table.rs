@@ -1,7 +1,7 @@
 //! The table of keys that the clients of one network process have read.
 //!
-//! It guards its limit: beyond a number of keys, or of readers of keys, each new key evicts another one, whose
-//! clients are notified.
+//! It bounds its memory: beyond a number of keys, or of readers of keys, each new key evicts another one, and the
+//! clients that have read the evicted key are notified.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -18,8 +18,8 @@ pub struct Node {
     pub key: Rc<[u8]>,
     /// Sorted by number.
     pub clients: Vec<u64>,
-    /// The entry's deadline when the first of the clients read it; a deadline that is set later is a change. For a
-    /// table cache each reader lowers it to the deadline of the row; None if no reader had a copy.
+    /// The entry's deadline when the first of the clients read it; a later change of the deadline counts as a change of
+    /// the key. For a table cache each reader lowers it to the deadline of the row; None if no reader had a copy.
     deadline: Option<Timestamp>,
 }
 
