@@ -1,5 +1,5 @@
-//! Checks the pages of a table with Postgres' amcheck. A server that was built without contrib lacks it and skips the
-//! check; `make test` says so at its end.
+//! Checks the pages of a table with Postgres' amcheck. On a server built without contrib the check is skipped, and
+//! `make test` reports that at its end.
 
 use postgres::Client;
 

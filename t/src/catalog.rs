@@ -1,5 +1,5 @@
-//! The extension as its scripts make it, in a form that can be compared: an updated one with a fresh install, and one
-//! restored by pg_upgrade with one on the new server.
+//! Reads the catalog entries of the extension in a form that can be compared: an updated extension with a fresh
+//! installation, and one restored by pg_upgrade with one on the new server.
 
 /// Lists every member object with all that a script can say of it: comment, privileges and those that a dump leaves
 /// out; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a relation's

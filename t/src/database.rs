@@ -1,4 +1,4 @@
-//! A database that belongs to one test.
+//! A database for one test.
 
 use std::process::Stdio;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,7 +1,7 @@
-//! Random statements that run in two databases and must give equal answers.
+//! Generates random statements that run in two databases and must give equal answers.
 //!
-//! One database takes the direct path to a cache's table wherever it can, the other one takes the kept plans. No
-//! statement's outcome depends on a clock: deadlines lie hours ahead or years ago.
+//! One database uses direct access to a cache's table wherever possible, the other one kept plans. No statement depends
+//! on the time: deadlines are hours ahead or years ago.
 
 use crate::rng::Rng;
 

@@ -1,5 +1,5 @@
-//! A database with caches of all kinds, and all of it that must come back when it is carried elsewhere: by
-//! dump and restore, or to another major of Postgres.
+//! Creates a database with caches of all kinds, and lists everything that must be restored by dump and restore, or by
+//! an upgrade to another major version.
 
 use postgres::Client;
 

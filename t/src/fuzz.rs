@@ -1,8 +1,8 @@
-//! Random calls of every SQL function of the extension: typed arguments from the ordinary to the
-//! absurd, in all kinds of transactions. The same seed gives the same calls.
+//! Makes random calls of every SQL function of the extension: arguments of the right type from ordinary to absurd, in
+//! all kinds of transactions. The same seed gives the same calls.
 //!
-//! This module does not know what a function does. It reads the functions from the catalog, so it calls a new one
-//! from the day of its declaration.
+//! This module does not know what a function does. It reads the functions from the catalog, so it calls a new function
+//! as soon as it is declared.
 
 use postgres::Client;
 

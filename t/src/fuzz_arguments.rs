@@ -1,4 +1,4 @@
-//! Random arguments for the calls of [`crate::fuzz`], by the type that a function declares: ordinary ones, and those at
+//! Generates random arguments for the calls of [`crate::fuzz`] by their declared types: ordinary values, and values at
 //! the limits and beyond.
 
 use crate::rng::Rng;

@@ -1,5 +1,5 @@
-//! Checks a server whose test has ended, so that the next test finds it as new: neither the test nor the product has
-//! left anything behind.
+//! Checks a server after a test, so that the next test can use it: neither the test nor pgcache may have left anything
+//! behind.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! A checker of histories: whether readers saw only what committed.
+//! Checks a history of reads and writes: whether readers saw only committed values.
 //!
-//! A history is a list of writes and a list of reads on one clock. Every write has a version of its
-//! own, and the versions of one key grow in the order of its commits (the writers ensure that with a
-//! lock). The checker knows nothing of Postgres or pgcache, so it judges any tier in front of them.
+//! A history is a list of writes and a list of reads on one clock. Every write has a unique version, and the versions
+//! of one key increase in the order of its commits, which the writers ensure with a lock. The checker is independent of
+//! Postgres and pgcache, so it can judge any cache in front of them.
 
 use std::collections::HashMap;
 

@@ -1,27 +1,27 @@
-//! Shared code of the tests with many sessions: clusters, databases, sessions, and the checkers of
-//! what those sessions saw. The tests themselves lie in `tests/`, one file a theme.
+//! Shared code of the tests with many sessions: clusters, databases, sessions, and checkers of what those sessions saw.
+//! The tests themselves are in `tests/`, one file for each subject.
 //!
-//! - [`stage`]: the server that is tested, from the environment.
-//! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster from its making to its certain end, or to
-//!   its next major.
-//! - [`pool`], [`handback`]: servers that tests take one after the other, and what must hold when one comes back.
-//! - [`database`]: a database of one test, with the extension in it; [`source`]: one with a table on which a cache
-//!   depends; [`pooler`]: pgbouncer before one.
-//! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short queries in a session, the errors that must come, long
-//!   answers compared, states waited for.
+//! - [`stage`]: the server under test, from the environment.
+//! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster, from its creation to its removal, or to
+//!   its upgrade to another major version.
+//! - [`pool`], [`handback`]: servers that tests use one after the other, and the checks when a test returns one.
+//! - [`database`]: a database for one test, with the extension; [`source`]: one with a table on which a cache depends;
+//!   [`pooler`]: pgbouncer in front of a database.
+//! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short queries in a session, errors that must occur, comparisons
+//!   of long answers, waits for a state.
 //! - [`needs`]: the privileges that each function requires of its caller, as a table.
-//! - [`catalog`]: the extension as its scripts make it; [`dump_contents`]: caches of all kinds, and what must survive
+//! - [`catalog`]: the extension's objects in the catalog; [`dump_contents`]: caches of all kinds, and what must survive
 //!   dump, restore and upgrade.
-//! - [`tier`]: servers with the hot tier, and what must hold of it; [`amcheck`]: what must hold of a table.
+//! - [`tier`]: servers with the hot tier, and checks of its consistency; [`amcheck`]: checks of a table.
 //! - [`native`]: modules in C that do to a server what SQL cannot.
-//! - [`history`], [`linear`], [`exclusion`]: checkers, pure and tested with histories that they must reject: for writes
-//!   whose order is known, for any writes, and for leases.
+//! - [`history`], [`linear`], [`exclusion`]: checkers without a server, tested with histories that they must reject:
+//!   for writes whose order is known, for any writes, and for leases.
 //! - [`ways`]: operations that are described once, and run by SQL or by the Redis protocol.
 //! - [`storm`]: clients of both protocols at once, and their history.
 //! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]: random
 //!   statements for two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.
-//! - [`resp`]: a server that serves the Redis protocol, and a client of it.
+//! - [`resp`]: a server that serves the Redis protocol, and a client for it.
 //! - [`readme`], [`reference`]: the claims of README.md and docs/reference.md.
 
 #![allow(

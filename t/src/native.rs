@@ -1,5 +1,5 @@
-//! Modules in C that do to a server what SQL cannot: those of `t/native/`, as scripts/stage.sh builds and installs
-//! them.
+//! Loads the test modules in C of `t/native/`, which do to a server what SQL cannot. scripts/stage.sh builds and
+//! installs them.
 
 use postgres::Client;
 

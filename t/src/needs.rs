@@ -1,7 +1,7 @@
-//! The privileges that each function of the extension needs, as a table, with a call that shows it.
+//! The privileges that each function of the extension needs, as a table, each with a call that requires them.
 //!
-//! The table is written by hand, not read from the extension: the test of privileges compares the two, and
-//! fails for a function that is missing here.
+//! The table is written by hand, not read from the extension: the test of privileges compares the two, and fails for a
+//! function that is missing here.
 
 use postgres::Client;
 

@@ -1,5 +1,5 @@
-//! Queries with a parallel plan, however small their tables are. If no worker process is free, the leader does all the
-//! work in parallel mode, which is as good for a test.
+//! Runs queries with a parallel plan, even on small tables. If no worker process is free, the leader does all the work
+//! in parallel mode, which a test accepts as well.
 
 use postgres::Client;
 

@@ -1,13 +1,12 @@
-//! Servers that tests take one after the other.
+//! A pool of servers, because starting a server takes longer than most tests.
 //!
-//! Starting a server costs more than most tests. So a test that asks for a configuration gets an idle server with
-//! it, has that server alone until the test's thread ends, and then [`handback`](crate::handback) checks what the
-//! test left behind. A server that a test stopped, killed or configured is thrown away, and so is that of a test
-//! that failed; leftovers of a test that passed go to the file `leftovers`, which fails the run. A server of the
-//! Redis protocol is checked, too, and not taken again.
+//! A test requests a configuration and gets an idle server with it. The server belongs to that test until the test's
+//! thread ends. Then [`handback`](crate::handback) checks what the test has left behind. A server that a test stopped,
+//! killed or configured is discarded, and so is that of a failed test. Leftovers of a test that passed are written to
+//! the file `leftovers`, which fails the run. A server of the Redis protocol is checked, too, but not reused.
 //!
-//! libtest gives each test a thread of its own as long as it runs two or more at a time. The thread's end is the
-//! test's end, whatever sessions and handles its body still has in between.
+//! libtest gives each test its own thread as long as it runs two or more at a time. So the end of the thread is the end
+//! of the test, even if the test's body still has open sessions and handles.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;

@@ -1,4 +1,4 @@
-//! Runs pgbouncer in transaction mode before a test's database, on a unix socket of its own.
+//! Runs pgbouncer in transaction mode in front of a test's database, on a unix socket of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! Reads the claims of README.md and other pages: their SQL with the results that they show, and README's table of
+//! Reads the claims of README.md and other pages: their SQL with the results that the pages show, and README's table of
 //! functions.
 
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Stops a cluster, or a pooler, and removes its folder when the tests no longer need it, however they end.
 //!
-//! Statics are never dropped and a killed test drops nothing. So each cluster has a small shell
-//! beside it that waits for the end of a pipe, which the kernel closes when the test program is
-//! gone. The shell has a process group of its own, so that the terminal's interrupt does not reach it.
+//! Rust never drops statics, and a killed test drops nothing. So each cluster has a small shell process beside it that
+//! waits for the end of a pipe, which the kernel closes when the test program ends. The shell has a process group of
+//! its own, so that an interrupt from the terminal does not reach it.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Reads the claims of docs/reference.md: functions, views, settings, SQLSTATEs, as the page writes them.
+//! Reads the claims of docs/reference.md: functions, views, settings and SQLSTATEs, in the page's notation.
 
 /// A function's entry: `#### name`, its signature as a block, prose, and a line that begins with "Needs".
 #[derive(Debug, Default, PartialEq, Eq)]

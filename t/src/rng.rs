@@ -1,4 +1,4 @@
-//! Random numbers for storms: small, seeded, the same everywhere.
+//! A small seeded generator of random numbers, the same on every platform.
 
 /// A xorshift generator.
 pub struct Rng(u64);

@@ -1,4 +1,4 @@
-//! The staged server that is tested, as `make test` names it in the environment.
+//! The staged server under test, which `make test` names in the environment.
 
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;

@@ -1,4 +1,4 @@
-//! A storm: clients of both protocols that run random requests on the same caches, and the history of it.
+//! Runs clients of both protocols with random requests on the same caches, and records their history.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};

@@ -1,4 +1,4 @@
-//! One template for all clusters of a run, because initdb takes seconds and a copy of its result does not.
+//! One template for all clusters of a run, because initdb takes seconds and copying its result does not.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};

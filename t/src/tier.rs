@@ -1,4 +1,4 @@
-//! A server with the hot tier, and what must hold of the tier whenever no session is committing.
+//! Servers with the hot tier, and checks that hold while no session is committing.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Waits for a state, never for a time, so that a busy machine cannot fail a test.
+//! Waits for a state, never for a fixed time, so that a test does not fail on a busy machine.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

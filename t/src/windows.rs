@@ -1,4 +1,4 @@
-//! Keeps a session in a window of a protocol, where the library was built with the cargo feature `pauses`
+//! Makes a session wait in a window of a protocol, if the library was built with the cargo feature `pauses`
 //! (scripts/storm.sh, scripts/power.sh).
 
 use postgres::Client;

@@ -1,5 +1,5 @@
-//! Attached tables of applications: over each shape of a table the functions give the same answers as over a cache that
-//! pgcache created, on both ways to the table.
+//! Tests caches that are existing tables of an application (`cache_attach`): for each shape of such a table the
+//! functions give the same answers as over a cache that pgcache created, with direct access and with plans.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! Expired rows of attached tables do not exist for the application's own statements either, whatever types hold keys
-//! and deadlines; new rows take their place.
+//! Tests expired rows of attached tables. The application's own statements do not see them either, whatever types key
+//! and deadline have, and can insert new rows with the same keys.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! The life of an attached table: detached, renamed, dumped, partitioned, swept; and the roles whose code runs
-//! meanwhile.
+//! Tests the life of an attached table: it is detached, renamed, dumped, partitioned and swept. Also tests as which
+//! role user-defined code runs meanwhile.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

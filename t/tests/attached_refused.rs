@@ -1,4 +1,5 @@
-//! A table that cannot be a cache is refused with the change that it would need, and left as it is.
+//! Tests that a table which cannot become a cache is refused and left unchanged, and that the error names the change
+//! that it would need.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! The application that made a table continues with its own statements when the table is a cache.
+//! Tests that an application's own statements still work after one of its tables has become a cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,4 +1,4 @@
-//! A server that was started with RUST_BACKTRACE tells its clients no more than any other.
+//! Tests that a server started with RUST_BACKTRACE reveals no more to its clients than any other.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

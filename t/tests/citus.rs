@@ -1,5 +1,5 @@
-//! Caches beside Citus, on a coordinator and two workers. `make citus-check` runs this on a Postgres in which Citus
-//! is installed; `distributed.rs` has what can be tested without it.
+//! Tests distributed caches with Citus, on a coordinator and two workers. `make citus-check` runs this on a Postgres
+//! with Citus installed; `distributed.rs` tests as much as is possible without Citus.
 
 mod attacks;
 mod door;

@@ -1,4 +1,5 @@
-//! The wall clock set back: expired rows that were not swept may live again, and nothing else happens.
+//! Tests a wall clock that is set back: expired rows that were not swept may become live again, and nothing else
+//! changes.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;

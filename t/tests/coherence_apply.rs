@@ -1,5 +1,5 @@
-//! Coherence for writes without an ordinary session: logical replication's apply, and pg_restore with disabled
-//! triggers.
+//! Tests that copies stay coherent with writes that no ordinary session makes: logical replication's apply worker, and
+//! pg_restore with disabled triggers.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,4 +1,5 @@
-//! The windows around a commit that a test can hold open, and the first use of a cache.
+//! Tests that copies stay coherent during a commit, at the points where a test can make the commit wait, and at the
+//! first use of a cache.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! The coherence protocol at its limits: no free slot, too many keys, transactions that end badly.
+//! Tests the coherence protocol at its limits: no free slot, too many keys, transactions that fail late.
 
 use std::thread;
 

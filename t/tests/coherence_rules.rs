@@ -1,4 +1,5 @@
-//! Rule 4 of the coherence protocol: reads in the middle of the statement that writes.
+//! Tests rule 5 of the coherence protocol (docs/internals/coherence.md): a read inside of the statement that writes
+//! uses no copy.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

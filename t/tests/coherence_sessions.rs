@@ -1,4 +1,4 @@
-//! Effects of one session on the copies that another reads: snapshots, privileges, disabled triggers.
+//! Tests the effects of one session on the copies that another session reads: snapshots, privileges, disabled triggers.
 
 use std::thread;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! No statement leaves a value in the hot tier that a SELECT would not show.
+//! Tests that no statement leaves a value in the hot tier that a SELECT would not return.
 //!
-//! Each statement runs against a cache whose key is hot in another session; then function and SELECT
-//! must agree there. Each that may run in a transaction does so a second time and is rolled back.
+//! Each statement runs on a cache whose key another session has in the hot tier; afterwards `cache_get` and SELECT must
+//! agree in that session. A statement that may run in a transaction is also run in one that is rolled back.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,8 +1,8 @@
-//! Coherence under a storm of writers, savepoints, TRUNCATE, disabled triggers and evictions:
-//! no reader may ever see less than what was acknowledged, and `pgcache.verify` may return no row.
+//! Tests coherence under many concurrent writers, savepoints, TRUNCATE, disabled triggers and evictions: no reader may
+//! see a value older than one that was acknowledged, and `pgcache.verify` may return no row.
 //!
-//! PGCACHE_STORM_SECONDS sets the length. A library that was built with the cargo feature `pauses`
-//! waits at random in the windows of the protocol; scripts/storm.sh builds one and runs this on it.
+//! PGCACHE_STORM_SECONDS sets the length. A library built with the cargo feature `pauses` waits at random in the
+//! windows of the protocol, which makes races likely; scripts/storm.sh builds one and runs this test on it.
 
 use std::thread;
 use std::time::Duration;

@@ -1,7 +1,8 @@
-//! A storm over computed values: writers of a source, commits that wait, and all kinds of loaders, under each
-//! isolation level. No reader may see less than what was acknowledged, and when all is quiet no old value remains.
+//! Tests coherence of computed values under load: writers of a source, commits that wait, and all kinds of loaders,
+//! under each isolation level. No reader may see a value older than one that was acknowledged, and no old value remains
+//! at the end.
 //!
-//! scripts/storm.sh runs this, too, on a library that waits at random in the windows of the protocol.
+//! scripts/storm.sh also runs this test on a library that waits at random in the windows of the protocol.
 
 use std::thread;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! The windows of copies, one by one: a get while a change is in each of its windows, and a change while a get is in
-//! each of its own. A library without windows skips these tests.
+//! Tests each window of the coherence protocol (an interval between two steps in which another session may act): a get
+//! while a change waits in each of its windows, and a change while a get waits in each of its own. Skipped if the
+//! library was built without windows.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! Coherence beside an extension that itself writes when a transaction ends: before our callback has marked the
-//! changes, and after it.
+//! Tests coherence with another extension that writes rows when a transaction ends, before and after pgcache's callback
+//! has marked the changes.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,4 +1,5 @@
-//! Many sessions on the same keys: nothing lost, nothing twice, no deadlock, no unknown error.
+//! Tests many sessions on the same keys: no write is lost, no work is done twice, no deadlock and no unexpected error
+//! occurs.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

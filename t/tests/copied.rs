@@ -1,5 +1,5 @@
-//! COPY of an expired row and a live one with one key has the effect of INSERT of the same rows, although it writes
-//! rows in batches.
+//! Tests that COPY of an expired row and a live row with the same key has the effect of INSERT of the same rows,
+//! although COPY writes rows in batches.
 
 use std::io::Write;
 

@@ -1,5 +1,5 @@
-//! Counters are true: a client that counts its own hits and misses finds the same in `pgcache.stats`, and, over the
-//! Redis protocol, in INFO and `pgcache.resp_stats`.
+//! Tests that counters are exact: a client that counts its own hits and misses finds the same numbers in
+//! `pgcache.stats`, and, over the Redis protocol, in INFO and `pgcache.resp_stats`.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

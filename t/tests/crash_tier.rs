@@ -1,4 +1,4 @@
-//! Crashes and the hot tier: whatever ends a backend or the server, the tier adds up afterwards.
+//! Tests crashes: whatever ends a backend or the server, the hot tier is consistent afterwards.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;

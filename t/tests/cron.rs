@@ -1,4 +1,4 @@
-//! Expiry by the real pg_cron: from its own database, from another one, and on a server without it.
+//! Tests expiry by a real pg_cron: from its own database, from another one, and on a server without it.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
-//! A cache's definition changes while a function works on it: by user code that the function itself runs, and by
-//! another session. The result is a value or an error that names the cause; afterwards the table can be read, and
-//! agrees with `cache_get`.
+//! Tests a cache whose definition changes while a function works on it, by user-defined code that the function itself
+//! runs, and by another session. The function returns a value or an error that names the cause; afterwards the table
+//! can be read and agrees with `cache_get`.
 
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};

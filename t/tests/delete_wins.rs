@@ -1,5 +1,5 @@
-//! A deletion wins over a fetch that began before it: a value loaded before the deletion is not served once both have
-//! ended. The source's change has committed by then, and no entry depends on the source.
+//! Tests that a deletion wins over a fetch that began before it: a value loaded before the deletion is not served after
+//! both have ended. In these tests the source's change is already committed, and no dependency removes the entry.
 
 use std::sync::Barrier;
 use std::thread;

@@ -1,4 +1,4 @@
-//! `cache_depend` with several sessions: values that other sessions store meanwhile, replication, dumps.
+//! Tests `cache_depend` with several sessions: values that other sessions store at the same time, replication, dumps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;

@@ -1,5 +1,5 @@
-//! The key of a dependency does not depend on the settings of the session that changes a row, and texts that pgcache
-//! keeps are read as they were written.
+//! Tests that the settings of the session that changes a row do not affect the key of a dependency, and that
+//! expressions which pgcache stores as text keep the meaning that they had when they were written.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

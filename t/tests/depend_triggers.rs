@@ -1,4 +1,4 @@
-//! The triggers of a dependency: when they do not fire, and the cost of their work.
+//! Tests the triggers of a dependency: the cases in which they do not fire, and the cost of their work.
 
 use std::thread::{self, sleep};
 use std::time::Duration;

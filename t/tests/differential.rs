@@ -1,7 +1,7 @@
-//! Two databases, one on the direct path to its table and one on the kept plans, run the same random statements:
-//! answers, errors, rows, index entries and the server's counters of them stay the same.
+//! Runs the same random statements in two databases, one with direct access to the table and one with kept plans.
+//! Answers, errors, rows, index entries and the server's counters of them must be equal.
 //!
-//! By hand with many more: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.
+//! For many more statements run it by hand: `PGCACHE_TWIN_ROUNDS=1000 PGCACHE_TWIN_SEED=...`.
 
 use pgcache_tests::amcheck::Amcheck;
 use pgcache_tests::ask::Ask;

@@ -1,7 +1,7 @@
-//! A table whose rows Citus keeps on shards is not a cache for any function: the table itself is empty, and each
-//! read would be a silent miss.
+//! Tests that every function refuses a table whose rows Citus keeps on shards: the table itself is empty, and each read
+//! would be an unnoticed miss.
 //!
-//! Here a single table stands in for Citus' catalog; `citus.rs` tests the same with Citus.
+//! A plain table stands in for Citus' catalog here; `citus.rs` tests the same with Citus.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

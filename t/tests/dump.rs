@@ -1,4 +1,4 @@
-//! Caches come back from a dump with their settings, in every form that pg_dump has.
+//! Tests that pg_dump, in each of its formats, restores caches with their settings.
 
 use std::path::PathBuf;
 use std::process::Command;

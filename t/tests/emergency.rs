@@ -1,4 +1,4 @@
-//! The instructions of docs/emergency.md, by its own statements where these stand in a block.
+//! Follows the instructions of docs/emergency.md, with the page's own statements where they are in a code block.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};

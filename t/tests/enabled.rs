@@ -1,5 +1,6 @@
-//! `pgcache.enabled`: off, the Redis protocol ends, the tier is neither read nor filled, workers rest and memory caches are
-//! an error. On again needs no restart and is coherent, whatever each session believed meanwhile.
+//! Tests `pgcache.enabled`. While it is off, the Redis protocol disconnects its clients, the tier is neither read nor
+//! filled, workers sleep and memory caches raise an error. To turn it on again needs no restart, and copies are
+//! coherent, whichever value each session saw meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Entries while time passes: from its deadline on an entry is absent for every function, and before its deadline it
-//! exists.
+//! Tests entries at their deadline: before it the entry exists for every function, from it on the entry is absent for
+//! every function.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;

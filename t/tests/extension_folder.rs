@@ -1,5 +1,6 @@
-//! From Postgres 18 on an extension may lie in a folder of the administrator's, which extension_control_path and
-//! dynamic_library_path name. pgcache is found there as it is, and from 19 on by pg_upgrade, too.
+//! Tests an installation outside of Postgres' own directories. From version 18 on, an administrator can name a
+//! directory with extension_control_path and dynamic_library_path. pgcache works from there without changes, and from
+//! 19 on with pg_upgrade, too.
 
 use std::path::{Path, PathBuf};
 

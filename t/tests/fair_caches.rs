@@ -1,6 +1,6 @@
-//! No cache pays for another one: whatever a role does in caches of its own, in open, waiting, rolled-back or prepared
-//! transactions, fetches of another role's cache are stored, its copies fill, and slots are given back. An attack is a
-//! line in one of the lists.
+//! Tests that caches of one role do not affect those of another. One role runs open, waiting, rolled-back and prepared
+//! transactions on its own caches; meanwhile another role's fetches are stored, its copies are filled, and its slots
+//! are freed. Each attack is a line in one of the lists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,5 +1,5 @@
-//! Faults around the server: no memory at the start, no room on the disk, more connections than it is made for, a
-//! restored backup.
+//! Tests faults outside of pgcache: no memory at the start, no space on the disk, hundreds of connections at once, a
+//! restored backup, a promotion.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,8 @@ fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     panic!("the disk did not get full");
 }
 
-/// On a disk that is full to the last block a cache cannot be cleared, but dropped; with a little room it can be cleared.
+/// Tests that a cache cannot be cleared on a disk that is full to the last block, but can be dropped; with a little
+/// room it can be cleared.
 #[test]
 fn a_full_disk_has_room_again_once_a_cache_is_dropped_or_cleared() {
     let cluster = Cluster::with_tier(&[]);

@@ -1,5 +1,5 @@
-//! One refresh at a time: of many sessions that miss a key one runs the loader, and whatever becomes of it, the others
-//! make progress.
+//! Tests `cache_fetch`: of many sessions that miss a key only one runs the loader, and the others make progress,
+//! whatever happens to that one.
 
 use std::sync::Barrier;
 use std::thread::{self, sleep};

@@ -1,5 +1,5 @@
-//! Values that were loaded while their source changed: whatever waits, the cache converges to the source. Commits that
-//! take long wait here for a standby that never answers, until they are cancelled.
+//! Tests values that are loaded while their source changes: whatever waits, the cache converges to the source. Slow
+//! commits are simulated by a synchronous standby that never answers, until they are cancelled.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};

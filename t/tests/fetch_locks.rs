@@ -1,5 +1,5 @@
-//! Fetches on a server without preload, where locks represent leases: fetches and commits wait for them in Postgres'
-//! queue, and no value of an old row outlives the commit.
+//! Tests fetches on a server without preload, where heavyweight locks replace leases: fetches and commits wait for them
+//! in Postgres' queue, and no value computed from an old row remains after the commit.
 
 use std::thread;
 

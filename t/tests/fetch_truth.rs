@@ -1,5 +1,5 @@
-//! Values of fetches and leases in unusual places: inside a statement that writes the source, under an old snapshot,
-//! while the loader's session waits for the writer. And the time that a commit may wait for them.
+//! Tests values of fetches and leases in unusual situations: inside a statement that writes the source, under an old
+//! snapshot, while the loader's session waits for the writer. Also tests how long a commit may wait for them.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;

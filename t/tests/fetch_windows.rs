@@ -1,6 +1,6 @@
-//! The windows of the lease protocol, one by one: events in each while another session continues. A session stays in a
-//! window until it is released, if the library was built with the cargo feature `pauses` (scripts/storm.sh); a library
-//! without windows skips these tests.
+//! Tests each window of the lease protocol: one session waits between two steps while another one acts. A session waits
+//! in a window until it is released, if the library was built with the cargo feature `pauses` (scripts/storm.sh);
+//! otherwise these tests are skipped.
 
 use std::thread;
 

@@ -1,5 +1,5 @@
-//! Random calls of every function: no crash, no error without a documented SQLSTATE, and a sound tier afterwards.
-//! `scripts/fuzz-sql.sh` runs many more of them.
+//! Calls every function with random arguments: no crash, no error without a documented SQLSTATE, and a consistent tier
+//! afterwards. `scripts/fuzz-sql.sh` makes many more calls.
 
 use std::collections::BTreeMap;
 use std::thread;

@@ -1,5 +1,5 @@
-//! Expired rows do not exist for plain SQL: where that begins, how older databases and dumps behave, and which roles it
-//! does not restrict. `sql/hidden.sql` and its neighbours cover single sessions.
+//! Tests that plain SQL does not see expired rows: from which moment on, with older databases and dumps, and the roles
+//! for which rows stay visible. `sql/hidden.sql` and the files beside it cover single sessions.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! Whether a cursor shows expired rows is decided when it is opened, by the settings and the role of that moment; a
-//! later fetch under other ones changes nothing.
+//! Tests that a cursor shows or hides expired rows by the settings and the role at the time when it was opened; a later
+//! fetch under other settings or another role changes nothing.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

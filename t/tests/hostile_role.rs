@@ -1,5 +1,5 @@
-//! A role that may create objects sets traps: objects with names of Postgres' own in a schema that comes first,
-//! functions where the extension will be installed, pgcache's triggers on tables of its own.
+//! Tests a hostile role that may create objects: objects with names of Postgres' own in a schema that comes first,
+//! functions in the schema where the extension will be installed, pgcache's triggers on tables of its own.
 
 use std::fs;
 

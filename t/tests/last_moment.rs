@@ -1,5 +1,5 @@
-//! User-defined code that runs because entries go with a commit: the cache's own triggers. It runs while Postgres still
-//! cleans up what it leaves behind, cursors and connections to other servers, or not at all.
+//! Tests user-defined triggers of a cache that run because a commit removes entries. They must run while Postgres can
+//! still clean up the cursors and remote connections that they leave behind, or not at all.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

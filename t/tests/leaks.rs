@@ -1,5 +1,5 @@
-//! A backend's memory after many calls of each function, failing ones among them, stays as it was after the first.
-//! `PGCACHE_LEAK_CALLS=1000000` is the long form (an hour).
+//! Tests for memory leaks: after many calls of each function, including failing ones, a backend's memory is as it was
+//! after the first call. `PGCACHE_LEAK_CALLS=1000000` is the long form (an hour).
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! Leases among sessions and transactions: winners, waiters, writes that void a lease, and lifetimes. sql/leases.sql
-//! covers one session.
+//! Tests leases among sessions and transactions: winners, waiters, writes that void a lease, and timeouts.
+//! sql/leases.sql covers a single session.
 
 use std::thread::{self, sleep};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The extension as such: schemas, creation and removal, databases side by side, encodings, upgrades.
+//! Tests the extension as a whole: schemas, CREATE and DROP EXTENSION, several databases, encodings, upgrades.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! A relation that a caller names is locked only after the privileges of the caller were checked.
-//! Privileges that the caller had before a wait for a lock are checked again once the lock is held.
+//! Tests that a relation that a caller names is locked only after a check of the caller's privileges, and that the
+//! check is repeated once the lock is held.
 
 use std::thread;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Lookalikes: objects of other roles under the names by which the extension knows its own functions. They are not
-//! pgcache's, and the hooks of pgcache, which see every table of every database, restrict no role because of them.
+//! Tests objects of other roles that have the names of pgcache's own functions. pgcache's hooks see every table of
+//! every database; they must not take these objects for pgcache's own, and must not restrict any role because of them.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! All tests with more than one session, or more than one life of the server. One program, one file
-//! a theme; see the crate's description for why.
+//! All tests with more than one session, or with a restart of the server. They are one program with one file for each
+//! subject; the crate's documentation (`t/src/lib.rs`) describes the shared code.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Marks that find no place, and caches that have no slot when a writer marks them.
+//! Tests marks at their limits: the table of marks is full, or a cache has no slot when a writer marks it.
 
 use std::thread;
 

@@ -1,4 +1,5 @@
-//! Memory caches act at once, are not rolled back, and may evict entries but never refuse one.
+//! Tests memory caches: changes take effect at once, a rollback does not undo them, and entries may be evicted but a
+//! write is never refused.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Memory caches as relations: made, dropped, dumped, granted, and on servers without a hot tier.
+//! Tests memory caches as relations: they are created, dropped, dumped and granted, also on servers without a hot tier.
 
 use std::process::Stdio;
 use std::thread;

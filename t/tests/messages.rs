@@ -1,5 +1,5 @@
-//! The messages of errors: the text and hint of each error, the GRANT for a missing privilege, and notices
-//! of names and of features that a server lacks. No message shows a part of a key or a value.
+//! Tests messages: the text and hint of each error, the GRANT in the hint for a missing privilege, and notices about
+//! names and about features that a server lacks. No message shows a part of a key or a value.
 
 use std::sync::mpsc::Receiver;
 

@@ -1,5 +1,5 @@
-//! A cache that is created with the oid of a dropped one inherits nothing from it, whatever the two are made of and
-//! whichever session remembers the first.
+//! Tests that a cache with the oid of a dropped one inherits nothing from it, for all kinds of caches, even in a
+//! session that remembers the dropped one.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! A database whose extension is older than the server's library: from the package's update until ALTER EXTENSION
-//! UPDATE, which may be weeks. Its old functions continue to work; newer ones are refused with the reason.
+//! Tests a database whose extension is older than the server's library, the state between a package update and ALTER
+//! EXTENSION UPDATE, which may last weeks. The old functions continue to work; newer ones are refused with the reason.
 
 use std::time::{Duration, Instant};
 

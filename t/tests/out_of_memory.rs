@@ -1,7 +1,7 @@
-//! A backend that runs out of memory raises 53200 and lives on; the tier is as it was.
+//! Tests that a backend which runs out of memory raises 53200 and continues, and that the tier is unchanged.
 //!
-//! A failed allocation in Rust, or an error whose report needs memory, would end the backend and
-//! restart the server with it.
+//! A failed allocation in Rust, or an error whose report needs memory, would end the backend, and the postmaster would
+//! restart the server.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

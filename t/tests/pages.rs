@@ -1,4 +1,4 @@
-//! Consecutive pages of a memory cache: their contents while other sessions write, and their cost.
+//! Tests consecutive pages of a memory cache: their contents while other sessions write, and their cost.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

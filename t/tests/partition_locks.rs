@@ -1,5 +1,5 @@
-//! A statement that writes one partition of a cache locks, needs the rights of, and fires triggers of that partition
-//! alone. Also caches that are partitions of a table that is not a cache, and the life of their trigger.
+//! Tests statements that write one partition of a cache: they lock only that partition, need only its privileges, and
+//! fire only its triggers. Also tests caches that are partitions of an ordinary table, and the trigger that they get.
 
 use std::thread;
 

@@ -1,4 +1,4 @@
-//! Partitioned tables as caches, as several sessions, the worker and a dump see them; and the resources that COPY keeps
+//! Tests partitioned tables as caches, with several sessions, the worker and a dump; and the resources that COPY keeps
 //! open.
 
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! pgcache behind pgbouncer in transaction mode, where two statements of a client may run in two server sessions:
-//! features that work unchanged, and those that do not (docs/tuning.md lists both).
+//! Tests pgcache behind pgbouncer in transaction mode, where two statements of a client may run in two server sessions:
+//! features that work unchanged, and features that do not (docs/tuning.md lists both).
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;

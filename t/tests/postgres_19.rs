@@ -1,5 +1,5 @@
-//! The promises hold beside the news of Postgres 19: REPACK, ON CONFLICT DO SELECT, WAIT FOR LSN, the parallel workers
-//! of autovacuum. On older servers these tests have nothing to do.
+//! Tests pgcache with new features of Postgres 19: REPACK, ON CONFLICT DO SELECT, WAIT FOR LSN, parallel autovacuum
+//! workers. On older servers these tests do nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,6 +1,6 @@
-//! PREPARE TRANSACTION after a write to a cache: no session is served a copy that a SELECT would not show, from the
-//! prepare to its COMMIT or ROLLBACK PREPARED, by whichever session; and a forgotten transaction costs hits. Over restarts:
-//! `prepared_restart.rs`.
+//! Tests PREPARE TRANSACTION after a write to a cache. From the prepare to COMMIT PREPARED or ROLLBACK PREPARED, by
+//! whichever session, no session is served a copy that a SELECT would not return. A forgotten transaction costs hits.
+//! `prepared_restart.rs` tests restarts.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};

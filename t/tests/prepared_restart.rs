@@ -1,6 +1,6 @@
-//! Prepared transactions that outlive the server: after a restart, clean or not, and after a promotion, their marks are
-//! unknown. Of the caches that they have changed, no entry is copied, leased or stored until they are decided, whether
-//! or not a tier existed before.
+//! Tests prepared transactions that are still open after a restart, clean or not, or after a promotion. The marks that
+//! they had in shared memory are lost. Until they are committed or rolled back, no entry of the caches that they have
+//! changed is copied, leased or stored, whether or not a tier existed before.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};

@@ -1,7 +1,7 @@
-//! Privileges from end to end: the needs of each function, tried by roles with every subset of the
-//! privileges and by owners, on entries in the hot tier, in the table and in a memory cache.
+//! Tests the privileges that each function needs: by roles with every subset of the privileges and by owners, on
+//! entries in the hot tier, in the table and in a memory cache.
 //!
-//! A function of the extension that is missing in the table of needs fails the test.
+//! A function of the extension that is missing in the table of needs (`t/src/needs.rs`) fails the test.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! The promotion of a standby on which memory caches were used: entries that depend on a source are not served as they
-//! were before the replayed changes, and entries without dependencies stay.
+//! Tests the promotion of a standby on which memory caches were used. Entries that depend on a source are removed,
+//! because replayed changes did not remove them; entries without dependencies stay.
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

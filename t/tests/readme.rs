@@ -1,4 +1,4 @@
-//! README.md and the pages beside it make no false claim: their SQL runs and gives the results that they show, and
+//! Tests the claims of README.md and the pages beside it: their SQL runs and gives the results that they show, and
 //! README's table names exactly the existing functions. The reference has tests of its own.
 
 use std::collections::BTreeSet;

@@ -1,6 +1,6 @@
-//! docs/reference.md is complete and true: each function, argument, default, marking and comment, each column of each
-//! view, each setting equals the catalog's, both ways, and a call raises no SQLSTATE that its entry does not name.
-//! `t/lint/tests/reference.rs` compares the messages and hints of the errors.
+//! Tests that docs/reference.md is complete and correct: each function, argument, default, marking and comment, each
+//! column of each view, and each setting equals the catalog's, in both directions, and a call raises no SQLSTATE that
+//! its entry does not name. `t/lint/tests/reference.rs` compares the messages and hints of the errors.
 
 use std::collections::BTreeSet;
 

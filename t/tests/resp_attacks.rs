@@ -1,4 +1,5 @@
-//! Malicious clients of the Redis protocol: their requests must stall no other client, and give them no access.
+//! Tests malicious clients of the Redis protocol: their requests must not stall other clients, and must not give them
+//! access.
 
 use std::time::{Duration, Instant};
 

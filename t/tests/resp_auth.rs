@@ -1,5 +1,5 @@
-//! The Redis protocol admits exactly the clients that Postgres' own protocol admits: over files of pg_hba.conf, each
-//! client tries both, and the answers are compared.
+//! Tests that the Redis protocol admits exactly the clients that Postgres' own protocol admits. For each of many
+//! pg_hba.conf files, each client tries both protocols, and the results are compared.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Channels of the Redis protocol.
+//! Tests channels of the Redis protocol: SUBSCRIBE, PUBLISH, PUBSUB.
 
 use pgcache_tests::resp::{Client, Door, Reply};
 

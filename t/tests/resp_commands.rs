@@ -1,5 +1,5 @@
-//! Commands of the Redis protocol on memory caches that the comparison with Redis cannot cover, because SQL is on the
-//! other side, or a privilege is missing, or only later versions of Redis have them.
+//! Tests commands of the Redis protocol on memory caches that the comparison with Redis cannot cover: SQL is on the
+//! other side, a privilege is missing, or only later versions of Redis have the command.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};

@@ -1,4 +1,4 @@
-//! The Redis protocol: processes, connections, and the effects that a client may have on them.
+//! Tests processes and connections of the Redis protocol, and the effects that one client may have on others.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! COPY by the Redis protocol between a table and a memory cache.
+//! Tests COPY of the Redis protocol between a table and a memory cache.
 
 use std::time::Instant;
 

@@ -1,19 +1,19 @@
-//! Random commands to Redis and to pgcache's server: replies are compared byte for byte.
+//! Sends random commands to Redis and to pgcache, and compares the replies byte for byte.
 //!
-//! Commands that are not sent, or are compared in another way, and why, beyond those of the protocol's own comparison
-//! (`crates/resp/tests/differential/main.rs`):
+//! Some commands are not sent, or are compared in another way. In addition to the exceptions of the protocol's own
+//! comparison (`crates/resp/tests/differential/main.rs`) these are:
 //!
-//! - Keys that are empty or have a NUL: SQL could not read them, so the server takes none.
-//! - Deadlines beyond the year 294276, which Postgres does not have.
-//! - SELECT, COPY to another database and FLUSHALL inside a transaction: the server may not know yet what the role may
-//!   do there, and does not wait inside EXEC.
-//! - EXEC that pgcache aborts and Redis does not, because watched keys share counts with other keys. This is rare, and
-//!   both begin anew after it.
-//! - RANDOMKEY: any existing key; another test covers it.
+//! - Keys that are empty or contain a NUL: SQL could not read them, so the server refuses them.
+//! - Deadlines beyond the year 294276, which Postgres cannot represent.
+//! - SELECT, COPY to another database and FLUSHALL inside a transaction: the server may not know the role's privileges
+//!   there yet, and does not wait inside EXEC.
+//! - EXEC that pgcache aborts and Redis does not, because watched keys share counters with other keys. This is rare,
+//!   and both start over after it.
+//! - RANDOMKEY, which may return any existing key; another test covers it.
 //! - On tables: transactions, which have tests of their own, and FLUSHALL.
-//! - On caches of text: values with a NUL, and SETRANGE, which makes such.
+//! - On caches of text: values with a NUL, and SETRANGE, which creates such values.
 //!
-//! RESP_COMMANDS sets the number of commands (20,000 by default), RESP_SEED the seed; RESP_TRACE shows them.
+//! RESP_COMMANDS sets the number of commands (20,000 by default), RESP_SEED the seed; RESP_TRACE prints them.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,5 @@
-//! Bounds of the work of one EXEC, because the event loop serves no other client while it runs.
+//! Tests the bounds on the work of one EXEC. They exist because the event loop serves no other client while an EXEC
+//! runs.
 
 use std::time::{Duration, Instant};
 

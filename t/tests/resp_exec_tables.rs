@@ -1,4 +1,4 @@
-//! EXEC on a table: watched keys that have no entry, and many writes of one key.
+//! Tests EXEC on a table: watched keys that have no entry, and many writes of one key.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The Redis protocol under shortages and excess: descriptors, worker slots, a server that ends, clients that are gone
-//! or send a byte at a time, many that send nothing.
+//! Tests the Redis protocol under faults and overload: no file descriptors, no worker slots, a server that shuts down,
+//! clients that disconnect, send one byte at a time, or send nothing.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};

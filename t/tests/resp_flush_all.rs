@@ -1,4 +1,4 @@
-//! FLUSHALL by the Redis protocol, if some of the caches are tables: it clears all of them, or none.
+//! Tests FLUSHALL if some of the caches are tables: it clears all of them, or none.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};

@@ -1,4 +1,5 @@
-//! Hot hits of table caches: a Redis client gets what a session would find in the tier, and no more.
+//! Tests hits in the tier for table caches: a Redis client gets exactly the values that a session would get from the
+//! tier.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Long values are read in pieces: a reply is one value, whole, whatever other clients do in between.
+//! Tests long values, which are read in pieces: a reply is always one complete value, whatever other clients do
+//! meanwhile.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};

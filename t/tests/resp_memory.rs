@@ -1,4 +1,5 @@
-//! The memory of all clients together is bounded, and clients whose role may no longer log in are ended.
+//! Tests that the memory of all clients together is bounded, and that clients whose role may no longer log in are
+//! disconnected.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Patterns that take long to compare keep no other client waiting.
+//! Tests that patterns which take long to compare do not delay other clients.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Messages that SQL sends to channels of the Redis protocol.
+//! Tests messages that SQL sends to channels of the Redis protocol (`pgcache.publish`).
 
 use std::time::{Duration, Instant};
 

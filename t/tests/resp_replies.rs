@@ -1,5 +1,5 @@
-//! Replies in Redis' words where the newest Redis differs from 7.0, and in corner cases that random commands seldom
-//! meet. Each on a memory cache and on a table.
+//! Tests exact replies where the newest Redis differs from 7.0, and in rare cases that random commands seldom reach,
+//! each on a memory cache and on a table.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};

@@ -1,5 +1,6 @@
-//! The scripts that the server knows by their digests, compared with Redis running the same in Lua. The Lua here is
-//! ours and describes a script's effect; the packages' own texts are theirs, and are known by their SHA-1.
+//! Tests the supported scripts, each against a Redis that runs the same script in Lua. The Lua here was written for the
+//! tests from the effect of each script, because the original texts belong to their packages; the server identifies
+//! those by their SHA-1.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};

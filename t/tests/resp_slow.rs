@@ -1,4 +1,4 @@
-//! SLOWLOG and LATENCY of the Redis protocol; and a FLUSHALL of many databases, for which other clients do not wait.
+//! Tests SLOWLOG and LATENCY, and that a FLUSHALL of many databases does not delay other clients.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::network_processes::{CONF, one_of_each, wait_until_all_serve};

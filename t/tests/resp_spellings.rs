@@ -1,4 +1,4 @@
-//! Keys that one entry has in several spellings: a bigint with a sign or zeros, a uuid in capitals.
+//! Tests keys with several spellings for one entry: a bigint with a sign or leading zeros, a uuid in capitals.
 
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
-//! Both protocols at once over the same caches: one order of all operations explains the answers that clients of
-//! either protocol received.
+//! Runs clients of SQL and of the Redis protocol at once on the same caches, and checks that one order of all
+//! operations explains all answers.
 //!
-//! No lock orders the clients here, so writers meet at rows, in batches of executors and in the tier.
-//! PGCACHE_STORM_SECONDS sets the length; scripts/storm.sh runs this, too, on a library that waits at random in the
-//! windows of the protocol.
+//! No lock orders the clients, so writers meet at rows, in batches of executors and in the tier. PGCACHE_STORM_SECONDS
+//! sets the length; scripts/storm.sh also runs this test on a library that waits at random in the windows of the
+//! protocol.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};

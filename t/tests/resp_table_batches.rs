@@ -1,5 +1,5 @@
-//! Commands on table caches go through executors in batches: many in one transaction, in their client's order, and a
-//! command's wait or error affects no other.
+//! Tests the batches in which executors run commands on table caches: many commands in one transaction, each client's
+//! in order, and a command's wait or error affects no other command.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};

@@ -1,4 +1,4 @@
-//! Table caches through the Redis protocol when an executor or the primary ends or is missing.
+//! Tests table caches through the Redis protocol when an executor or the primary ends or is missing.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};

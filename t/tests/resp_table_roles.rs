@@ -1,4 +1,4 @@
-//! An executor works only as its client's role: rights, settings, and the tricks that triggers try.
+//! Tests that an executor works only as its client's role: privileges, settings, and triggers that try to escape.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! A commit that waits for a synchronous standby keeps its own kind waiting, and no other client of the Redis protocol.
+//! Tests a commit that waits for a synchronous standby: it delays only work that would wait for the standby, too, and
+//! no other client of the Redis protocol.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Commands of the Redis protocol on table caches: they have the meaning of the SQL functions, for the client's role.
-//! `resp_differential.rs` compares the answers with Redis.
+//! Tests commands of the Redis protocol on table caches: they have the same effect as the SQL functions, with the
+//! privileges of the client's role. `resp_differential.rs` compares the replies with Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -1,5 +1,5 @@
-//! The Redis protocol over TLS: both kinds on one port, certificates compared with psql's access, files that change,
-//! and bytes that a stranger may send instead of a handshake.
+//! Tests the Redis protocol over TLS: plain and encrypted clients on one port, certificates accepted exactly as by
+//! psql, files that change, and bytes that a stranger may send instead of a handshake.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};

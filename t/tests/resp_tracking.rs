@@ -1,4 +1,4 @@
-//! CLIENT TRACKING: the clients that are notified of each change, and that none is missed.
+//! Tests CLIENT TRACKING: which clients are notified of each change, and that none is missed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -1,4 +1,5 @@
-//! Values that clients keep in their own memory: they are dropped after every change that tracking could miss.
+//! Tests the values that tracking clients keep in their own memory: they are invalidated after every change that
+//! tracking could miss.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! CLIENT TRACKING of table caches: the clients that are notified, of which changes and when, and the changes without a
-//! message.
+//! Tests CLIENT TRACKING of table caches: which clients are notified, of which changes and when, and which changes
+//! cause no message.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! CLIENT TRACKING of a table cache under many writers: no client keeps a value that a SELECT would not show.
+//! Tests CLIENT TRACKING of a table cache under many writers: no client keeps a value that a SELECT would not return.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

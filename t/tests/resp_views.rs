@@ -1,4 +1,4 @@
-//! The views of the protocol's clients and counters, and the roles that may see clients and end them.
+//! Tests the views of the protocol's clients and counters, and which roles may see and disconnect clients.
 
 use std::time::Duration;
 

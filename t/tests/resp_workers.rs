@@ -1,5 +1,5 @@
-//! The Redis protocol with several network processes: the distribution of clients, and interactions between clients of
-//! different processes.
+//! Tests several network processes: how clients are distributed, and how clients of different processes affect each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -1,4 +1,4 @@
-//! The Redis protocol with several network processes: commands that act on all of them, and atomicity across them.
+//! Tests several network processes: commands that act on all of them, and atomicity across them.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};

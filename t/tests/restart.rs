@@ -1,4 +1,4 @@
-//! The entries that remain after a crash and after a clean restart.
+//! Tests which entries remain after a crash and after a clean restart.
 
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::thread;

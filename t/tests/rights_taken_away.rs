@@ -1,5 +1,5 @@
-//! Privileges are checked on every call. A session remembers grants; it must forget them with the first call after a
-//! revocation of any kind has been acknowledged.
+//! Tests that privileges are checked on every call. A session remembers granted privileges; it must forget them at the
+//! first call after a revocation of any kind was acknowledged.
 
 use std::thread;
 use std::time::{Duration, Instant};

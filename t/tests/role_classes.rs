@@ -1,5 +1,6 @@
-//! Room in shared structures, by a role's privileges: a role that may create nothing takes none, a role that may create
-//! temporary relations takes none either, and only CREATE on a schema gives a cache a place. SECURITY.md says so.
+//! Tests which roles may take room in shared structures. A role that may create nothing takes none, a role that may
+//! only create temporary relations takes none either; only CREATE on a schema gives a cache a slot. SECURITY.md
+//! promises this.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,4 +1,5 @@
-//! `pgcache.save_memory`: memory caches keep their entries over a planned restart of a primary, and over nothing else.
+//! Tests `pgcache.save_memory`: memory caches keep their entries over a planned restart of a primary, and in no other
+//! case.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,5 +1,5 @@
-//! Secrets and powers that one role must not get from another, through a copy in the tier, through a log, or through a
-//! setting. SECURITY.md names these tests.
+//! Tests that one role cannot get another role's data or privileges through a copy in the tier, a log, or a setting.
+//! SECURITY.md names these tests.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

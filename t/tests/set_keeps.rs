@@ -1,4 +1,5 @@
-//! A set keeps the copy of the entry that it overwrites: the commit publishes the new row's value, and never any other.
+//! Tests that a set keeps the copy of the entry that it overwrites: the commit publishes the new row's value, and never
+//! another one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,5 +1,6 @@
-//! Keys that the client spreads over several servers: all sides agree where a key is, a server that is away costs its
-//! own keys, and one that is added costs its share. The client's arithmetic is the Python of docs/scaling.md.
+//! Tests keys that the client distributes over several servers: client and servers agree on the server of each key, a
+//! server that is down affects only its own keys, and a server that is added takes over only its share. The client's
+//! arithmetic is the Python of docs/scaling.md.
 
 use std::collections::BTreeMap;
 use std::io::Write;

@@ -1,6 +1,6 @@
-//! `max_bytes` and `reserve` of `cache_tune`: what a cache holds of the tier, and what others leave it. The store's
-//! own tests (`crates/store/tests/shares.rs`) have more loads; here the settings reach the store, and no further than
-//! they may.
+//! Tests `max_bytes` and `reserve` of `cache_tune`: how much of the tier a cache may take, and how much other caches
+//! leave to it. The store's own tests (`crates/store/tests/shares.rs`) have more loads; these tests check that the
+//! settings reach the store, within their limits.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -46,7 +46,8 @@ fn hot_bytes(session: &mut Client, cache: &str) -> i64 {
     ))
 }
 
-/// Reserves what the sessions take now. The view is not read after that, because a session that reads it puts the share into the slot.
+/// Reserves the bytes that the cache `sessions` uses now. Does not read the view afterwards, because a session that
+/// reads it writes the share into the slot.
 fn reserve_all(session: &mut Client) -> i64 {
     let bytes = hot_bytes(session, "sessions");
     session.run(&format!(

@@ -1,8 +1,7 @@
-//! The interface between SQL and Rust: Postgres calls a C function with the arguments of its declaration,
-//! so a wrong list of arguments there is undefined behaviour. Each function that the catalog has in any
-//! version of the extension (a database may be older than the library) is a `#[pg_extern] fn` with the same
-//! arguments, result and treatment of NULL. CREATE FUNCTION has already checked that the symbol exists,
-//! also for the function of a trigger.
+//! Tests the interface between SQL and Rust. Postgres calls a C function with the arguments of its declaration in SQL,
+//! so a wrong list of arguments there is undefined behaviour. Each function that the catalog has in any version of the
+//! extension (a database may be older than the library) must be a `#[pg_extern] fn` with the same arguments, result and
+//! treatment of NULL. CREATE FUNCTION has already checked that the symbol exists, also for the function of a trigger.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! Small promises that hold in every session: statements that can be cancelled, no JIT compilation of pgcache's own
-//! statements, counts that agree with scans.
+//! Tests small promises: statements can be cancelled, pgcache's own statements are not compiled by JIT, and counts
+//! agree with scans.
 
 use std::time::{Duration, Instant};
 

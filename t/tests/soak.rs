@@ -1,6 +1,6 @@
-//! A mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are killed,
-//! statements cancelled, sessions terminated and the server restarted. Short in CI; `make soak` runs it for any length
-//! and prints its results: availability, errors by SQLSTATE, memory.
+//! Runs a mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are killed,
+//! statements are cancelled, sessions terminated and the server restarted. The test is short in CI; `make soak` runs it
+//! for any length and prints availability, errors by SQLSTATE, and memory.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! A hot standby reads logged caches, finds unlogged ones empty and writes nothing.
+//! Tests that a hot standby reads logged caches, finds unlogged ones empty and writes nothing.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! A standby is not notified of drops on its primary: it only replays them. Its memory caches still get their places in
-//! the tier again, and never see entries of a place's former cache.
+//! Tests slots on a standby, which only replays drops on its primary and is not notified of them. Its memory caches can
+//! still reuse the slots of dropped caches, and never see entries of a slot's former cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};

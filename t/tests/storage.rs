@@ -1,5 +1,5 @@
-//! A cache that changes its storage, as docs/behaviour.md says: the properties that stay with it, the state that a
-//! crash then leaves, and that no stale entry comes along.
+//! Tests a change of a cache's storage, as docs/behaviour.md describes it: which properties stay, which entries a later
+//! crash leaves, and that no stale entry appears.
 
 use std::thread;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The direct path to the table under the stress that the executor would have to stand: writers of one key on both
-//! paths at once, statements that are cancelled anywhere, indexes that are rebuilt, vacuum, a crash.
+//! Tests direct access to the table under stress: writers of one key with and without direct access at once, statements
+//! that are cancelled at any point, indexes that are rebuilt, vacuum, a crash.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

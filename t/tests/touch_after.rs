@@ -1,5 +1,5 @@
-//! Touches of a cache with `touch_after`: one that would move a deadline by little writes nothing, and answers as if
-//! it had.
+//! Tests `touch_after`: a touch that would move a deadline only a little writes nothing, and returns the same as if it
+//! had written.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,5 +1,5 @@
-//! pg_upgrade to the server that `make upgrade-check` names beside the one under test: everything that it carries over,
-//! unlogged entries included, works on the new server as it did on the old one.
+//! Tests pg_upgrade to the server that `make upgrade-check` names: everything that it transfers, unlogged entries
+//! included, works on the new server as it did on the old one.
 
 use std::time::{Duration, Instant};
 

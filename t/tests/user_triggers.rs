@@ -1,5 +1,5 @@
-//! Triggers that a role with TRIGGER has made on another role's cache: they never run with the rights of the cache's
-//! owner, whichever session has pgcache remove its rows.
+//! Tests triggers that a role with TRIGGER has created on another role's cache: they never run with the privileges of
+//! the cache's owner, whichever session removes rows.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Visibility by histories: readers see committed values, and nothing older.
+//! Tests visibility with recorded histories: readers see committed values, and none that is older than one that was
+//! acknowledged.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};

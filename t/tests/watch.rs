@@ -1,4 +1,4 @@
-//! `cache_watch` as watchers see it, and `cache_rate_limit` with many sessions.
+//! Tests `cache_watch`, as watchers see it, and `cache_rate_limit` with many sessions.
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! The built-in worker sweeps every database without any setup, and delays no session.
+//! Tests that the built-in worker sweeps every database without any setup, and delays no session.
 
 use std::time::{Duration, Instant};
 

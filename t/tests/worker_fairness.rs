@@ -1,4 +1,4 @@
-//! The built-in worker divides its time: no cache of a database keeps the others from being swept for long.
+//! Tests that the built-in worker divides its time: no cache of a database delays the sweeps of the others for long.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! The built-in worker beside roles that want to stop it or monopolize it: no role keeps it from other roles' caches.
+//! Tests the built-in worker against roles that try to stop it or monopolize it: no role can keep it from other roles'
+//! caches.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The number of entries and the room on disk stay bounded, and a sweep reads by row addresses, no more than it needs.
+//! Tests that the number of entries and the space on disk stay bounded, and that a sweep reads by row addresses and
+//! reads no more than it needs.
 
 use std::time::{Duration, Instant};
 

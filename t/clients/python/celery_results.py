@@ -1,4 +1,5 @@
-"""Celery's result backend, with a worker in a process of its own. Tasks pass through files, since Celery's broker needs lists."""
+"""Tests Celery's result backend, with a worker in a separate process. Tasks are passed through files, because Celery's
+broker needs lists."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Django's own RedisCache and django-redis, each by CACHES as the page has them."""
+"""Tests Django's own RedisCache and django-redis, each with the CACHES setting that docs/redis-clients.md shows."""
 
 import os
 

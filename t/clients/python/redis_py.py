@@ -1,4 +1,4 @@
-"""redis-py, in both versions of the protocol."""
+"""Tests redis-py, with both versions of the protocol."""
 
 import os
 import time

@@ -1,4 +1,5 @@
-# Rails' RedisCacheStore, made by the line that the page has for config/environments/production.rb.
+# Tests Rails' RedisCacheStore, created by the line that docs/redis-clients.md shows for
+# config/environments/production.rb.
 require "active_support"
 require "active_support/cache"
 require "active_support/core_ext/numeric/time"

@@ -1,4 +1,4 @@
-# The gem redis: one at a time, in a pipeline, in a transaction, on a channel.
+# Tests the gem redis: single commands, a pipeline, a transaction, a channel.
 require "redis"
 require "timeout"
 

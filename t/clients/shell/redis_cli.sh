@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# redis-cli, and redis-benchmark, which asks for CONFIG GET first.
+# Tests redis-cli, and redis-benchmark, which first sends CONFIG GET.
 set -euo pipefail
 
 cli() { redis-cli --no-auth-warning -u "$REDIS_URL" "$@" 2>&1; }

@@ -1,4 +1,4 @@
-//! Finds code that decides by the name of a Redis command, or that lists variants of `Command` to sort them: both
+//! Finds code that compares the name of a Redis command, or that lists variants of `Command` to classify them. Both
 //! belong in the table of commands in `crates/resp`.
 
 use proc_macro2::{TokenStream, TokenTree};

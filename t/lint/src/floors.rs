@@ -1,5 +1,6 @@
-//! Checks that names point down only. A crate's modules stand on floors, and a file names only modules of lower floors,
-//! or of its own folder. That leaves circles of files only inside a folder; a separate search finds those.
+//! Checks the layers of the sources. The modules of a crate are arranged on floors, and a file may name only modules of
+//! lower floors, or of its own folder. So cycles of files are possible only inside of a folder; a separate search finds
+//! those.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,11 +1,10 @@
-//! Rules for the sources of this checkout, beyond those that clippy knows. The tests in `tests/` are the lints; this
-//! library
-//! reads Rust for them, by its syntax tree.
+//! Lints for the sources of this checkout that clippy lacks. The tests in `tests/` are the lints; this library parses
+//! Rust for them.
 //!
-//! - [`tree`]: the files of a crate as its `mod` lines name them, without those of tests.
-//! - [`names`]: which file names which other.
-//! - [`floors`]: names point down only, and in no circle.
-//! - [`commands`]: code that decides by the names of Redis commands.
+//! - [`tree`]: the files of a crate, found by its `mod` lines, without test modules.
+//! - [`names`]: the files that each file refers to.
+//! - [`floors`]: names point to lower floors only, and form no cycle.
+//! - [`commands`]: code that compares names of Redis commands.
 //! - [`externs`], [`errors`]: the functions that SQL calls, and the table of `src/error.rs`.
 
 pub mod commands;

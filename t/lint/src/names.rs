@@ -1,4 +1,4 @@
-//! Finds which file of a crate names which other, by paths: in `use` lines, in code, inside macros.
+//! Finds the files of a crate that a file refers to by paths: in `use` lines, in code, inside of macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Lists the files of a crate, from its root along its `mod` lines, without those that only tests compile.
+//! Lists the files of a crate by following its `mod` lines from the root, without modules that only tests compile.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Keeps the table of commands in crates/resp the only list of them: outside the handlers no code decides by a
+//! Ensures that the table in crates/resp is the only list of Redis commands: outside of the handlers no code compares a
 //! command's name or lists variants of `Command`.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]

@@ -1,5 +1,5 @@
-//! The plan of the floors: names point down only, and in no circle. ARCHITECTURE.md describes what stands on each
-//! floor.
+//! Ensures that each file imports only from lower floors (layers), and that imports form no cycle. ARCHITECTURE.md
+//! describes the floors.
 
 #![allow(
     clippy::unwrap_used,

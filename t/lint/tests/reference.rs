@@ -1,5 +1,5 @@
-//! docs/reference.md lists exactly the errors of src/error.rs: SQLSTATE, message and hint, which each has.
-//! t/tests/reference.rs checks the page against the catalog (functions, views, settings).
+//! Ensures that docs/reference.md lists exactly the errors of src/error.rs, each with its SQLSTATE, message and hint.
+//! t/tests/reference.rs compares the page with the catalog (functions, views, settings).
 
 #![allow(
     clippy::unwrap_used,

@@ -1,10 +1,10 @@
-//! A checker of linearizability, key by key: whether the answers to clients could have come from operations one at a
+//! Checks linearizability, key by key: whether the answers to clients could result from operations that ran one at a
 //! time.
 //!
-//! [`crate::history`] needs writes in an order that their writers keep by a lock. Here clients of any protocol
-//! write without order, and the checker looks for an order that explains every answer.
-//! An operation takes effect at one moment between its call and its answer. One whose answer never came happened
-//! before the moment its fate was decided, or never. The checker knows nothing of Postgres or pgcache.
+//! [`crate::history`] needs writes in an order that their writers keep by a lock. Here clients of any protocol write
+//! without an order, and the checker searches for one that explains every answer. An operation takes effect at one
+//! moment between its call and its answer. An operation without an answer has taken effect before the moment at which
+//! its outcome was decided, or never. The checker is independent of Postgres and pgcache.
 
 mod search;
 mod step;

@@ -1,9 +1,9 @@
-//! The search for an order of one key's operations.
+//! Searches for an order of one key's operations that explains all answers.
 //!
-//! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the
-//! operations under way that have happened in it. An operation that is answered must have happened, so the search
-//! extends the states in which it has not until it has, or drops them. A read-only operation counts as soon as it
-//! can: it changes nothing, so no state is lost by that.
+//! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the open
+//! operations that have already taken effect in it. An operation must have taken effect when it is answered. So the
+//! search applies it to the states in which it is still open, and drops the states that contradict the answer. A
+//! read-only operation takes effect as early as possible: it changes nothing, so no state is lost by that.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! The effect of a command on an entry, and its answer: the model that servers are compared with.
+//! The effect of a command on an entry, and its answer: the model with which servers are compared.
 
 use super::Moment;
 

@@ -1,11 +1,11 @@
-//! Two ways to the same caches: an operation is described once, and run by a session of SQL or by a client of the
-//! Redis protocol. The answers to both become a history for [`crate::linear`].
+//! Describes an operation once, and runs it by a session of SQL or by a client of the Redis protocol. The answers to
+//! both form a history for [`crate::linear`].
 //!
-//! A command by itself counts as one step there. Of a transaction on a table, one step for each key contains all from
-//! its
-//! first change of the key on, because it has the row's lock from there to its commit; a read of the key before that
-//! is a read at its own moment, as under READ COMMITTED. On a memory cache no operation waits for a commit, and
-//! nothing is rolled back. In a cache whose entries are made of source rows each hit is a read of the row.
+//! A single command is one step of that history. A transaction on a table is one step for each key, which contains
+//! everything from its first change of the key on, because it holds the row's lock from there to its commit. A read of
+//! the key before that is a separate step at its own moment, as under READ COMMITTED. On a memory cache no operation
+//! waits for a commit, and no operation is rolled back. In a cache whose entries are computed from source rows, each
+//! hit counts as a read of the row.
 
 mod door;
 mod sql;

@@ -1,4 +1,4 @@
-//! Distributed caches under attack, and beside statements of Citus' own in the same transaction.
+//! Tests distributed caches against attacks, and together with statements of Citus' own in the same transaction.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::refusal::refused;

@@ -1,4 +1,4 @@
-//! The Redis protocol and a cache that is distributed.
+//! Tests the Redis protocol on a distributed cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Door, Reply};

@@ -1,4 +1,4 @@
-//! Distributed caches: `cache_fetch` and leases, from the node of the key and from other nodes.
+//! Tests `cache_fetch` and leases on distributed caches, from the node of the key and from other nodes.
 
 use std::thread;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! No value that a call has stored is lost while Citus moves shards.
+//! Tests that no stored value is lost while Citus moves shards.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

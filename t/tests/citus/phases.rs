@@ -1,4 +1,4 @@
-//! The number of phases in which Citus commits a transaction that writes on this node and on another.
+//! Tests whether Citus commits a transaction in one phase or in two if it writes on this node and on another.
 
 use std::sync::mpsc::Receiver;
 

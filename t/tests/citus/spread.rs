@@ -1,4 +1,5 @@
-//! Caches that `cache_distribute` has distributed: the work of functions from each node, and their refusals.
+//! Tests caches that `cache_distribute` has distributed: the results of functions from each node, and the calls that
+//! are refused.
 
 use std::thread;
 use std::time::{Duration, Instant};

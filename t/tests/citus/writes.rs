@@ -1,4 +1,4 @@
-//! Writes of plain SQL into a distributed cache, by every statement and from every node.
+//! Tests writes of plain SQL into a distributed cache, by every statement and from every node.
 
 use std::io::Write;
 
