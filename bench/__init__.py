@@ -1,1 +1,1 @@
-"""The benchmarks: one package, one workload a module, one command (run.sh)."""
+"""The benchmarks: each workload is a module of this package, and run.sh is the command for all of them."""

@@ -1,4 +1,4 @@
-"""python3 -m bench [NAME]: a workload by its name, or all of them and their page."""
+"""The command line, python3 -m bench [NAME]: runs the named workload, or all of them and builds the page of results."""
 
 import importlib
 import sys

@@ -1,7 +1,7 @@
-"""Cold start in an application that keeps what it reads in its own memory, which the server keeps true.
+"""Measures the cold start of an application with a cache in its own memory, which CLIENT TRACKING keeps up to date.
 
-The shops of `stampede`, with a client of today's before them (rueidis): its cache answers what it has read before,
-CLIENT TRACKING tells it of changes, and leases see to it that one caller refreshes. Once more with rows that change.
+Uses the shops of `stampede` behind a present-day client (rueidis). The client's cache answers repeated reads, CLIENT
+TRACKING reports changes, and leases ensure that only one caller refreshes a value. A second run also changes rows.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""The base of every benchmark: options, programs, results from which a stopped run continues, the machine."""
+"""The base of every benchmark: options, the programs that it needs, a journal from which a stopped run continues, and
+facts about the machine."""
 
 import argparse
 import json

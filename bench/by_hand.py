@@ -1,7 +1,7 @@
-"""Runs the scripts of bench/pgbench as a reader does: each alone, then run.sh with all of them.
+"""Runs the scripts of bench/pgbench as a reader would: each alone, then run.sh with all of them.
 
-Each run is compared with the counts of the server: reads, hits, new entries, overwritten ones. The entries hold another
-value than the scripts store, so that an overwrite shows.
+Compares each run with the server's counts: reads, hits, new entries, overwritten ones. The entries contain another
+value than the scripts store, so that an overwrite is visible.
 """
 
 import os

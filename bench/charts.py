@@ -1,5 +1,5 @@
-"""The charts: one colour a system in all of them, medians as bars or points, the spread drawn where
-there is one, and beneath the title how many runs of how many seconds a figure stands on."""
+"""Draws the charts: each system has the same colour in all of them, medians are bars or points, and the spread is drawn
+if there is one. The subtitle gives the number and length of the runs behind the figures."""
 
 import matplotlib
 

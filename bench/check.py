@@ -1,4 +1,4 @@
-"""Checks that the systems do the work: no figure counts unless the reads hit and the writes arrive."""
+"""Checks that the systems do the work: a figure counts only if the reads hit and the writes are stored."""
 
 from math import sqrt
 

@@ -1,5 +1,5 @@
-"""Servers on one core and their clients on another: what the operating system's scheduler does to many processes on a
-few cores is no property of a server."""
+"""Runs servers on one core and their clients on another, because the way in which the scheduler places many processes
+on few cores is not a property of a server."""
 
 import contextlib
 import os

@@ -1,8 +1,9 @@
-"""The cost of cache_depend for an UPDATE of 100,000 rows, beside none and beside a trigger that does nothing.
+"""Measures the cost of cache_depend for an UPDATE of 100,000 rows, compared with no trigger and with a trigger that
+does nothing.
 
-One statement in turn over tables that differ in their triggers alone, each made anew and vacuumed before; ratios are
-formed within a repetition. Beside the time that a client waits stands the processor time of its backend, which other
-programs on the machine change less.
+Runs the same statement in turn over tables that differ only in their triggers. Each table is created and vacuumed anew
+before, and ratios are formed within a repetition. In addition to the client's waiting time it reports the processor
+time of the backend, which other programs on the machine affect less.
 """
 
 import os

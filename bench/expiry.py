@@ -1,6 +1,7 @@
-"""Expiry under churn: room on disk, HOT updates, how long expired rows stay, and the cost.
+"""Measures expiry while entries are constantly replaced: space on disk, HOT updates, how long expired rows stay, and
+the cost.
 
-Half gets and half sets at full speed, and four ways to get rid of what has expired.
+Half of the requests are gets and half are sets, at full speed. Four methods of removing expired rows are compared.
 """
 
 import subprocess

@@ -1,6 +1,8 @@
-"""How cost grows: with entries, the size of the hot tier, value size, clients, number of caches.
+"""Measures how cost grows with the number of entries, the size of the hot tier, the value size, the clients, and the
+number of caches.
 
-One thing grows, everything else stays: 32 clients, a unix socket, 37-byte values, a tier with room for all.
+One of these grows, everything else is fixed: 32 clients, a unix socket, 37-byte values, a tier with room for all
+entries.
 """
 
 from argparse import Namespace

@@ -1,4 +1,4 @@
-"""The one table of the workloads that a newcomer reads, and three sentences of conclusions."""
+"""Builds the short table of the workloads that a newcomer reads, and three sentences of conclusions."""
 
 from .systems import ALL, HOT, MEMORY, RESP_MEMORY
 from .tables import cpu_us

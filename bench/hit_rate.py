@@ -1,6 +1,7 @@
-"""The hit rate of each cache when memory is a quarter of the data, after a published comparison.
+"""Measures the hit rate of each cache when its memory is a quarter of the data, after a published comparison.
 
-20 % of the keys get 80 % of the gets; on a miss, set. A pass of four gets a key warms up, the next is counted.
+20 % of the keys receive 80 % of the gets, and a miss is followed by a set. A first pass of four gets per key warms up,
+the next pass is counted.
 """
 
 import threading

@@ -1,8 +1,8 @@
-"""User instructions of the server for one request: they depend on no neighbour, and hardly on the machine.
+"""Counts the server's user instructions for one request. They do not depend on other load, and hardly on the machine.
 
-One session sends the same prepared statement many times, then many times more; the difference of the two is divided by
-the difference of the requests, so that connecting and warming up cancel out. Counted by valgrind's callgrind, which
-works where the processor's own counters cannot be read; what the kernel does for a request is not in it.
+One session sends the same prepared statement many times, then many more times. The difference of the two counts is
+divided by the difference of the requests, so that connecting and warming up cancel out. valgrind's callgrind counts,
+because it works where the processor's own counters cannot be read; the kernel's work for a request is not included.
 """
 
 import os

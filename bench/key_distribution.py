@@ -1,8 +1,8 @@
-"""The distribution of keys, as bench/driver/src/key_distribution.rs and the scripts of bench/pgbench have it too: change
-all or none.
+"""The distribution of keys. bench/driver/src/key_distribution.rs and the scripts of bench/pgbench contain the same
+rules: change all of them or none.
 
-Numbers 0 .. slots-1 are laid out so that every fifth is absent. A uniform draw hits in 80 of 100 cases, and
-misses lie between the hits, not beyond them. A number becomes a UUID by 24 fixed characters and its 12 digits.
+Of the numbers 0 .. slots-1 every fifth is absent. So 80 of 100 uniform draws hit, and the misses are between the hits,
+not beyond them. A number becomes a UUID by 24 fixed characters and its 12 digits.
 """
 
 import random

@@ -1,4 +1,5 @@
-"""The loads of a key-value store on pgcache, beside a real etcd: PUT, GET, RANGE, DELETE, watchers, transactions."""
+"""Runs the loads of a key-value store on pgcache and on a real etcd: PUT, GET, RANGE, DELETE, watchers,
+transactions."""
 
 import shutil
 from dataclasses import dataclass, replace

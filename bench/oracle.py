@@ -1,4 +1,5 @@
-"""Hit rates of a trace by libCacheSim, in a process of its own: a bug in its C code ends no benchmark."""
+"""Computes hit rates of a trace with libCacheSim, in a separate process, so that a crash in its C code does not end the
+benchmark."""
 
 import json
 import sys

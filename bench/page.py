@@ -1,4 +1,4 @@
-"""REPORT.md: one page from the folders of the parts. It computes nothing that a part has not measured."""
+"""Writes REPORT.md, one page from the results of all parts. It adds no figure that a part has not measured."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The cost of a server: CPU seconds and memory of all its processes, read from /proc."""
+"""Measures the cost of a server: CPU seconds and memory of all its processes, read from /proc."""
 
 import os
 import time

@@ -1,4 +1,5 @@
-"""The ratios that pgcache promises, as a table of must, aim and measured: of the tier's summary and the hit rates'."""
+"""The table of the ratios that pgcache promises, with goal, aim and measured value, from the summaries of the tier and
+of the hit rates."""
 
 from .base import read_json
 from .tables import markdown

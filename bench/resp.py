@@ -1,7 +1,7 @@
-"""The Redis protocol of pgcache beside Redis: single commands, pipelines, many keys, and a growing number of clients.
+"""Measures pgcache's Redis protocol and Redis: single commands, pipelines, many keys, and a growing number of clients.
 
-All servers run at the same time, one of them is asked at a time, and each is asked by redis-benchmark: the CPU time that
-a server takes for a request depends less on the neighbours than its rate, so both are reported.
+All servers run at the same time, and redis-benchmark sends requests to one of them at a time. Other load affects a
+server's CPU time per request less than its rate, so both are reported.
 """
 
 from contextlib import ExitStack

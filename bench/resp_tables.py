@@ -1,7 +1,8 @@
-"""Table caches by the Redis protocol, beside a memory cache, prepared SQL on plain tables of the same shape, and Redis.
+"""Measures table caches through the Redis protocol, compared with a memory cache, prepared SQL on plain tables of the
+same shape, and Redis.
 
-One Postgres has all caches and plain tables, one side is asked at a time, by redis-benchmark or pgbench with as many
-clients. Server and client have a core each ("pinned"), or share all of them ("free").
+One Postgres has all caches and plain tables. One side is measured at a time, by redis-benchmark or pgbench with the
+same number of clients. Server and client have a core each ("pinned"), or share all of them ("free").
 """
 
 import contextlib

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The benchmarks: every one with a page of what they found, or the one that is named. README.md explains them.
+# Runs the benchmarks: all of them with a page of results, or the one that is named. README.md explains them.
 #
 # Usage: run.sh [--quick] [--minutes N] [--only part,part] [--out DIR] [--list]
 #        run.sh NAME [--quick | --smoke] [--out DIR] [...]      run.sh NAME --help, run.sh --help

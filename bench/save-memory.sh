@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# How long a shutdown and a start take with pgcache.save_memory: fills a tier with entries of one memory cache, stops
-# and starts the server, and prints what it logged as a table.
+# Measures how long a shutdown and a start take with pgcache.save_memory: fills a tier with entries of one memory cache,
+# stops and starts the server, and prints the logged times as a table.
 #
 # Usage: save-memory.sh [SIZE...]      64MB 1GB when none is given
 #

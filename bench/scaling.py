@@ -1,7 +1,7 @@
-"""How get and set of the tier scale with processes, without SQL.
+"""Measures how get and set of the tier scale with processes, without SQL.
 
-The driver measures; each repetition takes all lines in turn, and the median over repetitions counts. The
-chart shows processor time, which the load of others on the machine hardly changes: a flat line scales.
+The driver measures. Each repetition takes all lines in turn, and the result is the median over repetitions. The chart
+shows processor time, which other load on the machine hardly changes: a flat line means that the operation scales.
 """
 
 import json

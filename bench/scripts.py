@@ -1,4 +1,5 @@
-"""The statements: each is a file of bench/pgbench. pgbench runs the file, the driver sends its SQL."""
+"""The SQL statements of the benchmarks: each is a file of bench/pgbench. pgbench runs the file, the driver sends its
+SQL."""
 
 import re
 

@@ -1,5 +1,5 @@
-"""Throwaway servers, each with a socket of its own and stopped by its own pid: Postgres through scripts/cluster.sh,
-the others as our children."""
+"""Starts throwaway servers, each with its own socket, and stops them by pid: Postgres through scripts/cluster.sh, the
+others as child processes."""
 
 import os
 import re

@@ -1,4 +1,5 @@
-"""The hit rate of the store alone at many sizes of value: no server, one thread, the same trace every time."""
+"""Measures the hit rate of the store at many value sizes: without a server, in one thread, with the same trace every
+time."""
 
 from .base import Journal, insist, output
 

@@ -1,8 +1,9 @@
-"""The cost of spreading keys over several servers: batches that are cut up, sessions, and how even the parts are.
+"""Measures the cost of distributing keys over several servers: batches that are split, sessions, and how even the parts
+are.
 
-A batch of many keys becomes one call for each server that has some of them, so what a call costs beside its keys
-decides how batches grow. It is taken from calls with 1 to 1,000 keys of a memory cache, as processor time of the
-server, which other programs on the machine change less than they change a rate.
+A batch of many keys becomes one call for each server that has some of them. So the fixed cost of a call determines how
+the cost of a batch grows. It is derived from calls with 1 to 1,000 keys of a memory cache, as processor time of the
+server, which other programs on the machine affect less than a rate.
 """
 
 import subprocess

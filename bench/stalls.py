@@ -1,7 +1,7 @@
-"""The cost of a slow operation for clients of the Redis protocol whose entries are in memory.
+"""Measures how slow operations of one client delay other clients of the Redis protocol whose entries are in memory.
 
-Sixteen clients read a memory cache all the time; beside them clients and sessions of their own run slow operations, one
-after the other. All of them share the machine's processors, so the processor time of a slow operation counts, too.
+Sixteen clients read a memory cache all the time, while other clients and sessions run slow operations, one after the
+other. All of them share the machine's processors, so the report includes the processor time of a slow operation.
 """
 
 import os

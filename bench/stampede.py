@@ -1,4 +1,4 @@
-"""Cold start and stampede: four shops whose cache is empty at first, and the slow database behind it."""
+"""Measures a cold start with a stampede: four shops whose cache is empty at first, in front of a slow database."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Percentiles, medians and spreads: arithmetic only, no files, no servers."""
+"""Percentiles, medians and spreads. Only arithmetic: no files, no servers."""
 
 from collections import Counter
 from statistics import median

@@ -1,4 +1,5 @@
-"""`make bench`: the parts in the order of their worth, one after the other, then the page. Finished parts are not repeated.
+"""`make bench`: runs the parts one after the other, the most important first, and builds the page. Finished parts are
+not repeated.
 
 A part is one call of a workload; its report.md becomes a section of the page.
 """

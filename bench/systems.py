@@ -1,4 +1,5 @@
-"""The systems, side by side. A new one is one entry here: a name, a label, a colour, and how it is made."""
+"""The systems that the benchmarks compare. A new system is one entry here: a name, a label, a colour, and how to create
+it."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""Tables, in Markdown and in the terminal, and the words that say how much stands behind a figure."""
+"""Formats tables for Markdown and for the terminal, with a note on how many runs are behind a figure."""
 
 from .systems import LABELS, WORKLOADS
 

@@ -1,8 +1,8 @@
-"""The hot tier beside what it is measured against, as ratios: one server of each, one run, medians.
+"""Measures the hot tier against the alternatives, as ratios: one server of each kind, one run, medians.
 
-Every statement is prepared and run by pgbench with 32 clients over a unix socket, each repetition takes all of
-them in turn, and a ratio is formed within a repetition. All keys exist; entries are copied to the tier before,
-and the caches that are read are not the one that is written.
+pgbench runs every statement prepared, with 32 clients over a unix socket. Each repetition takes all statements in turn,
+and a ratio is formed within a repetition. All keys exist, entries are copied to the tier before, and reads use other
+caches than writes.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""The three clients: pgbench, redis-benchmark and our driver; and one timed run of any, with the server watched."""
+"""The three clients (pgbench, redis-benchmark and the driver of this package), and one timed run of any of them while
+the server's cost is measured."""
 
 import json
 import re

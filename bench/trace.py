@@ -1,4 +1,4 @@
-"""A trace of the user's own, over the store alone and beside other policies: one thread, no server."""
+"""Replays a trace of the user's own over the store and over other policies: in one thread, without a server."""
 
 import json
 import subprocess

@@ -1,6 +1,6 @@
-"""The figures behind docs/tuning.md: small questions whose answers decide a setting, one a table.
+"""Measures the figures of docs/tuning.md: small questions about a setting, each answered by one table.
 
-Everything runs at stock settings, with fsync on, unix sockets, and pgbench on the same cores.
+Everything runs with default settings, fsync on, unix sockets, and pgbench on the same cores.
 """
 
 import os

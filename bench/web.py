@@ -1,7 +1,7 @@
-"""The workloads through a small web server, as they were published.
+"""Runs the workloads through a small web server, as they were published.
 
-The driver serves `/get?key=` and `/set?key=` over connections to the store, and asks itself over HTTP: no page of
-either is in the way of the other, and no other tool has to be built.
+The driver serves `/get?key=` and `/set?key=` over connections to the store, and also sends the HTTP requests. So both
+sides have the same overhead, and no other tool must be built.
 """
 
 from urllib.error import HTTPError

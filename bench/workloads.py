@@ -1,6 +1,7 @@
-"""Read, mixed and write: Redis, plain tables and pgcache side by side.
+"""Measures the read, mixed and write workloads on Redis, plain tables and pgcache, side by side.
 
-In each repetition each system starts its server, is loaded in random key order, and is alone while it is measured.
+In each repetition each system starts its server and is loaded in random key order; no other system runs while it is
+measured.
 """
 
 import tarfile

@@ -1,4 +1,5 @@
-"""The report of the workloads: what was asked, on what, the tables, what is lost and why, what others published."""
+"""Writes the report of the workloads: the questions, the machine, the tables, where pgcache is slower and why, and
+figures that others published."""
 
 from . import headline
 from .base import ground

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home: with 1,024
-# open files, no sudo, nothing of root's but the Rust and the settings of package managers. Makes the user, called
-# tester, if it does not exist. The packages that the command needs must have been installed (need.sh).
+# Runs a command as an ordinary user of this machine, in a copy of this checkout in the user's home: with 1,024 open
+# files, no sudo, and of root's files only the Rust and the settings of package managers. Creates the user (called
+# tester) if it does not exist. need.sh must have installed the packages that the command needs.
 #
 # Usage, as root: as-user.sh COMMAND...        environment: AS_USER=name; the rest of it is handed on
 set -euo pipefail

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs real software over tables of its own that pgcache has attached, in a throwaway cluster, and compares what it
-# prints with what examples/attach/README.md shows. The packages that pip and npm fetch for it go to the cache folder, not
-# into the checkout; PHP needs packages of the distribution.
+# Runs real software over its own tables, which pgcache has attached as caches, in a throwaway cluster. Compares the
+# output with examples/attach/README.md. Packages from pip and npm go to the cache folder, not into the checkout; PHP
+# needs packages of the distribution.
 #
 # Usage: attached.sh [PROGRAM...]      cache_table.py, sessions.js, keyv.js, laravel.php, symfony.php; all of them when
 #                                      none is named

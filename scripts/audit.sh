@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make audit`: licences, sources and bans of what we depend on, by deny.toml; advisories, too, where their
-# database can be fetched.
+# `make audit`: checks the licences, sources and bans of all dependencies by deny.toml, and advisories if their database
+# can be fetched.
 . "$(dirname "$0")/head.sh"
 need audit
 PATH=$PATH:$(scripts/cache-dir.sh)/tools/bin

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the files of scripts/check that need a clean Debian or Ubuntu, after say.sh: base systems made by debootstrap and kept
-# in cache-dir.sh, and what the host lends them. They need root.
+# Sourced, after say.sh, by the files of scripts/check that need a clean Debian or Ubuntu. Makes base systems with
+# debootstrap, keeps them in the folder of cache-dir.sh, and gives them what they need of the host. They need root.
 #
 #   work_for TARGET [MB]            sets `work`, a folder in the cache that goes when we do (clear_away)
 #   make_base SUITE KIND PACKAGES   sets BASE to a tar file; PACKAGES are joined by commas

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# `make binaries`: an archive with pgcache built for several majors of Postgres, which installs where there is no Rust
-# and no compiler (binaries/install.sh). The last line names it; its checksum lies beside it.
+# `make binaries`: makes an archive with pgcache built for several majors of Postgres, which binaries/install.sh
+# installs on a system without Rust and a compiler. The last line of the output names the archive; its checksum is
+# beside it.
 #
-# A library runs with the glibc it was built with and every newer one; the archive says which, and to build it on an
-# older system makes it good for more. That it asks for no more than PROMISED is checked.
+# A library runs with the glibc with which it was built and with newer ones. The archive says which one that is, so an
+# archive built on an older system runs on more systems. The script checks that no library needs a newer glibc than
+# PROMISED.
 #
 # Environment: MAJORS="15 16 17 18 19"
 . "$(dirname "$0")/head.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Names the folder for what is slow to make and outlives `make clean`: source builds of Postgres, the
-# base systems of fresh-check. As root it lies where the server's own user can read it.
+# Prints the folder for files that take long to make and survive `make clean`: source builds of Postgres, and the base
+# systems of fresh-check. For root it is a folder that the server's own user can read.
 set -euo pipefail
 
 if [ "$(id -u)" = 0 ]; then

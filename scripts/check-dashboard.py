@@ -1,6 +1,6 @@
 #!/usr/bin/env -S python3 -B
-"""Checks the Grafana dashboard and the alerts: layout and words of each panel, PromQL by promtool, and,
-given an exporter's output, that every metric they name exists.
+"""Checks the Grafana dashboard and the alerts: the layout and the words of each panel, PromQL by promtool, and, given
+an exporter's output, that every metric that they name exists.
 
 Usage: check-dashboard.py [FILE with the exporter's metrics]
 """

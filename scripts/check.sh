@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that are no part of the tests, because each needs a system, a server or a program of its own. scripts/check holds a
-# file for each, which is sourced here and says what it proves.
+# Runs checks that are not part of the tests, because each needs a system, a server or a program of its own.
+# scripts/check has a file for each, which is sourced here and describes what it proves.
 #
 # Usage: check.sh WHAT [ARGUMENT...]        `make WHAT-check` runs all but rust
 #

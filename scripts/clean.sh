@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Leaves nothing of this checkout behind: stops its own clusters by their pid files, then removes build/,
-# target/, Python's leavings and the run folder outside the checkout. The cache of source builds stays (cache-dir.sh).
+# Removes everything that this checkout has created: stops its own clusters by their pid files, then removes build/,
+# target/, Python's temporary files and the run folder outside of the checkout. The cache of source builds stays
+# (cache-dir.sh).
 . "$(dirname "$0")/head.sh"
 # The second lies outside of the checkout; its name is that of env.sh, which cannot be sourced when its Postgres is gone.
 folders=(build)

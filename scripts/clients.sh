@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Runs unchanged clients of Redis, and frameworks that cache in it, against a Redis and against pgcache's door, and
-# compares what they print: first as a client without a password, then as a role with one. The door is set up, and
-# the frameworks are configured, by what docs/redis-clients.md shows. Then the recipes of docs/client-side-caching.md run
-# in the languages of these programs: a client's own cache over a table, and a row that changes.
+# Runs unchanged clients of Redis, and frameworks that cache in Redis, against a Redis and against pgcache, and compares
+# their output: first as a client without a password, then as a role with one. The Redis protocol and the frameworks are
+# configured as docs/redis-clients.md shows. Then it runs the recipes of docs/client-side-caching.md in the languages of
+# these programs: a client's own cache over a table, and a row that changes.
 #
 # Usage: clients.sh PROGRAM...      those of t/clients/programs
 . "$(dirname "$0")/head.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Throwaway clusters that run the staged server: one folder each in the run folder, with data, log and
-# unix socket. No TCP unless a conf line asks for it. A cluster is stopped by its own pid file only.
+# Manages throwaway clusters that run the staged server. Each has a folder in the run folder, with data, log and unix
+# socket. There is no TCP unless a conf line asks for it. A cluster is stopped only by its own pid file.
 #
 # Usage: cluster.sh start NAME ['conf line' ...]   makes it if it does not exist; later lines win
 #        cluster.sh restart NAME ['conf line' ...] keeps the lines it had when none are given

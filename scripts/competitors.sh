@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fetches newer Redis, Valkey and memcached than the machine's own: packages of a newer suite, unpacked with
-# every library they need into a folder outside the checkout. Nothing is installed.
+# Fetches newer versions of Redis, Valkey and memcached than the machine's own: unpacks packages of a newer suite, with
+# every library that they need, into a folder outside of the checkout. Installs nothing.
 #
 # Usage: competitors.sh [SUITE]      prints the folder whose run/ starts them; Debian: trixie unless said otherwise
 set -euo pipefail

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make coverage`: which lines of the store its own tests reach, by cargo llvm-cov. The figures are per file;
-# the last line is the whole.
+# `make coverage`: shows which lines of the store its own tests execute, by cargo llvm-cov, for each file; the last line
+# is the total.
 . "$(dirname "$0")/head.sh"
 need coverage
 tools=$(scripts/cache-dir.sh)/tools

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The second part of `make demo`: the Redis protocol in the demo's cluster. The same keys by redis-cli and by SQL.
+# The second part of `make demo`: the Redis protocol in the demo's cluster, with the same keys by redis-cli and by SQL.
 #
 # Usage: demo-door.sh        the cluster runs with pgcache.resp_socket = .../demo/door.sock
 . "$(dirname "$0")/head.sh"

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: from nothing to a cache in psql and a race with Redis, in a throwaway cluster.
+# `make demo`: builds pgcache and shows it in a throwaway cluster: first a cache in psql, then a speed comparison with
+# Redis.
 . "$(dirname "$0")/head.sh"
 need rust python server cron redis
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make dist`: the release as a tarball and, for PGXN, as a zip file, of the last commit. The last line
-# names the tarball.
+# `make dist`: makes a release of the last commit, as a tarball and, for PGXN, as a zip file. The last line of the
+# output names the tarball.
 . "$(dirname "$0")/head.sh"
 git rev-parse --verify -q HEAD >/dev/null || die "a release is made from a git checkout, and this is none."
 [ -z "$(git status --porcelain)" ] || say "what is not committed is left out"

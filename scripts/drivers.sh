@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the programs of docs/drivers.md as they stand, with the drivers themselves: each directly and through pgbouncer
-# in transaction mode, and compares what they print with what the page shows. While they wait for their line the server
-# stops; it comes back after they have received it.
+# Runs the programs of docs/drivers.md exactly as printed there, with the real drivers: each directly and through
+# pgbouncer in transaction mode. Compares their output with the page. While a program waits for its line, the server is
+# stopped; it is started again after the program has noticed.
 #
 # A program is the code in one language under one heading of the page.
 #

@@ -1,8 +1,9 @@
 # shellcheck shell=bash
-# Sourced after need.sh server: where everything of this checkout lies, for the Postgres that
-# pg-config.sh names. Computes, creates no more than the run folder.
+# Sourced after need.sh server: sets the paths of everything in this checkout, for the Postgres that pg-config.sh names.
+# Creates only the run folder.
 #
-# PGCACHE_PROFILE=checked, in the environment, is for tests: the library of that profile (Makefile), staged apart.
+# PGCACHE_PROFILE=checked, in the environment, is for tests: it selects the library of that profile (Makefile), which is
+# staged separately.
 #
 #   ROOT          the checkout                 PG_CONFIG, PG_MAJOR   the Postgres to build for
 #   BUILD, LOG    build/pgNN and its logs      RUN                   staged server and clusters

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the examples in a throwaway cluster and compares what they print with what examples/README.md shows.
-# Their packages go to the cache folder, not into the checkout.
+# Runs the examples in a throwaway cluster and compares their output with examples/README.md. Their packages go to the
+# cache folder, not into the checkout.
 #
 # Usage: examples.sh LANGUAGE...      python, node, go, ruby; see need.sh for what each wants
 . "$(dirname "$0")/head.sh"

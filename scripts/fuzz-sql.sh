@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Random calls of every SQL function (t/tests/fuzz.rs), more of them than `make test` makes: in databases
-# of four encodings, with the library preloaded and without; and random statements that both paths to a table
-# must answer the same (t/tests/differential.rs). The same seed makes the same calls.
+# Makes random calls of every SQL function (t/tests/fuzz.rs), more than `make test` does, in databases of four
+# encodings, with the library preloaded and without. Also runs random statements for which direct access and plans must
+# give the same answers (t/tests/differential.rs). The same seed makes the same calls.
 #
 # Usage: fuzz-sql.sh [CALLS [SEED]]      20000 calls in each database and a seed of the clock, when not given.
 #                                        SQLSMITH=SECONDS: Debian's sqlsmith as well, for that long.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fuzzes a crate for a number of seconds (60): with cargo-fuzz if it is installed; without it plain cargo builds the same
-# target with the coverage flags that cargo-fuzz would give.
+# Fuzzes a crate for a number of seconds (default 60), with cargo-fuzz if it is installed. Otherwise plain cargo builds
+# the same target with cargo-fuzz's coverage flags.
 #
 # Usage: fuzz.sh store|resp [SECONDS]
 . "$(dirname "$0")/head.sh"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# Sourced first: strict, at the root of the checkout, with say, die and
+# Sourced first by every script: sets strict mode, changes to the root of the checkout, and defines say, die and
 #
 #   need WHAT...    installs it (need.sh); after `need server` it is known where everything lies (env.sh), and
 #                   there are step (step.sh) and session_tests (session-tests.sh)

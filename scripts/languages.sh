@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by scripts that run programs in other languages: the packages that each language's programs need, pinned, in the cache
-# folder and not in the checkout. One copy for all checkouts, so one at a time uses it:
+# Sourced by scripts that run programs in other languages. Installs the packages that the programs need, with pinned
+# versions, in the cache folder and not in the checkout. All checkouts share one copy, so only one at a time uses it:
 #
 #   lock_packages        holds it from here on, as file 8, which a server must not inherit (8>&-)
 #   prepare LANGUAGE     fetches what has changed since the last time

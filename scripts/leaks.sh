@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make leaks`: calls every function so many times in one session, failing calls among them, and watches what
-# its backend holds (t/tests/leaks.rs): Postgres' memory contexts, and all memory that is not shared. Prints
+# `make leaks`: searches for memory leaks. Calls every function many times in one session, including failing calls, and
+# measures its backend's memory (t/tests/leaks.rs): Postgres' memory contexts, and all memory that is not shared. Prints
 # both, in kB, before and after, for each function.
 #
 # Environment: CALLS=200000 of each function; a million takes an hour or more.

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Sourced by env.sh and by the benchmarks: what a shell hands to its children, made the same for every user. An
-# ordinary user has 1,024 open files where root may have 20,000, and a session of the tests takes four.
+# Sourced by env.sh and by the benchmarks: sets the same resource limits for every user. An ordinary user may have 1,024
+# open files where root may have 20,000, and a session of the tests takes four.
 #
 #   need_files NUMBER 'who needs them'     says what is missing where even the hard limit is lower
 
-# Enough for the tests and benchmarks. Not the hard limit itself: it may be a thousand million, and programs that
-# close every number that could be open then take minutes to start.
+# Enough for the tests and benchmarks. The hard limit itself may be a thousand million, and programs that close every
+# possible file descriptor would then take minutes to start.
 FILES_WANTED=16384
 
 # Raises a soft limit towards the hard one: raise n 16384

@@ -1,7 +1,7 @@
 #!/usr/bin/env -S python3 -B
-"""Guards the names in pages, workflows and metadata: each link leads to a file and a heading, each `make TARGET` is a
-target, each test is listed and has its expected output, CONTRIBUTING.md lists the parts of the tests, each test that SECURITY.md names exists, the version is the
-same everywhere, and META.json follows PGXN's meta specification 1.0.0."""
+"""Checks the names in pages, workflows and metadata: each link leads to a file and a heading, each `make TARGET` is a
+target, each test is listed and has its expected output, CONTRIBUTING.md lists the parts of the tests, each test that
+SECURITY.md names exists, the version is the same everywhere, and META.json follows PGXN's meta specification 1.0.0."""
 
 import json
 import re

@@ -1,16 +1,16 @@
 #!/usr/bin/env -S python3 -B
 """Finds phrases that make readers stop, in everything that a user reads and in the comments of the sources.
 
-Pages, messages, settings and the newest SQL scripts must have none of them. In the comments of the sources each
-phrase is counted; scripts/prose-counts keeps the numbers, and a number may only fall.
+Pages, messages, settings and the newest SQL scripts must contain none of them. In the comments of the sources each
+phrase is counted; scripts/prose-counts keeps the numbers, and a number may only decrease.
 
 Usage: lint-prose.py            checks; prints a line for each finding and fails on one
        lint-prose.py --lower    writes the numbers that have fallen to scripts/prose-counts
        lint-prose.py --show     prints the findings in the sources, too
        lint-prose.py FILE...    prints the findings in these files, sources included, and fails on one
 
-Each pattern lists sentences in which it must find something and sentences that it must let pass. Each kind of file
-has a planted text. All of them are tried on every run.
+Each pattern lists sentences in which it must find something and sentences that it must accept. Each kind of file has a
+test text with a planted phrase. Every run checks all of them first.
 """
 
 import ast

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make lint`: formatting, clippy, the shell scripts, the sources (t/lint), the pages, the prose. Cargo.toml and
-# clippy.toml hold the rules for the sources.
+# `make lint`: checks formatting, clippy, the shell scripts, the sources (t/lint), the pages and the prose. Cargo.toml
+# and clippy.toml have the rules for the sources.
 #
 # Usage: lint.sh [PART...]      format clippy majors shell workflow sources pages prose compare; all of them when none is given
 . "$(dirname "$0")/head.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints the mirror that the machine fetches its own suite from, whatever form its package sources are written in; with
-# -security that of the suite's security archive, or nothing.
+# Prints the mirror from which the machine gets its own suite, in whatever form its package sources are written. With
+# -security it prints that of the suite's security archive, or nothing.
 . "$(dirname "$0")/head.sh"
 . /etc/os-release
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Makes a copy of the sources with mutants that are switched on one at a time by `pgcache.fault`.
+"""Makes a copy of the sources with mutants that `pgcache.fault` switches on, one at a time.
 
-Draws by a seed from what cargo-mutants finds in the folders below. Each mutated function gets both bodies, and a
-switch: so all mutants need one build. A mutant that does not compile is drawn again.
+The mutants are drawn by a seed from those that cargo-mutants finds in the folders below. Each mutated function contains
+both bodies and a switch, so that all mutants need only one build. A mutant that does not compile is replaced by another
+one.
 
 Usage: mutants.py SEED COUNT FOLDER CHECK...    CHECK is the command that compiles FOLDER, with messages in JSON.
 Prints a line for each mutant: its name, place, what it replaces, and the test modules that look at its file.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes sure that a step finds its programs: installs the Debian or Ubuntu packages that are missing,
-# and only those. Nothing that a package brings may start or stay enabled: no cluster, no Redis.
-# A problem that it cannot solve it reports in one sentence.
+# Ensures that a step has its programs: installs the Debian or Ubuntu packages that are missing, and only those. Nothing
+# that a package contains may start or be enabled: no cluster, no Redis. A problem that the script cannot solve is
+# reported in one sentence.
 #
 # Usage: need.sh WHAT...     rust, server (that pg-config.sh names), cron, or a word of `install` below
 . "$(dirname "$0")/head.sh"

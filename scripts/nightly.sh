@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command with rustup's nightly toolchain first on the PATH. `cargo +nightly` is not enough, because the cargo that
-# builds pgcache may be no program of rustup's.
+# Runs a command with rustup's nightly toolchain first on the PATH. `cargo +nightly` is not enough, because the cargo
+# that builds pgcache may not come from rustup.
 #
 # Usage: nightly.sh COMMAND...
 set -euo pipefail

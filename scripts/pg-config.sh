@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Names the pg_config of the Postgres to build for; prints one path, installs nothing, and the path
-# need not exist yet (need.sh server makes it exist). In this order:
+# Prints the path of the pg_config of the Postgres to build for. Installs nothing, and the path need not exist yet
+# (need.sh server creates it). The choice, in this order:
 #   PG_CONFIG=/path/to/pg_config   exactly that one
 #   PG=17                          that major: an installed one, else a package, else the source build
 #   pg_config on the PATH          when it has the headers of a server beside it

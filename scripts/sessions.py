@@ -1,9 +1,10 @@
 #!/usr/bin/env -S python3 -B
-"""Runs the program of the session tests and reports: a line for each test, failures with their output, the ten slowest, and
-leftovers of tests on their servers.
+"""Runs the program of the session tests and reports: a line for each test, failures with their output, the ten slowest
+tests, and leftovers of tests on their servers.
 
-A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; else it fails. The budget counts for
-a test that has a core to itself: it grows by the tests and by the load for each core; above CROWDED it is not judged.
+A test that takes longer than BUDGET seconds must be listed in t/slow with a reason; otherwise it fails. The budget is
+for a test that has a core to itself: it grows with the number of tests and the load for each core; above CROWDED no
+test is judged.
 
 Usage: sessions.py RUN PROGRAM [libtest's arguments]      RUN: the folder of the servers (PGCACHE_RUN)
 """

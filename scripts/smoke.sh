@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced inside a clean system by the checks of packages: does the extension work, without preload and with?
-# A command `restart` starts the server anew.
+# Sourced inside a clean system by the checks of packages: tests that the extension works, without preload and with it.
+# A command `restart` must restart the server.
 #
 #   smoke FILE COMMAND...     FILE: settings that the server reads; COMMAND: how psql is called
 

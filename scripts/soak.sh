@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# A mixed load over all kinds of caches while backends are killed and the server is restarted
-# (t/tests/soak.rs); prints availability, errors by SQLSTATE and the tier's accounts, and fails when an
-# invariant does not hold at the end.
+# Runs a mixed load over all kinds of caches while backends are killed and the server is restarted (t/tests/soak.rs).
+# Prints availability, errors by SQLSTATE and the tier's totals, and fails if an invariant does not hold at the end.
 #
 # Usage: soak.sh [SECONDS [SEED]]      300 and a seed of the clock, when not given
 . "$(dirname "$0")/head.sh"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Unpacks a source package of the distribution's own or a newer suite into FOLDER.
 #
-# Not a change to the system: apt gets a configuration, lists and cache of its own, and the suites are
-# asked at the mirror the machine already uses.
+# Does not change the system: apt gets a configuration, lists and cache of its own, and the suites are requested from
+# the mirror that the machine already uses.
 #
 # Usage: source-package.sh PACKAGE BINARY FOLDER [OLDEST]
 #

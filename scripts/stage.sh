@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a copy of the server in the run folder and installs the extension there, so that neither root
-# nor the system's folders are needed. Postgres finds its libraries and its share folder relative to
-# the executable: programs are copied, the rest is linked, under the same absolute paths.
+# Makes a copy of the server in the run folder and installs the extension there, so that neither root nor the system's
+# folders are needed. Postgres finds its libraries and its share folder relative to the executable. So programs are
+# copied, and everything else is linked under the same absolute paths.
 set -euo pipefail
 . "$(dirname "$0")/env.sh"
 

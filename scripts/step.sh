@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced after env.sh: runs one step with its log in $LOG, shows that it moves while it works, and on
-# failure what went wrong.
+# Sourced after env.sh: runs one step with its log in $LOG, shows progress while it runs, and on failure shows the
+# error.
 #
 #   step NAME COMMAND...     log: $LOG/NAME.log
 #   results LOG              counts the tests in it

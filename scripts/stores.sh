@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs the tests of the stores: packages by which an application has its framework's cache in pgcache. One cluster for
-# all, with a pooler before it; a database each. Their packages go to the cache folder, not into the checkout.
+# Runs the tests of the stores, packages that put an application framework's cache into pgcache. All use one cluster
+# with a pooler in front of it, and each has its own database. Their packages go to the cache folder, not into the
+# checkout.
 #
-# A store is a folder of stores/ with a file `needs`, words of need.sh, and a file `check.sh`, which is sourced here in a
-# shell of its own, in that folder, and calls:
+# A store is a folder of stores/ with a file `needs`, words of need.sh, and a file `check.sh`, which is sourced here in
+# a shell of its own, in that folder, and calls:
 #
 #   one WHAT COMMAND...           runs a test; WHAT names its subject
 #   in_way NAME WAY COMMAND...    runs the command with a cache of its own: WAY is its storage, its type, and direct or

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The storms of t/tests (coherence_storm, resp_storm, resp_tracking_tables_storm) and fetch_windows, for longer than `make
-# test` has them. The library of the tests waits at random in the windows of the coherence protocol (cargo feature
-# `pauses`, src/pg/session/pause.rs).
+# Runs the storms of t/tests (coherence_storm, resp_storm, resp_tracking_tables_storm) and fetch_windows for longer than
+# `make test` does. The library of the tests waits at random in the windows of the coherence protocol (cargo feature
+# `pauses`, src/pg/session/pause.rs), which makes races likely.
 #
 # Usage: storm.sh [SECONDS]      300 when not given. SOURCE=folder: the library of another source
 #                                tree, to see that a broken protocol is caught.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# `make test-all`: every part of the tests, the slow ones too, on every major that pgcache supports, and Postgres' own
-# tests on 15 and 17. A major that cannot be had here is named and left out; that none could be had is a failure.
+# `make test-all`: runs every part of the tests, including the slow ones, on every major that pgcache supports, and
+# Postgres' own tests on 15 and 17. A major that is not available here is named and skipped; if none is available, the
+# run fails.
 #
 # Environment: MAJORS="15 17" for fewer.
 . "$(dirname "$0")/head.sh"

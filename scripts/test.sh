@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests, cheapest first, in throwaway clusters. Installs missing components; one that must be tested and cannot
-# run is a failure. The last line is the count. scripts/parts lists the parts.
+# Runs the tests, cheapest first, in throwaway clusters. Installs missing components; a required component that cannot
+# run is a failure. The last line of the output is the count. scripts/parts lists the parts.
 #
 # Usage: test.sh         the parts that each change must pass
 #        test.sh NAME    one test: a file of sql/ or specs/, else the session tests whose name contains NAME, else those of

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# `make trust`: the long checks of `make cassert` and `make valgrind`, and the tests on Postgres 16 and 17, part by part.
-# Each part that has ended adds a line to build/trust/results: part, passed, failed, seconds, commit. A run that starts
-# again skips the parts that have a line of the same commit, so it may be stopped at any time. The last lines are the
-# table; a part without a line was not run, or could not be.
+# `make trust`: runs the long checks of `make cassert` and `make valgrind`, and the tests on Postgres 16 and 17, part by
+# part. Each finished part adds a line to build/trust/results: part, passed, failed, seconds, commit. A new run skips
+# the parts that have a line of the same commit, so a run may be stopped at any time. The last lines of the output are
+# the table; a part without a line was not run, or could not be.
 #
 # Usage: trust.sh [PART...]      all parts, when none is named; trust.sh table prints the table and runs nothing
 #

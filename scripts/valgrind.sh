@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make valgrind`: the regression tests on a server under valgrind's memcheck, over both paths to a table; fails when
-# memcheck has found a fault below a frame of pgcache. Faults in Postgres alone are counted and shown.
-# A Postgres with assertions tells valgrind which memory of its own is free and which is not yet written.
+# `make valgrind`: runs the regression tests on a server under valgrind's memcheck, with direct access and with plans.
+# Fails if memcheck finds a fault below a frame of pgcache. Faults in Postgres alone are counted and shown. A Postgres
+# with assertions tells valgrind which parts of its memory are free and which are not yet written.
 #
 # Environment: PG=17 for another major that has a source package; REGRESS="entries fetch" for fewer files;
 # SESSIONS="fetch:: leases::" for session tests as well, PARTS=sessions for these alone.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Global transactions (XA) over caches of two databases, by a transaction manager from Maven: commits, rollbacks, a branch
-# that refuses, and a manager that dies between the two phases, after which the server is restarted and the manager's
-# recovery decides. Compares what the program prints with t/xa/expected.
+# Tests global transactions (XA) over caches of two databases, with a transaction manager from Maven: commits,
+# rollbacks, a branch that refuses, and a manager that dies between the two phases. In the last case the server is
+# restarted and the manager's recovery decides the transaction. Compares the program's output with t/xa/expected.
 #
 # Usage: xa.sh
 . "$(dirname "$0")/head.sh"

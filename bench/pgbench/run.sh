@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# The three rounds side by side: a Redis by redis-benchmark, plain tables and pgcache by pgbench. Prints one table.
+# Runs the three workloads side by side: Redis by redis-benchmark, plain tables and pgcache by pgbench. Prints one
+# table.
 #
 # Usage: run.sh [SCALE [SECONDS [CLIENTS]]]     1, 10 and 32; SECONDS is the length of one round, all take five minutes
 #
-# Uses the server that psql connects to (PGHOST, PGPORT, PGUSER, PGDATABASE) and makes the schema "bench" anew there. Starts
-# a Redis on a socket, at its defaults but without snapshots.
+# Uses the server that psql connects to (PGHOST, PGPORT, PGUSER, PGDATABASE) and recreates the schema "bench" there.
+# Starts a Redis on a socket, with default settings but without snapshots.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 scale=${1:-1} seconds=${2:-10} clients=${3:-32}

@@ -1,4 +1,4 @@
-"""Conditions that fail a run of the application."""
+"""Tests the conditions under which a run of the application fails."""
 
 import unittest
 

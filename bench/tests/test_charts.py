@@ -1,4 +1,4 @@
-"""The charts: a single run has no spread, and is not said to have one; the figure beside a bar says what it is."""
+"""Tests the charts: a single run shows no spread, and the figure beside a bar has its unit."""
 
 import unittest
 

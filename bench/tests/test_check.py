@@ -1,4 +1,4 @@
-"""A system that answers nothing, or drops writes, must not get a figure."""
+"""Tests that a system which returns nothing, or drops writes, gets no figure."""
 
 import unittest
 from types import SimpleNamespace

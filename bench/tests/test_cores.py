@@ -1,4 +1,4 @@
-"""A server and its processes on one core, the client on another, and back again."""
+"""Tests pinning: a server and its processes on one core, the client on another, and back again."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""The headline says what its figures say, whichever way they came out."""
+"""Tests that the headline agrees with its figures, whether they are good or bad for pgcache."""
 
 import unittest
 

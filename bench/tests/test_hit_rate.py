@@ -1,4 +1,4 @@
-"""The arithmetic of the cases: sizes as published, and what a hit rate is worth."""
+"""Tests the arithmetic of the hit rates: the sizes of the published cases, and the value of a hit rate."""
 
 import unittest
 

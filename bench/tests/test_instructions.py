@@ -1,4 +1,4 @@
-"""Counts of instructions: what is read from callgrind's files, and the difference that a request costs."""
+"""Tests the counts of instructions: reading callgrind's files, and the difference that one request costs."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""A stopped run continues where it had ended, and does not repeat finished measurements."""
+"""Tests that a stopped run continues where it ended, and does not repeat finished measurements."""
 
 import tempfile
 import unittest

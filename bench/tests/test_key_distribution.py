@@ -1,4 +1,4 @@
-"""The distribution of keys is written down more than once; here the copies are held against each other."""
+"""Compares the copies of the distribution of keys, which several files contain."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""Conditions that fail a run of the key-value loads, and which loads run where."""
+"""Tests the conditions under which a run of the key-value loads fails, and which loads run on which store."""
 
 import unittest
 

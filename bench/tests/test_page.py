@@ -1,4 +1,4 @@
-"""The page: what was missed is said, what is not there is not made up, and every benchmark is found."""
+"""Tests the page: it reports missed goals, invents nothing that was not measured, and includes every benchmark."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""CPU seconds of a server whose children come and go."""
+"""Tests the CPU seconds of a server whose child processes start and end."""
 
 import os
 import subprocess

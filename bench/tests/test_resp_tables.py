@@ -1,4 +1,4 @@
-"""Conditions of a valid run of a table cache, its cost, and that a missed must stays in sight."""
+"""Tests the conditions of a valid run with a table cache, its cost, and that the report shows a missed goal."""
 
 import unittest
 

@@ -1,4 +1,5 @@
-"""The scripts of bench/pgbench have the keys, values and shares of the driver, and the mixed ones repeat the others."""
+"""Tests that the scripts of bench/pgbench use the keys, values and shares of the driver, and that the mixed ones repeat
+the others."""
 
 import unittest
 

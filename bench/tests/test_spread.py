@@ -1,4 +1,4 @@
-"""The arithmetic of batches that are cut up."""
+"""Tests the arithmetic of batches that are split over servers."""
 
 import unittest
 

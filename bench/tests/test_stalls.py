@@ -1,4 +1,4 @@
-"""The page of what slow things cost."""
+"""Tests the page of the delays that slow operations cause."""
 
 import unittest
 

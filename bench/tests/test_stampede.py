@@ -1,4 +1,4 @@
-"""The arithmetic behind the report, against figures worked out by hand."""
+"""Tests the arithmetic of the stampede's report, against figures computed by hand."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The arithmetic behind every figure."""
+"""Tests the arithmetic behind every figure."""
 
 import unittest
 from collections import Counter

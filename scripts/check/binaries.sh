@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Proves that the archive of `make binaries` is enough: on a clean base system with a Postgres and neither Rust nor a
-# compiler its checksums hold, install.sh installs it, and the extension works without preload, with it, and after a
-# restart. And what install.sh refuses it refuses in words.
+# Proves that the archive of `make binaries` is complete: on a clean base system with Postgres, without Rust and a
+# compiler, its checksums match, install.sh installs it, and the extension works without preload, with it, and after a
+# restart. If install.sh refuses to install, it must say why.
 #
 # Usage: check.sh binaries [ARCHIVE]        environment: SUITE=bookworm or trixie, whose own Postgres it is tried in,
 #                                           and all other majors that the archive has and this machine can have;

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Tests beside Citus (t/tests/citus.rs): a coordinator and two workers, on a Postgres in which Citus is installed.
-# Installs no Citus.
+# Runs the tests with Citus (t/tests/citus.rs), on a coordinator and two workers. The Postgres must have Citus
+# installed; this script does not install it.
 #
 # Usage: PG_CONFIG=/path/to/pg_config check.sh citus
 need rust server

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Proves that the Debian package is enough: on a clean base system it installs with what it depends on, the extension
-# works with and without preload, survives a restart, and goes without a trace.
+# Proves that the Debian package is complete: on a clean base system it installs with its dependencies, the extension
+# works with and without preload, survives a restart, and is removed without leftovers.
 #
 # Usage: check.sh deb [FILE]        environment: PG, PG_CONFIG as in the Makefile, for a package of this machine's suite;
 #                                   or SUITE=trixie, whose own Postgres the package is made for, in a base system of it,

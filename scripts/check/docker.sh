@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# Proves docker/ without a registry: its files pass their own tools, the image is built, refuses to start
-# without a password, starts as its own user, is healthy, takes its settings from the environment, sweeps, runs
-# pg_cron's job and the demo, and keeps its entries over a restart; a real exporter then has every metric that
-# the alerts and the dashboard name, and a real Prometheus reports with our rules that the server is gone.
+# Tests docker/ without a registry. The files pass their own linters. The image is built, refuses to start without a
+# password, starts as its own user, is healthy, takes its settings from the environment, sweeps, runs pg_cron's job and
+# the demo, and keeps its entries over a restart. Then a real exporter must have every metric that the alerts and the
+# dashboard name, and a real Prometheus must report with our rules that the server is down.
 #
-# Not Docker itself: buildah reads the same Dockerfile, in a chroot, and the image it starts from is made here, by
-# debootstrap.
+# It does not use Docker itself: buildah reads the same Dockerfile, in a chroot, and debootstrap makes the base image
+# here.
 #
 # Usage: check.sh docker [lint]     lint: only the files; the image needs root
 . scripts/base.sh

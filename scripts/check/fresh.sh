@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Proves that two commands are enough: on a clean Debian or Ubuntu with git, make, sudo and nothing else, a clone of
-# HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo and an ordinary
-# user's limits. Afterwards no process may be left and the clone must be as it was cloned.
+# Proves that a new user needs only two commands: on a clean Debian or Ubuntu with only git, make and sudo, a clone of
+# HEAD runs `make demo`, `make test` and `make clean`, as root and as an ordinary user with sudo and ordinary limits.
+# Afterwards no process may be left and the clone must be unchanged.
 #
-# The system is a folder (base.sh); the network is the host's, with its proxy and certificates.
+# The system is a folder (base.sh); it uses the host's network, with its proxy and certificates.
 #
 # Usage: check.sh fresh bookworm|trixie|noble
 # Environment: FRESH_USER=name, FRESH_AS="root user" (either or both), FRESH_RUN="demo test" (targets), FRESH_FIRST="packages

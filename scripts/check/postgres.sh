@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# Proves that pgcache is no surprise to the rest of the server: the regression and isolation tests of
-# Postgres itself give the same results with pgcache preloaded (its worker on) as without.
+# Proves that pgcache does not change the rest of the server: the regression and isolation tests of Postgres itself give
+# the same results with pgcache preloaded (its worker on) as without.
 #
-# The tests come from the source package of this major, the server and pg_regress from PG_CONFIG; nothing
-# but regress.so is compiled. A test that fails in both runs is the machine's; one that differs is ours.
+# The tests come from the source package of this major, the server and pg_regress from PG_CONFIG; only regress.so is
+# compiled. A test that fails in both runs is a fault of the machine; one that differs is a fault of pgcache.
 #
-# With `attached` both runs have pgcache, and all plain tables the columns of a cache (postgres-attached/tables.sql). In the
-# second run the tables are attached, and those of test_setup hold expired copies of some of their rows. Rows and errors must
-# be the same; postgres-attached/compare.py removes the classes of differences that docs/internals/hiding.md names.
+# With `attached` both runs have pgcache, and all plain tables get the columns of a cache
+# (postgres-attached/tables.sql). In the second run the tables are attached as caches, and those of test_setup contain
+# expired copies of some of their rows. Rows and errors must be the same; postgres-attached/compare.py removes the
+# classes of differences that docs/internals/hiding.md names.
 #
 # Usage: check.sh postgres [attached]        environment: PG, PG_CONFIG as in the Makefile
 need rust server postgres-source python

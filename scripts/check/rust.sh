@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Proves without a network which way need.sh takes to Rust on systems of many kinds, and its message if no way is left:
-# apt, cargo and rustup are stand-ins, and all other programs are the machine's own. fresh-check proves that the packages
-# themselves work.
+# Tests, without a network, how need.sh finds or installs Rust on many kinds of systems, and its message if there is no
+# way. apt, cargo and rustup are replaced by stand-ins; all other programs are the machine's own. fresh-check proves
+# that the packages themselves work.
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Proves the way to another major of Postgres: pgcache is staged for both servers, a cluster with caches of
-# every kind goes from one to the other by pg_upgrade (`--check`, then for real, by copies and by links) and
-# by dump and restore, and everything is looked at on the new server (t/tests/upgrade.rs, t/tests/dump.rs).
+# Proves the upgrade to another major of Postgres: pgcache is staged for both servers. A cluster with caches of every
+# kind is transferred by pg_upgrade (`--check`, then really, by copies and by links) and by dump and restore, and its
+# contents are checked on the new server (t/tests/upgrade.rs, t/tests/dump.rs).
 #
 # Environment: FROM=15 TO=17 for other majors; either may be the path of a pg_config. The new server must not
 # have been released before the old one: it would not know what a minor release has added to the catalogs.

@@ -1,9 +1,9 @@
 #!/usr/bin/env -S python3 -B
 """Compares the outputs of Postgres' own tests over plain tables and over attached ones, and fails on a difference.
 
-Removes the differences that docs/internals/hiding.md names from both outputs. The remaining lines must be the same, and so
-must the rows of each result, in any order. Then adds a row to each output, removes a row from each, and fails unless both
-changes count as differences.
+Removes the differences that docs/internals/hiding.md names from both outputs. The remaining lines must be the same, and
+so must the rows of each result, in any order. Then it tests itself: it adds a row to each output, removes a row from
+each, and fails unless both changes count as differences.
 
 Usage: compare.py PLAIN ATTACHED      folders of *.out
 """

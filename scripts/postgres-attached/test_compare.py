@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -B
-"""Tests the rules of compare.py: the differences that each removes, and that rows beside them are still compared.
+"""Tests the rules of compare.py: each removes its own differences, and other rows are still compared.
 
 Usage: test_compare.py
 """

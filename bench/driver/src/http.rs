@@ -1,4 +1,4 @@
-//! HTTP/1.1 as the web server in front of a store speaks it: GET /get?key=, POST /set?key=.
+//! HTTP/1.1 in the form that the benchmark's web server uses: GET /get?key=, POST /set?key=.
 
 use crate::Result;
 use crate::key_distribution::key;

@@ -1,8 +1,7 @@
 //! The distribution of keys: which number is drawn, and the UUID that it becomes.
 //!
-//! Numbers 0 .. slots-1 are laid out so that every fifth is absent: a uniform draw hits an existing key in
-//! 80 of 100 cases, and misses lie between the hits instead of beyond them. `bench/key_distribution.py`
-//! follows the same rule; change both or none.
+//! Of the numbers 0 .. slots-1 every fifth is absent: 80 of 100 uniform draws hit an existing key, and misses are
+//! between the hits instead of beyond them. `bench/key_distribution.py` follows the same rule; change both or none.
 
 use crate::random::Random;
 use crate::zipf::Zipf;
@@ -12,14 +11,14 @@ pub const KEY_LEN: usize = 36;
 const DIGITS: usize = 12;
 const FIRST_NEW: u64 = 200_000_000_000;
 const END_NEW: u64 = 1_000_000_000_000;
-/// Prime, and far from a power of two: ranks next to each other land far apart.
+/// A prime far from a power of two, so that neighbouring ranks are far apart.
 const SCATTER: u64 = 2_654_435_761;
 
 #[derive(Clone, Copy)]
 pub struct KeyDistribution {
     pub entries: u64,
-    /// Added to every number of the layout. pgbench cannot pad with zeros and starts at 100000000000;
-    /// redis-benchmark pads and cannot add, so it is 0 there. The key has 36 bytes either way.
+    /// Added to every number. pgbench cannot pad with zeros and starts at 100000000000; redis-benchmark pads and cannot
+    /// add, so the offset is 0 there. The key has 36 bytes either way.
     pub offset: u64,
     pub keys: Keys,
 }
@@ -27,7 +26,7 @@ pub struct KeyDistribution {
 #[derive(Clone, Copy)]
 pub enum Keys {
     Uniform,
-    /// Existing keys by rank, scattered over the layout; absent ones uniformly, still 20 of 100.
+    /// Existing keys by rank, scattered over the numbers; absent keys uniformly, still 20 of 100.
     Zipf(Zipf),
     /// 80 of 100 draws go to the first fifth of the entries. All exist, once the load has set them.
     Hot,
@@ -67,8 +66,8 @@ impl KeyDistribution {
         self.existing(place)
     }
 
-    /// Draws the number of a write. One in ten overwrites; the others take a number from a space so wide that none
-    /// comes twice.
+    /// Draws the number of a write. One in ten overwrites; the others take a number from a space so large that none is
+    /// drawn twice.
     pub fn write(self, random: &mut Random) -> u64 {
         if random.below(10) == 0 {
             self.overwrite(random)
@@ -81,13 +80,13 @@ impl KeyDistribution {
         self.entries / 5
     }
 
-    /// Returns whether `Keys::Hot` counts the number among the wanted fifth.
+    /// Returns whether `Keys::Hot` draws the number with the frequent fifth.
     pub fn is_hot(self, number: u64) -> bool {
         number < self.existing(self.hot())
     }
 }
 
-/// Scatters ranks by a permutation, which it is as long as the prime does not divide the number of entries.
+/// Scatters ranks by a permutation. It is a permutation as long as the prime does not divide the number of entries.
 pub fn scattered(rank: u64, entries: u64) -> u64 {
     ((u128::from(rank) * u128::from(SCATTER)) % u128::from(entries)) as u64
 }

@@ -1,4 +1,4 @@
-//! Latencies in a histogram that keeps three digits of each.
+//! Collects latencies in a histogram with three significant digits.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! memcached: the text protocol's get and set.
+//! A client of memcached: get and set of the text protocol.
 
 use crate::Result;
 use crate::key_distribution::key;
@@ -38,7 +38,7 @@ impl Protocol for Memcached {
             b"END" => Ok(Some(Reply::Miss)),
             line if line.starts_with(b"VERSION") => Ok(Some(Reply::Done)),
             line if line.starts_with(b"VALUE ") => decode_value(&input[end + 2..], value),
-            // The server could not free a place of the value's size class just now.
+            // The server could not free room in the value's size class at this moment.
             line if line.starts_with(b"SERVER_ERROR out of memory") => Ok(Some(Reply::Refused)),
             line => Err(format!("unexpected reply: {}", String::from_utf8_lossy(line)).into()),
         }

@@ -1,5 +1,5 @@
-//! Postgres: named prepared statements over protocol 3.0. Each request is Bind, Describe, Execute, Sync,
-//! message for message what libpq sends and so what pgbench -M prepared sends.
+//! A client of Postgres: named prepared statements over protocol 3.0. Each request is Bind, Describe, Execute, Sync,
+//! the same messages that libpq and therefore pgbench -M prepared sends.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -49,7 +49,7 @@ impl Protocol for Postgres {
     }
 }
 
-/// Judges a reply. A miss is no row from a table and a NULL from a function.
+/// Checks a reply. A table reports a miss as no row, a function as NULL.
 fn judge(command: &Command, row: Option<&[u8]>, value: &[u8]) -> Result<Reply> {
     match (command, row) {
         (Command::Get(_), None) => Ok(Reply::Miss),
@@ -126,7 +126,8 @@ impl Session {
         Ok(rows)
     }
 
-    /// Reads up to the first message that is the last. Returns an error once the server is ready for more.
+    /// Reads until a message for which `is_last` is true. After an error it reads until the server is ready for more,
+    /// and returns the error.
     fn receive(&mut self, is_last: impl Fn(u8) -> bool, rows: &mut Vec<Row>) -> Result<()> {
         let mut failed = None;
         let mut buffer = [0u8; 8192];

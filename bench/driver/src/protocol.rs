@@ -1,4 +1,4 @@
-//! The interface of a server's wire protocol, so that one loop and one distribution of keys serve all servers.
+//! The trait of a server's wire protocol. It lets one loop and one distribution of keys serve all servers.
 
 use std::io;
 use std::net::TcpStream;
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 
 use crate::Result;
 
-/// A unix stream also for TCP: once connected, a TCP socket takes the same calls, so one type serves both.
+/// The stream of both kinds of connections. Once connected, a TCP socket accepts the same calls as a unix socket.
 pub type Stream = UnixStream;
 
-/// Connects to a path, or to host:port. Without delay: a request is one small write, and nothing follows it.
+/// Connects to a path, or to host:port. Sets TCP_NODELAY: a request is one small write, and nothing follows it.
 pub fn connect(address: &str) -> io::Result<Stream> {
     if address.contains('/') {
         return UnixStream::connect(address);
@@ -32,24 +32,25 @@ pub enum Reply {
     Hit,
     Miss,
     Done,
-    /// The server had no room for a value, which a cache may report.
+    /// The server had no room for the value, which is allowed for a cache.
     Refused,
 }
 
 pub trait Protocol: Sync {
-    /// Sends the messages that come before the first request. Blocks.
+    /// Sends the messages that come before the first request. Blocks until they are answered.
     fn greet(&self, _stream: &mut Stream) -> Result<()> {
         Ok(())
     }
 
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]);
 
-    /// Returns the whole answer to a stored set, for a preload that sends many at once. SQL loads its entries itself.
+    /// Returns the exact reply to a set, for a preload that sends many sets at once. None for SQL, which loads its
+    /// entries itself.
     fn stored(&self) -> Option<&'static [u8]> {
         None
     }
 
-    /// Returns the answer to `command`, or None while `input` does not hold all of it. A hit must carry `value`: a
-    /// server with another answer is an error, not a fast server.
+    /// Returns the reply to `command`, or None while `input` does not contain all of it. A hit must return `value`; any
+    /// other value is an error, so that a wrong server cannot seem fast.
     fn decode(&self, input: &[u8], command: &Command, value: &[u8]) -> Result<Option<Reply>>;
 }

@@ -1,4 +1,4 @@
-//! The random numbers of the driver: fast, and the same in each run.
+//! Random numbers for the driver: fast, and the same in each run.
 
 /// splitmix64: a few nanoseconds a draw.
 pub struct Random(pub u64);
@@ -16,7 +16,7 @@ impl Random {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// Draws from 0, below 1.
+    /// Draws a number of at least 0 and below 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }

@@ -1,4 +1,4 @@
-//! Redis: PING, GET and SET out, one reply in.
+//! A client of Redis that sends PING, GET and SET, one request at a time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 
@@ -46,7 +46,7 @@ fn request(out: &mut Vec<u8>, words: &[&[u8]]) {
     }
 }
 
-/// Writes the head of an argument by hand, because `write!` costs more than the rest of a request.
+/// Writes the head of an argument by hand, because `write!` takes longer than the rest of a request.
 fn head(out: &mut Vec<u8>, kind: u8, mut number: usize) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
@@ -60,7 +60,7 @@ fn head(out: &mut Vec<u8>, kind: u8, mut number: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// A connection that waits for each answer, whatever the value: for the web server.
+/// A connection that waits for each reply, whatever the value; the web server uses it.
 pub struct Session(pub BufReader<Stream>);
 
 impl Session {

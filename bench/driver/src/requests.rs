@@ -1,5 +1,5 @@
-//! Requests of a workload, at full speed. A thread is an epoll loop over its share of the connections, as in
-//! redis-benchmark and pgbench, one request in flight on each.
+//! Sends the requests of a workload at full speed. A thread is an epoll loop over its share of the connections, as in
+//! redis-benchmark and pgbench, with one request in flight on each.
 
 use std::io::{ErrorKind, Read, Write};
 use std::thread;
@@ -21,7 +21,7 @@ use crate::{Options, Result};
 const BUFFER: usize = 64 * 1024;
 const BATCH: u64 = 1000; // sets of a preload that are on the wire at once
 
-/// When a thread stops: after a time, or after so many gets of its own.
+/// The moment at which a thread stops: after a time, or after a number of its own gets.
 #[derive(Clone, Copy)]
 enum End {
     After(Duration),
@@ -215,8 +215,8 @@ impl<'a> Client<'a> {
         self.send(slot, first)
     }
 
-    /// Follows each answer with the next request until the end. The request that is still in flight then is counted by
-    /// the next call, if one comes.
+    /// Sends the next request after each reply until the end. If a request is still in flight then, the next call
+    /// counts it, if there is one.
     fn run_until(&mut self, end: End) -> Result<()> {
         let mut events = Vec::with_capacity(self.connections.len().max(1));
         let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -311,7 +311,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Writes a request. It fits the socket's buffer except with very large values; then the thread waits its turn.
+/// Writes a request. It fits into the socket's buffer except for very large values; then the thread waits.
 fn write_fully(stream: &mut Stream, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {

@@ -1,7 +1,8 @@
-//! Shop visitors who look products up in a cache that is empty at first, and the slow database behind it.
+//! Simulates visitors of a shop that look products up in a cache which is empty at first, and the slow database behind
+//! it.
 //!
-//! The database is a pool of P connections that each need L for a query: a semaphore and a sleep here (lease, none),
-//! or in the loader that the server runs (fetch). A visitor is a thread with a connection.
+//! The database is a pool of P connections, and a query takes the time L: a semaphore and a sleep here (modes lease and
+//! none), or in the loader that the server runs (mode fetch). A visitor is a thread with a connection.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,14 +13,14 @@ use crate::postgres::Session;
 use crate::random::Random;
 use crate::{Options, Result};
 
-/// Products that do not exist: ids from 10,001 on. The published load does not say how many there are.
+/// Products that do not exist: ids from 10,001 on. The published load does not give their number.
 const ABSENT: u64 = 1_000;
 const PRODUCTS: u64 = 10_000;
 const STACK: usize = 256 * 1024; // there are hundreds of visitors
 
 const STORE: &str = "CASE WHEN $2::text IS NULL THEN absent_ttl() END, 'products')";
 
-/// The way to handle a miss.
+/// How a visitor handles a miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// cache_get, then cache_lease: one visitor loads, others wait or take the stale value.
@@ -155,7 +156,7 @@ impl<'a> Visitor<'a> {
             _ => {}
         }
         let lease = lease.as_ref().map(|text| text.as_bytes());
-        // A stale value exists and the pool is busy: another caller will refresh it, a moment later.
+        // A stale value exists and the pool is busy: another caller will refresh it soon.
         let loaded = match value {
             Some(stale) => match self.backend.load_if_free(id) {
                 Some(loaded) => loaded,
@@ -201,7 +202,7 @@ fn product(id: u64) -> Option<String> {
     (id <= PRODUCTS).then(|| format!("product {id}"))
 }
 
-/// A pool of connections, each busy for a while with a query.
+/// A pool of connections, each busy for a fixed time with a query.
 struct Backend {
     size: usize,
     latency: Duration,
@@ -232,7 +233,7 @@ impl Backend {
         self.query(pool, id)
     }
 
-    /// Loads only if a connection is free; else returns None.
+    /// Loads only if a connection is free; otherwise returns None.
     fn load_if_free(&self, id: u64) -> Option<Option<String>> {
         let pool = self.state();
         (pool.busy < self.size).then(|| self.query(pool, id))

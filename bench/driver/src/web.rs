@@ -1,6 +1,6 @@
 //! The web server of the published workloads: /get and /set over one cache, Redis or Postgres.
 //!
-//! Decides nothing: a request is one call of the store. Hits answer 200 with the value, misses 404.
+//! It decides nothing: a request is one call of the store. A hit returns 200 with the value, a miss 404.
 
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
@@ -39,7 +39,7 @@ impl Store {
         Ok(Store::Postgres(postgres::Session::open(&address, &database, &statements)?))
     }
 
-    /// Gets a value. A miss is no row from a table and a NULL from a function.
+    /// Gets a value. A table reports a miss as no row, a function as NULL.
     fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         match self {
             Store::Redis(session) => session.call(&[b"GET", key]),
@@ -89,8 +89,8 @@ pub fn main(options: &Options) -> Result<String> {
     })
 }
 
-/// Serves a client until it goes, or sends an invalid request. Each connection has its thread, which waits for the
-/// store.
+/// Serves a client until it disconnects or sends an invalid request. Each connection has its own thread, which waits
+/// for the store.
 fn serve(stream: TcpStream, pool: &Pool) -> Result<()> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(true)?;

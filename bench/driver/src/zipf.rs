@@ -1,6 +1,6 @@
-//! Zipfian ranks: rank r is drawn in proportion to 1 / r^0.99, the skew that cache benchmarks agree on.
+//! Draws ranks from a Zipf distribution: rank r in proportion to 1 / r^0.99, the usual skew of cache benchmarks.
 //!
-//! Drawn by rejection under the integral of the weights, which is exact, needs no table, and takes one or two
+//! It uses rejection sampling under the integral of the weights, which is exact, needs no table, and takes one or two
 //! draws whatever the number of entries.
 
 use crate::random::Random;
@@ -17,11 +17,11 @@ pub struct Zipf {
 impl Zipf {
     pub fn new(entries: u64) -> Self {
         let entries = entries as f64;
-        // The first rank gets its whole weight, not the share under the curve.
+        // The first rank gets its whole weight, not only the area under the curve.
         Zipf { entries, low: area(1.5) - 1.0, high: area(entries + 0.5) }
     }
 
-    /// Draws a rank from 0, the most wanted.
+    /// Draws a rank from 0, the most frequent one.
     pub fn draw(&self, random: &mut Random) -> u64 {
         loop {
             let under = self.low + random.unit() * (self.high - self.low);

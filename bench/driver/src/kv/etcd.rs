@@ -1,4 +1,4 @@
-//! etcd over gRPC. The messages are those of etcd's rpc.proto with the fields that the loads use.
+//! A client of etcd over gRPC. The messages are those of etcd's rpc.proto, with only the fields that the loads use.
 
 use std::time::Duration;
 

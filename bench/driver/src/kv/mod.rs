@@ -1,4 +1,4 @@
-//! The loads of a key-value store, on pgcache or etcd. Each client is a thread with a connection of its own and one
+//! Runs the loads of a key-value store on pgcache or etcd. Each client is a thread with its own connection and one
 //! operation in flight.
 
 mod etcd;
@@ -22,7 +22,7 @@ const GROUPS: u64 = 20;
 const WRITERS: usize = 10; // of the watchers' events; one makes all events of a watcher, so that they must come in order
 const WARM_UP: usize = 20; // operations of each client that are not counted
 const AT_ONCE: u64 = 100; // entries of a preload in one transaction; etcd takes 128
-/// Longer than any load takes, and an end if an event is lost.
+/// Longer than any load takes; it ends the wait if an event is lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// One operation of a client, which it repeats; true if the store's answer cannot be true.
+/// One operation, which a client repeats. Returns true if the store's answer is wrong.
 type Operation<'a> = Box<dyn FnMut(&mut dyn Store) -> Result<bool> + 'a>;
 
 struct Plan {
@@ -178,7 +178,7 @@ fn scan(store: &mut dyn Store, prefix: &str) -> Result<bool> {
     Ok(!ordered || !found.iter().all(|(key, value)| key.starts_with(prefix) && belongs(key, value)))
 }
 
-/// Returns a client's own stream of keys: every run draws the same.
+/// Returns a client's own stream of keys, the same in every run.
 fn random(client: usize) -> Random {
     Random(7 << 32 | client as u64)
 }

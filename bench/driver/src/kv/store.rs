@@ -1,4 +1,4 @@
-//! The operations that the loads of a key-value store need, and pgcache as such a store.
+//! The trait of the operations that the loads of a key-value store need, and its implementation for pgcache.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::postgres::{Parameters, Session};
 
 pub type Entries = Vec<(String, String)>;
 
-/// One connection of one client: all that a load knows of a store.
+/// One connection of one client, the only interface between a load and a store.
 pub trait Store {
     fn put(&mut self, key: &str, value: &str) -> Result<()>;
     fn get(&mut self, key: &str) -> Result<Option<String>>;
@@ -16,7 +16,7 @@ pub trait Store {
     fn delete(&mut self, key: &str) -> Result<()>;
     /// Puts all entries or none.
     fn put_all(&mut self, entries: &[(String, String)]) -> Result<()>;
-    /// Watches a prefix: no change below it is missed from here on.
+    /// Watches a prefix: from here on every change of a key with it is reported.
     fn watch(&mut self, prefix: &str, patience: Duration) -> Result<()>;
     /// Returns keys that changed, possibly also keys outside the watched prefix.
     fn changed(&mut self) -> Result<Vec<String>>;

@@ -1,5 +1,5 @@
-//! A reader-writer lock in shared memory that works as Postgres' lightweight locks do: one atomic step without
-//! contention, a sleep in the kernel with it. A cache line each, as there.
+//! A reader-writer lock in shared memory that works like Postgres' lightweight locks: one atomic step without
+//! contention, a sleep in the kernel with it. Like those, each lock has its own cache line.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,4 +1,4 @@
-//! Processes that work at the same time, and their reports.
+//! Runs processes that work at the same time, and collects their measurements.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU64, AtomicUsize};

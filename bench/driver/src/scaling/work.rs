@@ -1,4 +1,4 @@
-//! The store in shared memory with its locks, and the operations on it.
+//! The store in shared memory with its locks, and the operations that are measured.
 
 use std::cell::Cell;
 
@@ -20,9 +20,9 @@ pub enum Work {
     Set,
     /// Batches: prefetches the buckets of all keys, then their entries, then reads each.
     GetMany,
-    /// The lock alone: its share of a get.
+    /// The lock alone, to show its share of a get.
     LockShared,
-    /// The lock alone: its share of a set.
+    /// The lock alone, to show its share of a set.
     LockExclusive,
 }
 
@@ -138,7 +138,7 @@ fn key(number: u32, name: &[u8; 16]) -> Key<'_> {
     Key { hash: hash(number), cache: 1, bytes: name }
 }
 
-/// Spreads keys as the server's hash does, at less cost, because the measurement is not about the hash.
+/// Spreads keys like the server's hash, but cheaper, because the hash is not measured here.
 fn hash(number: u32) -> u64 {
     let mixed = (u64::from(number) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
