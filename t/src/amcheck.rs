@@ -6,11 +6,11 @@ use postgres::Client;
 use crate::ask::Ask;
 
 pub trait Amcheck {
-    /// Installs amcheck in the database, where the server has it.
+    /// Installs amcheck in the database, if the server has it.
     fn add_amcheck(&mut self);
 
-    /// Checks that every row is where the btree indexes say, that every index entry has its row, and that no page is
-    /// broken.
+    /// Checks that the btree indexes and the table agree: every index entry has its row, every row its entries, and no
+    /// page is corrupt.
     fn pages_are_sound(&mut self, table: &str, case: &str);
 }
 

@@ -1,10 +1,10 @@
 //! Reads the catalog entries of the extension in a form that can be compared: an updated extension with a fresh
 //! installation, and one restored by pg_upgrade with one on the new server.
 
-/// Lists every member object with all that a script can say of it: comment, privileges and those that a dump leaves
-/// out; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a relation's
-/// columns, options, triggers, indexes, constraints and query. Then the extension's own row, with the tables whose rows
-/// are dumped.
+/// Lists every member object with everything that a script can define about it: comment, privileges, and the privileges
+/// that a dump omits; a function's definition (arguments, defaults, volatility, parallel, strict, rows) and owner; a
+/// relation's columns, options, triggers, indexes, constraints and query. Then the extension's own row, with the tables
+/// whose rows are dumped.
 pub const CATALOG: &str = "
     SELECT pg_describe_object(d.classid, d.objid, 0) AS object, concat_ws(' ',
            obj_description(d.objid, d.classid::regclass::name),

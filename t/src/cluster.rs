@@ -24,11 +24,11 @@ pub struct Cluster {
     pub(crate) has_template: bool,
     /// The port of the Redis protocol, on a server that has one.
     pub(crate) port: u16,
-    /// The library that moves the server's wall clock, for tests that do.
+    /// The library that moves the server's wall clock, for tests that need it.
     clock: Option<PathBuf>,
     /// Further variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
-    /// A test stopped, killed or configured this server, so no other test may take it.
+    /// A test has stopped, killed or configured this server, so no other test may use it.
     is_spoiled: AtomicBool,
     /// Internal errors that the test provokes.
     provoked: Mutex<Vec<&'static str>>,
@@ -38,7 +38,7 @@ pub struct Cluster {
     reaper: Mutex<Option<Reaper>>,
 }
 
-/// How a server goes down.
+/// The mode of a shutdown.
 #[derive(Clone, Copy)]
 pub enum Shutdown {
     Fast,
@@ -220,13 +220,14 @@ impl Cluster {
         self.is_spoiled.store(true, Ordering::Relaxed);
     }
 
-    /// Allows an internal error with these words in the log, because the test provokes it.
+    /// Allows an internal error with this text in the log, because the test provokes it.
     pub fn provokes(&self, words: &'static str) {
         let mut provoked = self.provoked.lock().expect("nobody fails with these");
         provoked.push(words);
     }
 
-    /// Returns the first PANIC or internal error in the log that the test did not provoke: only a defect raises one.
+    /// Returns the first PANIC or internal error in the log that the test did not provoke, because only a defect raises
+    /// one.
     pub(crate) fn bad_line(&self) -> Option<String> {
         let provoked = self.provoked.lock().expect("nobody fails with these");
         let log = self.log_text();

@@ -26,8 +26,8 @@ pub const CACHES: &str = r#"
     GRANT SELECT, INSERT ON shop.products TO pg_monitor;
 "#;
 
-/// Everything that must come back, but the entries. An owner's right to MAINTAIN (m) is there from
-/// Postgres 17 on, so it is left out.
+/// Queries of everything that must be restored, except entries. An owner's privilege MAINTAIN (m) exists from Postgres
+/// 17 on, so it is omitted.
 const DEFINITIONS: &[&str] = &[
     "SELECT * FROM pgcache.caches ORDER BY cache::text",
     "SELECT tgrelid::regclass, tgname, tgenabled, pg_get_triggerdef(t.oid) FROM pg_trigger AS t \
@@ -53,7 +53,7 @@ pub fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Definitions and entries, to be compared before and after.
+/// Returns definitions and entries, to be compared before and after.
 pub fn contents(session: &mut Client) -> Vec<String> {
     let definitions = answers(session, DEFINITIONS);
     session.run("SET pgcache.show_expired = on");
@@ -62,7 +62,7 @@ pub fn contents(session: &mut Client) -> Vec<String> {
     [definitions, entries].concat()
 }
 
-/// What came back is used.
+/// Checks that the restored objects work.
 pub fn check_works(session: &mut Client) {
     session.run("SELECT cache_set_json('p:2', '1', cache => 'shop.products')");
     // An hour, less at most a quarter of it by jitter.

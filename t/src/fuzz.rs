@@ -17,7 +17,7 @@ pub struct Function {
     arguments: Vec<(String, String)>,
     /// The number of arguments that a call must pass.
     required: usize,
-    /// The function returns rows whose columns only the query names.
+    /// The function returns rows without column names; the query must name them.
     nameless_rows: bool,
 }
 
@@ -117,7 +117,7 @@ const MEMORY: &[(&str, &str)] = &[
     ("m_bytes", "value_type => 'bytea', max_entries => 10"),
 ];
 
-/// Creates the caches that do not exist (any more).
+/// Creates the caches that do not exist, or no longer exist.
 pub fn make_caches(session: &mut Client, with_memory: bool) {
     let make = |(name, options): &(&str, &str)| {
         format!("SELECT cache_create('{name}', {options}, if_not_exists => true);")
@@ -149,7 +149,7 @@ pub fn make_caches(session: &mut Client, with_memory: bool) {
     session.run(&all);
 }
 
-/// Returns a call for FROM.
+/// Returns a call as it appears in FROM.
 pub fn call(rng: &mut Rng, function: &Function) -> String {
     let extra = function.arguments.len() - function.required;
     let given = function.required + rng.below(extra as u64 + 1) as usize;

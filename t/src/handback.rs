@@ -11,9 +11,9 @@ use crate::pool::Recipe;
 use crate::template::WITH_EXTENSION;
 use crate::wait::is_so_within;
 
-/// A server that a test has taken.
+/// A server that a test is using.
 pub(crate) struct Taken {
-    /// `None` for a server of the test's own, which is never handed back.
+    /// None for a server of the test's own, which is never returned to the pool.
     pub(crate) recipe: Option<Recipe>,
     /// The test gets the same server again if it asks for the same recipe.
     pub(crate) is_same: bool,
@@ -33,10 +33,11 @@ fn all_settings(session: &mut Client) -> String {
     )
 }
 
-/// A check of one thing, which returns what is wrong with it.
+/// A check, which returns a description of the fault that it finds.
 type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
 
-/// Removes what the test made, and returns what else it left. Spoils the server if only a restart can show a leftover.
+/// Removes the objects that the test created, and returns a description of anything else that it left behind. Spoils
+/// the server if only a restart can show a leftover.
 pub(crate) fn what_is_wrong(taken: &Taken) -> Option<String> {
     let cluster = taken.cluster;
     if let Some(line) = cluster.bad_line() {
@@ -74,7 +75,7 @@ fn has_own_settings(cluster: &Cluster) -> bool {
     text.lines().any(|line| !line.starts_with('#'))
 }
 
-/// Returns the rows of a query that must soon return none.
+/// Returns the rows of a query that must soon return no rows.
 fn none_within_patience(session: &mut Client, what: &str, sql: &str) -> Option<String> {
     let mut rows = Vec::new();
     let gone = is_so_within(Duration::from_secs(20), || {
@@ -148,8 +149,8 @@ fn databases(session: &mut Client) -> Option<String> {
     )
 }
 
-/// Checks the objects of the database postgres, whose caches the Redis protocol serves; other tests seldom leave
-/// anything there.
+/// Checks the objects of the database postgres, whose caches the Redis protocol serves; other tests seldom leave any
+/// there.
 fn objects(session: &mut Client) -> Option<String> {
     let statements = session.lines(
         "SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication \

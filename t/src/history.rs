@@ -36,8 +36,8 @@ pub struct Read {
     pub ended: Moment,
     /// The version that was read; None for a miss.
     pub saw: Option<u64>,
-    /// The transaction whose one snapshot the read used. Such a read begins and ends with the statement that took the
-    /// snapshot, whenever it is made.
+    /// The transaction whose only snapshot the read used. Such a read counts as made when the statement that took the
+    /// snapshot ran, whenever it is really made.
     pub snapshot: Option<u64>,
 }
 
@@ -48,7 +48,7 @@ pub enum Violation {
     FromNowhere(Read),
     /// A value whose transaction or savepoint was rolled back.
     RolledBack(Read),
-    /// A version older than an acknowledged commit, or than a value that was read, before the read began.
+    /// A version older than one that was acknowledged, or that was read, before this read began.
     Older { read: Read, than: u64 },
     /// Another value of the key than the same transaction has read before with the same snapshot.
     Changed { read: Read, from: Option<u64> },
@@ -56,7 +56,7 @@ pub enum Violation {
     Left { key: u64, version: u64 },
 }
 
-/// Version 0 of each key is the empty beginning.
+/// The version of each key before its first write: no entry.
 const BEGINNING: u64 = 0;
 
 /// Checks every read against every write of its key.
@@ -72,8 +72,8 @@ pub fn check(writes: &[Write], reads: &[Read]) -> Result<(), Violation> {
         .try_for_each(|(writes, reads)| check_key(&writes, reads))
 }
 
-/// Checks the final state: for each key either nothing, or the last committed version. A write whose session broke
-/// during its commit may be the last or not.
+/// Checks the final state: each key has no entry, or the last committed version. A write whose session broke during its
+/// commit may or may not be the last one.
 pub fn check_quiet(writes: &[Write], left: &[(u64, u64)]) -> Result<(), Violation> {
     let is_last = |key: u64, version: u64| {
         let known = writes

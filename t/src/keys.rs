@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
-/// The configuration for `openssl`: the authority, its certificates, and the path of its list.
+/// The configuration for `openssl`: the certificate authority, its certificates, and the path of its revocation list.
 const CONFIGURATION: &str = "
 [req]
 distinguished_name = name

@@ -279,7 +279,7 @@ pub const FUNCTIONS: &[(&str, Needs, &str)] = &[
     ),
 ];
 
-/// Functions that raise 55000 without shared memory, for every caller.
+/// Functions that raise 55000 for every caller if the server has no shared memory of pgcache.
 const WITH_PRELOAD_ONLY: [&str; 5] = [
     "cache_lease",
     "cache_lease_bytes",

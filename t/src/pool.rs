@@ -19,7 +19,7 @@ use crate::handback::{self, Taken};
 use crate::resp::Door;
 use crate::stage::Stage;
 
-/// The limit of idle servers. A further one costs memory and processes, and is seldom asked for again.
+/// The limit of idle servers. More would cost memory and processes, and would seldom be requested again.
 const IDLE: usize = 10;
 
 /// The configuration of a server.
@@ -93,7 +93,7 @@ pub fn another(recipe: Recipe) -> &'static Cluster {
     take(recipe, false)
 }
 
-/// Keeps a server of the test's own until the test ends.
+/// Keeps a server for the test alone until the test ends.
 pub fn keep(cluster: Cluster) -> &'static Cluster {
     let cluster = Box::leak(Box::new(cluster));
     cluster.spoil();
@@ -139,7 +139,7 @@ fn remember(taken: Taken) {
     });
 }
 
-/// Notes a panic in a hook, because a destructor of a thread's own values does not see that the thread has panicked
+/// Records a panic in a hook, because a destructor of a thread-local value cannot see that the thread has panicked
 /// before.
 fn note_failures() {
     static ONCE: Once = Once::new();
@@ -153,7 +153,8 @@ fn note_failures() {
 }
 
 impl Drop for Scope {
-    /// Hands everything back, in a thread of its own, because no client can be made once the thread's values are gone.
+    /// Returns all servers to the pool, in a separate thread, because no client can be created once the thread's values
+    /// are destroyed.
     fn drop(&mut self) {
         let (test, taken) = (
             std::mem::take(&mut self.test),

@@ -50,8 +50,8 @@ pub fn examples(markdown: &str) -> Vec<Example> {
     examples
 }
 
-/// Returns the rows of tables whose last columns are `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT ...` | `1`
-/// | ``. The cell is empty if the result cannot be compared.
+/// Returns the rows of tables whose last columns are `SQL` and `gives`, as examples: `` | `INCR n` | `SELECT
+/// ...` | `1` | ``. The last cell is empty if the result cannot be compared.
 pub fn rows(markdown: &str) -> Vec<Example> {
     let mut rows = Vec::new();
     let mut wanted = false;

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 
 use crate::stage::Stage;
 
-/// A guard that stops what it watches, however the tests end. Dropping it stops that, too.
+/// A guard that stops a cluster or a pooler, however the tests end. Dropping the guard stops it, too.
 pub struct Reaper(Child);
 
 /// Records a server that has crashed in a file that `make test` reads, except after `kill -9`, which tests use.
@@ -47,7 +47,7 @@ fn detached(command: &mut Command) -> &mut Command {
 impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // A shell that failed leaves nothing that could be done.
+        // There is nothing left to do if the shell has failed.
         let _ = self.0.wait();
     }
 }

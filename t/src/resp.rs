@@ -276,7 +276,7 @@ impl Client {
         }
     }
 
-    /// Lifts the watchdog from the next requests: the test holds a lock, or has stopped a process.
+    /// Disables the watchdog for the next requests, because the test holds a lock or has stopped a process.
     pub fn be_patient(&mut self) {
         self.patient = true;
     }
@@ -327,7 +327,7 @@ impl Client {
         self.reply_soon().expect("a reply comes")
     }
 
-    /// Reads the next reply or message, to a request that was just sent: the watchdog counts.
+    /// Reads the next reply or message to a request that was just sent, under the watchdog.
     #[track_caller]
     pub fn reply_soon(&mut self) -> Option<Reply> {
         if self.patient {
@@ -339,7 +339,7 @@ impl Client {
         reply
     }
 
-    /// Reads this many bytes as soon as they come, and those that follow within a pause.
+    /// Reads this many bytes as they arrive, and those that follow within a pause.
     pub fn bytes_that_come(&mut self, count: usize, pause: Duration) -> String {
         while self.unread.len() - self.at < count {
             self.stream.set_patience(Some(WATCHDOG));

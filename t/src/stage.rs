@@ -32,7 +32,7 @@ impl Stage {
         STAGE.get_or_init(|| Stage::at(required("PGCACHE_BINDIR")))
     }
 
-    /// Returns a server of a later version, to which dumps and whole clusters are carried.
+    /// Returns a server of a later version, the target of dumps and upgrades.
     pub fn other() -> Stage {
         Stage::at(required("PGCACHE_BINDIR_2"))
     }

@@ -11,9 +11,9 @@ use crate::rng::Rng;
 use crate::wait::{PATIENCE, wait_for, wait_until};
 use crate::ways::{self, Cache, Call, Clock, Request, Shape, Sql, Way, operations};
 
-/// The keys of each cache: few, so that many clients meet at one.
+/// The number of keys of each cache: few, so that many clients use the same key at once.
 pub const KEYS: u64 = 4;
-/// Operations of each protocol on each cache; fewer prove nothing.
+/// Operations of each protocol on each cache; a history with fewer proves nothing.
 pub const ENOUGH: u64 = 100;
 
 /// Starts a server with these caches as databases of the Redis protocol.
@@ -25,7 +25,7 @@ pub fn server(caches: &[Cache]) -> Door {
         "pgcache.resp_executors = 3",
         "max_worker_processes = 16",
         "pgcache.hot_size = '32MB'",
-        // A commit takes its time, so that a reply sent before its end is wrong and detected.
+        // Commits take time, so that a reply which is sent before the end of its commit is wrong and detected.
         "fsync = on",
         "commit_delay = 1000",
         "commit_siblings = 0",
@@ -52,14 +52,14 @@ pub enum Protocol {
     Resp,
 }
 
-/// A history in the making.
+/// A history that is being recorded.
 pub struct Storm<'d> {
     door: &'d Door,
     caches: &'d [Cache],
     pub clock: Clock,
     until: Instant,
     pub ends: AtomicBool,
-    /// Whether processes are ended meanwhile.
+    /// Whether processes are killed meanwhile.
     has_faults: bool,
     /// The server was killed, and is not yet up again.
     pub is_down: AtomicBool,
@@ -98,8 +98,8 @@ impl<'d> Storm<'d> {
         asked.map(|count| count.load(SeqCst)).min().unwrap_or(0)
     }
 
-    /// Returns whether the storm continues: until the time is up, and as long as a slow machine needs for a history
-    /// that proves something.
+    /// Returns whether the storm continues: until the time is over, and longer on a slow machine until the history has
+    /// enough operations to prove something.
     pub fn goes_on(&self) -> bool {
         let now = Instant::now();
         !self.ends.load(SeqCst)
@@ -125,8 +125,8 @@ impl<'d> Storm<'d> {
         })
     }
 
-    /// Runs random requests until the end, by one protocol or by several in turn. A client with several reads by
-    /// another one at once what the first has answered.
+    /// Runs random requests until the end, by one protocol or by several in turn. A client of several protocols reads a
+    /// value through another protocol as soon as the first one has returned it.
     pub fn client(
         &self,
         protocols: &[Protocol],
@@ -220,8 +220,8 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Changes these keys at once. A transaction sets no key that it has removed: a session that waits for a removed
-    /// row finds nothing, as under READ COMMITTED, even if a new row exists at once.
+    /// Changes these keys in one transaction. A transaction sets no key that it has removed: a session that waits for a
+    /// removed row finds nothing, as under READ COMMITTED, even if a new row exists immediately afterwards.
     fn transaction(&self, keys: &[u64], mut command: impl FnMut() -> Command) -> Vec<Call> {
         let set = || Command::Set {
             value: self.value(),
@@ -253,7 +253,7 @@ impl<'d> Storm<'d> {
         1000 * self.values.fetch_add(1, SeqCst)
     }
 
-    /// Returns whether entries are made of this row; a row hidden by its deadline still counts.
+    /// Returns whether the cache's entries are computed from this row; a row hidden by its deadline still counts.
     fn is_source(&self) -> bool {
         self.caches.iter().any(|cache| cache.source.is_some())
     }
@@ -289,7 +289,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Reads every key through both protocols when all is quiet.
+    /// Reads every key through both protocols after all clients have ended.
     pub fn ask_for_all(&self) {
         for protocol in [Protocol::Sql, Protocol::Resp] {
             let mut way = self.connect(protocol, 7);

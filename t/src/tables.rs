@@ -57,7 +57,7 @@ pub fn executors(door: &Door) -> Vec<i32> {
     door.processes(EXECUTOR)
 }
 
-/// Stopped processes of one kind, all idle when stopped; they continue when this is dropped.
+/// Stopped processes of one kind, each of them idle when it was stopped. They continue when this is dropped.
 pub struct Stopped(Vec<i32>);
 
 impl Stopped {

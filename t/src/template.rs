@@ -25,8 +25,8 @@ pub fn copy_to(stage: &Stage, template: Template, data: &Path) {
     succeed(Command::new("cp").arg("-a").arg(&template).arg(data));
 }
 
-/// Returns the template of this server, which the first caller makes. Other programs may make it at the same time, so
-/// it gets its name when it is complete, and the later program discards its own.
+/// Returns the template of this server, which the first caller creates. Other programs may create it at the same time,
+/// so it gets its name when it is complete, and the later program discards its own.
 fn made_for(stage: &Stage, kind: Template) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MAKING.lock();
@@ -60,7 +60,7 @@ fn initdb(stage: &Stage, data: &Path) {
     succeed(initdb.arg(data));
 }
 
-/// Returns a hash of the extension's control file and scripts: a template made with other scripts is of no use.
+/// Returns a hash of the extension's control file and scripts, because a template made with other scripts is of no use.
 fn scripts_of(stage: &Stage) -> u64 {
     let folder = succeed(stage.command("pg_config").arg("--sharedir")).stdout;
     let folder = Path::new(String::from_utf8_lossy(&folder).trim()).join("extension");
@@ -80,8 +80,8 @@ fn scripts_of(stage: &Stage) -> u64 {
     hasher.finish()
 }
 
-/// Makes [`WITH_EXTENSION`], with a server like all others: in single-user mode the extension would get oids from the
-/// range of Postgres' own objects.
+/// Creates [`WITH_EXTENSION`] with a running server. In single-user mode the extension would get oids from the range of
+/// Postgres' own objects.
 fn add_extension(stage: &Stage, data: &Path) {
     let sockets = format!(
         "-c listen_addresses= -c unix_socket_directories={}",

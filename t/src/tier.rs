@@ -34,7 +34,7 @@ pub trait Tiered {
     /// Reads a key until its copy has been served from the tier; returns the value.
     fn heat(&mut self, key: &str, cache: &str) -> Option<String>;
 
-    /// Checks that function and SELECT agree on a key, several times, so that fills and hits are among the reads.
+    /// Checks that function and SELECT agree on a key. Repeats the check, so that the reads include fills and hits.
     fn agrees(&mut self, key: &str, cache: &str) -> Option<String>;
 
     fn hot_hits(&mut self, cache: &str) -> i64;
@@ -45,8 +45,7 @@ pub trait Tiered {
     /// Checks that every byte is accounted for.
     fn sums_up(&mut self);
 
-    /// Prepares this many transactions, each of which takes a piece of the room for keys of prepared transactions, in a
-    /// cache.
+    /// Prepares this many transactions in a cache. Each takes a piece of the pool for keys of prepared transactions.
     fn use_up_room(&mut self, cache: &str, pieces: usize);
 
     /// Rolls them back.
@@ -117,8 +116,8 @@ impl Tiered for Client {
         }
     }
 
-    /// Waits for the marks to go: a client receives an error before its server process has aborted the transaction, so
-    /// a mark may be visible for a moment longer; one that stays is a defect.
+    /// Waits until there are no marks. A client receives an error before its server process has aborted the
+    /// transaction, so a mark may remain for a moment; one that stays is a defect.
     fn nothing_pending(&mut self) {
         let patience = Instant::now() + Duration::from_secs(60);
         let mut pending = || self.number("SELECT pending FROM pgcache.hot_tier");

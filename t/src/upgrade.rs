@@ -6,8 +6,8 @@ use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
 impl Cluster {
-    /// Returns an empty cluster of a later server, with these lines in its configuration, that has taken over this
-    /// one's contents. This one must be down; `options` are pg_upgrade's own. The new one is down, too.
+    /// Returns a cluster of a later server, with these lines in its configuration, to which this cluster's contents
+    /// were upgraded. This cluster must be stopped, and the new one is stopped, too; `options` are those of pg_upgrade.
     pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
         let new = Cluster::fresh(to, conf);
         // Both must have checksums, or neither; they are on by default from 18 on.
@@ -20,7 +20,9 @@ impl Cluster {
         new
     }
 
-    /// Returns the command of pg_upgrade, which writes to the folder it runs in; both servers' sockets lie there, too.
+    /// Returns the command of pg_upgrade. It writes to the folder in which it runs, which also has the sockets of both
+    /// servers.
+    /// there, too.
     fn pg_upgrade(&self, new: &Cluster) -> Command {
         let mut command = new.program("pg_upgrade");
         command.env_remove("PGHOST").current_dir(&new.folder);

@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// A state that has not come after this time counts as one that never does.
+/// The time after which a wait fails.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
@@ -19,7 +19,7 @@ pub fn wait_until_within(longest: Duration, what: &str, holds: impl FnMut() -> b
     assert!(is_so_within(longest, holds), "in vain: {what}");
 }
 
-/// Waits until `holds` returns true, at most this long; returns whether it did.
+/// Waits at most this long until `holds` returns true; returns whether it did.
 pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + longest;
     loop {

@@ -21,7 +21,7 @@ pub const DRAIN_TO_READ: u32 = 9;
 pub const NO_SLOT_TO_MARK: u32 = 10;
 pub const SAVED_TO_NAMED: u32 = 11;
 
-/// The longest stay in a window, for a test that fails before it lets the session go.
+/// The longest stay in a window, which matters if a test fails before it releases the session.
 const LONGEST: &str = "60s";
 
 /// Returns whether the library has windows.
@@ -30,7 +30,7 @@ pub fn paused(cluster: &Cluster) -> bool {
     session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")
 }
 
-/// Makes this session stay in this window once it reaches it; returns the pid of its backend.
+/// Makes this session wait in this window once it reaches it; returns the pid of its backend.
 pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
     session.run(&format!(
         "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"
@@ -51,8 +51,8 @@ pub fn is_inside(watch: &mut Client, backend: i64) -> bool {
     ))
 }
 
-/// Releases sessions that stay in a window or wait for a standby when an assertion fails: a test that joins their
-/// threads would otherwise wait for them first.
+/// Releases sessions that wait in a window or for a standby if an assertion fails. Otherwise a test that joins their
+/// threads would wait for them first.
 pub struct LetGo<'c>(pub &'c Cluster);
 
 impl Drop for LetGo<'_> {

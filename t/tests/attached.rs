@@ -79,8 +79,8 @@ const TABLES: &[Made] = &[
     },
 ];
 
-/// Calls over a cache `$c` with keys `$1` to `$5`; a number is text, JSON and bytes alike. A deadline is compared
-/// within seconds only, which is the precision of some tables.
+/// Calls on a cache `$c` with keys `$1` to `$5`. A number is valid as text, JSON and bytes. Deadlines are compared in
+/// whole seconds, which is the precision of some tables.
 const CALLS: &[&str] = &[
     "SELECT cache_get('$1', '$c')",
     "SELECT cache_set('$1', '1', '1 hour', '$c')",
@@ -462,7 +462,7 @@ fn a_value_that_must_not_be_null_is_returned_and_not_stored() {
     }
 }
 
-/// A loader runs while the table changes under the call: the result is a value or an error.
+/// A loader changes the table during the call: the result is a value or an error.
 #[test]
 fn a_datum_never_reaches_a_column_of_another_type() {
     let database = Cluster::shared().database();

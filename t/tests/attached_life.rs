@@ -154,7 +154,7 @@ fn a_former_default_forged_by_the_owner_runs_as_no_other_role() {
     );
 }
 
-/// A role with TRIGGER on the table claims another former default, in a session without the library.
+/// A role with TRIGGER on the table forges the record of the former default, in a session without the library.
 #[test]
 fn a_former_default_forged_by_another_role_does_not_run_as_the_owner() {
     let cluster = Cluster::shared();
@@ -190,7 +190,7 @@ fn a_former_default_forged_by_another_role_does_not_run_as_the_owner() {
     assert_eq!(session.lines("SELECT name FROM who"), [""; 0]);
 }
 
-/// A removal may be refused; a writer that meets no expired row does not notice.
+/// A removal may be refused, but a writer that finds no expired row is not affected.
 #[test]
 fn a_write_without_expired_rows_is_not_refused_for_another_roles_trigger() {
     let database = Cluster::shared().database();

@@ -62,7 +62,7 @@ fn laravels_cache_store() {
     );
 }
 
-/// Symfony's PdoAdapter has a time and a lifetime: a generated column makes a deadline of them.
+/// Symfony's PdoAdapter stores a time and a lifetime: a generated column computes the deadline from them.
 #[test]
 fn symfonys_pdo_adapter() {
     let database = Cluster::shared().database();
@@ -100,7 +100,7 @@ fn symfonys_pdo_adapter() {
     assert_eq!(session.lines(get), ["||"]);
 }
 
-/// Solid Cache finds entries by a hash that is not a primary key, and has no deadlines: its rows are swept by age.
+/// Solid Cache finds entries by a hash that is not the primary key, and has no deadlines: its rows are swept by age.
 #[test]
 fn solid_caches_entries_are_swept() {
     let database = Cluster::shared().database();

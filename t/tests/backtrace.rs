@@ -65,7 +65,7 @@ fn no_error_shows_a_backtrace_whatever_the_servers_environment() {
                 assert_eq!(error.detail(), Some("its own"));
             }
         }
-        // A defect, such as a function of the extension declared with other arguments than it takes.
+        // Simulates a defect: a function of the extension is declared with other arguments than it takes.
         session.run("CREATE FUNCTION broken() RETURNS text AS '$libdir/pgcache', 'cache_get_wrapper' LANGUAGE C");
         let error = session.try_value("SELECT broken()").expect_err("an error");
         let error = error.as_db_error().expect("the session goes on");

@@ -137,7 +137,7 @@ fn rate_limits_go_on() {
     }
 }
 
-/// A lease is good until its deadline by the wall clock; a call waits by a monotonic clock.
+/// A lease is valid until its deadline by the wall clock; a call waits by a monotonic clock.
 #[test]
 fn setting_the_clock_back_prolongs_no_wait_for_a_value() {
     let (cluster, mut session) =
@@ -154,8 +154,8 @@ fn setting_the_clock_back_prolongs_no_wait_for_a_value() {
             scope.spawn(|| {
                 sleep(Duration::from_millis(500));
                 cluster.move_clock(-DAY);
-                // The server's own timeouts follow the wall clock: setting it right releases a session that waits in
-                // vain.
+                // The server's own timeouts follow the wall clock: setting it back to the right time releases a session
+                // that waits in vain.
                 let patience = Instant::now() + Duration::from_secs(60);
                 while !answered.load(SeqCst) && Instant::now() < patience {
                     sleep(Duration::from_millis(50));

@@ -12,7 +12,7 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// Gets until the value arrives; each get is a hit of a copy if the tier has missed the change.
+/// Reads until the value arrives. If the tier has missed the change, each read is a hit of the old copy.
 fn arrives(session: &mut Client, expected: Option<&str>) {
     let deadline = Instant::now() + Duration::from_secs(120);
     loop {
@@ -64,7 +64,7 @@ fn rows_applied_by_logical_replication_are_seen() {
         source.run(change);
         arrives(&mut target, expected);
     }
-    // In two phases: no session runs a statement on the subscriber that ends the second.
+    // In two phases: the session that ends the second phase runs no statement on the subscriber.
     wait_until("two phases are on", || {
         target.holds("SELECT subtwophasestate = 'e' FROM pg_subscription")
     });

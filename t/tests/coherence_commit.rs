@@ -10,7 +10,7 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_for;
 use pgcache_tests::windows::LetGo;
 
-/// The commit is marked and waits for a standby that never comes, until it is cancelled or terminated.
+/// The commit has set its marks and waits for a standby that does not exist, until it is cancelled or terminated.
 #[test]
 fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
@@ -21,7 +21,7 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
         thread::scope(|scope| {
             let mut writer = database.connect();
             writer.run("SET synchronous_commit = on");
-            // Terminated, the session ends without an answer, and the commit stands.
+            // When the session is terminated, it ends without an answer, and its commit counts.
             scope.spawn(move || drop(writer.try_value(&format!("UPDATE c SET value = '{end}'"))));
             let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
             let pid = wait_for("the commit waits", || reader.value(waiting));
@@ -38,7 +38,7 @@ fn a_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     }
 }
 
-/// The log of commits has COMMIT PREPARED before other sessions see the rows.
+/// The commit log contains COMMIT PREPARED before other sessions see the rows.
 #[test]
 fn a_prepared_commit_that_waits_for_a_standby_is_marked_until_it_is_visible() {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
@@ -100,7 +100,7 @@ fn the_first_get_ever_may_race_the_first_write_ever() {
     }
 }
 
-/// A cursor and a function keep reading while another session commits.
+/// A cursor and a function continue to read while another session commits.
 #[test]
 fn a_cursor_and_a_function_see_what_was_acknowledged() {
     let database = Cluster::hot().database();

@@ -48,7 +48,7 @@ fn more_caches_than_slots_stay_right() {
     assert_eq!(reader.text("SELECT cache_get('k', 'm')"), "1");
 }
 
-/// Such a writer locks the cache, and a loader checks the lock.
+/// A writer without a slot locks the cache, and a loader checks the lock.
 #[test]
 fn a_writer_without_a_slot_keeps_loaders_from_storing() {
     let cluster = Cluster::with_tier(&[
@@ -83,7 +83,7 @@ fn a_writer_without_a_slot_keeps_loaders_from_storing() {
         reader.run(&format!("SELECT pg_cancel_backend({pid})"));
         assert_eq!((stored, stored_without_a_lease), (None, None));
     });
-    // Without a lease a token shows that the removal has come and gone while the loader ran.
+    // Without a lease only the token shows that the removal happened while the loader ran.
     writer.run("BEGIN; SELECT pg_advisory_lock(42)");
     thread::scope(|scope| {
         let _go = LetGo(cluster);
@@ -219,7 +219,7 @@ fn however_a_transaction_ends_nothing_stays_marked() {
     reader.nothing_pending();
 }
 
-/// Postgres looks for the dangerous structure of write skew after our mark.
+/// Postgres checks for write skew after our mark is set.
 #[test]
 fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
     let cluster = Cluster::with_tier(&[]);
@@ -240,7 +240,7 @@ fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
     }
 }
 
-/// The trigger of a constraint that is checked at commit writes after every statement is done.
+/// The trigger of a constraint that is checked at commit writes after all statements have ended.
 #[test]
 fn a_deferred_trigger_that_writes_is_seen() {
     let (_database, mut writer, mut reader) = hot_cache(Cluster::hot());

@@ -24,7 +24,7 @@ fn merge_with_returning_is_seen() {
     assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
 }
 
-/// Rule 4: the row has changed and its key is not yet noted when the user's trigger reads.
+/// The row has changed, and its key is not yet noted when the user's trigger reads.
 #[test]
 fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     let database = Cluster::hot().database();
@@ -52,7 +52,7 @@ fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     assert_eq!(reader.agrees("l", "c").as_deref(), Some("new"));
 }
 
-/// A worker cannot have an xid of its own, and its leader's may have written.
+/// A parallel worker has no xid of its own, but its leader may have written.
 #[test]
 fn a_parallel_query_reads_what_its_transaction_wrote() {
     let cluster = Cluster::hot();

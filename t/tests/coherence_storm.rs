@@ -97,8 +97,8 @@ fn upheavals(database: &Database, recorder: &Recorder) {
 const ALWAYS: &str = "ALTER TABLE seen ENABLE ALWAYS TRIGGER pgcache_record, \
                       ENABLE ALWAYS TRIGGER pgcache_record_truncate";
 
-/// Writes with disabled triggers, so that only the suspension before the write protects the copies. Never in two
-/// phases: Postgres prepares no transaction with a lock that the session holds as well.
+/// Writes with disabled triggers, so that only the suspension before the write protects the copies. Never uses two
+/// phases, because Postgres does not prepare a transaction that holds a lock which the session holds as well.
 fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     let all = format!("(k) FROM generate_series(0, {KEYS} - 1) AS k");
     session.run(&format!("SELECT pg_advisory_lock{all}"));
@@ -116,7 +116,7 @@ fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     session.run(&format!("SELECT pg_advisory_unlock{all}"));
 }
 
-/// Evicts the copies, again and again.
+/// Evicts the copies repeatedly.
 fn evictions(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(80));
     while recorder.goes_on() {
@@ -129,7 +129,7 @@ fn evictions(database: &Database, recorder: &Recorder) {
     }
 }
 
-/// Returns all rows of `pgcache.verify`; one breaks the protocol.
+/// Returns all rows of `pgcache.verify`; any row means that the protocol was broken.
 fn verifications(database: &Database, recorder: &Recorder) -> Vec<String> {
     let mut session = database.connect();
     let mut differences = Vec::new();

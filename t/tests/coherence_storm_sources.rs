@@ -19,7 +19,7 @@ use crate::coherence_storm::duration;
 use crate::visibility::{ENOUGH, KEYS, Recorder};
 
 const LOADER: &str = "SELECT v FROM src WHERE k = $1";
-/// Reads the source, and takes its time.
+/// Reads the source slowly.
 const SLOW: &str = "SELECT v || left(pg_sleep(0.002)::text, 0) FROM src WHERE k = $1";
 
 /// Changes one row of the source in a transaction, at times with a commit that waits for the standby.
@@ -31,7 +31,8 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
     } else {
         "local"
     };
-    // Take the lock before the snapshot, and longer than the transaction, so that versions commit in their order.
+    // The lock is taken before the snapshot, and released after the transaction, so that versions commit in their
+    // order.
     session.run(&format!("SELECT pg_advisory_lock({key})"));
     session.run(&format!(
         "BEGIN ISOLATION LEVEL {level}; SET LOCAL synchronous_commit = {slow}"
@@ -41,7 +42,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
         "UPDATE src SET v = '{}' WHERE k = 'k{key}'",
         write.version
     ));
-    // A commit that meets another one at the entry may fail as well.
+    // A commit that meets another one at the same entry may fail as well.
     let commits = match rng.below(5) {
         0 => session.try_lines("ROLLBACK").is_err(),
         _ => session.try_lines("COMMIT").is_ok(),
@@ -67,7 +68,7 @@ fn question(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// Reads one key; a miss proves nothing, as entries may go at any time.
+/// Reads one key; a miss proves nothing, because entries may be removed at any time.
 fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option<Read> {
     let began = recorder.now();
     let saw = session.value(sql);
@@ -100,7 +101,7 @@ fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> V
     reads
 }
 
-/// Reads repeatedly; all of a transaction's reads show the moment at which it took its snapshot.
+/// Reads repeatedly; all reads of one transaction must show the moment at which it took its snapshot.
 fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: u64) -> Vec<Read> {
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
     let began = recorder.now();
@@ -142,7 +143,7 @@ fn lease_once(session: &mut Client, rng: &mut Rng) {
     }
 }
 
-/// Ends commits that wait for the standby, a while after they have begun to.
+/// Ends commits some time after they have begun to wait for the standby.
 fn answers(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(60));
     while recorder.goes_on() {

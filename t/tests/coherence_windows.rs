@@ -14,7 +14,7 @@ use pgcache_tests::windows::{
     until_inside,
 };
 
-/// Changes of one key, and of more keys than a transaction remembers, which marks the whole cache.
+/// Changes of one key, and of more keys than a transaction notes one by one, which mark the whole cache.
 const CHANGES: [&str; 2] = [
     "UPDATE c SET value = 'new' WHERE key = 'k'",
     "UPDATE c SET value = 'new'",
@@ -31,7 +31,8 @@ fn with_cache(cluster: &Cluster) -> Database<'_> {
     database
 }
 
-/// The change is marked and waits for a standby, so no session sees it yet; then all do and it is still marked.
+/// In the first window the change is marked and waits for a standby, so no session sees it; in the later one all
+/// sessions see it and it is still marked.
 #[test]
 fn in_each_window_of_a_change_a_get_fills_nothing_old() {
     let cluster = Cluster::with_tier(&[
@@ -103,7 +104,7 @@ fn a_change_in_each_window_of_a_get_leaves_no_old_copy() {
     }
 }
 
-/// A get that finds the cache suspended reads the triggers while the commit that disables them is not visible yet.
+/// The get finds the cache suspended and checks the triggers while the commit that disables them is not visible yet.
 #[test]
 fn a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension() {
     let cluster = Cluster::with_tier(&[]);

@@ -23,7 +23,7 @@ const WRITES: &[(&str, Option<&str>)] = &[
     ("TRUNCATE source", None),
 ];
 
-/// The work of the transaction itself before that.
+/// The statements of the transaction itself before that.
 const BEFORE: &[&str] = &[
     "SELECT 1",
     "SELECT cache_get('l', 'c')",

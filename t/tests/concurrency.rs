@@ -15,7 +15,7 @@ use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: usize = 8;
-/// Turns at a lock; fewer prove nothing.
+/// The number of times that the lock must be taken; fewer prove nothing.
 const ENOUGH: usize = 40;
 
 /// Runs `work` in `SESSIONS` sessions at once; returns the results in order.
@@ -124,7 +124,7 @@ fn random_call(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns the errors of calls in a storm, by SQLSTATE, each with a call that raised it.
+/// Returns the errors of random calls in many sessions, by SQLSTATE, each with a call that raised it.
 fn storm(
     database: &Database,
     seconds: u64,
@@ -168,7 +168,8 @@ fn random_heavy_call(rng: &mut Rng) -> String {
     }
 }
 
-/// Each of these ends with a stronger lock than a write's; a session that takes the weaker one first deadlocks.
+/// Each of these calls takes a stronger lock than a write's at its end; a session that took the weaker one first would
+/// deadlock.
 #[test]
 fn calls_with_strong_locks_never_deadlock() {
     let database = Cluster::shared().database();
@@ -196,7 +197,7 @@ fn caches_can_be_made_and_dropped_by_many_at_once() {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-/// Shows that the storm above would notice: calls without the promise do deadlock.
+/// Shows that the test above would detect a deadlock: calls without the promise do deadlock.
 #[test]
 fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     let database = Cluster::shared().database();
@@ -217,7 +218,7 @@ fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     refused(one.and(other), "40P01");
 }
 
-/// Takes the lock in a way that may be wrong.
+/// A method to take the lock, which may be wrong.
 type Acquire = fn(&mut Client, usize) -> bool;
 
 fn by_add(session: &mut Client, holder: usize) -> bool {
@@ -236,7 +237,7 @@ fn by_get_and_set(session: &mut Client, holder: usize) -> bool {
     free
 }
 
-/// Each session takes the lock, adds one to a row in two steps, and gives the lock back.
+/// Each session takes the lock, adds one to a row in two steps, and releases the lock.
 fn lock_in_turn(database: &Database, acquire: Acquire) -> Vec<Hold> {
     database
         .connect()
@@ -245,7 +246,7 @@ fn lock_in_turn(database: &Database, acquire: Acquire) -> Vec<Hold> {
     let (least, most) = (Duration::from_secs(2), Duration::from_secs(120));
     let now = || clock.elapsed().as_nanos() as u64;
     let turns = AtomicUsize::new(0);
-    // A slow machine gets the time for enough turns.
+    // On a slow machine the test runs longer, until the lock was taken often enough.
     let goes_on = || {
         let passed = clock.elapsed();
         passed < least || passed < most && turns.load(Ordering::SeqCst) < ENOUGH
@@ -280,7 +281,7 @@ fn cache_add_is_a_lock_that_one_session_holds_at_a_time() {
     assert_eq!(total, holds.len() as i64);
 }
 
-/// The negative control: a lock made of get and set is not a lock, and the histories show it.
+/// The negative control: a lock made of get and set does not exclude, and the histories show it.
 #[test]
 fn a_lock_of_get_and_set_is_caught_by_the_same_histories() {
     let database = Cluster::shared().database();

@@ -106,14 +106,14 @@ fn copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert() {
             let same = stored(&mut session, &names[1]);
             assert_eq!(stored(&mut session, &names[0]), same, "{names:?}");
             assert_eq!(same.len(), 2);
-            // A live row stays in the way, also of a row that is held back.
+            // A live row still conflicts, also with a row that is held back.
             session.run(&format!("DELETE FROM {}", names[0]));
             let twice = [rows[0], rows[3], rows[3]];
             refused(
                 copy(&mut session, &format!("{} ({columns})", names[0]), &twice),
                 "23505",
             );
-            // And an error leaves nothing behind for the next COPY.
+            // An error leaves no state behind for the next COPY.
             session.run(&format!("TRUNCATE {}", names[0]));
             copy(
                 &mut session,
@@ -157,7 +157,7 @@ fn rows_that_copy_holds_back_fire_triggers_need_no_more_rights_and_keep_their_co
     );
 }
 
-/// COPY ignores rules, and an INSERT does not: no row is held back, so none is lost.
+/// COPY ignores rules, and the INSERT of kept rows would not. So no row is kept for later, and none is lost.
 #[test]
 fn copy_into_a_table_with_a_rule_loses_no_row() {
     let cluster = Cluster::shared();

@@ -6,7 +6,7 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::resp::{Client, Door, Reply};
 use postgres::Client as Session;
 
-/// A call on a cache that has the keys `k` and `n` and neither `x` nor `y`; the hits and misses that it counts.
+/// A call on a cache with the keys `k` and `n`, without `x` and `y`, and the hits and misses that it counts.
 type Counted = (&'static str, i64, i64);
 
 /// Calls that read.
@@ -120,7 +120,7 @@ fn a_fetch_that_waits_counts_one_miss() {
     assert_eq!(answered, 4, "hits and misses of four calls");
 }
 
-/// Commands on a cache that has `k` and `n` and neither `x` nor `y`, and their hits and misses, as Redis counts.
+/// Commands on the same cache, and their hits and misses as Redis counts them.
 const COMMANDS: &[Counted] = &[
     ("GET k", 1, 0),
     ("GET x", 0, 1),

@@ -23,7 +23,7 @@ fn cluster_with_caches() -> &'static Cluster {
 
 const CACHES: [&str; 3] = ["kept", "lost", "m"];
 
-/// Returns one call of many kinds, on a few keys of all caches.
+/// Returns a random call of one of many kinds, on a few keys of all caches.
 fn something(rng: &mut Rng) -> String {
     let (cache, key) = (CACHES[rng.below(3) as usize], rng.below(20));
     let size = 1 + rng.below(3000);

@@ -38,7 +38,7 @@ fn jobs(session: &mut Client) -> Vec<String> {
     session.lines("SELECT schedule, database FROM cron.job ORDER BY jobid")
 }
 
-/// Schedules in pg_cron's own database; the call depends on pg_cron's version.
+/// Schedules in pg_cron's own database; the exact call depends on pg_cron's version.
 fn schedule_here(session: &mut Client) -> Vec<String> {
     let seconds = session.holds(
         "SELECT string_to_array(split_part(extversion, '-', 1), '.')::int[] >= '{1,5}' \
@@ -55,7 +55,7 @@ fn schedule_here(session: &mut Client) -> Vec<String> {
     jobs
 }
 
-/// From another database it is refused, with the command that does the same in pg_cron's.
+/// Checks that scheduling from another database is refused, with the command that works in pg_cron's database.
 fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
     let refusal = refused(elsewhere.try_value(call), "0A000");
     let hint = refusal.hint().expect("the hint has the command");
@@ -63,7 +63,7 @@ fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
     home.run(command);
 }
 
-/// Checks that the job's command also removes pg_cron's records of its old runs, and no others.
+/// Checks that the job's command also removes pg_cron's records of its own old runs, and of no other job.
 fn forgets_old_runs(home: &mut Client) {
     let command = home.text("SELECT command FROM cron.job");
     home.run(&command);
@@ -73,7 +73,7 @@ fn forgets_old_runs(home: &mut Client) {
            FROM (SELECT jobid FROM cron.job UNION VALUES (77)) AS jobs (j), (VALUES (0), (1)) AS ages (old)",
     );
     let (_, delete) = command.split_once("; ").expect("two statements");
-    // One run in a hundred does it; here each does.
+    // Normally one run in a hundred removes them; here every run does.
     assert!(delete.contains("0.01"), "{delete}");
     home.run(&delete.replace("0.01", "2"));
     let left = home.lines(
@@ -83,7 +83,7 @@ fn forgets_old_runs(home: &mut Client) {
     assert_eq!(left, ["f|t", "t|f", "t|t"]);
 }
 
-/// Checks that the page's query finds runs, all of which have succeeded. Without preload no counter of pgcache shows
+/// Checks that the page's query finds runs, all of them successful. Without preload no counter of pgcache would show
 /// them.
 fn runs_are_seen(home: &mut Client) {
     assert_eq!(

@@ -11,7 +11,7 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::{refused, sqlstate};
 use postgres::{Client, Error};
 
-/// The points where a function runs user code: each of these runs `test.change`, once.
+/// Code that a function of pgcache runs at various points; each entry runs `test.change` once.
 const HOOKS: &str = "
     CREATE FUNCTION change() RETURNS boolean LANGUAGE plpgsql AS $$
     DECLARE wanted text := current_setting('test.change', true);
@@ -33,7 +33,7 @@ const HOOKS: &str = "
     CREATE FUNCTION agrees(t text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM change(); RETURN true; END $$;
     CREATE DOMAIN picky AS text CHECK (agrees(VALUE));";
 
-/// Statements that put such code on a cache.
+/// Statements that attach such code to a cache.
 const ON_THE_CACHE: &[(&str, &str)] = &[
     ("nothing", ""),
     (
@@ -175,7 +175,8 @@ const CALLS: &[&str] = &[
     "pgcache.verify('c')",
 ];
 
-/// Returns the row's value in the words of `cache_get`; for a column of a table that is not a cache, its text.
+/// Returns the cast that shows a row's value as `cache_get` does; for a column of a table that is not a cache, its
+/// text.
 fn as_text(kind: &str) -> &'static str {
     match kind {
         "bytea" => "convert_from(value, 'UTF8')",
@@ -221,7 +222,7 @@ fn is_sound(session: &mut Client, what: &str) {
     let live = "expires_at IS NULL OR expires_at > clock_timestamp()";
     let rows = format!("SELECT key, {value} FROM c WHERE {live} ORDER BY key");
     ask(&rows);
-    // Entries that a changed row of a source takes away go when the session reads the cache.
+    // Entries that a changed source row invalidates are removed when the session reads the cache.
     let mut settled = |sql: &str| {
         let mut lines = ask(&format!("SELECT cache_exists('none', 'c'); {sql}"))?;
         lines.remove(0);
@@ -279,7 +280,7 @@ const ENTRIES: &str = "SELECT cache_set('k', '5', cache => 'c'), cache_set('l', 
 
 const KINDS: [&str; 3] = ["text", "jsonb", "bytea"];
 
-/// Returns the statements that run the user's code in every one of these.
+/// Returns the statements during each of which the hook's code runs.
 fn calls_of(hook: &str) -> Vec<&'static str> {
     let loads_only = hook == "nothing";
     let mut calls = CALLS.to_vec();
@@ -287,8 +288,9 @@ fn calls_of(hook: &str) -> Vec<&'static str> {
     calls
 }
 
-/// Splits the calls into those that meet a change in this run, and those that do not: one of so many, others for the
-/// next change and in another minute. PGCACHE_DEFINITIONS=all has each meet each, as `make test-all` does.
+/// Splits the calls into those that this run combines with a change, and the others. The choice depends on the change
+/// and on the minute, so that all combinations are covered over time. PGCACHE_DEFINITIONS=all combines each call with
+/// each change, as `make test-all` does.
 fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     const ONE_OF: usize = 14;
     let all = std::env::var("PGCACHE_DEFINITIONS").is_ok_and(|asked| asked == "all");
@@ -301,7 +303,7 @@ fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     (taken, left)
 }
 
-/// Runs every change under one hook, in the middle of one call after the other, on a cache of one kind.
+/// Runs every change under one hook, in the middle of each call in turn, on a cache of one kind.
 fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&str, &str)) {
     let mut session = session(database, role);
     let other = another(&mut session);
@@ -331,7 +333,7 @@ fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&st
         };
         let (taken, left) = share(&calls_of(hook), change_at);
         let done = taken.iter().filter(|call| meets(call)).count();
-        // If the table is in use, Postgres refuses every change. Elsewhere one of the calls lets it through.
+        // If the table is in use, Postgres refuses every change. Otherwise at least one of the calls must allow it.
         came |= done > 0 || !is_in_use(hook) && left.iter().any(meets);
     }
     session.run("BEGIN");
@@ -340,14 +342,14 @@ fn changes_inside(database: &Database, role: &str, kind: &str, (hook, sql): (&st
     assert!(came || is_in_use(hook), "{hook} has changed nothing");
 }
 
-/// Returns whether this meets an assertion of Postgres itself, which any table can trigger: an index's function that is
-/// declared immutable removes the row that INSERT ... ON CONFLICT is entering into that index. It has no effect without
-/// assertions.
+/// Returns whether the combination fails an assertion of Postgres itself, which any table can trigger: the function of
+/// an index that is declared immutable removes the row that INSERT ... ON CONFLICT is entering into that index. Without
+/// assertions this has no effect.
 fn fails_an_assertion(hook: &str, change: &str) -> bool {
     hook == "an index" && change == "DELETE FROM c"
 }
 
-/// Returns whether the change has come to pass inside the call. A refused call rolls its change back.
+/// Returns whether the change took effect inside the call. A refused call rolls its change back.
 fn changes_in(session: &mut Client, change: &str, call: &str, what: &str) -> bool {
     session.run(&format!(
         "BEGIN; SET LOCAL test.done = ''; SET LOCAL test.change = $t${change}$t$"
@@ -403,7 +405,7 @@ fn a_definition_changes_inside_every_function_that_can_be_changed_under() {
     }
 }
 
-/// The loader commits its change, too: every session can read what a fetch has left.
+/// The loader also commits its change, so every session can read the table that the fetch has left.
 #[test]
 fn a_loader_that_changes_the_cache_and_commits_leaves_a_sound_table() {
     let (database, role) = stage(cluster());
@@ -465,8 +467,8 @@ fn wait_for_loader(session: &mut Client) {
     }
 }
 
-/// Another session changes the cache while a loader runs. The session that loads runs `before` first, which decides the
-/// way by which the fetch stores.
+/// Another session changes the cache while a loader runs. The loading session first runs `before`, which selects the
+/// way in which the fetch stores.
 fn changes_beside(cluster: &'static Cluster, before: &str) {
     let (database, role) = stage(cluster);
     let mut maker = session(&database, &role);
@@ -526,8 +528,8 @@ fn a_definition_changes_beside_a_slow_loader_without_a_tier() {
     changes_beside(cluster, "SELECT cache_get('k', 'c')");
 }
 
-/// The attack as it was found: a role with only TEMP, a cache made by hand, a loader that makes its values JSON and
-/// returns a text. The text was read as JSON, lengths and all.
+/// An attack that was possible: a role with only TEMP, a cache made by hand, and a loader that changes the type of the
+/// values to jsonb and returns a text. The text was then read as jsonb, with lengths that the attacker chose.
 #[test]
 fn a_loader_cannot_have_its_text_read_as_json() {
     let cluster = cluster();

@@ -100,7 +100,7 @@ fn it_wins_in_a_table_with_triggers_of_others() {
     assert!(database.connect().number("SELECT count(*) FROM log") > 0);
 }
 
-/// The fetch commits after the deletion has looked, and before it commits: its lease has ended by then.
+/// The fetch commits after the deletion has looked, and before the deletion commits; its lease has ended by then.
 #[test]
 fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -121,7 +121,7 @@ fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
     }
 }
 
-/// The loader has read the source, and waits at a lock until the deletion has looked for the row.
+/// The loader has read the source, and waits for a lock until the deletion has looked for the row.
 #[test]
 fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -172,7 +172,7 @@ fn a_value_set_after_the_deletion_stays() {
         session.run("COMMIT");
         assert_eq!(session.text(GET), "mine", "{deletion}");
         session.run("SELECT cache_delete_prefix('', 'c')");
-        // Set under a savepoint that is rolled back, the deletion stands again.
+        // If the set is rolled back with its savepoint, the deletion counts again.
         other.run("BEGIN; SELECT cache_fetch('k', 'SELECT ''theirs''', cache => 'c')");
         session.run(&format!("BEGIN; {deletion}; COMMIT").replace("COMMIT", "SAVEPOINT s"));
         session.run("ROLLBACK TO s");
@@ -187,7 +187,7 @@ fn a_value_set_after_the_deletion_stays() {
     }
 }
 
-/// All kinds at once, each by itself, again and again.
+/// Runs all kinds of deletions and stores at once, repeatedly.
 #[test]
 fn no_deletion_of_many_leaves_the_old_value() {
     for storage in ["unlogged", "memory"] {
@@ -260,7 +260,7 @@ fn a_deletion_that_was_rolled_back_removes_nothing() {
     }
 }
 
-/// Whatever else the transaction has changed in the cache.
+/// It wins even if the transaction has also changed the whole cache.
 #[test]
 fn it_wins_beside_a_change_of_the_whole_cache() {
     let many = "SELECT cache_set_many(array_agg('x' || g), array_agg('v'::text), cache => 'c') FROM generate_series(1, 10001) AS g";

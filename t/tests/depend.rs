@@ -23,7 +23,7 @@ fn source_and_cache(session: &mut Client, storage: &str) {
     session.run(DEPEND);
 }
 
-/// The entry's value was computed from the old row, so it must go when the new one comes.
+/// The entry's value was computed from the old row, so it must be removed when the change commits.
 #[test]
 fn values_stored_between_the_change_and_the_commit_are_removed() {
     let database = Cluster::shared().database();
@@ -86,8 +86,8 @@ fn a_writer_of_a_row_reads_no_value_made_of_the_old_one() {
     }
 }
 
-/// A value that other sessions have stored from the old row is no entry for the functions that change one, either: they
-/// find none, as the reading functions do. A value that the session itself stores counts.
+/// The functions that change an entry do not find a value that other sessions have stored from the old row either, as
+/// the reading functions do not. A value that the session itself stores is found.
 #[test]
 fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
     let database = Cluster::shared().database();
@@ -114,7 +114,7 @@ fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
                 "1",
             ),
         ] {
-            // Under one snapshot no statement overwrites a newer row.
+            // With one snapshot no statement can overwrite a newer row.
             if isolation != "READ COMMITTED" && !left.is_empty() {
                 continue;
             }
@@ -159,7 +159,7 @@ fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
     }
 }
 
-/// A parallel query cannot remove an entry; it finds none that would have been removed.
+/// A parallel query cannot remove an entry, so it does not find entries that would have to be removed.
 #[test]
 fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
     let database = Cluster::shared().database();
@@ -192,7 +192,7 @@ fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
     assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "old");
 }
 
-/// Dependencies between entries are rows that such a query cannot remove.
+/// A parallel query cannot remove rows of dependent caches either.
 #[test]
 fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
     let database = Cluster::with_tier(&[]);
@@ -241,7 +241,7 @@ fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
     }
 }
 
-/// Each such key is an error that is caught. Postgres has room for five errors at a time.
+/// Each such key raises an error that is caught. Postgres has room for only five errors at a time.
 #[test]
 fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     let mut session = Cluster::shared().database().connect();
@@ -254,7 +254,7 @@ fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     assert_eq!(session.number("SELECT count(*) FROM src WHERE id < 0"), 50);
 }
 
-/// From 18 on: no row holds such a column.
+/// From 18 on: no row stores such a column.
 #[test]
 fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     let database = Cluster::shared().database();
@@ -282,7 +282,7 @@ fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     }
 }
 
-/// From 17 on; from 18 on also of a column that is computed when it is read, where no row is rewritten.
+/// From 17 on; from 18 on also for a column that is computed when it is read, where no row is rewritten.
 #[test]
 fn another_expression_of_a_generated_column_clears_the_cache() {
     let major = Cluster::shared().stage.major();
@@ -306,7 +306,7 @@ fn another_expression_of_a_generated_column_clears_the_cache() {
     }
 }
 
-/// A dump has the triggers of children that are not partitions, as those of any table.
+/// A dump contains the triggers of inheritance children, as of any table.
 #[test]
 fn children_are_followed_after_a_dump_too() {
     let cluster = Cluster::shared();
@@ -346,7 +346,7 @@ fn values_stored_while_a_source_is_altered_or_dropped_are_removed() {
     }
 }
 
-/// Starts a server in which a commit with `synchronous_commit = on` waits for a standby that never comes.
+/// Starts a server in which a commit with `synchronous_commit = on` waits for a standby that does not exist.
 fn without_its_standby() -> &'static Cluster {
     let cluster = Cluster::with_tier(&["synchronous_standby_names = 'nobody'"]);
     let mut session = cluster.connect("postgres");
@@ -358,7 +358,7 @@ fn without_its_standby() -> &'static Cluster {
     cluster
 }
 
-/// Runs `meanwhile` while the commit of `change` waits: marked, not visible. A value loaded then is old.
+/// Runs `meanwhile` while the commit of `change` waits, marked and not visible. A value that is loaded then is old.
 fn between_mark_and_visible(
     database: &Database,
     change: &str,
@@ -373,14 +373,14 @@ fn between_mark_and_visible(
         });
         let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         let pid = wait_for("the commit waits", || session.value(waiting));
-        // Also after a failed assertion, or the test would hang instead of reporting it.
+        // Must also run after a failed assertion, otherwise the test would hang instead of reporting it.
         let outcome = catch_unwind(AssertUnwindSafe(|| meanwhile(session)));
         session.run(&format!("SELECT pg_cancel_backend({pid})"));
         outcome.unwrap_or_else(|failure| resume_unwind(failure));
     });
 }
 
-/// Changes of the source that fence off a key, all keys, and more keys than there are fences; and a key.
+/// Changes of the source that fence one key, all keys, and more keys than there are fences, each with a key.
 const FENCING: [(&str, &str); 4] = [
     ("ALTER TABLE src ALTER v TYPE text USING upper(v)", "p:3"),
     ("UPDATE src SET v = 'new' WHERE id = 1", "p:1"),
@@ -421,7 +421,7 @@ fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
     loader.nothing_pending();
 }
 
-/// The winner of a lease computes from the old row, whether the commit had begun by then or not.
+/// The winner of a lease computes its value from the old row, whether or not the commit had begun by then.
 fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
     let database = cluster.database();
     let mut loader = database.connect();
@@ -473,7 +473,7 @@ fn a_rollback_leaves_a_memory_cache_alone() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'c')"), None);
 }
 
-/// Bulk changes follow the planner's way and exceed the number of keys that the tier remembers one by one.
+/// Bulk changes use the planner's choice of a plan, and exceed the number of keys that the tier notes one by one.
 #[test]
 fn many_rows_at_once_are_all_gone() {
     let database = Cluster::shared().database();
@@ -488,13 +488,14 @@ fn many_rows_at_once_are_all_gone() {
     assert_eq!(session.number("SELECT count(*) FROM c"), 18000);
     assert_eq!(session.value("SELECT cache_get('p:12000', 'c')"), None);
     assert_eq!(session.text("SELECT cache_get('p:12001', 'c')"), "v");
-    // Few keys beside the entries: each is looked up.
+    // Few keys compared with the entries: each is looked up.
     session.run("UPDATE src SET v = 'x' WHERE id % 1000 = 0; DELETE FROM src WHERE id = 24999");
     assert_eq!(session.number("SELECT count(*) FROM c"), 17986);
     assert_eq!(session.value("SELECT cache_get('p:13000', 'c')"), None);
 }
 
-/// Keys lie in all parts of the tier, each of which must be notified: as many keys as are noted one by one.
+/// The keys are in all partitions of the tier, each of which must be changed. There are as many keys as are noted one
+/// by one.
 #[test]
 fn of_many_copies_and_memory_entries_none_stays() {
     let database = Cluster::hot().database();
@@ -517,7 +518,7 @@ fn of_many_copies_and_memory_entries_none_stays() {
     session.verified("c");
 }
 
-/// A bulk removal waits for a session that changes an entry it has found already, and removes the new one, too.
+/// A bulk removal waits for a session that changes an entry which it has found already, and also removes the new one.
 #[test]
 fn an_entry_that_changes_while_many_are_removed_is_gone() {
     let database = Cluster::shared().database();
@@ -609,7 +610,7 @@ fn rows_applied_by_logical_replication_remove_entries() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// It empties the partitions themselves, also where the publisher has named their parent.
+/// It empties the partitions themselves, even if the publisher has named their parent.
 #[test]
 fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     let publisher = Cluster::start(&["wal_level = logical"]);
@@ -662,7 +663,7 @@ fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// Each TRUNCATE notifies the other cache's dependency.
+/// Each TRUNCATE triggers the other cache's dependency.
 #[test]
 fn caches_that_depend_on_each_other_are_cleared_once() {
     let database = Cluster::shared().database();
@@ -722,7 +723,7 @@ fn a_dump_brings_dependencies_and_channels_back() {
     );
 }
 
-/// A removal that waits for the table's lock uses the table's definition after the wait.
+/// A removal that waited for the table's lock uses the table's definition after the wait.
 #[test]
 fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     let database = Cluster::shared().database();
@@ -750,7 +751,7 @@ fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
     assert!(writer.holds("SELECT NOT cache_exists('p:1', 'c')"));
 }
 
-/// A trigger on the cache that undoes a savepoint of its own and reads the cache does not begin the removal again.
+/// A trigger on the cache that rolls back a savepoint of its own and reads the cache does not start the removal again.
 #[test]
 fn a_removal_goes_on_over_savepoints_of_the_triggers_that_it_fires() {
     let mut session = Cluster::shared().database().connect();
@@ -767,7 +768,7 @@ fn a_removal_goes_on_over_savepoints_of_the_triggers_that_it_fires() {
     assert!(session.holds("SELECT NOT cache_exists('p:1', 'c')"));
 }
 
-/// The commit removes from tables first, and their triggers may read a memory cache, which still has its entry.
+/// The commit removes from tables first. Their triggers may read a memory cache that still has its entry.
 #[test]
 fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     let mut session = Cluster::hot().database().connect();
@@ -795,7 +796,7 @@ fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'm')"), None);
 }
 
-/// None of them is visible to this session, and each walk over the cache is over all of it.
+/// None of the entries is visible to this session, and each walk over the cache visits all of them.
 #[test]
 fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     let mut session = Cluster::hot().database().connect();
@@ -812,7 +813,8 @@ fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     assert_eq!(session.text(page), "p:1");
 }
 
-/// The triggers that would report the change are new, to come, off or gone, and the rollback restores the old ones.
+/// The triggers that would report the change are new, not yet created, disabled or dropped, and the rollback restores
+/// the old ones.
 #[test]
 fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
     let database = Cluster::hot().database();
@@ -838,7 +840,7 @@ fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
         session.run("ROLLBACK");
         let seen = other.value("SELECT cache_get('p:1', 'c')");
         assert_eq!(seen, None, "{changes}");
-        // Not stored while another session's commit pends over the key's stripe.
+        // Not stored while another session's commit on the key's stripe is pending.
         wait_until("it is stored", || {
             assert_eq!(session.text(fetch), "old", "{changes}");
             other.value("SELECT cache_get('p:1', 'c')").as_deref() == Some("old")
@@ -857,7 +859,7 @@ fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
 fn a_chain_of_dependencies_is_followed_at_once() {
     let mut session = Cluster::shared().database().connect();
     source_and_cache(&mut session, "unlogged");
-    // One transaction each: the entry of d must exist when the row changes.
+    // One transaction for each: the entry of d must exist when the row changes.
     for statement in [
         "SELECT cache_create('d')",
         "SELECT cache_depend('c', 'key', 'd')",
@@ -931,7 +933,7 @@ fn a_logged_cache_is_refused_a_source_that_a_crash_empties() {
     }
 }
 
-/// Keys of dependent entries take a transaction 64 MB at most; beyond that the cache is removed as a whole.
+/// The keys of dependent entries take at most 64 MB in a transaction; beyond that the whole cache is cleared.
 #[test]
 fn more_keys_than_a_transaction_has_room_for_clear_the_cache() {
     let database = Cluster::hot().database();

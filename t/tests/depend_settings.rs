@@ -7,7 +7,7 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// A column's type, a value and a key over it that follows settings.
+/// A column's type, a value, and a key expression over it whose result depends on settings.
 const KEYS: &[(&str, &str, &str)] = &[
     ("date", "2026-07-04", "d::text"),
     ("date", "2026-07-04", "'day:' || d"),
@@ -55,10 +55,10 @@ const KEYS: &[(&str, &str, &str)] = &[
     ("text", "04.07.2026", "(d::date - '2026-01-01'::date)::text"),
 ];
 
-/// Settings of a writer that prints and reads everything differently.
+/// Settings of a writer that prints and reads all types differently.
 const OTHER: &str = "SET DateStyle = 'German, DMY'; SET IntervalStyle = 'iso_8601'; SET TimeZone = 'Pacific/Auckland';
     SET bytea_output = 'escape'; SET extra_float_digits = -10";
-/// Settings of the session that declares.
+/// Settings of the session that declares the dependency.
 const OWN: &str = "SET DateStyle = 'SQL, DMY'; SET IntervalStyle = 'postgres_verbose'; SET TimeZone = 'Europe/Berlin';
     SET bytea_output = 'hex'; SET extra_float_digits = 3";
 const SHOWN: &str = "SELECT string_agg(current_setting(name), '|' ORDER BY name) FROM pg_settings
@@ -184,7 +184,7 @@ fn a_key_that_follows_more_than_settings_is_refused() {
     owner.run("SELECT cache_depend('src', 'wrapped(d)', 'c')");
 }
 
-/// Declares as versions before 0.5.0 did.
+/// Declares a dependency as versions before 0.5.0 did.
 fn declare_without_settings(session: &mut Client, key: &str) {
     for (name, when, row) in [
         ("insert", "INSERT", "new"),
@@ -214,7 +214,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
     );
     declare_without_settings(&mut owner, "ROW.d::text");
     let key = "d::text";
-    // As before: it works if both have the same settings.
+    // As before, the dependency works if both sessions have the same settings.
     owner.run(
         "SELECT cache_set((SELECT d::text FROM src), 'old', cache => 'c'); UPDATE src SET v = 1",
     );
@@ -231,7 +231,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
         owner.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass AND tgname LIKE 'pgcache%'"),
         3
     );
-    // Declared again under other settings, it follows these.
+    // If it is declared again under other settings, it uses these.
     owner.run("SET DateStyle = 'ISO, MDY'; SELECT cache_depend('src', 'd::text', 'c')");
     follows(&mut owner, &mut writer, key, "UPDATE src SET v = v + 1");
     assert_eq!(owner.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass AND tgname LIKE 'pgcache%'"), 3);

@@ -17,7 +17,7 @@ fn with_source(storage: &str) -> Client {
     session
 }
 
-/// After each of these the trigger does not fire in all sessions, so the changes made meanwhile are unknown.
+/// After each of these statements the trigger does not fire in all sessions, so changes made meanwhile are unknown.
 #[test]
 fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     let each = |how: &str| {
@@ -43,7 +43,7 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     }
 }
 
-/// A role that may alter a table may do so where its owner cannot find it any more.
+/// A role that may alter a table may do so in a schema where its owner cannot find it any more.
 #[test]
 fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
     let cluster = Cluster::hot();
@@ -67,7 +67,8 @@ fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
     assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
 }
 
-/// The work of pg_restore --disable-triggers on each table, one statement at a time. A partition's copies come along.
+/// Does what pg_restore --disable-triggers does on each table, one statement at a time. A partition's copies of the
+/// triggers change with it.
 #[test]
 fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     for storage in ["unlogged", "memory"] {
@@ -100,7 +101,8 @@ fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     }
 }
 
-/// A session changes rows and reads the cache in turn: each key is removed once, and once more at the commit.
+/// A session alternates between changing rows and reading the cache: each key is removed once, and once more at the
+/// commit.
 #[test]
 fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
     let mut session = with_source("unlogged");
@@ -116,7 +118,7 @@ fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
     session.run("ROLLBACK");
 }
 
-/// A savepoint that is rolled back restores nothing that was removed before it.
+/// The rollback of a savepoint does not restore entries that were removed before it.
 #[test]
 fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
     let mut session = with_source("unlogged");
@@ -134,7 +136,8 @@ fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
     session.run("ROLLBACK");
 }
 
-/// Removals under one savepoint may have been noted under others: each savepoint's rollback restores its own.
+/// Removals under one savepoint may have been noted under others: the rollback of each savepoint restores its own
+/// entries.
 #[test]
 fn nested_savepoints_restore_the_entries_removed_under_them() {
     let mut session = with_source("unlogged");

@@ -22,7 +22,7 @@ struct Side {
 }
 
 impl Side {
-    /// Sets up sessions that never wait: a wait becomes an error that both sides must raise.
+    /// Sets up sessions that never wait: a wait becomes an error, which must occur on both sides.
     fn on(cluster: &Cluster, path: &str) -> Side {
         let database = cluster.database();
         let mut session = database.connect();
@@ -64,8 +64,8 @@ impl Side {
     }
 }
 
-/// Returns rows, or an error. A client receives an error before the server has released the locks; once it answers
-/// again, it has.
+/// Returns rows, or an error. A client receives an error before the server has released the locks; so this waits until
+/// the server answers again.
 fn answer(session: &mut Client, sql: &str) -> Vec<String> {
     session.try_lines(sql).unwrap_or_else(|error| {
         session

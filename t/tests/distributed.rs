@@ -23,7 +23,7 @@ fn database() -> (Database<'static>, Client) {
     (database, session)
 }
 
-/// Distributes a table as Citus does: a row, and an invalidation of the relation for all sessions.
+/// Marks a table as distributed, as Citus does: inserts a row, and invalidates the relation for all sessions.
 fn distribute(session: &mut Client, table: &str) {
     session.run(&format!(
         "INSERT INTO pg_catalog.pg_dist_partition VALUES ('{table}', 'h'); COMMENT ON TABLE {table} IS NULL;

@@ -160,7 +160,8 @@ fn an_ordinary_owner_dumps_his_cache_and_another_restores_it() {
     assert!(session.holds("SELECT cache_incr('n', cache => 'own.mine') = 1"));
 }
 
-/// An extension with superuser = true must exist; an ordinary owner of the database does the rest.
+/// A superuser must have created the extension, because it has superuser = true; an ordinary owner of the database
+/// restores everything else.
 #[test]
 fn an_ordinary_owner_of_a_database_restores_a_whole_dump_where_the_extension_is_there() {
     let cluster = Cluster::shared();

@@ -10,7 +10,7 @@ use pgcache_tests::tier::{PRELOAD, Tiered};
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// The block of the page that has these words.
+/// Returns the block of the page that contains these words.
 fn block(words: &str) -> String {
     let blocks = readme::examples(&readme::page("docs/emergency.md"));
     let found = blocks.into_iter().find(|block| block.sql.contains(words));
@@ -106,8 +106,8 @@ const FETCH: &str = "SELECT cache_fetch('1', 'SELECT v FROM src WHERE id = $1::i
 const LOST: &str = "UPDATE pg_proc SET probin = '$libdir/gone' WHERE probin = '$libdir/pgcache'";
 const FOUND: &str = "UPDATE pg_proc SET probin = '$libdir/pgcache' WHERE probin = '$libdir/gone'";
 
-/// A server on which the library is missing, and a session there. It behaves as without the file, because the functions
-/// name another one.
+/// Returns a server on which the library is missing, and a session there. It behaves as without the file, because the
+/// functions name another file.
 fn without_library() -> (Cluster, Client) {
     let cluster = Cluster::own(&[PRELOAD]);
     let mut session = cluster.connect("postgres");

@@ -24,7 +24,7 @@ fn set(session: &mut Client, on: bool) {
     session.run("SELECT pg_reload_conf()");
 }
 
-/// Waits until this session sees the setting so.
+/// Waits until this session sees the setting.
 fn sees(session: &mut Client, on: bool) {
     let wanted = if on { "on" } else { "off" };
     wait_until("the session sees the reload", || {
@@ -37,7 +37,8 @@ fn set_and_see(session: &mut Client, on: bool) {
     sees(session, on);
 }
 
-/// A source and what depends on it: a table cache `d` and a memory cache `m`; and a table cache `c` beside them.
+/// Creates a source with caches that depend on it (a table cache `d` and a memory cache `m`), and a table cache `c`
+/// without a dependency.
 fn make(session: &mut Client) {
     session.run(
         "CREATE TABLE src (id int PRIMARY KEY, v bigint);
@@ -101,7 +102,7 @@ fn off_bypasses_the_tier_and_refuses_memory_caches() {
                 .is_some_and(|hint| hint.contains("pgcache.enabled"))
         );
     }
-    // Definitions, sweeps by hand and plain SQL work.
+    // Definitions, manual sweeps and plain SQL still work.
     session.run("SELECT cache_create('more', storage => 'memory'), cache_alter('m', '1 hour'), cache_expire()");
     session.run("SELECT cache_drop('more')");
     session.run("INSERT INTO c VALUES ('dead', 'v', now() - interval '1 second')");
@@ -121,13 +122,14 @@ fn off_bypasses_the_tier_and_refuses_memory_caches() {
     session.verified("d");
 }
 
-/// A statement that lasts does not see a reload: it begins by waiting for a lock that `holder` has.
+/// A session in a long statement, which does not see a reload. The statement begins by waiting for a lock that `holder`
+/// has.
 struct Believer {
     call: thread::JoinHandle<()>,
 }
 
 impl Believer {
-    /// Runs the statements in a session that keeps on believing what is set now, once it is let go.
+    /// Runs the statements in a session that still uses the old setting after it is released.
     fn begin(database: &Database, holder: &mut Client, statements: &str) -> Believer {
         holder.run("SELECT pg_advisory_lock(7)");
         let mut session = database.connect();
@@ -151,7 +153,7 @@ impl Believer {
 
 const CHANGE: &str =
     "PERFORM cache_set('k0', '5', cache => 'c'); UPDATE src SET v = 5 WHERE id = 0; COMMIT;";
-/// Reads twice, so that the second read may be served by what the first has left.
+/// Reads twice, so that the second read may use a copy that the first has left.
 const READ: &str = "FOR i IN 1..2 LOOP
      ASSERT cache_get('k0', 'c') = '5', 'c';
      ASSERT cache_fetch('k0', 'SELECT v FROM src WHERE id = substr($1, 2)::int', cache => 'd') = '5', 'd';
@@ -263,7 +265,7 @@ fn the_protocol_ends_its_clients_and_refuses_others() {
     queues.ask(&["MULTI"]);
     queues.ask(&["SET", "a", "2"]);
     listens.ask(&["SUBSCRIBE", "channel"]);
-    // A command on a table that waits for a row is done, and replied, before its client is ended.
+    // A command on a table that waits for a row is finished and answered before its client is disconnected.
     waits.ask(&["SELECT", "1"]);
     session.run("BEGIN; UPDATE c SET value = '7' WHERE key = 'k0'");
     let mut admin = door.cluster.connect("postgres");
@@ -298,7 +300,7 @@ fn the_protocol_ends_its_clients_and_refuses_others() {
     assert_eq!(again.ask(&["GET", "k0"]), Reply::bulk("8"));
 }
 
-/// A server that starts with the setting off serves no client, and all of them once it is on.
+/// A server that starts with the setting off serves no client; after it is turned on, it serves all.
 #[test]
 fn a_server_that_starts_with_off_is_turned_on() {
     let door = Door::without_cache(&["pgcache.enabled = off"]);
@@ -335,7 +337,7 @@ impl Storm {
         self.goes_on.load(SeqCst)
     }
 
-    /// The kind of event that is too rare so far for a storm to say something.
+    /// The kind of event that has been too rare so far for the test to prove something.
     fn lacks(&self) -> Option<&'static str> {
         let counts = [
             ("reads", &self.reads),
@@ -351,7 +353,7 @@ impl Storm {
         self.floors.get(key).map_or(0, |floor| floor.load(SeqCst))
     }
 
-    /// A value that was read after the floor was.
+    /// Checks a value that was read after `floor`.
     #[track_caller]
     fn judge(&self, floor: u64, value: &str, what: &str) {
         let version: u64 = value.parse().expect("values are versions");
@@ -363,7 +365,7 @@ impl Storm {
     }
 }
 
-/// The only writer of a key. A block of several transactions sees no reload.
+/// Writes a key, whose only writer this is. A block of several transactions sees no reload.
 fn write(session: &mut Client, storm: &Storm, key: usize) {
     let mut rng = Rng::seeded(key as u64);
     let mut version = 0;
@@ -386,7 +388,7 @@ fn write(session: &mut Client, storm: &Storm, key: usize) {
     }
 }
 
-/// Reads keys in all ways. A block of several reads sees no reload.
+/// Reads keys in all possible ways. A block of several reads sees no reload.
 fn read(session: &mut Client, storm: &Storm, seed: u64) {
     let mut rng = Rng::seeded(seed);
     while storm.goes_on() {
@@ -425,7 +427,7 @@ fn read(session: &mut Client, storm: &Storm, seed: u64) {
     }
 }
 
-/// Reads by the Redis protocol, and connects again where it is cut off.
+/// Reads by the Redis protocol, and reconnects when it is disconnected.
 fn read_by_resp(door: &Door, storm: &Storm) {
     let mut rng = Rng::seeded(99);
     'connections: while storm.goes_on() {
@@ -497,7 +499,7 @@ fn reloads_at_random_times_leave_no_stale_copy() {
         });
         let mut rng = Rng::seeded(11);
         let mut on = true;
-        // As long as a slow machine needs.
+        // Longer on a slow machine, as long as it needs.
         let latest = until + Duration::from_secs(60);
         while storm.goes_on()
             && (Instant::now() < until || Instant::now() < latest && storm.lacks().is_some())
@@ -524,7 +526,7 @@ fn reloads_at_random_times_leave_no_stale_copy() {
     admin.sums_up();
 }
 
-/// Ends the storm when it is dropped, by a panic, too.
+/// Ends the storm when it is dropped, also after a panic.
 struct Ends<'s>(&'s Storm);
 
 impl Drop for Ends<'_> {

@@ -15,8 +15,8 @@ use postgres::Client;
 /// The server's wall clock in microseconds.
 const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
 
-/// Probes of whether the entry `$k`, whose value is 1, exists, by each function. Functions that change something run in
-/// a transaction that is rolled back.
+/// For each function a probe that shows whether the entry `$k`, whose value is 1, exists. Functions that change an
+/// entry run in a transaction that is rolled back.
 const PROBES: &[&str] = &[
     "cache_get($k, 'brief') = '1'",
     "cache_get_json($k, 'brief') = '1'",

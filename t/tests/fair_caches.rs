@@ -13,7 +13,7 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// So many of each kind are tried, and so many must succeed.
+/// The number of attempts of each kind, all of which must succeed.
 const TRIES: i64 = 100;
 const ENOUGH: i64 = 95;
 /// Keys that one batch reads.
@@ -57,7 +57,7 @@ impl Scene<'_> {
         self.database.connect_as(&self.attacker)
     }
 
-    /// Checks the promise, for each way in which a value is stored.
+    /// Checks that the victim is unaffected, for each way in which a value is stored.
     fn nobody_pays(&self, what: &str) {
         let mut victim = self.database.connect();
         victim.run("SET statement_timeout = '120s'");
@@ -131,7 +131,7 @@ impl Scene<'_> {
     }
 }
 
-/// Writes that stand still: prepared, open, or waiting.
+/// Transactions with writes that stay open: prepared, idle, or waiting.
 const PREPARED: &[&str] = &[
     "UPDATE own.s SET v = v + 1 WHERE id <= 9900",
     "UPDATE own.s SET v = v + 1 WHERE id BETWEEN 1 AND 10001",
@@ -154,8 +154,8 @@ fn prepared_transactions_affect_no_other_cache() {
     }
 }
 
-/// One role uses its whole share of the room for keys of prepared transactions. A transaction of another role still
-/// finds room, so each of its keys is marked by itself, in a cache that the victim uses, too.
+/// One role uses its whole share of the pool for keys of prepared transactions. A transaction of another role still
+/// finds room, so each of its keys gets its own mark, in a cache that the victim uses, too.
 #[test]
 fn prepared_transactions_of_one_role_leave_room_for_keys_of_another() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '8MB'"]);
@@ -177,7 +177,7 @@ fn prepared_transactions_of_one_role_leave_room_for_keys_of_another() {
     admin.nothing_pending();
 }
 
-/// Four roles use all the room that they may, and the marks that go with it.
+/// Four roles use all the room that they may have, and the marks that belong to it.
 #[test]
 fn prepared_transactions_of_four_roles_leave_room_for_keys_of_another() {
     for size in ["8MB", "64MB"] {
@@ -222,8 +222,8 @@ fn four_roles_prepare(size: &str) {
     admin.nothing_pending();
 }
 
-/// However much is prepared by then, a transaction that changes many caches finds room: the other role's, and that of a
-/// role that has had its share.
+/// However much is prepared already, a transaction that changes many caches finds room, whether it belongs to another
+/// role or to a role that has used its share.
 #[test]
 fn a_transaction_that_changes_many_caches_can_be_prepared() {
     let cluster = Cluster::with_tier(&[
@@ -323,7 +323,7 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
     scene.nobody_pays("after it");
 }
 
-/// Writes that are repeated all the time.
+/// Writes that are repeated constantly.
 const LOOPS: &[&str] = &[
     "UPDATE own.s SET v = v + 1 WHERE id <= 300",
     "SELECT cache_delete_prefix('q', 'own.plain')",
@@ -342,7 +342,7 @@ fn repeated_writes_affect_no_other_cache() {
     }
 }
 
-/// Two sessions of the attacker repeat the write all the time.
+/// Two sessions of the attacker repeat the write constantly.
 fn round_and_round(scene: &Scene, write: &str) {
     let stop = AtomicBool::new(false);
     let done = thread::scope(|scope| {
@@ -351,7 +351,7 @@ fn round_and_round(scene: &Scene, write: &str) {
             let stop = &stop;
             scope.spawn(move || {
                 while !stop.load(Ordering::Relaxed) {
-                    // Two that write the same rows may wait for each other.
+                    // Two sessions that write the same rows may deadlock.
                     let _ = attacker.batch_execute(write);
                 }
             });
@@ -386,7 +386,7 @@ fn take_all_slots(database: &Database) {
     }
 }
 
-/// The victim's cache has a slot, the attacker's has none.
+/// The victim's cache has a slot, and the attacker's has none.
 #[test]
 fn caches_without_a_slot_affect_no_other_cache() {
     let cluster = crowded();
@@ -410,7 +410,7 @@ fn caches_without_a_slot_affect_no_other_cache() {
     }
 }
 
-/// In blocks that fail, or whose transaction does.
+/// In blocks that fail, or in transactions that fail.
 const LEAKS: &[&str] = &[
     "CREATE TEMP TABLE t (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
      CREATE TRIGGER r AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \

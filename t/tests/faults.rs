@@ -78,7 +78,7 @@ fn a_server_that_does_not_get_its_huge_pages_names_the_setting() {
     }
 }
 
-/// A small file system, where the system lets us have one.
+/// A small file system, if the system allows the test to create one.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -99,7 +99,7 @@ impl Drop for Disk {
     }
 }
 
-/// Sets until the disk refuses; returns how many entries went in, and the SQLSTATE.
+/// Sets entries until the disk is full; returns how many were stored, and the SQLSTATE.
 fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     for number in 0..20_000 {
         let set = format!(
@@ -169,8 +169,8 @@ fn a_full_disk_fails_a_write_and_leaves_everything_sound() {
         ));
         session.run("ALTER TABLE c SET TABLESPACE small; ALTER TABLE l SET TABLESPACE small");
     } else {
-        // Not root: one backend that may not write far into a file. Its errors are not "disk full", but come from the
-        // same calls.
+        // Without root the test limits the file size of one backend instead. Its errors are not "disk full", but come
+        // from the same calls.
         println!(
             "no file system could be mounted here: a limit on the size of files stands in for it"
         );
@@ -313,7 +313,7 @@ fn a_standby_that_is_promoted_fills_its_tier_and_stays_coherent() {
     one.run("SELECT cache_set('k', 'v', cache => 'm')");
     assert_eq!(other.text("SELECT cache_get('k', 'm')"), "v");
     other.nothing_pending();
-    // The former primary is another server by now.
+    // The former primary is a separate server by now.
     assert_eq!(session.text("SELECT cache_get('k', 'l')"), "v");
 }
 
@@ -335,7 +335,7 @@ fn a_crash_right_after_a_truncation_was_rolled_back_does_not_keep_the_server_dow
             session.run("SELECT cache_set('k', 'v', cache => 'c')");
             for statement in statements.split("; ") {
                 match statement {
-                    // The transaction's work so far reaches the disk, as it does with any commit.
+                    // Flushes the transaction's work so far to the disk, as any other commit does.
                     "$flush" => cluster
                         .connect("postgres")
                         .run("INSERT INTO logged VALUES (1)"),

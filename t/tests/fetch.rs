@@ -12,19 +12,19 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 
 const CROWD: usize = 20;
-/// Long timeouts on which no test depends; they end a test that hangs.
+/// Long timeouts; no test depends on them, but they end a test that hangs.
 const PATIENT: &str = "SET pgcache.fetch_wait = '5min'; SET pgcache.lease_time = '10min'; \
      SET statement_timeout = '60s'";
-/// Loaders that wait until the gate is opened.
+/// A function for loaders that waits until the gate is opened.
 const GATE: &str = "CREATE FUNCTION pass(value text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN \
      PERFORM pg_advisory_xact_lock_shared(42); RETURN value; END $$; CREATE UNLOGGED SEQUENCE runs";
 
-/// Returns a cluster with room for the caches of all tests here and in `leases`: each takes a slot of the tier.
+/// Returns a cluster with enough slots for the caches of all tests in this file and in `leases`.
 pub(crate) fn tiered() -> &'static Cluster {
     Cluster::hot_with(&["pgcache.hot_size = '256MB'"])
 }
 
-/// Creates a database with a shut gate; the session that holds it opens it with `open`.
+/// Creates a database with a closed gate; the session that holds the gate opens it with `open`.
 fn gated<'c>(cluster: &'c Cluster, create: &str) -> (Database<'c>, Client) {
     let database = cluster.database();
     let mut gate = database.connect();
@@ -62,7 +62,7 @@ fn wait_for_loader(gate: &mut Client) {
     wait_for(gate, 1, "wait_event = 'advisory'");
 }
 
-/// A session that waits for another one's lease: for a record, or without preload for a lock.
+/// Selects sessions that wait for another session's lease: for a record, or without preload for a lock.
 const WAITS: &str = "(wait_event = 'PgcacheFetch' OR pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory' \
      AND objsubid = 3 AND NOT granted))";
 
@@ -70,7 +70,7 @@ fn fetch(loader: &str) -> String {
     format!("SELECT cache_fetch('k', $l$SELECT {loader}$l$, cache => 'c')")
 }
 
-/// Returns how often the loader runs when a crowd misses one key at once.
+/// Returns how often the loader runs when many sessions miss one key at once.
 fn runs_of_a_crowd(cluster: &Cluster, create: &str, ask: &str) -> i64 {
     let database = cluster.database();
     database.connect().run(GATE);
@@ -109,7 +109,7 @@ fn of_a_crowd_one_loads_for_a_memory_cache() {
     crowd_fetches(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The negative control: without fetch the same crowd stampedes.
+/// The negative control: without fetch the same sessions all run the loader.
 #[test]
 fn without_fetch_the_crowd_stampedes() {
     let ask = format!("SELECT coalesce(cache_get('k', 'c'), ({SLOW})) FROM (VALUES (1)) AS v");
@@ -117,7 +117,7 @@ fn without_fetch_the_crowd_stampedes() {
     assert!(runs > 1, "the crowd was no crowd");
 }
 
-/// Ends a holder in three ways; the session that waited loads then.
+/// Ends a lease holder in three ways; then the waiting session loads.
 fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Client)) {
     let (database, mut gate) = gated(cluster, create);
     thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The error is caught by the holder's own block, and the holder's transaction continues.
+/// The holder's own block catches the error, and the holder's transaction continues.
 #[test]
 fn a_caught_error_ends_the_lease() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -266,7 +266,7 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
     assert_eq!(stored, ["x|one", "y|other"]);
 }
 
-/// Each loader has the lease of its key, and no row that the other one could wait for.
+/// Each loader has the lease of its own key, and has written no row for which the other one could wait.
 #[test]
 fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -291,7 +291,8 @@ fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
     });
 }
 
-/// The holder waits for a lock of the session that waits for the holder: no deadlock detector sees that cycle.
+/// The holder waits for a lock of the session that waits for the holder. Postgres' deadlock detector does not see that
+/// cycle.
 #[test]
 fn a_circle_of_a_lease_and_a_lock_is_broken() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -333,7 +334,7 @@ fn a_value_invalidated_during_its_load_is_not_stored() {
     }
 }
 
-/// A set for which the fetch waited before storing is newer than the loaded value.
+/// A set for which the fetch waited before it stored is newer than the loaded value.
 #[test]
 fn a_set_that_commits_while_the_loader_runs_stays() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");

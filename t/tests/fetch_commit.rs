@@ -14,7 +14,7 @@ use postgres::Client;
 
 const STORAGES: [&str; 2] = ["unlogged", "logged"];
 const NOBODY: &str = "synchronous_standby_names = 'nobody'";
-/// Only a session that asks for it waits for the standby.
+/// Only a session that sets synchronous_commit waits for the standby.
 const LOCAL: &str = "synchronous_commit = local";
 const LOADER: &str = "SELECT v FROM src WHERE k = $1";
 /// Reads the source, and then waits at the gate.
@@ -128,7 +128,7 @@ fn each() -> impl Iterator<Item = (&'static Cluster, &'static str)> {
         .flat_map(|cluster| STORAGES.map(|storage| (cluster, storage)))
 }
 
-/// Fetches beyond a session's limit of leases store without a lease if no removal pends.
+/// Fetches beyond a session's limit of leases store without a lease if no removal is pending.
 #[test]
 fn without_a_lease_nothing_old_is_stored_while_the_source_commits() {
     for (cluster, storage) in each() {
@@ -148,7 +148,7 @@ fn take_own_leases(reader: &mut Client) {
     reader.run(
         "SELECT count(cache_fetch('x' || g, 'SELECT 1', cache => 'c')) FROM generate_series(1, 70) AS g",
     );
-    // Beyond its leases a removal may pend beside a key, and then its value is not stored.
+    // Without a lease, a value is not stored if a removal beside its key is pending.
     assert!(reader.number("SELECT count(*) FROM c WHERE key LIKE 'x%'") >= 60);
 }
 
@@ -213,7 +213,7 @@ fn a_value_loaded_without_a_lease_before_the_source_changed_is_not_stored_after_
     }
 }
 
-/// Other sessions hold all records; a table and a memory cache, and every change of the entry.
+/// Other sessions hold all lease records. Tests a table and a memory cache, and every change of the entry.
 #[test]
 fn with_all_records_taken_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
@@ -258,7 +258,7 @@ fn with_all_records_taken_nothing_old_is_stored() {
     }
 }
 
-/// The row is written and not committed when the source changes: the writer cannot see it, and waits.
+/// The old value's row is written and not committed when the source changes. The writer cannot see it, so it waits.
 #[test]
 fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source() {
     for cluster in [hanging(), unloaded()] {
@@ -303,7 +303,7 @@ fn an_old_value_of_a_client_that_is_not_committed_goes_with_the_change_of_its_so
     }
 }
 
-/// The old value's own commit waits while the source changes.
+/// The commit of the old value waits for a standby while the source changes.
 #[test]
 fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     let database = with_gate(hanging(), "logged");
@@ -320,7 +320,7 @@ fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     converged(&database, "logged");
 }
 
-/// One client gets the lease and computes, the others do not; the value it computes is not stored.
+/// One client gets the lease and computes, the others do not; the computed value is not stored.
 #[test]
 fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
     let rest = "BEGIN; UPDATE src SET v = 'new'; ";
@@ -359,7 +359,7 @@ fn stores(session: &mut Client, lease: &str) -> bool {
     ))
 }
 
-/// Also under an old snapshot, after a report that the source has changed.
+/// It also stores nothing under an old snapshot, after it was reported that the source has changed.
 #[test]
 fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -381,7 +381,7 @@ fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// More keys than are marked one by one; with a slot, and without one because all are taken.
+/// More keys are changed than are marked one by one; with a slot, and without one because all slots are taken.
 #[test]
 fn a_whole_cache_that_is_marked_gives_no_lease() {
     let full = Cluster::with_tier(&[NOBODY, LOCAL, "pgcache.hot_size = '2MB'"]);
@@ -504,7 +504,7 @@ fn a_fetch_under_an_old_snapshot_gives_what_it_shows_and_stores_nothing_old() {
     }
 }
 
-/// And if the source has not changed since, it stores as usual.
+/// If the source has not changed since the snapshot, the value is stored as usual.
 #[test]
 fn a_fetch_under_a_fresh_snapshot_stores() {
     let database = with_gate(hanging(), "unlogged");
@@ -516,8 +516,8 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
     });
 }
 
-/// At stock settings: writers a moment apart against fetchers. Each key has one writer, which finds no older value in
-/// the cache once a write has returned.
+/// With default settings: writers against fetchers, with short pauses. Each key has one writer, which finds no older
+/// value in the cache once its write has returned.
 #[test]
 fn after_a_storm_of_writers_and_fetchers_the_cache_is_what_the_source_holds() {
     for cluster in [hanging(), unloaded()] {

@@ -12,7 +12,7 @@ use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
-/// Returns a value that no other session loads.
+/// A fetch with a value that no other session loads.
 const MINE: &str = "SELECT cache_fetch('k', 'SELECT ''mine''', cache => 'c')";
 
 fn unloaded() -> &'static Cluster {
@@ -89,7 +89,7 @@ fn a_fetch_waits_no_longer_than_its_settings_say() {
     assert_eq!(next.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// The holder waits for a lock of the session that waits for the holder. Postgres detects that.
+/// The holder waits for a lock of the session that waits for the holder. Postgres detects this deadlock.
 #[test]
 fn a_fetch_in_a_deadlock_loads_for_itself() {
     let database = with_source(unloaded(), "unlogged");
@@ -111,7 +111,7 @@ fn a_fetch_in_a_deadlock_loads_for_itself() {
     assert_eq!(next.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// A commit that changes more keys than it locks one by one waits for the whole cache.
+/// A commit that changes more keys than it locks one by one waits for the lock of the whole cache.
 #[test]
 fn a_commit_of_many_keys_waits_in_the_queue_for_all_loaders_of_the_cache() {
     for end in ["COMMIT", "ROLLBACK TO s", "ROLLBACK"] {
@@ -133,8 +133,8 @@ fn a_commit_of_many_keys_waits_in_the_queue_for_all_loaders_of_the_cache() {
     }
 }
 
-/// A loader that waits for the writer, before or after it has read the row that the writer changes: Postgres may end
-/// one of the two. Either the change fails, or no old value remains.
+/// A loader waits for the writer, before or after it has read the row that the writer changes. Postgres may end one of
+/// the two. Either the change fails, or no old value remains.
 #[test]
 fn of_a_loader_and_a_commit_that_wait_for_each_other_one_may_fail_and_nothing_old_is_left() {
     for (change, loader) in [

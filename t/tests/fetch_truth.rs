@@ -29,7 +29,7 @@ fn unloaded() -> &'static Cluster {
     ])
 }
 
-/// Returns whether this many sessions wait for a lock of Postgres.
+/// Returns whether this many sessions wait for a heavyweight lock.
 fn waiting(watch: &mut Client, sessions: usize) -> bool {
     watch.holds(&format!(
         "SELECT count(*) = {sessions} FROM pg_stat_activity WHERE wait_event_type = 'Lock' \
@@ -37,7 +37,7 @@ fn waiting(watch: &mut Client, sessions: usize) -> bool {
     ))
 }
 
-/// The statement has changed the rows, and its triggers have not reported it yet.
+/// The statement has changed the rows, and its triggers have not reported the changes yet.
 #[test]
 fn a_fetch_inside_of_the_statement_that_changes_the_source_leaves_nothing_if_that_is_rolled_back() {
     let fetch = format!("cache_fetch('k', '{LOADER}', cache => 'c')");
@@ -66,7 +66,7 @@ fn a_fetch_inside_of_the_statement_that_changes_the_source_leaves_nothing_if_tha
     }
 }
 
-/// A trigger of the user's whose name sorts before that of pgcache's.
+/// A user's trigger whose name sorts before the name of pgcache's trigger.
 #[test]
 fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     for storage in ["memory", "unlogged"] {
@@ -88,7 +88,7 @@ fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     }
 }
 
-/// An earlier transaction changed the source, not this one: the value is stored as usual.
+/// An earlier transaction changed the source, not the present one: the value is stored as usual.
 #[test]
 fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     let database = with_source(loaded(), "memory");
@@ -101,7 +101,7 @@ fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "old");
 }
 
-/// The row with the old value exists and no other session sees it; its session waits for the writer.
+/// The row with the old value exists, but no other session sees it, and its session waits for the writer.
 #[test]
 fn an_old_value_does_not_outlive_the_change_because_its_session_waits_for_the_writer() {
     for cluster in [loaded(), unloaded()] {
@@ -121,7 +121,7 @@ fn an_old_value_does_not_outlive_the_change_because_its_session_waits_for_the_wr
                     waited.and_then(|_| reader.try_lines("COMMIT"))
                 });
                 wait_until("the reader waits for a lock", || waiting(&mut watch, 1));
-                // One of the two may fail, as in any deadlock.
+                // As in any deadlock, one of the two may fail.
                 drop(writer.try_lines("COMMIT"));
                 drop(reader.join());
             });
@@ -158,7 +158,8 @@ fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// A value that an inner fetch may not store, an outer one does not store either: no row of the inner cache will go.
+/// If the inner fetch may not store its value, the outer one does not store its own either, because no removal of a row
+/// in the inner cache will remove it.
 #[test]
 fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() {
     let cluster = Cluster::with_tier(&[
@@ -200,10 +201,11 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
     }
 }
 
-/// A commit that waits this long for other sessions waits for ever. None of the server's timeouts counts in a commit.
+/// A commit that waits this long counts as one that waits forever. None of the server's timeouts applies during a
+/// commit.
 const FOREVER: Duration = Duration::from_secs(90);
 
-/// Changes the source again and again while four other sessions do this to the entry; each change commits.
+/// Changes the source repeatedly while four other sessions run `others` on the entry; each change must commit.
 fn changes_beside(database: &Database, others: &str, mut each: impl FnMut(&mut Client, usize)) {
     let (done, began) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
@@ -240,11 +242,12 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
     open.run("COMMIT");
 }
 
-/// Whether a writer waits in the queue for the session that loads a key, and so keeps new loaders out.
+/// Selects whether a writer waits in the queue for the session that loads a key, and so keeps new loaders out.
 const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 3 AND mode = 'AccessExclusiveLock' \
      AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// The writer waits for the session that loads the key now; later loaders store nothing, so it does not wait for them.
+/// The writer waits for the session that loads the key now. Later loaders store nothing, so the writer does not wait
+/// for them.
 #[test]
 fn without_preload_a_commit_waits_only_for_current_loaders_of_the_key() {
     for storage in ["unlogged", "logged"] {
@@ -270,7 +273,7 @@ fn without_preload_a_commit_waits_only_for_current_loaders_of_the_key() {
     }
 }
 
-/// No other timeout counts in a commit.
+/// No other timeout applies during a commit.
 #[test]
 fn without_preload_lock_timeout_ends_the_wait_for_a_loader() {
     let database = with_source(unloaded(), "unlogged");
@@ -285,7 +288,7 @@ fn without_preload_lock_timeout_ends_the_wait_for_a_loader() {
     assert_eq!(loader.text(FETCH), "new");
 }
 
-/// Sessions that load the key again and again, and roll back each time, do not keep the writer waiting.
+/// Sessions that load the key repeatedly, and roll back each time, do not starve the writer.
 #[test]
 fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
     let database = with_source(unloaded(), "unlogged");
@@ -311,7 +314,7 @@ fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
             }
             update.join().expect("it commits");
         });
-        // Each of the four may have been past the gate when it was shut.
+        // Each of the four may have passed the check before the writer queued.
         let most = if later == 0 { i64::MAX } else { later + 4 };
         assert!(watch.number(stored) <= most, "others came first");
     });
@@ -325,7 +328,7 @@ fn nothing_is_left_pending() {
     session.nothing_pending();
 }
 
-/// A worker sees the rows that its leader has changed, and has none of the leader's notes about them.
+/// A parallel worker sees the rows that its leader has changed, but does not have the leader's notes about them.
 #[test]
 fn a_parallel_worker_stores_nothing() {
     let cluster = Cluster::hot();

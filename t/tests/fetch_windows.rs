@@ -19,7 +19,8 @@ use postgres::Client;
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Changes the source, and releases the session in the window when that is done, or waits for the session.
+/// Changes the source, and releases the session in the window when that is done, or when the change waits for the
+/// session.
 fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) {
     let mut writer = database.connect();
     let backend = writer.number("SELECT pg_backend_pid()");
@@ -88,7 +89,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// A fetch, a client's lease and a value that another session stores while a change is in each of its windows.
+/// While a change is in each of its windows, other sessions fetch, take a lease as a client, and store a value.
 #[test]
 fn in_any_window_of_a_change_nothing_old_is_stored() {
     let cluster = Cluster::with_tier(&[]);
@@ -139,7 +140,7 @@ fn in_any_window_of_a_change_nothing_old_is_stored() {
     cluster.connect("postgres").nothing_pending();
 }
 
-/// Two sessions have found no entry. The one that wins the lease second finds the value that the first has stored.
+/// Two sessions have found no entry. The session that gets the lease second finds the value that the first has stored.
 #[test]
 fn a_fetch_that_wins_after_another_has_stored_loads_nothing() {
     let cluster = Cluster::with_tier(&[]);

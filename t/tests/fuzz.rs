@@ -15,7 +15,7 @@ use pgcache_tests::rng::Rng;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// SQLSTATEs that docs/reference.md omits, because neither pgcache nor a call raises them.
+/// SQLSTATEs that docs/reference.md omits, because they come neither from pgcache nor from the arguments of a call.
 const BESIDE_THE_CALL: &[(&str, &str)] = &[
     ("22012", "a loader that divides by zero"),
     (
@@ -58,7 +58,7 @@ fn database_in<'c>(cluster: &'c Cluster, encoding: &str) -> Database<'c> {
     database
 }
 
-/// Runs calls at random; returns how often each SQLSTATE came.
+/// Makes random calls; returns how often each SQLSTATE occurred.
 fn call_at_random(
     session: &mut Client,
     functions: &[Function],
@@ -96,8 +96,8 @@ fn call_at_random(
     answers
 }
 
-/// Restores the session. A timeout that fires when its statement has just ended meets the next one, which is the
-/// test's.
+/// Restores the session. A timeout that fires just after its statement has ended hits the next one, which is one of the
+/// test's own.
 fn put_back(session: &mut Client) {
     let back = "ROLLBACK; RESET statement_timeout; RESET ROLE";
     if let Err(error) = session.try_lines(back) {
@@ -106,7 +106,8 @@ fn put_back(session: &mut Client) {
     }
 }
 
-/// Checks that no copy differs, every byte is accounted for, no mark is left, and the server has not crashed.
+/// Checks that no copy differs from its row, every byte is accounted for, no mark remains, and the server has not
+/// crashed.
 fn is_sound(cluster: &Cluster, session: &mut Client) {
     let caches = session.lines(
         "SELECT a.cache FROM pgcache.all_caches a JOIN pg_class c ON c.oid = a.cache \

@@ -156,7 +156,7 @@ fn joins_of_a_cache_with_itself_that_are_taken_out_hide_all_the_same() {
             "SELECT b.key FROM c AS a, c AS b WHERE a.key = b.key AND b.value = 'v'",
             "live",
         ),
-        // One side would see the expired row, the other does not.
+        // One side would see the expired row, but the other does not.
         (
             "SELECT a.key FROM c AS a JOIN c AS pgcache_c USING (key)",
             "live",
@@ -268,7 +268,7 @@ fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_an
     };
     for fill in [70, 75] {
         session.run("TRUNCATE told");
-        // pgcache's own statements, with a trigger inside whose plan is kept, and made anew after the second ALTER.
+        // pgcache's own statements, with a trigger whose plan is kept and made anew after the second ALTER.
         renew_plans(&mut other, fill);
         session.run("SELECT cache_set('a', 'v', cache => 'c'), cache_set('b', 'v', cache => 'c')");
         renew_plans(&mut other, fill + 1);
@@ -283,7 +283,7 @@ fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_an
             told.last().is_some_and(|line| line == "DELETE|1"),
             "{told:?}"
         );
-        // pgcache's own statements, planned anew while a user's function runs that sees less.
+        // pgcache's own statements, planned anew while a user's function runs that must not see expired rows.
         renew_plans(&mut other, fill + 2);
         let both = "SELECT (SELECT count(*) FROM c WHERE key = 'dead'), cache_fetch('dead', $$SELECT 'fresh'$$, '1 hour', 'c')";
         session.run(&format!("BEGIN; {both}; ROLLBACK"));
@@ -416,17 +416,17 @@ fn dumps_with_foreign_keys_in_both_directions_come_back() {
          INSERT INTO c VALUES ('dead', 'v', '-infinity', 1), ('dead 2', 'v', '-infinity', 2), ('live', 'v', NULL, 3); \
          INSERT INTO refers VALUES ('live')",
     );
-    // Left behind by a cascade that did not see it, the child would keep the dump from being restored.
+    // If a cascade did not see the child and left it, the dump could not be restored.
     session.run("DELETE FROM shelf WHERE id = 1");
     assert_eq!(session.lines(ALL), ["dead 2|2", "live|3"]);
     let back = restored(cluster, &dumped(&database, &[]), "");
     assert_eq!(back.connect().lines(ALL), ["dead 2|2", "live|3"]);
     assert_eq!(back.connect().lines("SELECT key FROM c"), ["live"]);
-    // A dump by SELECT has the rows that SELECT shows.
+    // A dump by SELECT contains the rows that SELECT shows.
     let back = restored(cluster, &dumped(&database, &["--inserts"]), "");
     assert_eq!(back.connect().lines(ALL), ["live|3"]);
     assert_eq!(back.connect().lines(REFERS), ["live"]);
-    // A row that refers to an expired row is restored in a session that asks to see it.
+    // A row that refers to an expired row can be restored in a session with pgcache.show_expired.
     session.run("INSERT INTO refers VALUES ('dead 2')");
     let back = restored(
         cluster,

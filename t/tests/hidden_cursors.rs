@@ -65,7 +65,7 @@ fn a_cursor_keeps_the_setting_under_which_it_was_opened() {
          CREATE FUNCTION counted() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN (SELECT count(*) FROM c); END'",
     );
     let (all, live) = (["dead", "live"], ["live"]);
-    // Cursors that are not read before the setting changes, and one that is read in parts.
+    // Cursors that are not read before the setting changes, and one that is read partly before and partly after.
     session.run("BEGIN; DECLARE hid CURSOR FOR SELECT key FROM c ORDER BY key");
     session.run("DECLARE held CURSOR WITH HOLD FOR SELECT key FROM c ORDER BY key");
     session.run(SHOW);
@@ -88,7 +88,7 @@ fn a_cursor_keeps_the_setting_under_which_it_was_opened() {
     session.run("COMMIT");
     assert_eq!(rest(&mut session, "held"), live);
     session.run("CLOSE held");
-    // An error in between leaves nothing behind.
+    // An error in between leaves no state behind.
     session.run("BEGIN; DECLARE shown CURSOR FOR SELECT key FROM c ORDER BY key; SAVEPOINT s");
     assert!(
         session

@@ -9,8 +9,8 @@ use pgcache_tests::needs::{self, Needs};
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// For every function and operator of Postgres that pgcache's statements could mean, one of the same name and types
-/// that raises an error; for every relation of its catalogs an empty table; for types, domains.
+/// Traps. For every function and operator of Postgres that pgcache's statements could mean, creates one of the same
+/// name and types that raises an error; for every catalog relation an empty table; for types, domains.
 const TRAPS: &str = "
     CREATE SCHEMA trap;
     SET search_path = pg_catalog;
@@ -101,7 +101,7 @@ fn no_function_looks_a_name_up_in_the_callers_path() {
     let traps =
         maker.number("SELECT count(*) FROM pg_proc WHERE pronamespace = 'trap'::regnamespace");
     assert!(traps > 500, "only {traps} traps");
-    // New sessions, so that every statement is planned under the path of the traps.
+    // New sessions, so that every statement is planned with a search_path that begins with the traps.
     for path in [
         "trap, pg_catalog, public",
         "trap, public, pg_catalog",
@@ -143,7 +143,7 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
     assert_eq!(admin.lines("TABLE stolen"), [""; 0]);
     // pgcache.main and pgcache.resp.
     assert_eq!(admin.text("SELECT count(*) FROM pgcache.caches"), "2");
-    // A function of the very signature is not adopted, and not replaced, either.
+    // A function with exactly the same signature is neither adopted nor replaced.
     admin.run("DROP EXTENSION pgcache CASCADE");
     session.run("CREATE FUNCTION app.cache_get(text, regclass) RETURNS text LANGUAGE sql AS $$SELECT 'own'$$");
     refused(
@@ -151,7 +151,7 @@ fn create_extension_runs_nothing_that_lies_in_its_schema_already() {
         "42723",
     );
     session.run("DROP FUNCTION app.cache_get(text, regclass)");
-    // Nor is a schema of pgcache's name that another role has made.
+    // A schema of pgcache's name that another role has created is not adopted either.
     admin.run(&format!("CREATE SCHEMA pgcache AUTHORIZATION {mallory}"));
     refused(
         admin.try_value("CREATE EXTENSION pgcache SCHEMA app"),
@@ -169,7 +169,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
          CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
          CREATE SCHEMA own AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA own TO PUBLIC"
     ));
-    // Careless: its function names another without its schema.
+    // A careless trigger: its function calls another one without a schema.
     admin.run(
         "CREATE FUNCTION note() RETURNS void LANGUAGE sql AS 'SELECT NULL::void'; \
          CREATE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM note(); RETURN OLD; END$$; \
@@ -198,7 +198,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
         );
     }
     assert_eq!(session.text("SHOW search_path"), "own, public");
-    // A careful one works, for its owner and for other roles.
+    // A careful trigger works, for its owner and for other roles.
     admin.run("CREATE OR REPLACE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM public.note(); RETURN OLD; END$$");
     admin.run(
         "INSERT INTO c AS pgcache_c VALUES ('k', 'v', NULL) ON CONFLICT (key) DO UPDATE SET expires_at = NULL",
@@ -422,8 +422,8 @@ fn our_messages_name_what_is_not_ascii_in_every_encoding() {
     }
 }
 
-/// A writer needs no privilege for it, and must not choose the meaning of names in the owner's key: neither to run the
-/// writer's code as the owner, nor to keep an entry.
+/// A writer needs no privilege for the key's evaluation, and must not be able to change the meaning of names in the
+/// owner's key, neither to run the writer's code as the owner, nor to keep an entry.
 #[test]
 fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     let cluster = Cluster::start(&[]);
@@ -451,8 +451,8 @@ fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     assert!(admin.holds("SELECT NOT cache_exists('p:a', 'c')"));
 }
 
-/// A session that removes a key waits for a value that was loaded for it; meanwhile a schema's owner can replace the
-/// table.
+/// A session that removes a key waits for a value that is being loaded for it. Meanwhile the owner of a schema can
+/// replace the table.
 #[test]
 fn a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
@@ -497,7 +497,7 @@ fn names_change_hands(cluster: &Cluster, path: &str, keys: i64) -> Result<(), St
         return Err(format!("a trigger of the role's ran as {}", stolen[0]));
     }
     match changed {
-        // Either way to the table reaches the cache itself, by its oid.
+        // With direct access and with a plan, the call reaches the cache itself, by its oid.
         Ok(_) => (admin.number("SELECT count(*) FROM gone.c") == 0)
             .then_some(())
             .ok_or("an old value stays".to_owned()),

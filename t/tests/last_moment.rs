@@ -7,7 +7,8 @@ use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Creates a cache that depends on a table, with an entry, and a trigger of its own with this body when one goes.
+/// Creates a cache that depends on a table, with an entry, and a trigger of its own with this body that fires when an
+/// entry is removed.
 fn cache_with_trigger(session: &mut Client, body: &str) {
     session.run(&format!(
         "SELECT cache_create('c'); CREATE TABLE source (id text PRIMARY KEY, v int); SELECT cache_depend('source', 'id', 'c');
@@ -21,7 +22,7 @@ fn cache_with_trigger(session: &mut Client, body: &str) {
     ));
 }
 
-/// Each way to the commit: alone, in a block, under a savepoint, out of a procedure, by a deferred trigger.
+/// All ways to a commit: alone, in a block, under a savepoint, in a procedure, by a deferred trigger.
 const WRITES: &[&[&str]] = &[
     &["UPDATE source SET v = v + 1"],
     &[
@@ -44,7 +45,7 @@ const WRITES: &[&[&str]] = &[
     &["INSERT INTO first VALUES (1)"],
 ];
 
-/// Checks that the entry goes each time, and that its trigger has run once for it.
+/// Checks that the entry is removed each time, and that its trigger has run once for it.
 fn goes_each_time(session: &mut Client) {
     session.run(
         "CREATE OR REPLACE PROCEDURE writes() LANGUAGE plpgsql AS $$ BEGIN UPDATE source SET v = v + 1; COMMIT; END $$;
@@ -95,7 +96,7 @@ fn a_cursor_that_a_trigger_leaves_open_ends_with_the_transaction() {
 fn a_trigger_may_fail() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
-    // A Postgres with assertions crashes on an exception block inside COMMIT, also in a trigger that was deferred.
+    // A Postgres with assertions crashes on an exception block inside of COMMIT, also in a deferred trigger.
     let asserts = session.text("SHOW debug_assertions") == "on";
     cache_with_trigger(
         &mut session,
@@ -129,7 +130,7 @@ fn a_trigger_may_read_what_is_on_another_server() {
     }
     cache_with_trigger(&mut session, "PERFORM i FROM public.far;");
     goes_each_time(&mut session);
-    // With a connection from before, and as the first statement of a session.
+    // With an older connection, and as the first statement of a session.
     session.run("SELECT i FROM far");
     goes_each_time(&mut session);
     let mut session = database.connect();
@@ -175,7 +176,7 @@ fn closing_all_cursors_keeps_entries_only_where_triggers_would_run_too_late() {
     assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
 }
 
-/// Postgres closes portals in the order of their hashed names, and a table that a cursor reads cannot be altered.
+/// Postgres closes portals in the order of their hashed names, and a table that is read by a cursor cannot be altered.
 #[test]
 fn cursors_that_read_what_a_commit_changes_are_closed_before() {
     let database = Cluster::shared().database();

@@ -6,9 +6,10 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::needs::{self, Needs};
 use postgres::Client;
 
-/// Calls of one statement: a transaction of its own each, so that no memory waits for its end.
+/// The number of calls of one statement, each in its own transaction, so that no memory is held until a transaction
+/// ends.
 const ROUND: u64 = 200;
-/// The growth that is allowed: a relcache entry that is built again, a plan that is made at its second use.
+/// The growth that is allowed: for example a relcache entry that is rebuilt, or a plan that is made at its second use.
 const SLACK_KB: i64 = 250;
 
 fn calls() -> u64 {
@@ -18,8 +19,8 @@ fn calls() -> u64 {
     })
 }
 
-/// Returns a backend's own memory in kB: the size of Postgres' contexts, and all that is not shared. Less the size of
-/// its catalog caches, which grow with every CREATE and DROP, pgcache's or not.
+/// Returns a backend's own memory in kB: the size of Postgres' contexts, and all memory that is not shared. Subtracts
+/// the size of the catalog caches, which grow with every CREATE and DROP, of pgcache or not.
 fn memory(session: &mut Client) -> (i64, i64) {
     let contexts = session.lines(
         "SELECT (sum(total_bytes) FILTER (WHERE name <> 'CacheMemoryContext') / 1024)::bigint, \
@@ -45,7 +46,7 @@ fn memory(session: &mut Client) -> (i64, i64) {
     )
 }
 
-/// Runs a statement again and again; a tenth of the rounds is to warm up.
+/// Runs a statement repeatedly; the first tenth of the rounds warms up.
 fn does_not_grow(session: &mut Client, statement: &str, rounds: u64) {
     let repeat = |times: u64, session: &mut Client| {
         for _ in 0..times {
@@ -64,7 +65,7 @@ fn does_not_grow(session: &mut Client, statement: &str, rounds: u64) {
     );
 }
 
-/// Returns a statement that makes a round of calls; some fail and are caught, as PL/pgSQL does.
+/// Returns a statement that makes a round of calls; some fail and are caught, as in PL/pgSQL.
 fn round_of(call: &str, cache: &str, fails: bool) -> String {
     let key = if fails { "''" } else { "('k' || i % 50)" };
     let call = call
@@ -98,7 +99,7 @@ fn no_function_leaks_memory_whether_it_succeeds_or_fails() {
     for cache in caches {
         let mut session = database.connect();
         for &(function, needs, call) in &functions {
-            // The next test makes and drops definitions.
+            // The next test covers functions that create and drop definitions.
             if matches!(needs, Needs::Elsewhere | Needs::Trigger | Needs::Owner(_))
                 || function == "cache_clear"
             {
@@ -166,7 +167,7 @@ fn attaching_and_detaching_leaks_no_memory() {
     );
 }
 
-/// Each round finds the rows of the one before expired: hides them, and puts others in their place.
+/// Each round finds the rows of the previous one expired: hides them, and replaces them.
 #[test]
 fn plain_sql_over_expired_rows_leaks_no_memory() {
     let mut session = Cluster::shared().database().connect();

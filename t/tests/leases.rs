@@ -75,7 +75,7 @@ fn a_process_of_a_parallel_query_that_fails_leaves_no_lease_behind() {
         ));
         let query = "SELECT count(load(i)) FROM rows";
         assert!(parallel::is_planned(&mut session, query));
-        // If no process is free the leader does all the work, and nothing fails.
+        // If no worker process is free, the leader does all the work, and nothing fails.
         wait_until("a process of its own", || match session.try_value(query) {
             Ok(_) => false,
             failed => {
@@ -109,7 +109,7 @@ fn an_expired_lease_is_refused_and_goes_to_the_next() {
     }
 }
 
-/// A change by another session to the key of a table cache voids its lease when it commits, and not before.
+/// A change of the key by another session voids the lease of a table cache when it commits, and not before.
 #[test]
 fn a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not() {
     for change in [
@@ -150,7 +150,7 @@ fn clearing_and_truncating_void_all_leases_of_a_cache_and_no_others() {
     }
 }
 
-/// Other keys, reads, and the removal of an expired row leave a lease alone.
+/// Changes of other keys, reads, and the removal of an expired row do not affect a lease.
 #[test]
 fn a_lease_survives_everything_but_changes_of_its_key() {
     for cache in ["tab", "mem"] {
@@ -170,8 +170,8 @@ fn a_lease_survives_everything_but_changes_of_its_key() {
     }
 }
 
-/// A row that a trigger of the swept cache changes, there or in another cache, has not expired; nor has a row that a
-/// foreign key removes with it.
+/// A trigger of the swept cache changes a row, there or in another cache. That row has not expired, and neither has a
+/// row that a foreign key removes with it, so their leases are void.
 #[test]
 fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
     for (change, cache) in [
@@ -192,7 +192,7 @@ fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
              CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {change}; RETURN NULL; END$$; \
              CREATE TRIGGER change AFTER DELETE ON swept FOR EACH ROW WHEN (OLD.key = 'x') EXECUTE FUNCTION change()"
         ));
-        // The one that goes first, and two that are absent because of time.
+        // The row that is removed first, and two that are absent because they have expired.
         other.run("INSERT INTO swept VALUES ('x', 'x', now())");
         if change.starts_with("DELETE") {
             other.run("INSERT INTO swept VALUES ('k', 'old', now())");
@@ -204,7 +204,7 @@ fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
     }
 }
 
-/// A value stored by a transaction that rolls back is gone and the lease is good again.
+/// A value stored by a transaction that rolls back is gone, and the lease is valid again.
 #[test]
 fn a_rolled_back_store_gives_the_lease_back() {
     let database = with_caches();
@@ -223,7 +223,7 @@ fn a_rolled_back_store_gives_the_lease_back() {
     assert_eq!(state(&mut other, "tab"), "hit");
 }
 
-/// More keys than are marked one by one: the deletion voids the lease and waits for no row.
+/// The deletion has more keys than are marked one by one: it voids the lease and waits for no row.
 #[test]
 fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
     let database = with_caches();
@@ -238,7 +238,7 @@ fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
     assert!(!store(&mut one, lease, "tab"));
 }
 
-/// The deletion waits for the row that is stored, and the rollback does not restore the lease.
+/// The deletion waits for the row that is being stored, and the rollback does not restore the lease.
 #[test]
 fn a_store_that_is_rolled_back_under_a_deletion_gives_no_lease_back() {
     let database = with_caches();
@@ -259,7 +259,7 @@ fn a_store_that_is_rolled_back_under_a_deletion_gives_no_lease_back() {
     assert!(!store(&mut one, lease, "tab"));
 }
 
-/// The row that the store waits for is written by a transaction that voids the lease: its value stays.
+/// The store waits for a row of a transaction that voids the lease: the value of that transaction stays.
 #[test]
 fn a_store_that_waited_for_a_newer_value_is_undone() {
     let database = with_caches();

@@ -112,9 +112,9 @@ fn speaks(encoding: &str, word: &str, other: &str) {
     assert_eq!(session.text(&get(other)), word);
 }
 
-/// Checks errors and notices that name an object of the user's, and the session that has raised them. Messages of
-/// pgcache keep the user's letters if the server's encoding is UTF-8, and write others than ASCII as Unicode escapes
-/// elsewhere; Postgres' own keep them everywhere.
+/// Checks errors and notices that contain the name of a user's object, in the session that raises them. Messages of
+/// pgcache show the user's letters if the server's encoding is UTF-8, otherwise letters beyond ASCII as Unicode
+/// escapes; Postgres' own messages show them in every encoding.
 fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     session.run(&format!("CREATE TABLE \"{word} table\" (n int)"));
     for (call, sqlstate) in [
@@ -175,7 +175,7 @@ fn an_euc_jp_database_speaks_japanese() {
 struct Chain {
     newest: String,
     versions: BTreeSet<String>,
-    /// The versions that an update reaches in steps, from each version.
+    /// For each version the versions that an update reaches step by step.
     leads: BTreeMap<String, BTreeSet<String>>,
 }
 

@@ -15,7 +15,7 @@ fn database() -> Database<'static> {
     Cluster::hot().database()
 }
 
-/// A call that waits for a lock fails with 55P03.
+/// Returns a session in which a call that waits for a lock fails with 55P03.
 fn impatient(mut session: Client) -> Client {
     session.run("SET lock_timeout = '300ms'");
     session
@@ -66,8 +66,7 @@ fn settings_that_a_caller_makes_up_neither_lock_nor_wait_for_what_they_name() {
                 let call = format!("SELECT * FROM pgcache.memory_entries('{settings}') {ROW}");
                 mallory.run("BEGIN ISOLATION LEVEL REPEATABLE READ; SAVEPOINT s");
                 refused(mallory.try_lines(&call), state);
-                // A lock that an exception handler would release must not have been taken in the first
-                // place.
+                // The call must not even take a lock that an exception handler would release.
                 mallory.run("ROLLBACK TO s");
                 mallory.run(&format!(
                     "DO $$BEGIN PERFORM * FROM pgcache.memory_entries('{settings}') {ROW}; \
@@ -81,7 +80,7 @@ fn settings_that_a_caller_makes_up_neither_lock_nor_wait_for_what_they_name() {
     owner.run("ROLLBACK");
 }
 
-/// After a restore the number in a view's definition may be that of another relation.
+/// After a restore the number in a view's definition may belong to another relation.
 #[test]
 fn a_reader_whose_view_names_another_relation_waits_for_none_but_his_own() {
     let database = database();
@@ -149,7 +148,7 @@ fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
             assert_eq!(locked(&mut mallory, "his_%"), [""; 0], "{call}");
             mallory.run("ROLLBACK");
         }
-        // Names that are taken, by a cache or by another relation.
+        // Names that exist already, as a cache or as another relation.
         let is_cache = matches!(relation, "his_table" | "his_memory");
         mallory.run("BEGIN; SAVEPOINT s");
         let state = if is_cache { "42P07" } else { "42809" };

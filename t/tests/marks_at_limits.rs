@@ -9,14 +9,14 @@ use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{LetGo, NO_SLOT_TO_MARK, paused, stay_in, until_inside};
 
-/// Only a session that asks for it waits for the standby, which never answers.
+/// Only a session that sets synchronous_commit waits for the standby, which never answers.
 const HANGING: [&str; 2] = [
     "synchronous_standby_names = 'nobody'",
     "synchronous_commit = local",
 ];
 
-/// Creates a logged cache, so that its commits wait for a standby, with this many entries and the key `k`. It was never
-/// read, so it has no slot.
+/// Creates a logged cache, so that its commits wait for a standby, with this many entries and the key `k`. The cache
+/// was never read, so it has no slot.
 fn with_cache(cluster: &Cluster, entries: u32) -> Database<'_> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -48,7 +48,7 @@ fn while_it_commits(database: &Database, role: &str, change: &str, meanwhile: im
     });
 }
 
-/// The keys of one transaction use up its role's share of the places.
+/// The keys of one transaction use up its role's share of the table of marks.
 #[test]
 fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     let cluster = Cluster::with_tier(&HANGING);
@@ -67,7 +67,8 @@ fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     reader.nothing_pending();
 }
 
-/// A role has used up its share of the places. Another one whose oid has the same low bits has its own share.
+/// One role has used up its share of the table of marks. Another role whose oid has the same low bits has its own
+/// share.
 #[test]
 fn each_role_has_a_share_of_its_own_of_the_places() {
     let cluster = Cluster::with_tier(&HANGING);
@@ -118,7 +119,7 @@ fn a_slot_that_is_made_while_a_writer_commits_is_not_filled() {
     reader.nothing_pending();
 }
 
-/// A reader gives the cache a slot and copies the row after the writer has found none and before its marks stand.
+/// A reader gives the cache a slot and copies the row after the writer has found no slot and before its marks are set.
 #[test]
 fn a_slot_that_is_made_while_a_writer_marks_is_found() {
     let cluster = Cluster::with_tier(&[]);
@@ -145,8 +146,8 @@ fn a_slot_that_is_made_while_a_writer_marks_is_found() {
     }
 }
 
-/// The writer notes a definition of any relation, which covers no row: also if no reader has given the cache a slot
-/// yet.
+/// The writer notes a changed definition, which covers no row. Its rows must be marked even if no reader has given the
+/// cache a slot yet.
 #[test]
 fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
     for definition in [
@@ -181,8 +182,8 @@ fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
     }
 }
 
-/// Other prepared transactions have used up the room that the role may have for keys of prepared ones, and a reader
-/// gives the cache a slot after the writer has found none: the marks that find no room name no slot.
+/// Other prepared transactions have used up the role's room for keys, and a reader gives the cache a slot after the
+/// writer has found none. So the marks that find no room refer to no slot.
 #[test]
 fn keys_that_find_no_room_when_they_are_prepared_stand_for_a_slot_that_was_made_meanwhile() {
     let cluster =

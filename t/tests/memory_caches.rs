@@ -90,8 +90,8 @@ fn after_a_restart_it_is_empty_and_works() {
     }
 }
 
-/// Small entries need more of the tier as index, large ones less; a setting counts more than the last
-/// run.
+/// With small entries the index needs more of the tier, with large ones less. A setting takes precedence over the sizes
+/// of the last run.
 #[test]
 fn the_index_is_made_for_the_entries_of_the_last_run() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '16MB'"]);
@@ -147,7 +147,7 @@ fn eviction_never_fails_a_write() {
     assert!(session.holds("SELECT hot_bytes = 0 FROM pgcache.stats WHERE cache = 'm'::regclass"));
 }
 
-/// Sets sizes from 1 byte to the largest, in phases and mixed; every entry that remains is right.
+/// Sets values from 1 byte to the largest size, in phases and mixed; every entry that remains is correct.
 fn fill(session: &mut Client, writer: u64) {
     for size in [
         "1",
@@ -265,7 +265,7 @@ const BIG: [&str; 2] = [
     "pgcache.hot_max_value = '128MB'",
 ];
 
-/// JSON that takes a while to print, so that another session can write in between.
+/// The JSON takes long to print, so that another session can write in between.
 #[test]
 fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     let cluster = Cluster::with_tier(&BIG);
@@ -287,7 +287,7 @@ fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     }
 }
 
-/// The first value takes longer to print than the next ones live.
+/// Printing the first value takes longer than the next ones live.
 #[test]
 fn a_page_that_is_shorter_than_asked_for_is_the_last() {
     let cluster = Cluster::with_tier(&BIG);

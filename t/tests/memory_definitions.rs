@@ -47,7 +47,7 @@ fn a_writer_that_has_not_seen_the_drop_leaves_nothing_behind() {
     other.run(CREATE);
     thread::scope(|scope| {
         scope.spawn(|| {
-            // The drop comes in the middle of this one statement.
+            // The cache is dropped in the middle of this statement.
             let set = "SELECT count(cache_set('k' || i % 9, 'v', cache => 'm')), count(pg_sleep(0.001)) \
                        FROM generate_series(1, 700) AS i";
             let _ = writer.try_value(set);

@@ -13,7 +13,7 @@ use pgcache_tests::tier::PRELOAD;
 use postgres::Client;
 use postgres::error::DbError;
 
-/// The objects of the calls below.
+/// Creates the objects for the calls below.
 const SETUP: &str = "
     SELECT cache_create('c'), cache_create('j', value_type => 'jsonb'), cache_create('b', value_type => 'bytea'),
            cache_create('broken'), cache_create('guarded'), cache_create('m', storage => 'memory');
@@ -663,7 +663,7 @@ fn nobody_is_told_to_give_a_privilege_on_what_is_no_cache() {
     }
 }
 
-/// A call that needs DELETE alone runs its statement as the owner.
+/// A call that needs only DELETE runs its statement as the owner.
 #[test]
 fn an_owner_without_the_privilege_is_the_one_who_needs_the_grant() {
     let database = Cluster::hot().database();
@@ -724,11 +724,11 @@ fn a_write_where_nothing_can_be_written_says_what_can() {
     session.run("SELECT cache_set('k', 'v', cache => 'm')"); // the hint is true
 }
 
-/// A key and a value that no message may show, nor a piece of them.
+/// A key and a value of which no message may show even a part.
 const KEY: &str = "Kq7keypiece";
 const VALUE: &str = "Vx9valuepiece";
 
-/// Returns everything that an error sends to its client, and therefore to the log.
+/// Returns everything that an error sends to its client, and so to the log.
 fn words(error: &DbError) -> String {
     format!("{error:?}")
 }
@@ -894,7 +894,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
                     .is_some_and(|detail| detail.contains("not shown")),
                 "{error:?}"
             );
-            // Without the context, because it contains the text of the loader, which belongs to the caller.
+            // Without the context, which contains the text of the loader, because that text belongs to the caller.
             let told = format!(
                 "{} {:?} {:?}",
                 error.message(),
@@ -981,7 +981,7 @@ fn a_publication_that_includes_a_new_logged_cache_is_reported() {
             "CREATE SCHEMA s; SELECT cache_create('s.before', storage => 'logged');
              CREATE PUBLICATION named FOR TABLE s.before",
         );
-        // Postgres warns that the tests' wal_level replicates nothing.
+        // Postgres itself warns that the tests' wal_level does not support logical replication.
         heard(&notices);
         session.run("SELECT cache_create('s.early', storage => 'logged')");
         assert_eq!(heard(&notices).len(), 0, "{of}: no publication of all");
@@ -1066,7 +1066,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
         "{alter} RESET session_preload_libraries; SET client_min_messages = warning"
     ));
 
-    // A session that suppresses notices receives none, and a change that is rolled back sends none.
+    // A session that suppresses notices receives none, and a change that is rolled back causes none.
     session
         .run("DROP EXTENSION pgcache; SET client_min_messages = warning; CREATE EXTENSION pgcache");
     session.run("RESET client_min_messages; DROP EXTENSION pgcache");

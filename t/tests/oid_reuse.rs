@@ -21,7 +21,7 @@ fn create(kind: &str) -> String {
     format!("SELECT cache_create('c', {kind})")
 }
 
-/// Checks that no entry exists, by every way to read.
+/// Checks that no entry exists, with every function that reads.
 fn is_empty(session: &mut Client, case: &str) {
     for _ in 0..2 {
         assert_eq!(session.value("SELECT cache_get('k', 'c')"), None, "{case}");
@@ -54,8 +54,8 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
     let mut reader = database.connect();
-    // Former minors of Postgres cannot drop a view with the oid of a table whose statistics some session still holds:
-    // this one holds none.
+    // Older minor versions of Postgres cannot drop a view with the oid of a table whose statistics a session still has:
+    // this session has none.
     reader.run("SET track_counts = off");
     session.run(&create(KINDS[0]));
     let oid = session.number(OID);

@@ -42,7 +42,7 @@ fn every_function_that_it_has_works() {
     }
 }
 
-/// Reads until the copy answers, if one exists: 0.1.0 has no counters that would show it.
+/// Reads until the copy is served, if there can be one: 0.1.0 has no counters that would show it.
 fn said(session: &mut Client, key: &str) -> Option<String> {
     let get = format!("SELECT cache_get('{key}', 'c')");
     let first = session.value(&get);
@@ -116,7 +116,7 @@ fn wait_until_swept(session: &mut Client, version: &str) {
     }
 }
 
-/// The worker looks for a view that 0.1.0 lacks.
+/// The worker looks for a view that 0.1.0 does not have.
 #[test]
 fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '300ms'"]);
@@ -126,7 +126,7 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
         let put = "INSERT INTO c VALUES ('old', '1', '2020-01-01')";
         session.run(put);
         if version == "0.1.0" {
-            // The worker has looked, and would look again in ten minutes.
+            // The worker has looked once, and would look again only in ten minutes.
             std::thread::sleep(Duration::from_secs(2));
             session.run("ALTER EXTENSION pgcache UPDATE");
         }
@@ -136,8 +136,8 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
     assert!(!log.contains("ERROR") && !log.contains("WARNING"), "{log}");
 }
 
-/// The update makes `pgcache.resp`, with preload and without; a relation that already has the name stays with its
-/// owner.
+/// The update creates `pgcache.resp`, with preload and without. If a relation already has that name, it stays
+/// unchanged.
 #[test]
 fn an_update_makes_the_doors_cache_unless_the_name_is_taken() {
     for preload in [PRELOAD, "shared_preload_libraries = ''"] {

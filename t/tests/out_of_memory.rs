@@ -13,12 +13,12 @@ use postgres::Client;
 /// The memory that a backend may take beyond its present size, in kilobytes.
 const LIMITS: &[u64] = &[3_000, 6_000, 10_000, 17_000, 30_000, 50_000];
 
-/// Only the backend itself may need memory: no compiler, no workers.
+/// Only the backend itself may need memory: no JIT compiler, no parallel workers.
 const PLAIN: &[&str] = &["jit = off", "max_parallel_workers_per_gather = 0"];
 
 const EVERYTHING: &str = "max_rows => 2147483647, cache =>";
 
-/// Most need more memory than they may have under most of the limits.
+/// Returns statements, most of which need more memory than most of the limits allow.
 fn statements() -> Vec<String> {
     let many = "(SELECT array_agg('k' || i) FROM generate_series(1, 60000) AS i)";
     let some = "(SELECT array_agg('k' || i) FROM generate_series(1, 900) AS i)";
@@ -67,8 +67,8 @@ fn fill(session: &mut Client) {
     session.run("SELECT cache_get('k' || i, 't') FROM generate_series(1, 1000) AS i");
 }
 
-/// Opens a session that has loaded what the statements need, with a stack that need not grow any more: a stack that
-/// cannot grow ends a backend, whatever code runs on it.
+/// Opens a session that has already loaded everything that the statements need, with a stack that need not grow: a
+/// stack that cannot grow ends a backend, whatever code runs on it.
 fn warm_session(cluster: &Cluster) -> Client {
     let mut session = cluster.connect("postgres");
     session
@@ -123,13 +123,13 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
                 }
             }
         }
-        // The witness is on the same server, and no lock of the other session keeps it waiting.
+        // The observing session is on the same server, and does not wait for a lock of the other session.
         witness.nothing_pending();
         witness.sums_up();
         witness.verified("t");
         witness.run("SET statement_timeout = '150s'; SELECT cache_clear('m2'), cache_clear('t')");
     }
-    // How many of the 120 fail depends on the C library; the test is that some do and some do not.
+    // How many of the 120 fail depends on the C library; the test checks that some do and some do not.
     assert!(
         failed > 10 && done > 10,
         "{failed} failed, {done} were done"

@@ -13,7 +13,7 @@ use postgres::Client;
 
 use crate::memory_caches::{CREATE, with_cache};
 
-/// Starts a tier of this size that no other test uses, with the cache `m`.
+/// Starts a server with a tier of this size that no other test uses, and the cache `m`.
 fn alone(hot_size: &str) -> (&'static Cluster, Client) {
     let cluster = Cluster::with_tier(&[&format!("pgcache.hot_size = '{hot_size}'")]);
     let mut session = cluster.connect("postgres");
@@ -91,7 +91,7 @@ fn pages_meet_once_what_lives_through_them_while_others_write() {
                 let mut round = 0;
                 while !done.load(Relaxed) {
                     round += 1;
-                    // Keys of one digit more come and go; stable ones are only overwritten.
+                    // Keys with one digit more are added and removed; the stable ones are only overwritten.
                     session.run(&format!(
                         "SELECT cache_set('k' || to_char((i * 7919 + {round} * 13) % 21000, 'FM00000') || 'w{writer}', 'v', \
                                           CASE WHEN i % 3 = 0 THEN interval '2 ms' END, 'm'), \
@@ -119,7 +119,7 @@ fn pages_meet_once_what_lives_through_them_while_others_write() {
     session.sums_up();
 }
 
-/// Returns the clock ticks that a session's backend has computed.
+/// Returns the clock ticks that a session's backend has used.
 fn ticks(pid: i64) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("the backend lives");
     let after_name = stat.rsplit(')').next().expect("a name in brackets");
@@ -130,7 +130,7 @@ fn ticks(pid: i64) -> u64 {
         .sum()
 }
 
-/// A walk over this tier takes about as long as the look-ups of a thousand keys.
+/// A walk over this tier takes about as long as looking up a thousand keys.
 #[test]
 fn a_page_that_goes_on_makes_no_walk() {
     let (_cluster, mut session) = alone("64MB");
@@ -173,7 +173,7 @@ fn a_session_keeps_few_megabytes_of_the_keys_however_many_there_are() {
                  LATERAL (SELECT key FROM cache_keys('', CASE WHEN i > 0 THEN to_char(i * 100 - 1, 'FM00000') || repeat('k', 2000) END, 100, 'm') \
                           OFFSET 0) AS p) AS a (i, key)";
     session.run(pages);
-    // Left in the middle: the kept pages stay.
+    // If reading stops in the middle, the kept pages stay.
     session.run("SELECT count(*) FROM cache_keys(max_rows => 15000, cache => 'm')");
     let after = held();
     assert!(after < before + 16_000, "{before} kB, then {after}");
@@ -235,7 +235,7 @@ fn a_cache_that_is_dropped_between_two_pages_shows_nothing_in_the_next_one_of_it
     }
 }
 
-/// The kept pages belong to a superuser or another role: a role that may not read the cache does not see them.
+/// The kept pages belong to another role: a role that may not read the cache does not see them.
 #[test]
 fn a_page_asks_for_privileges_whoever_asked_for_the_last_one() {
     let database = with_cache();
@@ -258,7 +258,7 @@ fn a_page_asks_for_privileges_whoever_asked_for_the_last_one() {
     assert_eq!(page(&mut session, "cache_keys", Some("a"), 9), ["b", "c"]);
 }
 
-/// The shared server may be full of other tests' entries; here new keys evict older ones all the time.
+/// The shared server may be full of other tests' entries; in this tier new keys evict older ones constantly.
 #[test]
 fn under_eviction_pages_are_in_order_and_end() {
     let (cluster, mut session) = alone("4MB");
@@ -267,7 +267,7 @@ fn under_eviction_pages_are_in_order_and_end() {
         writer.run(&format!("SELECT count(cache_set('k' || (i * 7919 + {round}) % 40000, repeat('v', i % 700), cache => 'm')) FROM generate_series(1, 20000) AS i"));
         let keys = all(&mut session, "cache_keys", 50);
         assert!(keys.is_sorted_by(|one, next| one < next));
-        // No session writes meanwhile: these are all entries.
+        // No session writes meanwhile, so these are all entries.
         assert_eq!(
             keys.len() as i64,
             session.number("SELECT cache_count('m')"),

@@ -19,7 +19,7 @@ const PARTED: &str =
      SELECT cache_attach('c', '1 hour');
      INSERT INTO c VALUES ('a', 'dead', '-infinity'), ('b', 'live', NULL), ('y', 'dead', '-infinity'), ('z', 'dead', '-infinity')";
 
-/// Runs a statement in a session of its own, and returns once that waits for a lock.
+/// Runs a statement in a separate session, and returns once it waits for a lock.
 fn waiting(
     database: &Database<'static>,
     witness: &mut Client,
@@ -35,8 +35,9 @@ fn waiting(
     done
 }
 
-/// DETACH PARTITION and cache_alter lock the whole and wait for the partition, which a statement by the partition's
-/// name holds: neither it nor its commit may come to want the whole.
+/// DETACH PARTITION and cache_alter lock the whole table and wait for the partition, which a statement by the
+/// partition's name holds. So neither that statement nor its commit may need a lock on the whole table, which would be
+/// a deadlock.
 #[test]
 fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
     let database = Cluster::hot().database();
@@ -47,8 +48,8 @@ fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
         "SELECT cache_alter('c', ttl => '2 hours')",
         "ALTER TABLE c DETACH PARTITION c_2",
     ] {
-        // Postgres itself locks the whole at the first row that a session writes, because it reads the partition's
-        // bounds.
+        // Postgres itself locks the whole table at the first row that a session writes, because it reads the
+        // partition's bounds.
         session.run("INSERT INTO c_2 VALUES ('x', 'first', NULL)");
         // Locks the partition, and writes no key yet.
         session.run("BEGIN; SET LOCAL statement_timeout = '60s'; DELETE FROM c_2 WHERE key = 'x'");
@@ -69,7 +70,7 @@ fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
     }
 }
 
-/// Nor does a statement on the whole lock other partitions than it writes.
+/// A statement on the whole table does not lock other partitions than it writes either.
 #[test]
 fn a_write_of_one_key_does_not_wait_for_other_partitions() {
     let database = Cluster::shared().database();
@@ -90,7 +91,7 @@ fn a_write_of_one_key_does_not_wait_for_other_partitions() {
     );
 }
 
-/// A removal as the partition's owner checks whose code the partition's own triggers run, and no other's.
+/// A removal as the partition's owner checks only the code of the partition's own triggers.
 #[test]
 fn a_strangers_trigger_counts_in_its_own_partition_alone() {
     let database = Cluster::shared().database();
@@ -117,14 +118,14 @@ fn a_strangers_trigger_counts_in_its_own_partition_alone() {
     );
 }
 
-/// A table that is not a cache, with one partition that is one.
+/// An ordinary table with one partition that is a cache.
 const ABOVE: &str =
     "CREATE TABLE above (region text, key text COLLATE \"C\", value text, expires_at timestamptz) PARTITION BY LIST (region);
      SELECT cache_create('c'); ALTER TABLE c ADD region text; INSERT INTO c VALUES ('k', 'dead', '-infinity', 'c');
      ALTER TABLE above ATTACH PARTITION c FOR VALUES IN ('c')";
 
 const PUT: &str = "INSERT INTO above VALUES ('c', 'k', 'new', NULL)";
-/// Loads the library without preload: a session that has not loaded it does not see what DDL does to a cache.
+/// Loads the library without preload. A session without the library does not notice DDL on a cache.
 const LOAD: &str = "SELECT cache_forever()";
 const TRIGGERS: &str = "SELECT count(*) FROM pg_trigger WHERE tgname = 'pgcache_renew'";
 
@@ -173,8 +174,8 @@ fn a_cache_in_a_plain_table_comes_back_from_a_dump_and_from_an_older_version() {
     assert_eq!(session.lines("SELECT value FROM c"), ["new"]);
 }
 
-/// The trigger is made as the cache's owner, whichever role is current at the end of the transaction; it comes and goes
-/// with the transaction and its savepoints, and with DETACH CONCURRENTLY, which has two.
+/// The trigger is created as the cache's owner, whichever role is current at the end of the transaction. It is rolled
+/// back with the transaction and its savepoints, and removed by DETACH CONCURRENTLY, which takes two transactions.
 #[test]
 fn the_trigger_of_a_cache_in_a_plain_table_follows_its_partition() {
     let database = Cluster::shared().database();

@@ -12,7 +12,7 @@ use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// Two partitions, whose columns have different orders, as one cache.
+/// A cache with two partitions whose columns have different orders.
 const PARTED: &str =
     "CREATE TABLE c (id text PRIMARY KEY, v text, e timestamptz) PARTITION BY LIST (id);
      CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a', 'b');
@@ -82,7 +82,8 @@ fn watchers_get_changes_of_a_partition_under_the_name_of_the_whole() {
     }
 }
 
-/// A session that computes a value while another writes a partition by its own name does not overwrite that write.
+/// A session computes a value while another one writes a partition by its own name. The first does not overwrite that
+/// write.
 #[test]
 fn a_write_to_a_partition_voids_the_lease_of_its_key() {
     let database = Cluster::hot().database();
@@ -93,7 +94,7 @@ fn a_write_to_a_partition_voids_the_lease_of_its_key() {
     let store = format!("SELECT cache_set_leased('z', 'computed', {lease}, cache => 'c')");
     assert_eq!(session.lines(&store), ["f"]);
     assert_eq!(session.lines("SELECT cache_get('z', 'c')"), ["written"]);
-    // A get leaves no copy that a partition's coming or going could make wrong.
+    // A get leaves no copy that could become wrong when a partition is attached or detached.
     for _ in 0..5 {
         session.run("SELECT cache_get('z', 'c')");
     }
@@ -124,7 +125,7 @@ fn the_worker_sweeps_partition_by_partition_and_waits_for_none() {
     session.run("TRUNCATE c");
     session.run(put);
     wait_until("a sweep of both", || session.text(all) == "bz");
-    // At rest; then a partition brings expired rows along.
+    // The cache is idle; then a new partition contains expired rows.
     std::thread::sleep(Duration::from_secs(2));
     session.run(
         "CREATE TABLE c_3 (LIKE c); INSERT INTO c_3 VALUES ('m', 'dead', '-infinity'), ('n', 'live', NULL);
@@ -194,7 +195,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     assert_eq!(session.lines(both), ["10|10"]);
 }
 
-/// Between two rows no page is pinned: VACUUM need not wait for a COPY that waits for its client.
+/// COPY keeps no page pinned between two rows, so VACUUM need not wait for a COPY that waits for its client.
 #[test]
 fn a_copy_that_waits_for_its_client_blocks_no_session() {
     let database = Cluster::shared().database();
@@ -219,7 +220,8 @@ fn a_copy_that_waits_for_its_client_blocks_no_session() {
     );
 }
 
-/// A cache that a trigger of COPY writes, it may also empty or drop; an error that it has caught leaves nothing open.
+/// A trigger that COPY fires may also empty or drop the cache that it writes; an error that is caught leaves nothing
+/// open.
 #[test]
 fn resources_that_copy_keeps_open_block_none_of_its_triggers() {
     let database = Cluster::shared().database();

@@ -18,7 +18,7 @@ use postgres::types::Type;
 
 const PID: &str = "SELECT pg_backend_pid()";
 
-/// Makes a client that keeps a server session for itself until it commits: the one that was used last.
+/// Connects a client that occupies a server session, the one used last, until it commits.
 fn occupying(pooler: &Pooler) -> Client {
     let mut other = pooler.connect();
     other.run("BEGIN");
@@ -51,7 +51,7 @@ fn many_clients_share_few_sessions_and_lose_nothing() {
     }
 }
 
-/// Sets, reads and counts; returns the server sessions that it met.
+/// Sets, reads and counts; returns the server sessions in which its statements ran.
 fn work(client: &mut Client, number: i32) -> BTreeSet<String> {
     let mut pids = BTreeSet::new();
     for round in 0..50 {
@@ -109,7 +109,7 @@ fn a_setting_of_the_role_is_everywhere() {
     assert_eq!(client.text("SHOW pgcache.fetch_wait"), "2s");
 }
 
-/// Two of three sessions wait for the third, and the other clients for a session.
+/// Two of three server sessions wait for the third, and the other clients wait for a server session.
 #[test]
 fn a_fetch_loads_once_for_all_clients() {
     let database = Cluster::hot().database();
@@ -168,7 +168,7 @@ fn waiters_get(sessions: u32) -> [String; 2] {
     })
 }
 
-/// An application's own pool behaves the same.
+/// The same happens with an application's own pool.
 #[test]
 fn waiters_that_hold_all_sessions_keep_the_winner_from_storing() {
     let starved = waiters_get(2);

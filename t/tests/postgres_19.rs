@@ -100,14 +100,14 @@ fn a_condition_of_do_select_never_sees_an_expired_value() {
         assert_eq!(again, expected, "{value}");
         session.run("SELECT cache_delete('k', 'c')");
     }
-    // The control: a session that shows expired rows meets the old one.
+    // The control: a session that shows expired rows finds the old one.
     session.run("SELECT cache_set('k', 'old', ttl => '1 ms', cache => 'c'), pg_sleep(0.01)");
     session.run("SET pgcache.show_expired = on");
     let shown = "INSERT INTO c (key, value) VALUES ('k', 'new') ON CONFLICT (key) DO SELECT WHERE c.value = 'old' RETURNING value";
     assert_eq!(session.lines(shown), ["old"]);
 }
 
-/// Writes keys of its own, and reads each at once, alternating functions and plain SQL. Returns how often.
+/// Writes its own keys, and reads each immediately, alternating functions and plain SQL. Returns how often.
 fn write_until(database: &Database, name: &str, ends: &AtomicBool) -> usize {
     let (mut writer, mut reader) = (database.connect(), database.connect());
     let mut turns = 0;
@@ -127,7 +127,7 @@ fn write_until(database: &Database, name: &str, ends: &AtomicBool) -> usize {
             ),
         };
         writer.run(&write);
-        // Once from the table at the latest, and then from the copy.
+        // The first read may use the table, the second one uses the copy.
         for _ in 0..2 {
             let read = reader.value(&format!("SELECT cache_get('{key}', 'c')"));
             assert_eq!(read.as_deref(), Some(value.as_str()), "{key} after {write}");
@@ -204,7 +204,7 @@ fn writes_during_repack_concurrently_are_read_at_once() {
     session.nothing_pending();
 }
 
-/// A snapshot from before the rewrite sees no row of the new file. That must become neither a copy nor an answer for
+/// A snapshot from before the rewrite sees no row of the new file. That result must not become a copy or a reply for
 /// other sessions.
 #[test]
 fn a_snapshot_from_before_repack_concurrently_leaves_no_old_answer() {
@@ -257,7 +257,7 @@ fn wait_for_lsn_lets_a_session_read_its_own_writes_on_a_standby() {
         assert_eq!(reader.lines(&wait(&lsn, "TIMEOUT '60s'")), ["success"]);
         assert_eq!(reader.text("SELECT cache_get('k', 'c')"), value);
     }
-    // It waits for the replay, not for the time.
+    // It waits for replay, not for a time.
     reader.run("SELECT pg_wal_replay_pause()");
     wait_until("the replay is paused", || {
         reader.text("SELECT pg_get_wal_replay_pause_state()") == "paused"

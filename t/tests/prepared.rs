@@ -34,7 +34,7 @@ const NO_WRITES: &[&str] = &[
     "CREATE TABLE plain (n int); INSERT INTO plain VALUES (1); TRUNCATE plain",
 ];
 
-/// Ends a prepared transaction, in whatever session.
+/// Ends a prepared transaction, in whichever session.
 fn end(session: &mut Client, gid: &str, commits: bool) {
     let verb = if commits { "COMMIT" } else { "ROLLBACK" };
     session.run(&format!("{verb} PREPARED '{gid}'"));
@@ -45,7 +45,7 @@ fn rows(session: &mut Client) -> Vec<String> {
     session.lines("SELECT key, value FROM pgcache.main ORDER BY key")
 }
 
-/// Checks that function and SELECT agree on all keys that any of the writes names.
+/// Checks that function and SELECT agree on all keys that occur in the writes.
 fn agrees(session: &mut Client, case: &str) {
     for key in ["k", "a", "n", "new", "there", "m"] {
         let row = session.value(&format!(
@@ -71,7 +71,7 @@ fn a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before() {
             writer.run(&format!("BEGIN; {write}"));
             let after = rows(&mut writer);
             writer.run("PREPARE TRANSACTION 'write'");
-            // Its session may continue with other work, on the same key.
+            // Its session may continue to work, also on the same key.
             let locks_all = write.contains("TRUNCATE") || write.contains("cache_clear");
             if !locks_all {
                 agrees(&mut reader, &case);
@@ -104,7 +104,7 @@ fn a_forgotten_transaction_keeps_only_its_own_keys_from_being_copied() {
     assert_eq!(reader.hot_hits("c"), before);
     let listed = "SELECT gid, cache, whole_cache, age < '1 hour' FROM pgcache.prepared";
     assert_eq!(reader.lines(listed), ["p|c|f|t"]);
-    // Other sessions write, sweep, define and drop as usual.
+    // Other sessions write, sweep and define caches as usual.
     reader.run("SET lock_timeout = '10s'; SELECT cache_set('k2', 'mine', cache => 'c')");
     reader.run("SELECT cache_expire('c'), cache_alter('other', '1 hour'), cache_drop('other')");
     reader.run("SELECT cache_delete_prefix('k9', 'c')");
@@ -120,7 +120,7 @@ fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
     for (conf, keys) in [
         ("pgcache.hot_size = '64MB'", 9_000),
         ("pgcache.hot_size = '64MB'", 12_000),
-        // The records have no room for so many.
+        // The records do not have room for so many keys.
         ("pgcache.hot_size = '4MB'", 9_000),
     ] {
         for commits in [true, false] {
@@ -148,8 +148,8 @@ fn thousands_of_keys_are_marked_one_by_one_or_as_their_cache() {
     }
 }
 
-/// The first transactions take all the room that their role may have for keys of prepared ones, with few marks, and
-/// give it back while the last one stands.
+/// The first transactions take all the room that their role may have for keys of prepared transactions, with few marks,
+/// and release it while the last one is still prepared.
 #[test]
 fn a_key_that_finds_no_room_is_not_copied_either() {
     let cluster =
@@ -334,7 +334,7 @@ fn a_value_loaded_from_the_old_row_is_not_stored_until_it_is_decided() {
                 }
             }
             if tier {
-                // A client may compute, and does so for itself.
+                // A client may compute the value, but only for itself.
                 let lease = "SELECT lease FROM cache_lease('k', cache => 'm')";
                 if let Some(lease) = reader.value(lease) {
                     let set =
@@ -450,7 +450,7 @@ fn a_commit_or_a_rollback_ends_the_note_of_a_write() {
     }
 }
 
-/// Creates an expired row, in a cache of its own; another session finds of it what a sweep would remove.
+/// Creates a row that expires, in a separate cache; another session finds what a sweep would remove of it.
 fn expired_row(session: &mut Client, cache: &str) {
     session.run(&format!(
         "SELECT cache_create('{cache}', storage => 'logged')"
@@ -495,7 +495,7 @@ fn a_prepared_sweep_blocks_no_other_sweep_even_after_a_restart() {
     cluster.restart(Shutdown::Fast);
     let mut session = cluster.connect("postgres");
     assert_eq!(prepared_locks(&mut session), 0);
-    // Only the single sweeper trims.
+    // Only the session with the sweep lock trims.
     session.run("INSERT INTO c SELECT 'k' || i, 'v' FROM generate_series(1, 5000) AS i");
     session.run("SELECT cache_expire('c')");
     assert!(session.number("SELECT count(*) FROM c") <= 1010);
@@ -533,7 +533,7 @@ fn a_fetch_that_stores_nothing_leaves_no_lock_in_a_prepared_transaction() {
     other.run("SET pgcache.fetch_wait = '1s'; SELECT cache_fetch('k', 'SELECT 2', cache => 'c')");
     assert_eq!(other.number("SELECT count(*) FROM c"), 1);
     session.run("ROLLBACK PREPARED 'fetched'");
-    // A loader that ends in an error that is caught leaves no lease, and no lock that represents one.
+    // If a loader fails and the error is caught, no lease remains, and no lock that replaces one.
     session.run(
         "BEGIN; DO $$ BEGIN PERFORM cache_fetch('n', 'SELECT 1 / 0'); \
          EXCEPTION WHEN division_by_zero THEN END $$; PREPARE TRANSACTION 'failed'",
@@ -556,8 +556,8 @@ fn creating_an_existing_cache_keeps_no_lock_on_its_name() {
     session.run("ROLLBACK PREPARED 'asked'");
 }
 
-/// Each cache that is changed as a whole needs a place of its own, also after the role has used up its share of the
-/// pool of a small tier: a record has such places for 74 caches.
+/// Each cache that is changed as a whole needs a place, even after the role has used up its share of the pool of a
+/// small tier: a record has places for 74 caches.
 #[test]
 fn transactions_that_find_no_record_are_refused() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -580,8 +580,8 @@ fn transactions_that_find_no_record_are_refused() {
     assert_eq!(reader.number("SELECT cache_count('c2')"), 0);
 }
 
-/// After a role has used up its share of the pool, all marks of one cache share a place. Their counts fall when the
-/// transaction is decided; otherwise no entry of that cache would be copied or leased any more.
+/// After a role has used up its share of the pool, all marks of one cache share a place. Their counts must fall when
+/// the transaction ends; otherwise no entry of that cache would be copied or leased any more.
 #[test]
 fn marks_that_share_a_place_fall_together() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -592,7 +592,7 @@ fn marks_that_share_a_place_fall_together() {
     writer.run("SELECT cache_create('f' || i) FROM generate_series(1, 9) AS i");
     writer.run("CREATE TABLE s (key text)");
     writer.run("SELECT cache_depend('s', 'key', 'd'), cache_depend('s', 'key', 'm')");
-    // They take the places that a record has for any cache.
+    // They take the places that a record has for whole caches.
     let first =
         "SELECT cache_delete_prefix('a', ('f' || i)::regclass) FROM generate_series(1, 9) AS i";
     writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");
@@ -617,7 +617,7 @@ fn marks_that_share_a_place_fall_together() {
     reader.nothing_pending();
 }
 
-/// PREPARE TRANSACTION of a failed transaction is a ROLLBACK, and says nothing of the next one.
+/// PREPARE TRANSACTION of a failed transaction is a ROLLBACK, and has no effect on the next transaction.
 #[test]
 fn a_prepare_that_is_a_rollback_is_forgotten() {
     let mut session = Cluster::shared().database().connect();

@@ -24,7 +24,7 @@ fn prepare(session: &mut Client, tier: bool) {
     session.run("PREPARE TRANSACTION 'p'");
 }
 
-/// Checks that no new value is shown, and that no old value is kept.
+/// Checks that no new value is visible, and that no old value is stored.
 fn old_and_nothing_stored(session: &mut Client, tier: bool, case: &str) {
     for key in ["k", "l"] {
         assert_eq!(session.agrees(key, "d").as_deref(), Some("old"), "{case}");
@@ -37,7 +37,7 @@ fn old_and_nothing_stored(session: &mut Client, tier: bool, case: &str) {
     session.run("SET lock_timeout = '20s'");
     let caches = if tier { &["c", "m"][..] } else { &["c"] };
     for cache in caches {
-        // The row of `c` is being removed: a fetch finds it. Another key has no row.
+        // The row of `c` is being removed, and a fetch still finds it. The other key has no row.
         fetched(session, cache, "k");
         fetched(session, cache, "other");
         assert_eq!(stored(session, cache, "other"), None, "{cache}, {case}");
@@ -91,7 +91,7 @@ fn a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier() {
     ] {
         for commits in [true, false] {
             let case = format!("{before}, then {after}, commits: {commits}");
-            // A table of memory caches cannot be made without a tier.
+            // A memory cache cannot be used without a tier.
             let tier = before == PRELOAD && after == PRELOAD;
             let cluster = Cluster::start(&[before]);
             prepare(&mut cluster.connect("postgres"), tier);
@@ -115,7 +115,7 @@ fn a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier() {
     }
 }
 
-/// A process that waits for a lock checks no flag: a signal to end must end the wait.
+/// A process that waits for a lock checks no flag, so a signal to end must end the wait.
 #[test]
 fn a_server_stops_although_the_launcher_waits_for_a_prepared_transaction() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '100ms'", "autovacuum = off"]);
@@ -136,7 +136,7 @@ fn a_promoted_standby_keeps_prepared_caches_out_of_its_tier() {
     prepare(&mut session, true);
     let mut replica = standby.connect("postgres");
     wait_for_replay(&mut session, &mut replica);
-    // There replay leaves its entries alone and removes nothing.
+    // On the standby, replay does not remove its entries.
     replica.run("SELECT cache_set('k', '1', cache => 'm')");
     assert_eq!(stored(&mut replica, "m", "k").as_deref(), Some("1"));
     replica.run("SELECT cache_delete('k', 'm')");

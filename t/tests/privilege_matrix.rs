@@ -31,7 +31,7 @@ fn may(needs: Needs, subset: u32, owner: bool) -> bool {
     }
 }
 
-/// Undoes everything that a role does, and returns its SQLSTATE, or 00000.
+/// Runs a call, undoes everything that it did, and returns its SQLSTATE, or 00000.
 const TRY: &str = "
     CREATE FUNCTION public.try_as(role name, call text) RETURNS text LANGUAGE plpgsql AS $$
     BEGIN
@@ -61,8 +61,8 @@ fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &st
     }
 }
 
-/// Returns each role's answer, in the order of the subsets. One query is one transaction, so that reads in it stay hot:
-/// each is before any write.
+/// Returns each role's answer, in the order of the subsets. They run in one query and so in one transaction, where
+/// reads stay hot because each is before any write.
 fn answers(session: &mut Client, roles: &str, call: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT public.try_as('{roles}_' || s, $call$SELECT {call}$call$) \
@@ -89,7 +89,8 @@ fn check(session: &mut Client, roles: &str, cache: &str, where_: &str) {
     }
 }
 
-/// Checks that the owner has only the privileges granted to the owner's own role; ownership alone is another right.
+/// Checks that the owner has only the privileges that the owner's role was granted; ownership itself is a separate
+/// right.
 fn check_owner(session: &mut Client, cache: &str, where_: &str) {
     session.run("CREATE ROLE the_owner");
     session.run("GRANT CREATE ON SCHEMA public TO the_owner");
@@ -103,8 +104,8 @@ fn check_owner(session: &mut Client, cache: &str, where_: &str) {
             session.run(&format!("GRANT {list} ON {cache} TO the_owner"));
         }
         for (function, needs, call) in present(session) {
-            // A statement that needs more than its caller has runs as the owner, who has it, unless the owner has
-            // revoked SELECT or UPDATE from himself, which then holds for every caller.
+            // A statement that needs more privileges than the caller has runs as the owner. That fails for every caller
+            // if the owner has revoked SELECT or UPDATE from the owner's own role.
             let has = privileges(subset);
             let lends = needs == DELETE && !(has.contains(&"SELECT") && has.contains(&"UPDATE"));
             if lends || matches!(needs, Elsewhere | Trigger) {
@@ -207,7 +208,7 @@ fn a_hot_entry_is_read_only_by_roles_with_the_privilege() {
             "{function} was not served from the tier"
         );
     }
-    // A revoked privilege counts at once, however hot the entry.
+    // A revoked privilege takes effect at once, however hot the entry is.
     session.run("REVOKE SELECT ON c FROM on_copy_1");
     assert_eq!(
         session.text("SELECT public.try_as('on_copy_1', $$SELECT cache_get('k', 'c')$$)"),
@@ -224,7 +225,8 @@ fn every_function_on_a_memory_cache_needs_the_listed_privileges() {
     session.run(TRY);
     cache_with_roles(&mut session, "on_memory", "m", "memory");
     for (function, needs, call) in present(&mut session) {
-        // Memory caches roll nothing back: the next role must find again what the last one removed.
+        // Changes of memory caches are not rolled back, so the next role must find again the entries that this one
+        // removed.
         if matches!(needs, Elsewhere | Trigger) {
             continue;
         }

@@ -97,7 +97,7 @@ fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
     let mut other = standby.connect("postgres");
     for (number, look) in LOOKS.iter().enumerate() {
         let named = |sql: &str| sql.replace("dep", &format!("dep{number}"));
-        // A session from before, or a new one, reads first.
+        // The first read comes from an older session, or from a new one.
         let first = if number % 2 == 0 {
             &mut replica
         } else {
@@ -120,7 +120,7 @@ fn a_promoted_standby_answers_with_nothing_from_before_a_change() {
     assert_eq!(replica.text(FETCH), "w3");
 }
 
-/// Transactions that begin on the standby and end on the primary.
+/// Transactions begin on the standby and end on the primary.
 #[test]
 fn a_load_that_began_before_the_promotion_stores_nothing_after_it() {
     let (primary, mut session) = primary(&[]);
@@ -182,7 +182,7 @@ fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Cli
     (standby, socket, replica)
 }
 
-/// By the Redis protocol, with clients that were connected before, while others load.
+/// Clients of the Redis protocol that were connected before the promotion, while others load values.
 #[test]
 fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     let door = Door::start(&["pgcache.resp_caches = 'public.dep, public.own'"]);

@@ -36,7 +36,7 @@ fn the_recipes_run_in_order_and_give_the_shown_results() {
     check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
 }
 
-/// Each row of its tables is true, after the blocks that come before.
+/// Each row of the page's tables is correct, after the blocks before it have run.
 #[test]
 fn from_redis_and_memcached_each_row_is_true() {
     let database = Cluster::hot().database();
@@ -48,7 +48,7 @@ fn from_redis_and_memcached_each_row_is_true() {
     check(session, rows);
 }
 
-/// A day of an interval is not always 24 hours.
+/// A day of an interval does not always have 24 hours.
 #[test]
 fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
     let database = Cluster::hot().database();
@@ -105,8 +105,8 @@ fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     );
 }
 
-/// Returns the values that one caller gets by a thousand swaps; the first of all callers finds no entry, which is not a
-/// value.
+/// Returns the values that one caller gets by a thousand swaps. The very first swap finds no entry, which does not
+/// count as a value.
 fn swapped(session: &mut Client, swap: &str, caller: usize) -> Vec<String> {
     session.run("SET search_path = moving, public");
     let mut given = Vec::new();
@@ -135,7 +135,7 @@ const PAGES: [&str; 8] = [
     "examples/README.md",
 ];
 
-/// A reader of all pages has the objects of the pages before, and their search_path.
+/// A reader of all pages has the objects of the earlier pages, and their search_path.
 #[test]
 fn the_pages_run_one_after_the_other_in_one_database() {
     let database = Cluster::hot().empty_database("");
@@ -144,7 +144,7 @@ fn the_pages_run_one_after_the_other_in_one_database() {
         check_examples(&mut session, &readme::page(page));
         check(&mut session, readme::rows(&readme::page(page)));
     }
-    // psql -f examples/setup.sql, as its page says, before each of two runs: no object of the others goes.
+    // Runs psql -f examples/setup.sql before each of two runs, as the page says: no object of other pages is dropped.
     for _ in 0..2 {
         session.run(&readme::page("examples/setup.sql"));
     }
@@ -152,7 +152,7 @@ fn the_pages_run_one_after_the_other_in_one_database() {
     assert!(session.holds(there));
 }
 
-/// Readers do not keep our order of pages. A reader of another day has another session.
+/// Readers do not follow our order of pages, and continue in a new session.
 #[test]
 fn the_pages_run_in_one_database_from_the_last_to_the_first() {
     let database = Cluster::hot().database();

@@ -29,8 +29,8 @@ fn assert_lines(catalog: Vec<String>, page: Vec<String>) {
     );
 }
 
-/// Functions of the extension as the page writes them: `name(arg type = default, ...) → result`, then the catalog's
-/// facts about them.
+/// Lists the functions of the extension in the notation of the page: `name(arg type = default, ...) → result`, then the
+/// catalog's facts about them.
 const SIGNATURES: &str = r"
     SELECT CASE WHEN p.pronamespace = 'pgcache'::regnamespace THEN 'pgcache.' ELSE '' END ||
            p.proname || '(' || a.list || ') → ' ||
@@ -188,7 +188,7 @@ fn a_description_that_is_no_such_sentence_is_found() {
     }
 }
 
-/// The matrix of privileges proves the table behind it call by call.
+/// The test of the privilege matrix checks the table behind it, call by call.
 #[test]
 fn its_privileges_are_those_that_are_tested() {
     for function in reference::functions(&page()) {
@@ -269,15 +269,15 @@ fn its_settings_are_the_servers() {
     );
 }
 
-/// SQLSTATEs that belong to the arguments of these calls and not to a function's work: invalid intervals and names,
-/// columns that the query does not name, loaders and key expressions that are not SQL, a constraint and a view of the
-/// test's own.
+/// SQLSTATEs that are caused by the arguments of these calls and not by the function's work: invalid intervals and
+/// names, columns that the query does not name, loaders and key expressions that are not SQL, a constraint and a view
+/// of the test's own.
 const OF_THE_CALL: &[&str] = &[
     "22007", "22008", "22012", "23514", "2BP01", "3F000", "42601", "42602", "42703", "42803",
     "42804", "42883", "42P01", "42P02", "42P16",
 ];
 
-/// Returns the text of the rule about attached tables, which names further SQLSTATEs for calls that name one.
+/// Returns the text of the rule about attached tables, which lists further SQLSTATEs for calls on an attached table.
 fn of_attached_tables(page: &str) -> &str {
     let from = page.find("- **Attached tables**").expect("the rule");
     let rule = &page[from..];

@@ -134,7 +134,7 @@ fn an_empty_list_of_caches_is_named_in_the_error() {
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(client.ask(&["SELECT", "0"]), ok());
-    // A name that cannot be read is logged, as the error says.
+    // A name that cannot be read is logged, as the error message says.
     works(
         &mut client,
         "pgcache.resp_caches = '\"public.door'",

@@ -29,7 +29,7 @@ fn an_answer_is_that_to_the_last_question() {
     });
     let mut client = door.client();
     assert_eq!(client.ask(&["AUTH", "low", "low"]), Reply::status("OK"));
-    // The answer to the first AUTH does not count for the second.
+    // The answer to the first AUTH must not count for the second.
     let words: [&[&[u8]]; 3] = [
         &[b"AUTH", b"low", b"low"],
         &[b"AUTH", b"high", b"wrong"],
@@ -63,11 +63,11 @@ fn a_locked_cache_does_not_block_new_clients() {
         assert_eq!(client.ask(&["AUTH", "other", "x"]), Reply::status("OK"));
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    // A client that waits for the cache continues when it is free.
+    // A client that waits for the cache continues once the lock is released.
     session.run("ROLLBACK PREPARED 'p'");
     assert_eq!(waiting.reply(), Some(Reply::Null));
     assert!(!door.cluster.log_text().contains("you don't own a lock"));
-    // And the server stops although a prepared transaction has the cache locked.
+    // The server also stops while a prepared transaction has the cache locked.
     session.run("GRANT INSERT ON public.door TO one");
     lock();
     assert!(waiting.send(&Client::request(&[b"GET", b"k"])));
@@ -133,7 +133,7 @@ fn authentication_behind_a_locked_catalog_blocks_no_table_command() {
     let mut waiting = wait_in_a_trigger(&door, &mut session);
     let mut locks = door.cluster.connect("postgres");
     locks.run("BEGIN; LOCK TABLE pg_authid IN ACCESS EXCLUSIVE MODE");
-    // No process may wait for it, so the question waits until one may.
+    // No process may wait for the lock, so the request waits until a process is free.
     let mut stranger = door.client();
     send(&mut stranger, &["AUTH", "one", "x"]);
     for number in 0..20 {
@@ -249,7 +249,7 @@ fn each_prefix_of_a_key_is_found() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // Prefixes of one client exclude each other; those of several clients need not.
+    // The prefixes of one client must not overlap; those of several clients may.
     let all = ["", "a", "ab", "abb", "abc", "abcd", "abd", "b", "abc\0"];
     let mut readers: Vec<(&str, Client)> = all
         .into_iter()
@@ -287,7 +287,7 @@ fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
     words.extend(keys.iter().map(String::as_str));
     assert_eq!(client.ask(&words), Reply::Integer(0));
     let told = Reply::Push(vec![Reply::bulk("invalidate"), Reply::Null]);
-    // Noted keys are sent in any order with it.
+    // Recorded keys are sent in any order with it.
     let mut pushes = vec![client.reply().expect("a message comes")];
     assert!(client.send(&Client::request(&[b"INFO", b"clients"])));
     let info = loop {
@@ -298,7 +298,7 @@ fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
     };
     assert!(pushes.contains(&told), "{pushes:?}");
     assert!(info.contains("total_tracking_keys:4096\r\n"), "{info}");
-    // Few keys are noted one by one again.
+    // A small number of keys is recorded one by one again.
     assert_eq!(client.ask(&["GET", "few"]), Reply::Null);
     assert_eq!(door.client().ask(&["SET", "few", "v"]), Reply::status("OK"));
     let few = Reply::Array(vec![Reply::bulk("few")]);
@@ -321,7 +321,7 @@ fn readers_of_keys_are_bounded() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // 128 may read two keys: the next ones displace one.
+    // 128 readers fit for two keys: the next readers evict one of the keys.
     for client in readers.iter_mut().take(64) {
         for key in ["a", "b"] {
             assert_eq!(client.ask(&["GET", key]), Reply::Null);
@@ -363,7 +363,7 @@ fn a_client_that_changes_its_role_gets_no_messages_of_the_old_one() {
     let words = ["CLIENT", "TRACKING", "ON", "REDIRECT", &number];
     let refused = client.ask(&words).error();
     assert!(refused.contains("does not exist"), "{refused}");
-    // A client that becomes another role gets no further messages.
+    // A client that changes its role gets no further messages.
     assert_eq!(other.ask(&["AUTH", "app", "x"]), Reply::status("OK"));
     assert_eq!(client.ask(&words), Reply::status("OK"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
@@ -374,19 +374,19 @@ fn a_client_that_changes_its_role_gets_no_messages_of_the_old_one() {
     assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
 }
 
-/// Runs a long MGET of a cache, `act` while it lasts, and a PING behind it: the reply has an element for each key.
+/// Runs a long MGET of a cache, `act` meanwhile, and then a PING: the reply has an element for each key.
 #[track_caller]
 fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
     const KEYS: usize = 1_000_000;
     let mut words: Vec<&[u8]> = vec![b"MGET"];
     words.resize(KEYS + 1, b"0");
     let sent = [Client::request(&words), Client::request(&[b"PING"])].concat();
-    // When all is sent nearly all is read, and it begins.
+    // When everything is sent, nearly everything is read, and the command begins.
     assert!(client.send(&sent));
     act();
     match client.reply() {
         Some(Reply::Array(values)) => assert_eq!(values.len(), KEYS),
-        // It had not begun.
+        // The command had not begun.
         Some(Reply::Error(_)) => {}
         other => panic!("an array was to come, not {other:?}"),
     }

@@ -9,7 +9,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply, free_port};
 use pgcache_tests::wait::wait_until;
 use postgres::{Config, NoTls};
 
-/// The origin of a client.
+/// How a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Socket,
@@ -89,8 +89,8 @@ impl Gates {
         }
     }
 
-    /// Writes both files, and waits until both kinds of processes use them: the first line lets a new role in, by the
-    /// socket.
+    /// Writes both files, and waits until both kinds of processes use them, which a new role in the first line shows:
+    /// it is admitted over the socket.
     fn judge_by(&self, number: usize, hba: &str, ident: &str) {
         let marker = format!("marker_{number}");
         self.superuser().run(&format!("CREATE ROLE {marker} LOGIN"));
@@ -177,19 +177,19 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // Members, direct and not; a superuser is not one.
+    // Direct and indirect members; a superuser does not count as one.
     (
         "local all +r_group trust\nhost all +r_group 127.0.0.0/8 scram-sha-256\nhost all +nogroup all trust",
         "",
         15,
     ),
-    // In quotes a word is a name.
+    // A quoted keyword is a name.
     (
         "local all \"all\" trust\nhost all \"+r_group\" all trust\nhost \"sameuser\" all all trust",
         "",
         15,
     ),
-    // A name in another case, or cut off at its end, is another one.
+    // A name in another case, or a truncated one, is a different name.
     (
         "local all R_SCRAM,r_scra,r_scram2 trust\nhost all \"R Odd\" all trust\nhost POSTGRES all all trust",
         "",
@@ -207,14 +207,14 @@ const FILES: &[(&str, &str, u32)] = &[
         "",
         15,
     ),
-    // The network of another machine, and a mask that has holes.
+    // The network of another machine, and a mask that is not contiguous.
     (
         "host all all 10.0.0.0/8 trust\nhost all all 127.0.0.0 255.0.0.255 trust\nhost all r_scram 127.0.0.1/32 trust\n\
          host all r_md5 ::1/128 trust",
         "",
         15,
     ),
-    // Names of hosts.
+    // Host names.
     (
         "host all r_scram localhost trust\nhost all r_md5 .localhost trust\nhost all all LOCALHOST scram-sha-256",
         "",
@@ -392,7 +392,7 @@ fn changes_of_a_role_or_its_password_count_at_once() {
     let mut session = gates.superuser();
     let as_role = |password| gates.by_resp(Way::V4, "r_scram", password);
     let wrong = Err(WRONG.to_owned());
-    // Each twice: the second time the pair is cached.
+    // Each pair twice: the second time it is cached.
     for _ in 0..2 {
         assert_eq!(as_role("right"), Ok(()));
     }
@@ -442,7 +442,7 @@ fn a_verified_pair_is_known_without_the_work() {
     let (in_again, again) = time("right");
     assert!(in_first && in_again);
     assert!(again < first / 4, "{first:?}, then {again:?}");
-    // A wrong password is no shortcut, and does not replace the right one in the cache.
+    // A wrong password takes as long, and does not replace the right one in the cache.
     assert!(!time("wrong").0);
     assert!(time("right").1 < first / 4);
 }
@@ -595,7 +595,7 @@ fn a_client_whose_role_may_no_longer_log_in_gets_an_error() {
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
         session.run(taken);
         assert!(refused(&mut client, &["GET", "k"]).is_some(), "{taken}");
-        // It is disconnected although it sends nothing.
+        // The client is disconnected although it sends nothing.
         client.wait_for_end();
         session.run(given);
     }
@@ -645,7 +645,7 @@ fn refusals_come_late_and_stall_no_client() {
     let mut session = gates.superuser();
     session.run("GRANT SELECT ON public.door TO r_member");
     if gates.door.cluster.stage.major() >= 16 {
-        // A verification of about a second: a client that waits for it would be noticed.
+        // A verification takes about a second, so a client that had to wait for it would be noticed.
         session.run("SET scram_iterations = 400000; ALTER ROLE r_scram PASSWORD 'right'");
     }
     let mut client = came_in(&gates, "r_member");
@@ -699,7 +699,7 @@ fn a_password_does_not_pass_the_network_as_it_is() {
             .tcp_at(address)
             .ask(&["AUTH", "r_scram", "right"])
     };
-    // Refused before the check: a wrong password gets the same answer.
+    // Refused before the check of the password: a wrong password gets the same answer.
     let wrong = gates
         .door
         .tcp_at(address)
@@ -718,7 +718,7 @@ fn a_password_does_not_pass_the_network_as_it_is() {
 #[test]
 fn unauthenticated_clients_are_the_default_role_where_trusted() {
     let gates = with_passwords();
-    // By the socket postgres may, by the network it would need its password.
+    // Over the socket postgres is trusted, over the network it needs its password.
     assert_eq!(gates.client(Way::Socket).ask(&["GET", "k"]), Reply::Null);
     for words in [["GET", "k"].as_slice(), &["SET", "k", "v"], &["DBSIZE"]] {
         let told = gates.client(Way::V4).ask(words).error();

@@ -72,7 +72,7 @@ fn messages_reach_subscribers() {
         Reply::Array(told("unsubscribe", "sport", 0))
     );
     assert_eq!(reader.ask(&["PING"]), Reply::status("PONG"));
-    // A client that is gone reads nothing.
+    // A client that has disconnected receives nothing.
     drop(other);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
     while writer.ask(&["PUBSUB", "NUMPAT"]) != Reply::Integer(0) {
@@ -119,8 +119,9 @@ type Sent = (&'static [&'static str], &'static str);
 
 const SUBSCRIBED: &str = "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n";
 
-/// Subscriptions of a transaction count for the commands after it, their confirmations are elements of the reply, and a
-/// message to itself follows the whole of it. CLIENT REPLY acts from command to command, and keeps no message back.
+/// Subscriptions in a transaction take effect for the commands after it, their confirmations are elements of the reply,
+/// and a message of the client to itself follows the whole reply. CLIENT REPLY takes effect from command to command,
+/// and does not suppress messages.
 #[test]
 fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
     let door = Door::start(&[]);
@@ -273,7 +274,7 @@ fn subscriptions_and_client_reply_inside_transactions_are_those_of_redis() {
             ping,
         ],
     );
-    // It keeps no message back.
+    // CLIENT REPLY suppresses no message.
     let unsubscribed: Sent = (
         &["UNSUBSCRIBE"],
         "*3\r\n$11\r\nunsubscribe\r\n$1\r\nc\r\n:0\r\n",

@@ -26,7 +26,7 @@ fn an_entry_is_the_same_by_sql_and_redis() {
     sql.run(&format!("SELECT cache_set('k', 'w', '1 hour', '{CACHE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("w"));
     assert_eq!(client.ask(&["TTL", "k"]), integer(3600));
-    // A negative entry is nil, and exists.
+    // A negative entry exists, and its value is nil.
     sql.run(&format!("SELECT cache_set('none', NULL, NULL, '{CACHE}')"));
     assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
     assert_eq!(client.ask(&["EXISTS", "none"]), integer(1));
@@ -47,7 +47,7 @@ fn an_entry_is_the_same_by_sql_and_redis() {
     ));
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     assert_eq!(client.ask(&["SETNX", "k", "x"]), integer(1));
-    // A lease is void when a Redis command writes its key.
+    // A Redis command that writes the key voids its lease.
     let lease = sql.text(&format!(
         "SELECT lease FROM cache_lease('l', '0', '{CACHE}')"
     ));
@@ -83,7 +83,7 @@ fn a_cache_of_its_own_settings_keeps_them() {
     sql.run("SELECT cache_create('w', storage => 'memory', value_type => 'bytea')");
     sql.run("SELECT cache_watch('w')");
     let mut client = door.client();
-    // The default TTL counts where Redis would have none.
+    // The cache's default TTL applies where Redis would set none.
     for words in [
         &["SET", "a", "1"][..],
         &["SETNX", "b", "1"],
@@ -99,7 +99,7 @@ fn a_cache_of_its_own_settings_keeps_them() {
     assert_eq!(client.ask(&["INCR", "a"]), integer(2));
     assert_eq!(client.ask(&["TTL", "a"]), integer(-1));
     assert_eq!(client.ask(&["SET", "b", "2", "KEEPTTL"]), ok());
-    // A cache of texts takes texts.
+    // A text cache accepts text.
     assert_eq!(client.ask_bytes(&[b"SET", b"k", "é".as_bytes()]), ok());
     for request in [
         &[&b"SET"[..], b"k", b"\xff"],
@@ -124,10 +124,10 @@ fn a_cache_of_its_own_settings_keeps_them() {
             .contains("bytea")
     );
     assert_eq!(client.ask(&["EXISTS", "m", "n"]), integer(0));
-    // One of jsonb is not served, with an error that says so.
+    // A jsonb cache is not served, and the error says so.
     assert_eq!(client.ask(&["SELECT", "1"]), ok());
     assert!(client.ask(&["GET", "k"]).error().contains("jsonb"));
-    // One with watchers is read only, because no message would reach them.
+    // A cache with watchers is read only, because a write by this protocol would not notify them.
     assert_eq!(client.ask(&["SELECT", "2"]), ok());
     sql.run("SELECT cache_set('k', 'v', NULL, 'w')");
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -265,7 +265,7 @@ fn a_scan_meets_every_key_that_stays_once() {
     sql.run(&format!(
         "SELECT cache_set('stays' || i, 'v', NULL, '{CACHE}') FROM generate_series(1, 5000) i"
     ));
-    // Keys that come and go, and values that grow, while a pool carries the cursor from one connection to another.
+    // Keys are added and removed, and values grow, while a pool uses the cursor on one connection after another.
     let (mut cursor, mut met) = (String::from("0"), Vec::new());
     for round in 0.. {
         let churn = format!("churn{round}");
@@ -308,7 +308,7 @@ fn a_scan_meets_every_key_that_stays_once() {
     assert_eq!(scanned(&mut client, &["COUNT", "1000"]).len(), 1000);
     assert_eq!(scanned(&mut client, &["MATCH", "k1?"]).len(), 5);
     assert_eq!(scanned(&mut client, &["TYPE", "list"]).len(), 0);
-    // Cursors that the server never returned.
+    // Cursors that the server has never returned.
     for cursor in ["18446744073709551615", "123456789", "1"] {
         assert!(matches!(client.ask(&["SCAN", cursor]), Reply::Array(_)));
     }
@@ -502,7 +502,7 @@ fn any_change_of_a_watched_key_aborts_exec() {
         let reply = client.ask(&["EXEC"]);
         assert_eq!(reply == Reply::Null, aborts, "{what}: {reply:?}");
     }
-    // A missing key that is set; one that expires; one that the same client changes; another client.
+    // A missing key that is set; a key that expires; a key that the same client changes; another client.
     let run = |client: &mut Client| {
         client.ask(&["MULTI"]);
         client.ask(&["PING"]);

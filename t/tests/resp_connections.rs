@@ -188,7 +188,7 @@ fn a_gigabyte_that_is_announced_costs_nothing() {
     let words = client.reply().unwrap().error();
     assert_eq!(words, "ERR Protocol error: invalid bulk length");
     assert_eq!(client.reply(), None);
-    // No client is let in without a password: a stranger may send little.
+    // Without a default role every client must authenticate: before that it may send little.
     let door = Door::start(&["pgcache.resp_default_role = ''"]);
     let mut stranger = door.client();
     assert!(stranger.send(b"*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n$10000\r\n"));
@@ -253,7 +253,7 @@ fn silent_clients_are_ended_after_the_timeouts() {
     client.wait_for_end();
 }
 
-/// As with Redis: a subscriber has nothing to send, and a client that takes a long reply slowly is not idle.
+/// As with Redis: a subscriber has nothing to send, and a client that receives a long reply slowly is not idle.
 #[test]
 fn subscribers_and_slow_readers_are_not_idle() {
     let door = Door::start(&["pgcache.resp_idle_timeout = 2"]);
@@ -281,7 +281,7 @@ fn subscribers_and_slow_readers_are_not_idle() {
     assert!(matches!(three.reply(), Some(Reply::Push(_))));
 }
 
-/// The process notices at a write that the client is gone. An internal error would be in the log.
+/// The process notices at a write that the client has disconnected. An internal error would be in the log.
 #[test]
 fn clients_that_leave_amid_long_replies_disturb_nothing() {
     let door = Door::start(&[]);
@@ -391,11 +391,12 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Both addresses are in use: by the time the server gets the second one, it has tried the first again, in vain.
+/// Both addresses are in use: when the server gets the second one, it has already tried the first again, in vain.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
     let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
-    // Taken before the server is configured with it: another process could take a port that was released for a moment.
+    // The listener exists before the server is configured with its port, because another process could take a port that
+    // was released for a moment.
     let first = std::net::TcpListener::bind((addresses[0], 0)).unwrap();
     let port = first.local_addr().unwrap().port();
     let second = std::net::TcpListener::bind((addresses[1], port)).unwrap();
@@ -417,8 +418,8 @@ fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
         let line = format!("could not listen on {address}:{port} for the Redis protocol\n");
         door.cluster.log_text().matches(&line).count()
     };
-    // A process that another test has forked just now keeps a listener open until its exec: a client that connects
-    // meanwhile is cut off.
+    // A process that another test has just forked keeps the listener open until its exec. A client that connects
+    // meanwhile is disconnected.
     let answers = |address: IpAddr| {
         let client = door.try_tcp_at(address);
         client.and_then(|mut client| client.ask_if_open(&["PING"])) == Some(Reply::status("PONG"))
@@ -483,7 +484,7 @@ fn an_idle_server_blocks_no_session() {
     for _ in 0..20 {
         assert_eq!(session.query_one(open, &[]).unwrap().get::<_, i64>(0), 0);
     }
-    // A tablespace is dropped, which waits for a barrier of every process.
+    // DROP TABLESPACE waits for a barrier of every process.
     let folder = door.cluster.folder.join("space");
     std::fs::create_dir(&folder).unwrap();
     door.cluster.stage.give(&folder);
@@ -621,11 +622,11 @@ fn a_locked_catalog_stalls_no_authenticated_client() {
     let (mut known, mut stranger) = (door.client(), door.client());
     assert_eq!(known.ask(&["SET", "k", "v"]), Reply::status("OK"));
     let mut session = door.cluster.connect("postgres");
-    // A look-up of a role that is not in the executor's memory waits for this.
+    // A look-up of a role that is not cached in the executor waits for this lock.
     session
         .batch_execute("CREATE ROLE new LOGIN PASSWORD 'p'")
         .unwrap();
-    // Creating a role invalidates the permissions: they are checked anew before the lock.
+    // Creating a role invalidates the permissions, so they are checked anew before the lock is taken.
     assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     session
         .batch_execute("BEGIN; LOCK TABLE pg_authid, pg_auth_members IN ACCESS EXCLUSIVE MODE")

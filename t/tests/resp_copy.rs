@@ -73,8 +73,8 @@ fn it_needs_the_privileges_on_both_and_leaves_no_half() {
     }
 }
 
-/// Makes a session that has locked a row, a client whose COPY from a memory cache waits for it, and a client of the
-/// table.
+/// Creates a session that has locked a row, a client whose COPY from a memory cache waits for that row, and a client of
+/// the table.
 fn waiting(door: &Door) -> (postgres::Client, Client, Client) {
     let mut session = door.cluster.connect("postgres");
     let (mut memory, mut table) = (client_in(door, 0, None), client_in(door, 1, None));

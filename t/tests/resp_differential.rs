@@ -57,7 +57,7 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether both must answer alike.
+/// Returns whether both servers must give the same reply.
 fn is_comparable(words: &[String]) -> bool {
     let bytes = request(words);
     let mut parser = Parser::new(Limits::default());
@@ -96,7 +96,7 @@ fn is_comparable(words: &[String]) -> bool {
     }
 }
 
-/// Returns whether the server may have to check permissions first, which it does not do inside EXEC.
+/// Returns whether the server may first have to request permissions, which it does not do inside EXEC.
 fn names_another_database(words: &[String]) -> bool {
     let name = words[0].to_ascii_lowercase();
     ["select", "flushall"].contains(&&*name) || name == "copy" && words.len() > 3
@@ -137,7 +137,7 @@ const MEMORY: Kind = Kind {
 };
 
 impl Kind {
-    /// Returns whether both must answer alike.
+    /// Returns whether both servers must give the same reply on this kind of cache.
     fn compares(self, words: &[String]) -> bool {
         let name = &*words[0].to_ascii_lowercase();
         if self.value_type == "text"
@@ -189,7 +189,7 @@ fn compare(protocol: &str, kind: Kind, count: u64, seed: u64) {
         ours.reply();
     }
     let mut random = Random(seed.max(1));
-    // Tracks MULTI and EXEC as they are sent, because a transaction may contain fewer commands.
+    // Follows MULTI and EXEC as they are sent, because a transaction may contain only some of the commands.
     let mut in_transaction = false;
     let trace = std::env::var_os("RESP_TRACE").is_some();
     let (mut done, mut aborted) = (0, 0);

@@ -12,7 +12,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// Encodes MULTI, a request so many times, and EXEC.
+/// Encodes MULTI, this many copies of a request, and EXEC.
 fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
     let mut sent = Client::request(&[b"MULTI"]);
     sent.extend(Client::request(request).repeat(times));
@@ -20,8 +20,8 @@ fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
     sent
 }
 
-/// Sends the request, has other clients ask until its last reply has come, and returns that. No other client waits
-/// long.
+/// Sends the request, lets other clients send commands until its last reply has arrived, and returns that reply. No
+/// other client waits long.
 #[track_caller]
 fn others_are_served(door: &Door, client: Client, sent: Vec<u8>, queued: usize) -> Option<Reply> {
     let mut other = door.client();
@@ -67,7 +67,7 @@ fn an_exec_that_would_copy_too_much_does_nothing() {
         let words = refused(others_are_served(&door, door.client(), sent, 4_000));
         assert!(words.contains("128 MB"), "{words}");
     }
-    // A value that the EXEC itself makes grows, too.
+    // A value that the EXEC itself creates also counts when it grows.
     let piece = vec![b'p'; 500];
     let sent = transaction(&[b"APPEND", b"grows", &piece], 2_000);
     refused(others_are_served(&door, door.client(), sent, 2_000));
@@ -98,7 +98,7 @@ fn commands_about_the_server_are_bounded_inside_exec() {
     ];
     for words in words {
         let sent = transaction(words, 8_000);
-        // The client is cut off if its reply is too long, or gets an error for each command that did not run.
+        // The client is disconnected if its reply is too long, or gets an error for each command that did not run.
         let mut client = door.client();
         assert_eq!(client.ask(&["CLIENT", "SETNAME", "busy"]), ok());
         others_are_served(&door, client, sent, 8_000);
@@ -181,7 +181,7 @@ fn an_exec_over_several_databases_is_judged_by_the_entries_of_each() {
         (&[b"SELECT", b"0"], 1),
     ]);
     assert!(matches!(done, Some(Reply::Array(all)) if all.len() == 2_002));
-    // A value that grew before another SELECT is long behind it, too.
+    // A value that grew before another SELECT is still counted after it.
     let grows: &[&[u8]] = &[b"SETRANGE", b"k", b"900000", b"x"];
     refused(exec(&[
         (other, 1),

@@ -35,7 +35,7 @@ fn wait_in_a_trigger(door: &Door, table: &str) -> postgres::Client {
     session
 }
 
-/// Returns the number of a transaction that writes now: one more than the last that wrote.
+/// Returns the id of the next transaction that writes: one more than the last.
 fn next_transaction(session: &mut postgres::Client) -> i64 {
     session.number("SELECT pg_current_xact_id()")
 }
@@ -60,12 +60,12 @@ fn a_watched_key_without_an_entry_causes_no_write_and_no_message() {
             &[&["GET", "absent"], &["EXPIRE", "other", "9"]],
         );
         assert_eq!(done, Reply::Array(vec![Reply::Null, Reply::Integer(0)]));
-        // No transaction had an id, so none wrote a record.
+        // No transaction had an id, so none wrote a WAL record.
         assert_eq!(next_transaction(&mut session), before + 1, "{table}");
         let size = format!("SELECT pg_relation_size('{table}')");
         assert_eq!(session.number(&size), 0, "{table}");
         assert_eq!(reader.ask(&["PING"]), Reply::status("PONG"), "{table}");
-        // An expired row stays as it is, too.
+        // An expired row also stays unchanged.
         session.run(&format!(
             "INSERT INTO {table} (key, value, expires_at) VALUES ('old', 'v', '2001-01-01')"
         ));
@@ -100,7 +100,7 @@ fn ping_and_echo_reply_in_their_places_of_an_exec() {
     assert_eq!(exec(&mut client, &commands), Reply::Array(replies));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
 
-    // A wrong command gets its error in its place, and EXEC compares watched keys for a PING alone, too.
+    // An invalid command gets its error as its element, and EXEC compares watched keys even for a PING.
     let Reply::Array(replies) = exec(&mut client, &[&["PING", "a", "b"], &["GET", "k"]]) else {
         panic!("EXEC has replies");
     };
@@ -137,7 +137,7 @@ fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
         client.ask(&["GET", "absent"]);
         send(&mut client, &["EXEC"]);
         wait_until("EXEC waits in its trigger", || waiting(&mut locks) == 1);
-        // A session that stores the key does not come to its end before EXEC does.
+        // A session that stores the key cannot finish before EXEC does.
         let mut session = door.cluster.connect("postgres");
         let stored = std::thread::spawn(move || session.run(&statement));
         wait_until("it waits for EXEC", || waiting(&mut locks) == 2);
@@ -150,7 +150,7 @@ fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
         stored.join().expect("it is stored");
         assert_eq!(locks.number(&seen), 1);
         locks.run("SELECT pg_advisory_lock(1)");
-        // The next one sees it.
+        // The next WATCH sees it.
         assert_eq!(client.ask(&["WATCH", "absent"]), OK());
         locks.run(&format!("DELETE FROM {UNLOGGED} WHERE key = 'absent'"));
         assert_eq!(exec(&mut client, &[&["GET", "slow"]]), Reply::Null);
@@ -231,7 +231,7 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     let mut session = door.cluster.connect("postgres");
     let mut client = client_in(&door, 1, None);
     assert_eq!(client.ask(&["WATCH", "absent"]), OK());
-    // A prepared transaction has passed the point where it could wait.
+    // A prepared transaction is past the point where it could wait.
     session.run(&format!(
         "BEGIN;
          INSERT INTO {UNLOGGED} (key, value) VALUES ('absent', 'theirs');
@@ -261,7 +261,7 @@ fn a_session_that_stored_a_watched_key_first_commits() {
         session.run(&format!(
             "BEGIN; INSERT INTO {UNLOGGED} (key, value) VALUES ('k', 'theirs')"
         ));
-        // EXEC waits for the row, and the commit for EXEC, which gives way.
+        // EXEC waits for the row, and the commit waits for EXEC, which gives way.
         assert_eq!(client.ask(&["MULTI"]), OK());
         client.ask(&["SET", "k", "ours"]);
         send(&mut client, &["EXEC"]);

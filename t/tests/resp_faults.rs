@@ -30,7 +30,7 @@ fn ticks(pid: i32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// Returns its own memory, in bytes.
+/// Returns the private memory of the process, in bytes.
 fn memory(pid: i32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
@@ -47,7 +47,7 @@ fn without_descriptors_connected_clients_are_served() {
     let open = std::fs::read_dir(format!("/proc/{network}/fd"))
         .unwrap()
         .count();
-    // Run as the server's user, the only one that may.
+    // Runs as the server's user, the only one that may change the limit.
     let mut limit = door.cluster.stage.command("/usr/bin/env");
     limit.args(["prlimit", "--pid", &network.to_string()]);
     succeed(limit.arg(format!("--nofile={}:", open + 3)));
@@ -68,7 +68,7 @@ fn without_descriptors_connected_clients_are_served() {
     let used = ticks(network) - before;
     assert!(used < 60, "{used} hundredths of a second in two");
     assert_eq!(says(), 1, "once");
-    // A waiting connection is accepted when others go.
+    // A waiting connection is accepted when others disconnect.
     for mut client in more.drain(..) {
         assert_eq!(client.ask(&["PING"]), PONG());
     }
@@ -150,7 +150,7 @@ fn a_sleeping_network_process_obeys_each_signal() {
         session.run("CREATE DATABASE short_lived");
         session.run("DROP DATABASE short_lived");
     }
-    // With a client it works and sleeps in turn, and the signal may arrive at any point.
+    // With a client the process alternates between work and sleep, and the signal may arrive at any point.
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -205,7 +205,7 @@ fn tcp_keepalive_follows_the_setting() {
     let door = Door::start(&["pgcache.resp_keepalive = 30"]);
     let mut client = door.tcp();
     assert_eq!(client.ask(&["PING"]), PONG());
-    // The server's end of the connection: the timer that runs, and the hundredths in which it ends.
+    // The server's end of the connection: the timer that runs, and the hundredths of a second until it fires.
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
     let timer = table.lines().find_map(|line| {
@@ -263,7 +263,7 @@ fn a_client_at_rest_costs_little_memory() {
     let config = keys.client(None);
     let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let encrypted = || door.try_tls(home, &config).unwrap();
-    // Resources that are allocated once exist from here on.
+    // From here on everything exists that is allocated only once.
     let mut first = [door.client(), encrypted()];
     first.iter_mut().for_each(use_it);
     let network = front_of(&door);

@@ -72,7 +72,7 @@ fn it_empties_none_where_one_may_not_be() {
         all_have(&mut clients, 2);
         session.run(&format!("GRANT TRUNCATE ON {cache} TO app"));
     }
-    // A cache whose rows a trigger keeps.
+    // A cache with a trigger that prevents the removal of its rows.
     session.run(&format!(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not this one'; END $$;
          CREATE TRIGGER refuse BEFORE TRUNCATE ON {LOGGED} FOR EACH STATEMENT EXECUTE FUNCTION refuse()"
@@ -141,7 +141,7 @@ fn one_that_has_ended_otherwise_leaves_nothing_to_the_next() {
     all_have(&mut clients, 0);
 }
 
-/// Configures the served caches; a new client's SELECT of the database shows when the server uses them.
+/// Configures the served caches. A new client's SELECT of the database shows when the server uses them.
 fn serve(door: &Door, caches: &[&str], database: u32, is_served: bool) {
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(

@@ -44,7 +44,7 @@ fn hot_hits(session: &mut Session) -> i64 {
     session.number("SELECT hot_hits FROM pgcache.stats WHERE cache = 'tab'::regclass")
 }
 
-/// Returns a client's reply, and how many copies of the tier answered.
+/// Sends a command, checks the reply, and checks how many copies of the tier were used.
 #[track_caller]
 fn hears(session: &mut Session, client: &mut Client, words: &[&str], reply: Reply, hits: i64) {
     let before = hot_hits(session);
@@ -108,7 +108,7 @@ fn changed_rows_are_not_served_from_copies() {
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk(value));
     };
     hot(&mut session, &mut client, "1");
-    // Not before the commit, and then the old one no more.
+    // The old value until the commit, and never afterwards.
     let update = format!("UPDATE {TABLE} SET value = 'x'");
     session.run("BEGIN");
     session.run(&update);
@@ -159,9 +159,9 @@ fn changed_rows_are_not_served_from_copies() {
     });
 }
 
-/// Sessions write growing numbers and warm the tier, Redis clients read: no reply is older than a number that was
-/// committed before its request. The test does not check a tracking client's own cache, although the client is notified
-/// of each change.
+/// Sessions write increasing numbers and read them into the tier, while Redis clients read: no reply is older than a
+/// number that was committed before its request. The test does not check the client-side cache of a tracking client,
+/// although that client is notified of each change.
 #[test]
 fn hot_hits_are_never_older_than_a_commit() {
     const KEYS: u64 = 8;

@@ -25,7 +25,7 @@ fn value(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// Checks that the value has one byte only, and this length; returns whether it exists.
+/// Checks that the value consists of one repeated byte, and has this length; returns whether it exists.
 #[track_caller]
 fn is_whole(reply: Reply, length: usize) -> bool {
     match reply {
@@ -164,7 +164,7 @@ fn a_client_that_does_not_read_delays_no_other_and_gets_all_later() {
     for each in &mut silent {
         assert!(each.send(&Client::request(&[b"GET", b"long"]).repeat(3)));
     }
-    // One that goes away in the middle.
+    // A client that disconnects in the middle.
     assert!(door.client().send(&Client::request(&[b"GET", b"long"])));
     let began = Instant::now();
     for _ in 0..1_000 {
@@ -180,7 +180,7 @@ fn a_client_that_does_not_read_delays_no_other_and_gets_all_later() {
     }
 }
 
-/// A client that tracks a long value is notified of each change, after the reply that it may have missed.
+/// A client that tracks a long value is notified of each change after the reply, which may contain the old value.
 #[test]
 fn a_change_during_a_long_read_is_sent_after_it() {
     let door = start(&["pgcache.resp_workers = 2"]);

@@ -112,7 +112,7 @@ fn is_name(expression: &Expr) -> bool {
     }
 }
 
-/// Returns whether an arm only has a value and does nothing.
+/// Returns whether an arm consists only of a value.
 fn is_plain(body: &Expr) -> bool {
     match body {
         Expr::Block(block) => match &block.block.stmts[..] {

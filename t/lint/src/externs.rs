@@ -11,7 +11,7 @@ use syn::{
 
 use crate::tree::Crate;
 
-/// A `#[pg_extern] fn`. Types have no blanks and no path in network: `Option<Text>`.
+/// A `#[pg_extern] fn`. Its types have no blanks and no path in front: `Option<Text>`.
 pub struct Extern {
     pub name: String,
     pub path: String,

@@ -7,15 +7,15 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::names::{Names, names};
 use crate::tree::{Crate, Module};
 
-/// The floors of a module's children, the highest first. Children on one floor do not name each other. The module's own
-/// file stands above them all.
+/// The floors of a module's children, the highest first. Children on one floor do not refer to each other. The module's
+/// own file is above all of them.
 pub struct Floors {
     pub of: &'static [&'static str],
     pub floors: &'static [&'static [&'static str]],
 }
 
-/// Returns a text for each breach of the rule. `left` lists names that are allowed for now, as pairs of modules or
-/// folders, `a::b -> c`; a pair that no file needs is a finding, too.
+/// Returns a message for each breach of the rule. `left` lists references that are allowed for now, as pairs of modules
+/// or folders, `a::b -> c`; a pair that no file needs is a finding, too.
 pub fn findings(files: &Crate, plan: &[Floors], left: &[&str]) -> Vec<String> {
     let names = names(files);
     let found = |left: &[&str]| {
@@ -81,7 +81,7 @@ fn upward(files: &Crate, names: &Names, plan: &[Floors]) -> Vec<String> {
     findings
 }
 
-/// Returns the child in which a module lies; empty for the file above the floors itself.
+/// Returns the child to which a module belongs; empty for the file above the floors itself.
 fn child_of<'a>(floors: &Floors, module: &'a Module) -> Option<&'a str> {
     let inside =
         module.len() >= floors.of.len() && floors.of.iter().zip(module).all(|(a, b)| a == b);
@@ -99,7 +99,7 @@ fn height(floors: &Floors, child: &str) -> Option<usize> {
         .position(|floor| floor.contains(&child))
 }
 
-/// Returns each knot of files that name each other, as its shortest circle with the lines that make it.
+/// Returns the cycles of files that refer to each other, each as the shortest cycle with the lines that form it.
 fn circles(files: &Crate, names: &Names) -> Vec<String> {
     let names = &entangled(names.clone());
     let reached: BTreeMap<&Module, _> =
@@ -122,7 +122,7 @@ fn circles(files: &Crate, names: &Names) -> Vec<String> {
     told
 }
 
-/// Removes files that name no other file until only circles remain, with the files that lead to them.
+/// Removes files that refer to no other file, until only cycles and the files that lead to them remain.
 fn entangled(mut names: Names) -> Names {
     loop {
         let count = names.len();

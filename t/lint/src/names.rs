@@ -9,7 +9,7 @@ use syn::{Item, ItemUse, UseTree};
 
 use crate::tree::{Crate, Module};
 
-/// The modules that a file names, each once, with the first line that does so.
+/// The modules to which a file refers, each once, with the first line that does so.
 pub type Names = BTreeMap<Module, BTreeMap<Module, usize>>;
 
 /// `use` lines by the name that they import: `["cache", "key", "Key"]` for `Key`.
@@ -40,7 +40,7 @@ pub fn names(files: &Crate) -> Names {
     names
 }
 
-/// Returns the file in which a path ends. Follows a name that a module only re-exports to its origin.
+/// Returns the file in which a path ends. If a module only re-exports a name, follows it to its origin.
 fn file_of(mut path: Vec<String>, files: &Crate, imports: &BTreeMap<&Module, Imports>) -> Module {
     let mut seen = BTreeSet::new();
     loop {
@@ -145,8 +145,8 @@ impl Scan<'_> {
         }
     }
 
-    /// Adds every path among the tokens; tokens, because a macro's arguments have no other form. `before` is the prefix
-    /// of `use before::{...}`.
+    /// Adds every path among the tokens. It works on tokens, because a macro's arguments have no other form. `before`
+    /// is the prefix of `use before::{...}`.
     fn tokens(&mut self, module: &Module, before: &[String], tokens: TokenStream) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;

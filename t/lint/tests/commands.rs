@@ -7,7 +7,7 @@ use pgcache_lint::commands::findings;
 use pgcache_lint::read;
 use pgcache_lint::tree::load;
 
-/// Code that runs commands by their names or variants, each arm doing something of its own.
+/// Functions that dispatch commands by name or variant, each arm with code of its own.
 const HANDLERS: &[&str] = &[
     "resp::server::client",
     "resp::commands",

@@ -11,8 +11,8 @@ use pgcache_lint::floors::{Floors, findings};
 use pgcache_lint::read;
 use pgcache_lint::tree::load;
 
-/// The floors, the highest first. A file names modules of lower floors, and its own folder; modules on one floor do not
-/// name each other.
+/// The floors, the highest first. A file may refer to modules of lower floors, and to its own folder; modules on one
+/// floor do not refer to each other.
 const FLOORS: &[Floors] = &[
     Floors {
         of: &[],
@@ -96,8 +96,8 @@ const RESP: &[Floors] = &[Floors {
     ],
 }];
 
-/// Names that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a finding,
-/// too, so the list only shrinks.
+/// References that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a
+/// finding, too, so the list can only shrink.
 const LEFT: &[&str] = &[
     // A message is printed in the server's encoding, which that file provides. It names nothing else of ours.
     "error -> pg::encoding",

@@ -19,7 +19,7 @@ pub type Moment = u64;
 /// One client's operation on one key, at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// The client. Its operations are in the order in which it called them, whenever the answers came.
+    /// The client. Its operations take effect in the order in which it called them, whenever the answers arrived.
     pub client: usize,
     pub key: u64,
     pub began: Moment,
@@ -31,7 +31,7 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Returns whether its answers say that it changed nothing.
+    /// Returns whether its answers show that it changed nothing.
     pub fn only_looks(&self) -> bool {
         self.certain && self.steps.iter().all(Step::only_looks)
     }
@@ -41,14 +41,14 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     pub operation: Operation,
-    /// The contents that the key may have had before it, according to the answers until then.
+    /// The contents that the key may have had before the operation, according to the answers until then.
     pub held: Vec<Option<Entry>>,
-    /// The operations that were under way with it, or had just ended.
+    /// The operations that were running at the same time, or had just ended.
     pub beside: Vec<Operation>,
 }
 
-/// Looks for an order that explains everything. All keys are empty in the beginning. The operations of a client keep
-/// its order.
+/// Searches for an order that explains all answers. All keys are empty at the beginning. The operations of one client
+/// keep its order.
 pub fn check(operations: &[Operation]) -> Result<(), Box<Refusal>> {
     let mut keys: BTreeMap<u64, Vec<&Operation>> = BTreeMap::new();
     for operation in operations {

@@ -9,18 +9,18 @@ use std::collections::HashSet;
 
 use super::{Entry, Moment, Operation, Refusal};
 
-/// A possible state: the key's content, and a bit for each operation under way that has happened.
+/// A possible state: the key's content, and a bit for each running operation that has taken effect.
 type State = (Option<Entry>, u64);
 
 /// With more states than this the history is too wide to search.
 const WIDEST: usize = 2_000_000;
 
-/// An operation under way.
+/// A running operation.
 #[derive(Clone, Copy)]
 struct Pending<'o> {
     operation: &'o Operation,
     only_looks: bool,
-    /// The same client's operations under way that come before it.
+    /// The same client's running operations that come before it.
     behind: u64,
 }
 
@@ -98,8 +98,8 @@ impl<'o> Search<'o> {
         free
     }
 
-    /// Keeps the states that are possible if the operation has happened. Returns the possible contents of the key as an
-    /// error if none is.
+    /// Keeps the states that are possible if the operation has taken effect. If there is none, returns the possible
+    /// contents of the key as an error.
     fn answer(&mut self, place: usize) -> Result<(), Vec<Option<Entry>>> {
         let bit = 1 << place;
         let certain = self.pending[place].is_some_and(|pending| pending.operation.certain);
@@ -135,7 +135,7 @@ impl<'o> Search<'o> {
         Ok(())
     }
 
-    /// Returns the state with every read-only operation counted that sees it as it is.
+    /// Returns the state after all read-only operations whose answers fit it have taken effect.
     fn looked(&self, mut state: State) -> State {
         loop {
             let before = state;
@@ -152,8 +152,8 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// Returns the states after one more operation has happened. An entry that ends about now may have done so at each
-    /// step.
+    /// Returns the states after one more operation has taken effect. An entry whose deadline is about now may have
+    /// expired at each step.
     fn done(&self, (held, happened): State, place: usize) -> Vec<State> {
         let Some(pending) = self.pending[place] else {
             return Vec::new();
@@ -174,8 +174,8 @@ impl<'o> Search<'o> {
                 .collect();
         }
         let left = |after| match (after, before) {
-            // An operation that finds an entry ended does not end it: another one that judged the entry in time, and is
-            // answered late because it had to wait, has still found it.
+            // An operation that finds an entry expired does not remove it: another operation that read the entry in
+            // time, and is answered late because it had to wait, has still found it.
             (None, Some(entry)) if pending.only_looks => Some(entry.seen_ended_by(operation.ended)),
             _ => after,
         };

@@ -9,8 +9,8 @@ pub struct Entry {
     pub deadline: Deadline,
 }
 
-/// The moment at which an entry ends. Far deadlines are distinguished by their hours; a near one is known to lie
-/// between two moments.
+/// The deadline of an entry. Far deadlines are distinguished by their hours; a near one is known to be between two
+/// moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Deadline {
     Never,
@@ -91,8 +91,8 @@ impl Step {
         }
     }
 
-    /// Returns the content after the command between these moments; None if the command would have answered something
-    /// else.
+    /// Returns the content after the command, which ran between these moments. Returns None if the command would have
+    /// answered something else.
     pub fn after(
         &self,
         held: Option<Entry>,
@@ -169,7 +169,8 @@ impl Entry {
         }
     }
 
-    /// Returns the same entry after an answer has said that it has ended: later operations get no other answer.
+    /// Returns the same entry after an answer has shown that it has expired: all later operations must find it expired,
+    /// too.
     pub fn seen_ended_by(self, moment: Moment) -> Entry {
         match self.deadline {
             Deadline::Soon(earliest, latest) => Entry {

@@ -11,7 +11,7 @@ pub struct Door {
     /// The cache whose database is selected.
     cache: Option<Cache>,
     rng: Rng,
-    /// Whether errors are expected, and leave the outcome of an operation open.
+    /// Whether errors are expected; an error leaves the outcome of its operation open.
     hears_errors: bool,
     is_broken: bool,
 }
@@ -29,7 +29,7 @@ impl Door {
         }
     }
 
-    /// Makes a client of a server whose processes are ended meanwhile.
+    /// Creates a client for a server whose processes are killed meanwhile.
     pub fn hearing_errors(self) -> Door {
         Door {
             hears_errors: true,

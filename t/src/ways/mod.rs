@@ -16,14 +16,14 @@ pub use self::door::Door;
 pub use self::sql::Sql;
 use crate::linear::{Answer, Command, Deadline, Moment, Operation, Step};
 
-/// A cache that both ways lead to. All keys are texts, and all values numbers in text.
+/// A cache that both protocols can use. All keys are texts, and all values are numbers as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cache {
     /// The number of its Redis database.
     pub number: usize,
     pub name: &'static str,
     pub storage: &'static str,
-    /// The cache whose rows its entries are made of, and removed with (`cache_depend`).
+    /// The cache from whose rows its entries are computed, and with which they are removed (`cache_depend`).
     pub source: Option<&'static Cache>,
 }
 
@@ -32,8 +32,8 @@ impl Cache {
         self.storage != "memory"
     }
 
-    /// Returns the number of one of its keys in a history of all caches. An entry made of a row has the number of that
-    /// row.
+    /// Returns the number of one of its keys in a history of all caches. An entry computed from a row has the number of
+    /// that row.
     pub fn key(self, key: u64) -> u64 {
         1000 * self.source.map_or(self.number, |source| source.number) as u64 + key
     }
@@ -52,7 +52,7 @@ impl Clock {
     }
 }
 
-/// The way in which the calls of a request belong together.
+/// How the calls of a request belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
     /// Each by itself; a Redis client sends them in one piece.
@@ -102,15 +102,15 @@ pub trait Way: Send {
     /// Returns whether the protocol can express the command.
     fn can(&self, cache: Cache, command: &Command) -> bool;
 
-    /// Runs a request; returns the answer to each call. Calls of a transaction end with it, except reads before the
-    /// first change.
+    /// Runs a request; returns the answer to each call. The calls of a transaction end when it ends, except reads
+    /// before its first change.
     fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told>;
 
     /// Returns whether the connection is gone.
     fn is_broken(&self) -> bool;
 }
 
-/// Translates a request and its answers for the checker. Calls without an answer are decided at this moment.
+/// Translates a request and its answers for the checker. The outcome of calls without an answer counts as decided now.
 pub fn operations(
     client: usize,
     request: &Request,

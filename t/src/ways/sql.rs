@@ -39,7 +39,7 @@ impl Sql {
             return Fate::Perhaps;
         }
         match sqlstate(error) {
-            // A deadlock, also one that a waiting lock reports as a serialization failure.
+            // A deadlock; under a waiting lock Postgres may report it as a serialization failure.
             "40P01" | "40001" => Fate::NotDone,
             // The server is shutting down, and has said so.
             "57P01" | "57P02" | "57P03" => Fate::Perhaps,
@@ -65,7 +65,7 @@ impl Sql {
         }
     }
 
-    /// Runs all calls in a transaction.
+    /// Runs all calls in one transaction.
     fn transaction(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
         let failed = |told: &[Told]| told.iter().find(|told| told.fate != Fate::Done).copied();
         let savepoint = request.shape == Shape::Undone && self.rng.below(2) == 0;
@@ -117,7 +117,7 @@ impl Sql {
         told
     }
 
-    /// Runs several keys in one statement, where one exists for that.
+    /// Runs calls on several keys as one statement, if there is a function for it.
     fn many(&mut self, request: &Request, clock: &Clock) -> Option<Vec<Told>> {
         let cache = request.cache.name;
         let began = clock.now();

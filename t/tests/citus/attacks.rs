@@ -14,7 +14,7 @@ fn a_transaction_sees_its_writes_whatever_connections_citus_has() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
     for (at, session) in sessions.iter_mut().enumerate() {
-        // By several connections to a node.
+        // Uses several connections to a node.
         session.run("BEGIN; INSERT INTO c SELECT 'n' || i, 'x' FROM generate_series(1, 30) AS i");
         assert_eq!(session.number("SELECT cache_count('c')"), 30, "node {at}");
         let many = format!(
@@ -94,7 +94,7 @@ fn the_forwarding_function_takes_distributed_caches_alone() {
     }
     assert_eq!(session.number("SELECT count(*) FROM guarded"), 0);
 
-    // Nor does a role without privileges keep a lock on one.
+    // A role without privileges cannot keep a lock on a shard either.
     let mut stranger = nodes[0].connect_as("stranger", "postgres");
     for node in 0..3 {
         let sent = format!(
@@ -204,7 +204,7 @@ fn a_statement_that_fails_has_written_on_no_node() {
     for session in &mut sessions {
         session
             .run("SELECT cache_set('n' || i, '1', cache => 'c') FROM generate_series(1, 30) AS i");
-        // Computed on shards, each for itself.
+        // Computed on the shards, each separately.
         for writing in [
             "SELECT cache_incr(key, 1000, cache => 'c') FROM c",
             "SELECT count(cache_delete(key, 'c')), 1 / (count(*) - count(*)) FROM c",
@@ -220,7 +220,7 @@ fn a_statement_that_fails_has_written_on_no_node() {
         }
         // In a block they are one transaction.
         session.run("BEGIN; SELECT count(cache_incr(key, 1000, cache => 'c')) FROM c WHERE key = 'n1'; ROLLBACK");
-        // Settings that a user may change, and effects that a call must not have then.
+        // Settings that a user may change; calls must not have these effects then.
         session.run("SET citus.function_opens_transaction_block = off");
         for i in 1..=10 {
             let failing = format!(

@@ -123,7 +123,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
             session.run("ROLLBACK TO s; COMMIT");
             let stored = session.value(&format!("SELECT cache_get('{key}', 'c')"));
             assert_eq!(stored, None);
-            // An error of the loader is the caller's.
+            // The caller receives an error of the loader.
             let failing = format!("SELECT cache_fetch('{key}', 'SELECT 1 / 0', cache => 'c')");
             refused(session.try_lines(&failing), "22012");
             let within = format!(
@@ -184,14 +184,14 @@ fn a_lease_is_good_on_every_node_and_for_one_store() {
             let store = |value: &str| {
                 format!("SELECT cache_set_leased('{key}', '{value}', {lease}, cache => 'c')")
             };
-            // After a rollback the lease is good again.
+            // After a rollback the lease is valid again.
             sessions[other].run(&format!("BEGIN; {}; ROLLBACK", store("undone")));
             assert_eq!(sessions[other].lines(&store("v")), ["t"]);
             assert_eq!(sessions[winner].lines(&store("late")), ["f"]);
             assert_eq!(sessions[winner].lines(&ask), ["v|hit|"]);
             sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
 
-            // Given up, and made void by a write.
+            // A lease that is given up, and one that a write voids.
             let number = |line: &str| line.rsplit('|').next().unwrap().to_owned();
             let lease = number(&sessions[winner].lines(&ask)[0]);
             let release = format!("SELECT cache_release('{key}', {lease}, 'c')");
@@ -246,7 +246,7 @@ fn a_transaction_that_has_written_waits_for_no_lease() {
     assert_eq!(sessions[1].lines(&own), ["win"]);
     assert_eq!(sessions[0].lines(&own), ["busy"]);
     sessions[0].run("COMMIT");
-    // Read only from here on, after a write on another node.
+    // The transaction becomes read only from here on, after a write on another node.
     sessions[0].run(&format!(
         "BEGIN; SELECT cache_set('{}', 'v', cache => 'c'); SET TRANSACTION READ ONLY",
         keys[1]

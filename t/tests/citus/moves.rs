@@ -14,7 +14,7 @@ const MOVES: usize = 12;
 
 /// Moves one shard, with all shards under the same lock, to another node.
 fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres::Error> {
-    // Choose the move first, because its function is volatile and a row that is not wanted would be moved, too.
+    // Choose the move first. Its function is volatile, so in one query a row that is filtered out could be moved, too.
     let way = session.text(&format!(
         "SELECT format('%s, %L, %s, %L, %s', s.shardid, s.nodename, s.nodeport, n.nodename, n.nodeport)
            FROM (SELECT * FROM citus_shards WHERE table_name = 'counted'::regclass ORDER BY shardid OFFSET {} LIMIT 1) AS s,
@@ -28,12 +28,14 @@ fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres
     ))
 }
 
-/// Returns whether the error is a deadlock: Postgres or Citus may end a session that waits crosswise with a shard move.
+/// Returns whether the error is a deadlock. Postgres or Citus may end a session that waits for a shard move which waits
+/// for it.
 fn is_deadlock(error: &postgres::Error) -> bool {
     sqlstate(error) == "40P01"
 }
 
-/// Counts until `over`; returns how often each key was counted, as far as the session got answers.
+/// Increments counters until `over`; returns how often each key was incremented, as far as the session received
+/// answers.
 fn count(session: &mut Client, over: &AtomicBool) -> usize {
     let (mut tries, mut done) = (0, 0);
     while !over.load(Relaxed) {

@@ -56,7 +56,7 @@ impl Watched {
     }
 }
 
-/// Node 0 runs them; `c` is a cache, `p` a table of Citus beside it, and `own` a table of node 0.
+/// Node 0 runs these; `c` is a cache, `p` another table distributed by Citus, and `own` a local table of node 0.
 const IN_TWO: &[&str] = &[
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN; SELECT cache_set($0, '1', cache => 'c'); UPDATE p SET value = 'x' WHERE key = $1; COMMIT",
@@ -85,7 +85,7 @@ const IN_TWO: &[&str] = &[
     "BEGIN; INSERT INTO deferred VALUES ($1); SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN ISOLATION LEVEL SERIALIZABLE; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); SET TRANSACTION READ ONLY; COMMIT",
-    // The write here is into a table that only this node has.
+    // The local write goes into a table that only this node has.
     "BEGIN; INSERT INTO own VALUES (1); SELECT cache_set($1, '1', cache => 'c'); COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'beside'); SELECT cache_set($1, '1', cache => 'c'); COMMIT",
     // Citus evaluates the call before it begins with its own statement.

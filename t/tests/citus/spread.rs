@@ -197,7 +197,7 @@ fn unsupported_calls_over_shards_raise_a_clear_error() {
         }
     }
     assert!(refusals >= 6, "{refusals}");
-    // Refused by either way.
+    // Refused in both ways.
     sessions[0].run("CREATE TABLE source (id text PRIMARY KEY)");
     for call in [
         "cache_depend('source', 'id', 'c')",
@@ -374,7 +374,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     for session in &mut sessions {
         refused(session.try_lines("SELECT cache_get('k1', 'c')"), "42P01");
     }
-    // A local cache of that name is one.
+    // A local cache with that name works as such.
     sessions[1].run("SELECT cache_create('c'); SELECT cache_set('k', 'v', cache => 'c')");
     assert_eq!(sessions[1].text("SELECT cache_get('k', 'c')"), "v");
 }
@@ -561,7 +561,7 @@ fn internal_calls_between_nodes_grant_no_more_than_sql() {
         ] {
             assert_eq!(app.lines(call), [""], "{call}");
         }
-        // For the wrong node it does nothing.
+        // On the wrong node the call does nothing.
         let mut session = node.connect("postgres");
         assert_eq!(
             session.lines("SELECT * FROM pgcache.at_key('k1', 99, 'cache_delete_prefix', ARRAY['=k', '=public.c'])"),
@@ -588,7 +588,7 @@ fn calls_computed_on_shards_contact_no_other_node() {
         error.message(),
         "cannot call the node that holds the entries of cache \"c\" from here"
     );
-    // Here this node asks.
+    // In this case this node asks the others.
     let here = "WITH o AS MATERIALIZED (SELECT key FROM orders ORDER BY id OFFSET 0) SELECT count(cache_get(key, 'c')) FROM o";
     assert_eq!(session.number(here), 100);
 }

@@ -23,7 +23,7 @@ const WRITES: &[&str] = &[
     "PREPARE one (text) AS INSERT INTO c VALUES ($1, 'new'); EXECUTE one ('k1'); EXECUTE one ('k2'); DEALLOCATE one",
 ];
 
-/// The same after this node has run a part of the transaction itself.
+/// The same writes after this node has already run a part of the transaction.
 const IN_BLOCKS: [&str; 2] = [
     "",
     "BEGIN; DELETE FROM c WHERE key = 'k1'; DELETE FROM c WHERE key = 'k2'; DELETE FROM c WHERE key = 'k3'; ",
@@ -76,7 +76,7 @@ fn every_statement_takes_the_place_of_expired_rows_from_every_node() {
     for session in &mut sessions {
         assert_eq!(session.lines("SELECT * FROM pgcache.verify('c')"), [""; 0]);
     }
-    // Made local again it is a cache like any other.
+    // After it was made local again, it is an ordinary cache.
     sessions[0]
         .run("SELECT undistribute_table('c'); SELECT cache_set('k1', 'local', cache => 'c')");
     assert_eq!(sessions[0].text("SELECT cache_get('k1', 'c')"), "local");
