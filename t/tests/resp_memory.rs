@@ -21,7 +21,7 @@ fn start(conf: &[&str]) -> Door {
     door
 }
 
-/// Connects a client that queues requests of some megabytes between MULTI and EXEC.
+/// Connects a client that queues requests of some megabytes after MULTI.
 fn collects(door: &Door, megabytes: usize) -> Client {
     let mut client = door.client();
     assert_eq!(client.ask(&["MULTI"]), ok());
@@ -32,12 +32,12 @@ fn collects(door: &Door, megabytes: usize) -> Client {
     client
 }
 
-/// Requests values of some megabytes, and does not read them.
+/// Requests some megabytes of values, and does not read them.
 fn asks(client: &mut Client, megabytes: usize) {
     assert!(client.send(&Client::request(&[b"GET", b"long"]).repeat(megabytes)));
 }
 
-/// Waits until this many bytes of replies wait for a client.
+/// Waits until this many bytes of replies are pending for a client.
 fn waits(door: &Door, number: i64, bytes: i64) {
     let sql =
         format!("SELECT unsent_bytes > {bytes} FROM pgcache.resp_clients WHERE id = {number}");
@@ -82,7 +82,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
         "disconnected client {number} of the Redis protocol because clients use too much memory"
     );
     assert_eq!(door.cluster.log_text().matches(&words).count(), 1);
-    // The others are whole.
+    // The other clients are unaffected.
     for _ in 0..4 {
         assert_eq!(large.reply(), Some(Reply::bulk("v".repeat(LONG))));
     }
@@ -92,7 +92,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     wait_until("nothing waits", || figure(&door, "client_memory") < 1 << 20);
     let info = small[0].ask(&["INFO"]).text();
     assert!(info.contains("evicted_clients:1\r\n"), "{info}");
-    // A superuser's client can be exempt, and others are ended in its place.
+    // A superuser's client can be exempt, and others are disconnected in its place.
     let mut exempt = door.client();
     assert_eq!(exempt.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
     let number = id(&mut exempt);
@@ -109,7 +109,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     assert!(is_there(&door, number));
     drop(exempt);
     wait_until("nothing waits", || figure(&door, "client_memory") < 1 << 20);
-    // 0 means no bound.
+    // 0 means no limit.
     door.cluster
         .configure(&["pgcache.resp_max_clients_memory = 0"]);
     door.cluster
@@ -127,7 +127,7 @@ fn the_client_that_uses_most_is_disconnected_first() {
     assert_eq!(figure(&door, "evicted_clients"), 2);
 }
 
-/// Only a superuser can lift the bound.
+/// Only a superuser can be exempt from the limit.
 #[test]
 fn no_evict_of_an_ordinary_role_does_not_count() {
     let door = start(&["pgcache.resp_default_role = 'app'"]);
@@ -143,7 +143,8 @@ fn no_evict_of_an_ordinary_role_does_not_count() {
     client.wait_for_end();
 }
 
-/// Messages to clients that do not read count while they are distributed, not only at the next turn of the event loop.
+/// Messages to clients that do not read are counted while they are distributed, not only at the next turn of the event
+/// loop.
 #[test]
 fn messages_to_clients_that_do_not_read_are_bounded() {
     let door = start(&[]);
@@ -219,7 +220,7 @@ fn clients_of_a_role_that_may_no_longer_log_in_are_disconnected() {
         let mut stays = door.client();
         assert_eq!(stays.ask(&["AUTH", "stays", "x"]), ok());
         assert!(matches!(stays.ask(&["SUBSCRIBE", "c"]), Reply::Array(_)));
-        // A change of another role ends no client.
+        // A change of another role disconnects no client.
         session.run("ALTER ROLE stays CREATEDB; ALTER ROLE stays NOCREATEDB");
         std::thread::sleep(Duration::from_millis(2500));
         assert!(clients.iter_mut().all(Client::is_silent));

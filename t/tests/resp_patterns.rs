@@ -8,7 +8,7 @@ use pgcache_tests::resp::{Client, Door, Reply};
 /// A quarter of a second on an idle machine; seconds before the bounds existed.
 const LONGEST: Duration = Duration::from_millis(800);
 
-/// Connects clients that have subscribed to 4,000 patterns each, which compare a name of `a`s to its end.
+/// Connects clients that have each subscribed to 4,000 patterns, which compare a name of `a`s to its end.
 fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> Vec<Client> {
     let subscribed = |client_number: usize| {
         let mut client = door.client();
@@ -24,7 +24,7 @@ fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> V
     (0..clients).map(subscribed).collect()
 }
 
-/// Returns the reply, while another client's PINGs are answered soon.
+/// Returns the reply, and checks that another client's PINGs are answered soon meanwhile.
 #[track_caller]
 fn others_are_served(door: &Door, words: &[&[u8]]) -> Reply {
     let mut client = door.client();
@@ -68,7 +68,7 @@ fn a_message_that_many_patterns_compare_stalls_no_client() {
         assert!(words.contains("patterns"), "{words}");
         // The refused message has reached no client.
         assert!(plain.is_silent());
-        // Names of an ordinary length reach every subscriber.
+        // Names of ordinary length reach every subscriber.
         let channel = "a".repeat(70);
         let reached = others_are_served(&door, &[b"PUBLISH", channel.as_bytes(), b"m"]);
         assert_eq!(reached, Reply::Integer(1));
@@ -101,7 +101,7 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_no_client() {
         assert!(asked.elapsed() < LONGEST, "{:?}", asked.elapsed());
         assert!(matches!(plain.reply(), Some(Reply::Array(_))));
     }
-    // The rest of a message follows after other clients were served, in the order of the messages.
+    // The rest of a message is delivered after other clients were served, in the order of the messages.
     for number in 0..3 {
         session
             .batch_execute(&format!(

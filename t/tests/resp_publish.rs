@@ -52,7 +52,7 @@ fn messages_are_sent_by_the_commit_in_order() {
     for text in ["1", "2", "3", "4", "4"] {
         assert_eq!(next(&mut reader), ("news".into(), text.into()));
     }
-    // Nothing before the commit.
+    // No message arrives before the commit.
     session
         .batch_execute("BEGIN; SELECT pgcache.publish('news', 'later')")
         .expect("a message");
@@ -63,7 +63,7 @@ fn messages_are_sent_by_the_commit_in_order() {
     assert_eq!(next(&mut reader).1, "between");
     session.batch_execute("COMMIT").expect("a commit");
     assert_eq!(next(&mut reader).1, "later");
-    // By a trigger of a plain table, and of texts of every length.
+    // Published by a trigger of an ordinary table, and texts of every length.
     session
         .batch_execute(
             "CREATE TABLE t (v text);
@@ -99,7 +99,7 @@ fn a_message_wakes_a_sleeping_network_process() {
         })
         .collect();
     times.sort_unstable();
-    // A sleeping network process looks by itself once a second only.
+    // Without a wake-up a sleeping network process reads messages only once a second.
     assert!(times[10] < Duration::from_millis(300), "{times:?}");
 }
 
@@ -145,7 +145,7 @@ fn messages_that_cannot_be_sent_are_refused() {
     assert_eq!(next(&mut reader).1, "x");
 }
 
-/// Returns whether a process has stopped, as its system shows it: the letter behind its name in parentheses.
+/// Returns whether a process is stopped according to /proc: the letter after its name in parentheses.
 fn is_stopped(process: i32) -> bool {
     let shown = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("it lives");
     let (_, behind_name) = shown.rsplit_once(") ").expect("its name is in parentheses");
@@ -165,8 +165,8 @@ fn readers_are_cut_off_where_messages_were_lost() {
             .status();
         assert!(done.expect("kill can be run").success());
     };
-    // It sleeps when it is stopped: in the middle of its event loop it may have a lock that the sessions wait for, and
-    // it does not stop before it gets a processor.
+    // The process sleeps when it is stopped: in the middle of its event loop it might hold a lock that the sessions
+    // wait for. It stops only once it gets a processor.
     wait_until("the network process is stopped in its sleep", || {
         signal("-STOP");
         wait_until("the network process is stopped", || is_stopped(network));
@@ -202,7 +202,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
     assert_eq!(next(&mut reader).1, "after");
 }
 
-/// Many sessions at once: each one's messages come whole and in its order.
+/// Many sessions publish at once: the messages of each arrive complete and in its order.
 #[test]
 fn messages_of_many_sessions_come_whole_and_in_order() {
     let door = Door::start(&[]);

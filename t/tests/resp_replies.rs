@@ -24,10 +24,10 @@ fn with_table(conf: &[&str]) -> Door {
     door
 }
 
-/// Requests before WATCH, requests between WATCH and EXEC, and whether EXEC runs on a memory cache and on a table.
+/// Requests before WATCH, requests between WATCH and EXEC, and whether EXEC then runs on a memory cache and on a table.
 type Case<'w> = (&'w [&'w str], &'w [&'w [&'w str]], [bool; 2]);
 
-/// Runs the test with a client of each of the two.
+/// Runs the test with a client of each of the two databases.
 fn each(door: &Door, test: impl Fn(&mut Client, &str)) {
     for database in ["0", "1"] {
         let mut client = door.client();
@@ -98,10 +98,10 @@ fn a_pause_of_writes_holds_writes_only() {
             "database {database}"
         );
         assert_eq!(client.ask(&["TOUCH", "k"]), integer(1));
-        // A wrong request is not held.
+        // An invalid request is not held back.
         let error = "ERR wrong number of arguments for 'set' command";
         assert_eq!(client.ask(&["SET", "k"]).error(), error);
-        // A command that writes is held where it is queued, and so is EXEC of one that was queued before.
+        // A command that writes is held back when it is queued, and so is the EXEC of one that was queued before.
         let mut early = door.client();
         assert_eq!(client.ask(&["MULTI"]), ok());
         client.send(&Client::request(&[b"SET", b"k", b"w"]));
@@ -253,7 +253,7 @@ fn a_user_whose_clients_are_to_end_must_exist() {
     let long = "n".repeat(200);
     let reply = kill(&["USER", &long]);
     assert_eq!(reply.error(), format!("ERR No such user '{long}'"));
-    // A role comes and goes.
+    // A role is created and dropped.
     session.run("CREATE ROLE nobody LOGIN");
     pgcache_tests::wait::wait_for("the role is seen", || {
         (kill(&["USER", "nobody"]) == integer(0)).then_some(())
@@ -392,7 +392,7 @@ fn messages_of_an_exec_are_sent_at_its_commit() {
         if database == "0" {
             return;
         }
-        // A rollback sends nothing.
+        // A transaction that is rolled back sends nothing.
         client.ask(&["MULTI"]);
         client.ask(&["PUBLISH", "news", "two"]);
         client.ask(&["SET", "bad", "1"]);
@@ -430,7 +430,7 @@ fn info_has_the_fields_of_dashboards() {
     let text = info(&mut first, "keyspace");
     assert!(text.contains("db1:keys=2,"), "{text}");
     assert!(text.contains("db2:keys=1,"), "{text}");
-    // A role sees the caches that it may read.
+    // A role sees only the caches that it may read.
     let mut watcher = door.client();
     assert_eq!(watcher.ask(&["AUTH", "watcher", "x"]), ok());
     let text = info(&mut watcher, "keyspace");
@@ -460,7 +460,7 @@ fn info_has_the_fields_of_dashboards() {
     };
     assert_eq!(run(&mut first).len(), 40);
     assert_eq!(run(&mut first), run(&mut watcher));
-    // A client that a pause holds is blocked.
+    // A client that is held back by a pause counts as blocked.
     assert_eq!(first.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok());
     watcher.send(&Client::request(&[b"SET", b"k", b"v"]));
     pgcache_tests::wait::wait_for("it is held", || {
@@ -529,7 +529,7 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
     assert_eq!(attached[..2], [2, 1], "{found:?}");
     assert_eq!(parts[..2], [9, 2], "{found:?}");
     assert!(!names.contains(&"db5"), "{found:?}");
-    // For rows that policies hide INFO shows Postgres' public count, and no more.
+    // For rows that policies hide, INFO shows Postgres' public row estimate, and no more.
     pgcache_tests::wait::wait_for("it is counted", || {
         let found = keyspace(&mut watcher);
         let hidden = found.iter().find(|(name, _)| name == "db4");
@@ -569,7 +569,7 @@ fn increx_counts_within_bounds() {
         assert_eq!(increx(&[]), both(1, 1));
         assert_eq!(increx(&["BYINT", "9"]), both(10, 9));
         assert_eq!(increx(&["byint", "-4", "lbound", "0"]), both(6, -4));
-        // Out of bounds nothing changes.
+        // A sum out of bounds changes nothing.
         assert_eq!(
             increx(&["BYINT", "5", "UBOUND", "10", "EX", "100"]),
             both(6, 0)
@@ -671,7 +671,7 @@ fn increx_counts_within_bounds() {
             no_integer.error(),
             "ERR value is not an integer or out of range"
         );
-        // In a transaction, and by a role that may not update.
+        // In a transaction, and with a role that may not update.
         client.ask(&["MULTI"]);
         client.ask(&["INCREX", "m", "EX", "100"]);
         client.ask(&["INCREX", "m", "UBOUND", "1"]);

@@ -219,7 +219,7 @@ impl Random {
     }
 }
 
-/// Sends the same request to both; a remaining time may differ by ten seconds.
+/// Sends the same request to both servers; a remaining time may differ by ten seconds.
 fn ask_both(client: &mut Client, redis: &mut Redis, ours: &[&str], theirs: &[&str]) {
     let words: Vec<&[u8]> = theirs.iter().map(|word| word.as_bytes()).collect();
     redis.send(&Client::request(&words));
@@ -242,7 +242,7 @@ fn same(ours: &Reply, theirs: &Value) -> bool {
             })
         }
         (Reply::Status(ours), Value::Line(line)) => line[1..] == *ours.as_bytes(),
-        // Redis adds to an error which script it comes from.
+        // Redis appends to an error the script that raised it.
         (Reply::Error(ours), Value::Line(line)) => line[1..].starts_with(ours.as_bytes()),
         (Reply::Bulk(ours), Value::Bytes(theirs)) => ours == theirs,
         (Reply::Null, Value::Null) => true,
@@ -274,7 +274,7 @@ fn scripts_have_the_same_effects_as_in_redis() {
     compare(&door, "1");
 }
 
-/// Compares on the cache of this database.
+/// Compares all scripts on the cache of this database.
 fn compare(door: &Door, database: &str) {
     let (mut client, mut redis) = (door.client(), Redis::start("scripts"));
     client.ask(&["SELECT", database]);

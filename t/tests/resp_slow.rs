@@ -52,11 +52,11 @@ fn slow_commands_are_logged_by_name_with_their_client() {
     let door = Door::start(&["pgcache.resp_slowlog_slower_than = 3000"]);
     let mut client = door.client();
     assert_eq!(client.ask(&["CLIENT", "SETNAME", "tester"]), ok());
-    // The first one waits for the role's permissions.
+    // The first one waits until the role's permissions have arrived.
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
     assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
-    // In one piece, and in many.
+    // In one piece, and in many pieces.
     assert!(client.send(&many("MSETNX", 100_000, true)));
     assert_eq!(client.reply(), Some(Reply::Integer(1)));
     assert!(client.send(&many("EXISTS", 100_000, false)));
@@ -120,7 +120,7 @@ fn the_log_keeps_the_last_of_all_network_processes_without_keys_and_values() {
         Reply::bulk("0"),
         "{config}"
     );
-    // None at all.
+    // With the log turned off.
     let mut session = door.cluster.connect("postgres");
     session.run("ALTER SYSTEM SET pgcache.resp_slowlog_slower_than = -1");
     session.run("SELECT pg_reload_conf()");
@@ -202,8 +202,8 @@ fn replies_without_monitoring_equal_those_of_redis() {
     }
 }
 
-/// While the memory of many databases is freed other clients are served; and no client finds an entry of any from the
-/// first reply on.
+/// While the memory of many databases is freed, other clients are served; and from the first reply on no client finds
+/// an entry in any of them.
 #[test]
 fn others_do_not_wait_for_flushall_of_many_databases() {
     const DATABASES: usize = 40;
@@ -244,13 +244,13 @@ fn others_do_not_wait_for_flushall_of_many_databases() {
         assert_eq!(reply.join().unwrap(), Some(ok()));
         (asked, gone)
     });
-    // Each piece is followed by a turn of other clients; without pieces two or three would be answered.
+    // Other clients get a turn after each piece; without pieces only two or three would be answered.
     assert!(done.1 >= 20, "asked, and of these gone: {done:?}");
     for number in 0..DATABASES {
         assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());
         assert_eq!(busy.ask(&["DBSIZE"]), Reply::Integer(0));
     }
-    // Clears none if one may not be cleared.
+    // FLUSHALL clears no cache if one may not be cleared.
     session.run("CREATE ROLE app LOGIN");
     for name in &names {
         session.run(&format!(

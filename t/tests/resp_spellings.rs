@@ -12,7 +12,7 @@ use postgres::Client as Session;
 struct Spelled {
     key_type: &'static str,
     spellings: [&'static str; 3],
-    /// Whether these are one key for the type.
+    /// Whether the type treats these spellings as one key.
     same: bool,
     other: &'static str,
 }
@@ -110,7 +110,7 @@ fn a_command_on_two_spellings_of_a_key_is_on_one_entry() {
         client.ask(&["DEL", one, two]);
         assert!(rows(&mut session).is_empty(), "{kind}");
 
-        // redlock's acquire of several keys: one that comes twice is taken once.
+        // redlock's script that acquires several keys: a key that occurs twice is acquired once.
         let acquire = "96da70f7716f27d278a5218544df37fd8b0a5e4c";
         let words = ["EVALSHA", acquire, "2", one, two, "mine", "10000"];
         assert_eq!(client.ask(&words), Reply::Integer(2), "{kind}");
@@ -143,7 +143,7 @@ fn a_key_is_watched_in_each_of_its_spellings() {
 fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
     let (door, mut session, mut client) = start(&TYPES[0]);
     assert_eq!(client.ask(&["MSET", "7", "a", "10", "b"]), ok());
-    // As keys 10 comes before 7; as it is spelled here, behind it.
+    // As keys 10 comes before 7; in these spellings it comes after it.
     for words in [
         &["RENAME", "007", "10"][..],
         &["MSETEX", "2", "007", "x", "10", "y", "XX", "KEEPTTL"],
@@ -157,7 +157,7 @@ fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
                   WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'",
             )
         });
-        // So it holds 10, except for moments in which it gives other transactions a turn.
+        // The transaction holds 10, except for moments in which it gives way to others.
         let mut other = door.cluster.connect("postgres");
         let lock = "SELECT value FROM t WHERE id = 10 FOR UPDATE NOWAIT";
         let began = Instant::now();
@@ -188,7 +188,7 @@ fn arrays_of_sql_with_two_spellings_of_a_key_mean_one_entry() {
             ["1", "2", "3"]
         };
         for function in ["cache_get_many", "cache_lookup_many"] {
-            // The second reading finds copies.
+            // The second read finds copies.
             for _ in 0..2 {
                 let get = format!("SELECT value FROM {function}({keys}, cache => 't')");
                 assert_eq!(session.lines(&get), expected, "{kind}");

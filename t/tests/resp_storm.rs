@@ -25,7 +25,7 @@ use crate::coherence_storm::duration;
 const SQL: &[Protocol] = &[Protocol::Sql];
 const RESP: &[Protocol] = &[Protocol::Resp];
 const BOTH: &[Protocol] = &[Protocol::Sql, Protocol::Resp];
-/// The clients of a storm.
+/// The clients of a storm, each with the protocols that it uses.
 const CLIENTS: [&[Protocol]; 9] = [SQL, SQL, SQL, RESP, RESP, RESP, BOTH, BOTH, BOTH];
 
 const fn cache(number: usize, name: &'static str, storage: &'static str) -> Cache {
@@ -46,7 +46,7 @@ fn as_it_is(way: Box<dyn Way>) -> Box<dyn Way> {
     way
 }
 
-/// Runs clients of both protocols, and `beside` meanwhile.
+/// Runs clients of both protocols, and `beside` at the same time.
 fn with_clients(storm: &Storm, beside: impl FnOnce() + Send) {
     thread::scope(|scope| {
         for (number, protocols) in CLIENTS.into_iter().enumerate() {
@@ -113,7 +113,7 @@ fn one_order_explains_the_answers_while_executors_are_ended() {
     is_sound(&door);
 }
 
-/// The answers to clients of a logged cache outlive the server; the others are empty then.
+/// The values acknowledged to clients of a logged cache survive the kill; the other caches are empty then.
 #[test]
 fn one_order_explains_the_answers_around_a_kill_of_the_server() {
     let door = server(&CACHES);
@@ -140,7 +140,7 @@ fn one_order_explains_the_answers_around_a_kill_of_the_server() {
     is_sound(&door);
 }
 
-/// Kills a process of this type, and with it the server, which comes back by itself.
+/// Kills a process of this type. The postmaster then restarts the server.
 fn kill(storm: &Storm, door: &Door, kind: &str) {
     const READY: &str = "database system is ready to accept connections";
     let starts = || door.cluster.log_text().matches(READY).count();
@@ -171,7 +171,8 @@ fn kill(storm: &Storm, door: &Door, kind: &str) {
     storm.is_down.store(false, SeqCst);
 }
 
-/// A client with a memory of its own, or one that believes in commands it has never sent.
+/// A client that lies: one with a client-side cache of its own, or one that reports success for commands that it has
+/// never sent.
 struct Lying {
     way: Box<dyn Way>,
     swallows: bool,
@@ -223,7 +224,7 @@ impl Way for Lying {
                 .iter()
                 .position(|(cache, key, _)| (*cache, *key) == (request.cache, call.key));
             match known {
-                // Each reply is given twice.
+                // Each stored reply is returned once more.
                 Some(at) => told.answer = self.known.swap_remove(at).2,
                 None => self.known.push((request.cache, call.key, told.answer)),
             }
@@ -232,8 +233,8 @@ impl Way for Lying {
     }
 }
 
-/// The negative control: the same storm with one client of the Redis protocol that is not what it seems. On a slow
-/// machine one order may explain a lie as well, so the client lies until it is caught.
+/// The negative control: the same storm with one lying client of the Redis protocol. On a slow machine one order may
+/// explain a lie as well, so the client lies until it is detected.
 #[test]
 fn a_stale_read_and_a_lost_write_by_redis_are_caught() {
     let door = server(&CACHES);
@@ -243,10 +244,10 @@ fn a_stale_read_and_a_lost_write_by_redis_are_caught() {
     }
 }
 
-/// Returns the refusal of a storm with a liar.
+/// Returns the refusal of a storm with a lying client.
 fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     let storm = Storm::over(door, &CACHES, Duration::from_secs(1));
-    // The storm before has left entries.
+    // The previous storm has left entries.
     for cache in CACHES {
         let clear = format!("SELECT cache_clear('{}')", cache.name);
         door.cluster.connect("postgres").run(&clear);
@@ -271,7 +272,7 @@ fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     storm.verdict().err()
 }
 
-/// The caches beside a source: `made` a table, `swift` in memory.
+/// The caches that depend on a source: `made` is a table, `swift` in memory.
 static SOURCE: Cache = cache(0, "public.src", "logged");
 const MADE: Cache = Cache {
     source: Some(&SOURCE),
@@ -282,7 +283,7 @@ const SWIFT: Cache = Cache {
     ..cache(2, "public.swift", "memory")
 };
 
-/// Acts as a client that computes outside: it reads the source only after it has the lease.
+/// Acts as a client that computes a value itself: it reads the source only after it has the lease.
 fn lease(storm: &Storm, door: &Door) {
     let (mut session, mut rng) = (door.cluster.connect("postgres"), Rng::seeded(11));
     while storm.goes_on() {
@@ -305,8 +306,8 @@ fn lease(storm: &Storm, door: &Door) {
     }
 }
 
-/// The source is a cache itself, so that both protocols write it; an entry that is made of a row is never older than an
-/// acknowledged write, and when all is quiet it is made of the last row.
+/// The source is a cache itself, so that both protocols write it. An entry that is computed from a row is never older
+/// than an acknowledged write, and at the end it is computed from the last row.
 #[test]
 fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
     let caches = [SOURCE, MADE, SWIFT];
@@ -343,7 +344,7 @@ fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
 
 const TOGETHER: usize = 32;
 
-/// Counts one running counter, until this is dropped.
+/// Registers a running counter, until this is dropped.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -367,7 +368,7 @@ fn counts_by_pipelines(door: &Door, cache: Cache) -> Vec<i64> {
     told
 }
 
-/// Counts as long as other counters run.
+/// Counts by SQL as long as other counters run.
 fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<i64> {
     let mut session = door.cluster.connect("postgres");
     let one = format!("SELECT cache_incr('k', cache => '{}')", cache.name);
@@ -378,7 +379,7 @@ fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<
     told
 }
 
-/// Both protocols count as fast as they can: each count is returned once, and none is lost.
+/// Clients of both protocols count as fast as they can: each number is returned once, and none is lost.
 #[test]
 fn no_count_of_either_protocol_is_lost() {
     const CLIENTS: usize = 4;

@@ -11,7 +11,7 @@ use postgres::Client as Session;
 
 const OK: fn() -> Reply = || Reply::status("OK");
 
-/// Returns the number of transactions that have changed something, up to now.
+/// Returns the number of transactions so far that have changed something.
 fn changes(session: &mut Session) -> i64 {
     session.number("SELECT pg_current_xact_id()::text::bigint")
 }
@@ -33,7 +33,7 @@ fn commands_of_many_clients_run_in_one_transaction() {
         clients
             .iter_mut()
             .for_each(|client| assert_eq!(reply(client), OK()));
-        // This query's own is one of them.
+        // This query's own transaction is one of them.
         assert_eq!(changes(&mut session) - before, 2, "{table}");
         assert_eq!(session.number(&format!("SELECT count(*) FROM {table}")), 51);
     }
@@ -58,7 +58,7 @@ fn a_pipeline_is_offloaded_together_and_keeps_its_order() {
     let replies: Vec<_> = expected.iter().map(|_| reply(&mut client)).collect();
     assert_eq!(replies, expected);
     assert!(changes(&mut session) - before < 20);
-    // Another cache, a hot entry, one past the tier, and a command that does not work on entries.
+    // Another cache, a hot entry, an entry without a copy, and a command that needs no entry.
     let mut expected = Vec::new();
     for number in 0..50 {
         let number = &number.to_string();
@@ -123,7 +123,7 @@ fn a_locked_row_stalls_its_own_client_alone() {
     ));
     send(&mut waits, &["SET", "locked", "2"]);
     send(&mut waits, &["GET", "locked"]);
-    // They continue while it waits: a permission, a password, a read and writes.
+    // These continue while it waits: a permission, a password, a read and writes.
     let mut watcher = door.cluster.connect("postgres");
     wait_until("the slow back waits for the row", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
@@ -140,7 +140,7 @@ fn a_locked_row_stalls_its_own_client_alone() {
     assert_eq!(reply(&mut waits), Reply::bulk("2"));
 }
 
-/// Permissions requested inside an EXEC arrive while its client waits for an executor: the client continues to wait,
+/// Permissions requested inside an EXEC arrive while the client waits for an executor. The client continues to wait,
 /// and its replies keep their order.
 #[test]
 fn an_unrelated_answer_ends_no_wait_for_an_executor() {
@@ -159,7 +159,7 @@ fn an_unrelated_answer_ends_no_wait_for_an_executor() {
         &["ECHO", "after"],
         &["GET", "locked"],
     ];
-    // Its rights, which are requested again and again while the other table is locked.
+    // Requests that need the client's privileges, repeated while the other table is locked.
     let asked: [(&str, &[&[&str]]); 2] = [
         ("late", &[&["SELECT", "2"], &["GET", "k"]]),
         (
@@ -188,7 +188,7 @@ fn an_unrelated_answer_ends_no_wait_for_an_executor() {
             let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
             watcher.holds(waits)
         });
-        // Answered later than the requests before.
+        // Answered later than the requests before it.
         client_in(&door, 1, Some("app"));
         watcher.run("SELECT pg_sleep(0.1)");
         session.run("ROLLBACK");
@@ -247,7 +247,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
     );
     assert!(!words.contains("far too long"), "{words}");
     assert_eq!(reply(&mut other), OK());
-    // In a pipeline the others stand.
+    // In a pipeline the other commands succeed.
     for value in ["1", "far too long", "3", "2"] {
         send(&mut client, &["SET", &format!("p{value}"), value]);
     }
@@ -267,7 +267,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
         }
         client.ask(&["EXEC"])
     };
-    // A wrong command is refused when it is collected.
+    // An invalid command is refused when it is queued.
     assert!(exec(&mut client, "1").error().starts_with("EXECABORT"));
     assert_eq!(client.ask(&["MULTI"]), OK());
     client.ask(&["SET", "a", "1"]);
@@ -284,13 +284,13 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
         "{words}"
     );
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
-    // A command that does not work on entries is not for a table's EXEC.
+    // An EXEC on a table cannot contain a command that needs no entry.
     assert_eq!(client.ask(&["MULTI"]), OK());
     client.ask(&["SET", "a", "3"]);
     client.ask(&["SELECT", "0"]);
     assert!(client.ask(&["EXEC"]).error().starts_with("EXECABORT"));
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
-    // Nor are memory and table in one.
+    // One EXEC cannot use a memory cache and a table either.
     assert_eq!(client.ask(&["SELECT", "0"]), OK());
     assert_eq!(client.ask(&["MULTI"]), OK());
     client.ask(&["SELECT", "1"]);
@@ -319,7 +319,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
     let done = Reply::Array(vec![OK()]);
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(exec(&mut client), done);
-    // By a command, by SQL, of a missing key, by expiry.
+    // Changed by a command, by SQL, for a missing key, by expiry.
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(other.ask(&["SET", "k", "2"]), OK());
     assert_eq!(exec(&mut client), Reply::Null);
@@ -335,7 +335,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
     assert_eq!(client.ask(&["WATCH", "k"]), OK());
     wait_until("it has expired", || other.ask(&["GET", "k"]) == Reply::Null);
     assert_eq!(exec(&mut client), Reply::Null);
-    // UNWATCH, DISCARD, and WATCH where it cannot be.
+    // UNWATCH, DISCARD, and WATCH where it is not allowed.
     assert_eq!(client.ask(&["WATCH", "k"]), OK());
     assert_eq!(client.ask(&["UNWATCH"]), OK());
     assert_eq!(other.ask(&["SET", "k", "4"]), OK());
@@ -343,7 +343,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
     assert_eq!(client.ask(&["MULTI"]), OK());
     assert!(client.ask(&["WATCH", "k"]).error().contains("inside MULTI"));
     assert_eq!(client.ask(&["DISCARD"]), OK());
-    // The keys of a table are for an EXEC on it alone.
+    // Watched keys of a table are valid only for an EXEC on that table.
     assert_eq!(client.ask(&["WATCH", "k"]), OK());
     assert_eq!(client.ask(&["SELECT", "2"]), OK());
     assert!(exec(&mut client).error().starts_with("EXECABORT"));
@@ -373,7 +373,7 @@ fn a_copy_to_a_database_that_is_not_there_is_an_error_inside_exec() {
         assert_eq!(replies, [out_of_range, Reply::Integer(1)], "{options:?}");
         assert_eq!(client.ask(&["EXISTS", "b"]), Reply::Integer(0));
     }
-    // Other commands on databases do nothing in part.
+    // Other commands on several databases do not take effect partly.
     for words in [&["SELECT", "2"][..], &["COPY", "a", "b", "DB", "2"]] {
         assert_eq!(client.ask(&["MULTI"]), OK());
         client.ask(&["SET", "d", "v"]);
@@ -401,7 +401,7 @@ fn a_long_value_goes_through() {
     assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
 }
 
-/// Requests that find no room beside the others fail; no other client notices, and the executor can be ended.
+/// Requests whose replies find no room fail; other clients are unaffected, and the executor can be stopped.
 #[test]
 fn a_pipeline_of_long_replies_stops_no_client() {
     let door = start(&[]);
@@ -456,7 +456,7 @@ fn more_clients_than_places_are_all_served() {
     gone_clients_leave_nothing(&door, clients);
 }
 
-/// Ends clients while an executor has requests of theirs.
+/// Disconnects clients while an executor has requests of theirs.
 fn gone_clients_leave_nothing(door: &Door, mut clients: Vec<Client>) {
     let stopped = Stopped::all_of(door);
     for client in clients.iter_mut().take(100) {

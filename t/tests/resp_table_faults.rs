@@ -30,7 +30,7 @@ fn clients_stay_connected_when_the_executors_end() {
             .connect("postgres")
             .run(&format!("SELECT pg_terminate_backend({executor})"));
     }
-    // None of it was done: the successor does it.
+    // None of the commands was run: the successor runs them.
     assert_eq!(other.ask(&["SET", "free", "1"]), OK());
     waits_for_row();
     session.run("COMMIT");
@@ -48,7 +48,7 @@ fn a_cancel_is_no_bodys_error() {
             send(client, &["SET", &format!("k{number}"), &round.to_string()]);
         }
         session.run("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE backend_type = 'pgcache resp executor'");
-        // A cancel may meet one that runs alone: then it gets the error, as a session's statement does.
+        // A cancel may hit a command that runs alone: then that command fails, as a session's statement does.
         for client in &mut clients {
             match reply(client) {
                 Reply::Error(words) => assert!(words.contains("cancel"), "{words}"),

@@ -60,7 +60,7 @@ fn policies_are_about_the_clients_role() {
     }
 }
 
-/// Tricks of a trigger, and the client's reply to each. Each is tried at once and at the commit.
+/// Attacks by a trigger, and the client's reply to each. Each runs immediately and at the commit.
 const TRICKS: &[&str] = &[
     "SET ROLE postgres",
     "SET LOCAL ROLE postgres",
@@ -179,7 +179,7 @@ fn the_roles_own_timeouts_count() {
         "{:?}",
         began.elapsed()
     );
-    // Of a pipeline the one that waits in vain fails, and no other.
+    // In a pipeline only the command that waits in vain fails.
     for key in ["first", "k", "last"] {
         send(&mut hasty, &["SET", key, "2"]);
     }
@@ -194,8 +194,8 @@ fn the_roles_own_timeouts_count() {
     assert_eq!(timed.ask(&["SET", "k", "3"]), OK());
 }
 
-/// A table gets user-defined code while a command waits for it: changes that the code makes to the session affect no
-/// other client.
+/// A table gets a trigger while a command waits for it. Changes that the trigger makes to the session affect no other
+/// client.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&[]);
@@ -220,7 +220,7 @@ fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
     assert_eq!(reply(&mut waits), OK());
     for _ in 0..3 {
         assert_eq!(others.ask(&["SET", "k", "v"]), OK());
-        // The slow lane's session, too.
+        // The executor of the slow lane is not affected either.
         assert_eq!(waits.ask(&["SET", "k", "3"]), OK());
     }
 }
@@ -233,7 +233,7 @@ fn wait_until_it_waits(door: &Door) {
     });
 }
 
-/// The same if that code ends with an error: an abort releases no lock of the session. It runs with its role's
+/// The trigger ends with an error: an abort does not release session-level advisory locks. It runs with its role's
 /// settings, and once.
 #[test]
 fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
@@ -273,7 +273,7 @@ fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
     assert_eq!(session.number(&held(4711)), 0);
 }
 
-/// The same for a policy, which a read finds.
+/// The same with a policy, which a read notices.
 #[test]
 fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -294,12 +294,12 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
          ALTER TABLE {UNLOGGED} ENABLE ROW LEVEL SECURITY; COMMIT"
     ));
     assert_eq!(reply(&mut app), Reply::bulk("1"));
-    // The slow lane's session, which has one process.
+    // The session of the slow lane, which has one process.
     assert_eq!(other.ask(&["FLUSHDB"]), OK());
 }
 
-/// If no process can look up the settings of roles, the cached permissions count; a role without them waits, and stalls
-/// no other client.
+/// If no process can read the settings of roles, the cached ones apply; a role without cached settings waits, and
+/// delays no other client.
 #[test]
 fn locked_settings_of_roles_stall_no_client() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -309,11 +309,11 @@ fn locked_settings_of_roles_stall_no_client() {
     ));
     let (mut known, mut app) = (client_in(&door, 1, None), client_in(&door, 1, Some("app")));
     assert_eq!(known.ask(&["SET", "k", "1"]), OK());
-    // It learns its permissions, and needs no executor again.
+    // This loads the role's permissions without needing an executor later.
     assert!(app.ask(&["SET", "k"]).error().contains("arguments"));
     session.run("BEGIN; LOCK TABLE pg_db_role_setting");
     send(&mut app, &["SET", "app", "1"]);
-    // Longer than the cached permissions of a role count.
+    // Longer than the cached permissions of a role are valid.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(1500) {
         assert_eq!(known.ask(&["SET", "k", "2"]), OK());
@@ -322,7 +322,7 @@ fn locked_settings_of_roles_stall_no_client() {
     assert_eq!(reply(&mut app), OK());
 }
 
-/// An executor works for many roles: no trigger of one of them ends it.
+/// An executor works for many roles, so no role's trigger may end it.
 #[test]
 fn a_trigger_does_not_end_an_executor() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -425,7 +425,7 @@ fn writes_prevented_by_a_trigger_are_never_the_answer() {
     }
 }
 
-/// A policy that lets a row be read and not be changed: SQL and the protocol end alike.
+/// A policy allows a row to be read but not changed: SQL and the protocol have the same effect.
 #[test]
 fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     let door = start(&[]);
@@ -457,7 +457,7 @@ fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     assert_eq!(client.ask(&["GET", "counter"]), Reply::bulk("5"));
 }
 
-/// Every process that works on tables waits for a locked row or has more of such work queued.
+/// Every executor waits for a locked row or has more such work queued.
 #[test]
 fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
     let door = start(&["pgcache.resp_executors = 3"]);
@@ -525,7 +525,7 @@ fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
     assert_eq!(client.ask(&["STRLEN", "k"]), Reply::Integer(300_001));
 }
 
-/// A trigger that changes the value: the answer is the stored one, for both counters alike.
+/// A trigger changes the value: the reply is the stored value, for both counters.
 #[test]
 fn a_counter_is_what_its_row_has() {
     let door = start(&[]);

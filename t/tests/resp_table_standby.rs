@@ -11,13 +11,13 @@ use pgcache_tests::tables::{
 use pgcache_tests::wait::wait_until;
 
 const OK: fn() -> Reply = || Reply::status("OK");
-/// A standby that never answers; only a session that asks for it waits for it.
+/// Configures a standby that never answers; only a session that sets synchronous_commit waits for it.
 const CONF: [&str; 2] = [
     "synchronous_standby_names = 'nobody'",
     "synchronous_commit = local",
 ];
 
-/// Starts a server with two roles, of which `patient` waits for the standby.
+/// Starts a server with two roles, of which only `patient` waits for the standby.
 fn hanging(conf: &[&str]) -> Door {
     let mut lines = CONF.to_vec();
     lines.extend(conf);
@@ -61,7 +61,7 @@ fn ask(client: &mut Client, words: &[&str], expected: &Reply) {
     assert!(took < Duration::from_secs(1), "{words:?} took {took:?}");
 }
 
-/// Checks that other clients continue while commits wait: writes and reads past the tier, of either cache.
+/// Checks that other clients continue while commits wait: their writes and their reads without a copy, on both caches.
 fn others_go_on(door: &Door, row: &str) {
     for role in ["other", "patient"] {
         for database in [1, 2] {
@@ -81,7 +81,7 @@ fn a_commit_that_waits_for_a_standby_stalls_no_other_client() {
     let door = hanging(&[]);
     let mut first = stuck(&door, "k1");
     others_go_on(&door, "row1");
-    // More of the kind wait behind it, and take no process: not in the lane of those that may wait, either.
+    // More commands of that role wait behind it, and occupy no executor, not even one of the slow lane.
     let mut more: Vec<Client> = (2..20)
         .map(|number| {
             let mut client = client_in(&door, 2, Some("patient"));
@@ -91,7 +91,7 @@ fn a_commit_that_waits_for_a_standby_stalls_no_other_client() {
         .collect();
     let mut clears = client_in(&door, 1, Some("patient"));
     send(&mut clears, &["FLUSHDB"]);
-    // The row is locked until the commit is done.
+    // The row stays locked until the commit has finished.
     let mut same = client_in(&door, 2, Some("other"));
     send(&mut same, &["SET", "k1", "other"]);
     for row in 2..8 {
@@ -152,7 +152,7 @@ fn a_commit_that_waits_in_the_slow_lane_stalls_no_other_client() {
     send(&mut clears, &["FLUSHDB"]);
     wait_until("a commit waits for the standby", || waiting(&door) == 1);
     let mut writes = client_in(&door, 2, Some("patient"));
-    // The table is locked as long, so no client reads it; the other cache continues.
+    // The table stays locked as long, so no client reads it; the other cache continues.
     send(&mut writes, &["SET", "k", "patient"]);
     for (row, role) in [("row1", "other"), ("row2", "patient")] {
         let mut client = client_in(&door, 1, Some(role));
@@ -182,7 +182,7 @@ fn a_waiting_process_may_be_ended_and_commands_behind_it_run() {
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
           WHERE backend_type = 'pgcache resp executor' AND wait_event = 'SyncRep'",
     );
-    // It is committed here, and no standby has it.
+    // The change is committed on this server, and no standby has it.
     let words = reply(&mut first).error();
     assert!(words.contains("it is unknown whether"), "{words}");
     wait_until("the next commit waits", || waiting(&door) == 1);

@@ -162,7 +162,7 @@ fn an_expired_row_is_not_there() {
     session.run(expire);
     assert_eq!(client.ask(&["RENAME", "k", "l"]).error(), "ERR no such key");
     assert_eq!(scanned(client.ask(&["SCAN", "0"])), ("0".into(), vec![]));
-    // One that is stored with a deadline in the past.
+    // An entry that is stored with a deadline in the past.
     assert_eq!(client.ask(&["SET", "k", "v", "PXAT", "1"]), ok());
     assert_eq!(client.ask(&["EXISTS", "k"]), number(0));
 }
@@ -354,7 +354,7 @@ fn text_and_json_caches_refuse_invalid_values() {
         json.ask(&["APPEND", "k", "x"]).error(),
         "ERR value is not valid JSON"
     );
-    // A refused command costs the others nothing: the rest of the same pipeline runs.
+    // A refused command does not affect the others: the rest of the same pipeline runs.
     json.send(
         &[
             Client::request(&[b"SET", b"a", b"1"]),
@@ -435,7 +435,7 @@ fn an_attached_table_is_served_by_its_own_keys() {
     );
 }
 
-/// Stops the other threads of a test, also if its own fails.
+/// Stops the other threads of a test, even if its own thread fails.
 struct Stop<'s>(&'s AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -456,7 +456,7 @@ fn a_scan_meets_every_key_that_stays() {
         scope.spawn(move || {
             let mut session = door.cluster.connect("postgres");
             while !stop.load(SeqCst) {
-                // Rows of keys that stay move in the table; other keys come and go before and behind.
+                // Rows of keys that stay move in the table; other keys are added and removed before and after them.
                 session.run(
                     "UPDATE words SET value = repeat('v', 200) || random() WHERE key LIKE 'stays%' AND random() < 0.3;
                      INSERT INTO words (key, value) SELECT r || 'x' || random(), 'v' FROM unnest('{a,s,stays1,z}'::text[]) AS r;
@@ -607,7 +607,7 @@ fn watchers_and_dependencies_see_changes_of_a_client() {
     hear(&["GETDEL", "l"], &["{\"op\": \"delete\", \"key\": \"l\"}"]);
     hear(&["FLUSHDB"], &["{\"op\": \"clear\", \"key\": null}"]);
 
-    // A lease is void once a client has set the key, or has deleted it in one way or another.
+    // A lease is void once a client has set the key, or has deleted it by any command.
     for command in VOIDS {
         client.ask(&["DEL", "leased"]);
         let lease = session.text("SELECT lease FROM cache_lease('leased', cache => 'words')");
@@ -654,7 +654,7 @@ fn a_random_key_is_any_that_is_there() {
 fn random_keys_are_about_equally_likely() {
     let (door, mut session) = start();
     let mut client = client(&door, "2");
-    // The last one fills more blocks than are read, half of whose rows are gone.
+    // The last case fills more blocks than are read, and half of its rows are deleted.
     for (keys, length, per_key) in [
         (2, 1, 50),
         (7, 1, 40),

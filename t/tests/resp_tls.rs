@@ -29,7 +29,7 @@ fn door(conf: &[&str]) -> (Door, Keys) {
         "CREATE EXTENSION pgcache;
          SELECT cache_create('{CACHE}', storage => 'memory', value_type => 'bytea')"
     ));
-    // A client that is let in this way shows that the network process listens.
+    // A client that is admitted without TLS shows that the network process is listening.
     let mut first = door.tcp();
     while first.ask_if_open(&["PING"]).is_none() && !conf.contains(&"pgcache.resp_tls = required") {
         first = door.tcp();
@@ -54,7 +54,7 @@ fn one_port_takes_both_kinds() {
     assert_eq!(encrypted.ask(&["SET", "k", "v"]), Reply::status("OK"));
     assert_eq!(plain.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(door.client().ask(&["GET", "k"]), Reply::bulk("v"));
-    // Longer than any buffer on the way.
+    // Longer than any buffer in between.
     let long: Vec<u8> = (0..10_000_000_u32).map(|at| (at % 251) as u8).collect();
     assert_eq!(
         encrypted.ask_bytes(&[b"SET", b"long", &long]),
@@ -62,7 +62,7 @@ fn one_port_takes_both_kinds() {
     );
     assert_eq!(encrypted.ask(&["GET", "long"]), Reply::Bulk(long.clone()));
     assert_eq!(plain.ask(&["GET", "long"]), Reply::Bulk(long));
-    // A pipeline, and requests that are cut at each byte, each piece a record.
+    // A pipeline, and requests that are split at each byte, each piece a record.
     let one = Client::request(&[b"INCR", b"n"]);
     assert!(encrypted.send(&one.repeat(2000)));
     for at in 1..=2000 {
@@ -73,13 +73,13 @@ fn one_port_takes_both_kinds() {
         assert!(encrypted.send(&one[cut..]));
         assert_eq!(encrypted.reply(), Some(Reply::Integer(2001 + at as i64)));
     }
-    // An inline request begins with its first byte, too.
+    // An inline request is recognised by its first byte, too.
     let mut inline = door.tcp();
     assert!(inline.send(b"P"));
     std::thread::sleep(Duration::from_millis(50));
     assert!(inline.send(b"ING\r\n"));
     assert_eq!(inline.reply(), Some(Reply::status("PONG")));
-    // Requests sent before the end of one direction are answered.
+    // Requests that were sent before the client closed its sending side are answered.
     assert!(encrypted.send(&Client::request(&[b"GET", b"k"])));
     encrypted.half_close();
     assert_eq!(encrypted.reply(), Some(Reply::bulk("v")));
@@ -239,7 +239,7 @@ fn a_certificate_gives_the_same_access_as_to_psql() {
             let_in
         };
         let compare = &compare;
-        // A refusal comes late, so all of them run at a time.
+        // A refusal is sent late, so all of them run at the same time.
         let before = let_in;
         std::thread::scope(|scope| {
             let tries: Vec<_> = shown
@@ -252,7 +252,7 @@ fn a_certificate_gives_the_same_access_as_to_psql() {
             }
         });
         if hba.contains("clientname=DN map") {
-            // Each line of the map lets in one of them.
+            // Each line of the map admits one of them.
             assert_eq!(let_in - before, 5, "{ident}\n{}", door.cluster.log_text());
         }
     }
@@ -271,7 +271,7 @@ fn psql(
         "host=127.0.0.1 port={port} dbname=postgres user={role} password=right sslmode=verify-ca sslrootcert={}",
         keys.path("ca.crt").display()
     );
-    // Without a name it would look for one at home.
+    // Without a file name psql would look for one in the home folder.
     let name = certificate.unwrap_or("absent");
     for (word, kind) in [("sslcert", "crt"), ("sslkey", "key")] {
         let path = keys.path(&format!("{name}.{kind}"));
@@ -431,7 +431,7 @@ fn unsupported_settings_are_refused_by_name() {
         );
         session.run(&format!("ALTER SYSTEM RESET {name}"));
     }
-    // It applies the settings that it supports: only the older of the two versions, and one group.
+    // It applies the settings that it supports: here only the older of the two versions, and one group.
     session.run("ALTER SYSTEM SET ssl_max_protocol_version = 'TLSv1.2'");
     session.run("ALTER SYSTEM SET ssl_ecdh_curve = 'secp384r1'");
     session.run(&format!("ALTER SYSTEM SET ssl_key_file = {own_key}"));
@@ -450,7 +450,7 @@ fn unsupported_settings_are_refused_by_name() {
         connect(&door, &config).ask(&["PING"]),
         Reply::status("PONG")
     );
-    // From the start on: the port answers plain requests, and ends connections that begin TLS.
+    // At the start, too: the port answers plain requests, and disconnects clients that begin TLS.
     session.run("ALTER SYSTEM SET ssl_ciphers = 'HIGH'");
     drop(session);
     door.cluster.restart(Shutdown::Fast);
@@ -477,11 +477,11 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
     };
     let ends = |mut socket: TcpStream| {
         let mut rest = Vec::new();
-        // A reset is an end, too.
+        // A reset also counts as the end.
         let _ = socket.read_to_end(&mut rest);
         rest
     };
-    // The beginning of a greeting, and of nothing.
+    // The beginning of a TLS greeting, and no byte at all.
     let mut halves: Vec<TcpStream> = (0..200)
         .map(|at| {
             let mut socket = raw();
@@ -507,7 +507,7 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
         }
         assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     }
-    // One whole handshake after the other, meanwhile.
+    // Meanwhile complete handshakes, one after the other.
     let config = keys.client(None);
     std::thread::scope(|scope| {
         let shaking = scope.spawn(|| {
@@ -547,7 +547,7 @@ fn encrypted_clients_read_why_they_are_ended_while_pgcache_is_off() {
     let mut late = connect(&door, &keys.client(None));
     assert!(late.send(&Client::request(&[b"PING"])));
     ends(&mut late);
-    // One that has not said whether it encrypts is ended without a word.
+    // A client that has sent no byte is disconnected without a message.
     assert_eq!(silent.reply(), None);
     session.run("ALTER SYSTEM RESET pgcache.enabled");
     session.run("SELECT pg_reload_conf()");

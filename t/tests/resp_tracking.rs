@@ -12,14 +12,14 @@ use pgcache_tests::windows::{DRAIN_TO_READ, LetGo, paused, until_inside};
 
 use super::resp_differential::redis::Redis;
 
-/// Connects a client of version 3.
+/// Connects a client with version 3 of the protocol.
 fn three(door: &Door) -> Client {
     let mut client = door.client();
     client.ask(&["HELLO", "3"]);
     client
 }
 
-/// Connects a client of version 3 that tracks.
+/// Connects a client with version 3 of the protocol that tracks keys.
 pub fn tracking(door: &Door, options: &[&str]) -> Client {
     let mut client = three(door);
     let words = [&["CLIENT", "TRACKING", "ON"], options].concat();
@@ -27,7 +27,7 @@ pub fn tracking(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// Returns the message about a key; None: about everything.
+/// Returns the message about a key; None: the message that all keys have changed.
 pub fn told(key: Option<&str>) -> Reply {
     let what = match key {
         Some(key) => Reply::Array(vec![Reply::bulk(key)]),
@@ -36,7 +36,7 @@ pub fn told(key: Option<&str>) -> Reply {
     Reply::Push(vec![Reply::bulk("invalidate"), what])
 }
 
-/// Returns everything up to the reply to a mark: messages without repetitions, and replies.
+/// Reads until the reply to a marker command: returns the messages without repetitions, and the replies.
 pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let (mut messages, mut replies) = (Vec::new(), Vec::new());
@@ -50,7 +50,7 @@ pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     }
 }
 
-/// Returns the messages that have come.
+/// Returns the messages that have arrived.
 pub fn messages(client: &mut Client) -> Vec<Reply> {
     let (messages, replies) = take(client);
     assert_eq!(replies, [], "nobody has asked");
@@ -71,14 +71,15 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     let read = |reader: &mut Client, key: &str| {
         reader.ask(&["GET", key]);
     };
-    // By a command; only once until it is read again; not for keys that it has not read.
+    // Changed by a command. The message is sent only once until the key is read again, and not for keys that the client
+    // has not read.
     writer.ask(&["SET", "k", "1"]);
     read(&mut reader, "k");
     writer.ask(&["SET", "k", "2"]);
     writer.ask(&["SET", "k", "3"]);
     writer.ask(&["SET", "other", "3"]);
     assert_eq!(messages(&mut reader), [told(Some("k"))]);
-    // A miss counts as a read, too.
+    // A miss also counts as a read.
     for words in [
         &["MGET", "m", "n"][..],
         &["EXISTS", "m", "n"],
@@ -110,7 +111,7 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
         "BEGIN; SELECT cache_set_bytes('k', 'x', {cache}); ROLLBACK"
     ));
     assert_eq!(next(&mut reader), told(Some("k")));
-    // Everything.
+    // All keys.
     for text in [
         format!("SELECT cache_clear('{CACHE}')"),
         format!("SELECT cache_set_bytes('z', 'x', {cache}); SELECT cache_drop('{CACHE}')"),
@@ -133,7 +134,7 @@ fn an_expiry_is_sent_at_the_deadline() {
     let after = began.elapsed();
     assert!(after > Duration::from_millis(250), "too early: {after:?}");
     assert!(after < Duration::from_secs(20), "too late: {after:?}");
-    // A deadline that was changed is sent then, and does not count later.
+    // A changed deadline is reported at once; the old deadline is not reported later.
     writer.ask(&["SET", "k", "v", "PX", "300"]);
     reader.ask(&["GET", "k"]);
     writer.ask(&["PERSIST", "k"]);
@@ -150,8 +151,8 @@ fn evictions_are_sent() {
     reader.ask(&["SET", "old", &"v".repeat(1000)]);
     assert_eq!(messages(&mut reader), []);
     reader.ask(&["GET", "old"]);
-    // An eviction is not the client's own change, although this client's writes cause it. The new keys are read, too:
-    // a scan would not evict what was read.
+    // An eviction does not count as the client's own change, although this client's writes cause it. The new keys are
+    // read, too, because entries that are only written would not evict an entry that was read.
     let (mut other, value) = (door.client(), "v".repeat(1000));
     let (mut told_of, mut replies) = (Vec::new(), 0);
     for batch in 0..20 {
@@ -172,7 +173,7 @@ fn evictions_are_sent() {
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
 }
 
-/// The network process has looked for changes and not read its client's command yet when two keys change.
+/// Two keys change after the network process has read the ring of changes and before it reads its client's command.
 #[test]
 fn no_reply_is_newer_than_an_unsent_change() {
     let window = format!("pgcache.pause_window = {DRAIN_TO_READ}");
@@ -203,7 +204,7 @@ fn no_reply_is_newer_than_an_unsent_change() {
     assert_eq!(next(&mut client), told(Some("a")));
 }
 
-/// The ring has room for a megabyte of changes.
+/// The ring has room for one megabyte of changes.
 #[test]
 fn a_network_process_that_was_overtaken_invalidates_everything() {
     let door = Door::start(&[]);
@@ -255,7 +256,7 @@ fn a_role_that_may_not_read_gets_no_messages() {
     assert!(reader.ask(&["GET", "k"]).error().starts_with("NOPERM"));
     session.batch_execute(&set).expect("it can be set");
     assert_eq!(messages(&mut reader), []);
-    // Grants and revokes count at each message.
+    // Granted and revoked privileges take effect at each message.
     let grant = format!("GRANT SELECT ON {CACHE} TO app");
     session.batch_execute(&grant).expect("it can be granted");
     let mut all = tracking(&door, &["BCAST"]);
@@ -272,7 +273,8 @@ fn a_role_that_may_not_read_gets_no_messages() {
     assert_eq!(next(&mut all), told(Some("k")));
 }
 
-/// A step of a comparison: the client's number, and its request. `ID0` is the number that the server gave to client 0.
+/// A step of a comparison: the client's number, and its request. `ID0` stands for the number that the server gave to
+/// client 0.
 type Step = (usize, &'static [&'static str]);
 
 const STEPS: &[Step] = &[
@@ -299,7 +301,7 @@ const STEPS: &[Step] = &[
         ],
     ),
     (0, &["CLIENT", "CACHING", "YES"]),
-    // Keys that it reads.
+    // Keys that the client reads.
     (0, &["CLIENT", "TRACKING", "ON"]),
     (0, &["CLIENT", "TRACKINGINFO"]),
     (0, &["CLIENT", "GETREDIR"]),
@@ -335,7 +337,7 @@ const STEPS: &[Step] = &[
     (1, &["SET", "l", "x"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
     (1, &["SET", "l", "x"]),
-    // Not its own.
+    // Not its own changes.
     (0, &["CLIENT", "TRACKING", "ON", "NOLOOP"]),
     (0, &["CLIENT", "TRACKINGINFO"]),
     (0, &["GET", "l"]),
@@ -344,7 +346,7 @@ const STEPS: &[Step] = &[
     (0, &["GET", "l"]),
     (1, &["SET", "l", "other"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Only keys that it names.
+    // Only keys that the client selects (OPTIN).
     (0, &["CLIENT", "TRACKING", "ON", "OPTIN"]),
     (0, &["CLIENT", "TRACKING", "ON", "OPTOUT"]),
     (0, &["CLIENT", "CACHING", "NO"]),
@@ -373,7 +375,7 @@ const STEPS: &[Step] = &[
     (0, &["GET", "l"]),
     (1, &["MSET", "k", "1", "l", "2", "n", "3"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // All with a prefix.
+    // All keys with a prefix.
     (
         0,
         &[
@@ -401,7 +403,7 @@ const STEPS: &[Step] = &[
     (1, &["SET", "any", "1"]),
     (0, &["SET", "own", "1"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Another client gets the messages: of version 2, when it has subscribed.
+    // Another client gets the messages: with version 2, once it has subscribed.
     (2, &["CLIENT", "TRACKING", "ON", "REDIRECT", "ID1"]),
     (2, &["CLIENT", "GETREDIR"]),
     (2, &["GET", "k"]),
@@ -419,7 +421,7 @@ const STEPS: &[Step] = &[
     (2, &["CLIENT", "GETREDIR"]),
 ];
 
-/// The output of one step: replies to the asking client, and messages, by client.
+/// The output of one step: the replies to the client that sent the request, and messages, by client.
 type Heard = (Vec<Reply>, BTreeMap<usize, Vec<Reply>>);
 
 /// Returns the output of a server's clients at each step.
@@ -443,7 +445,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
         assert!(clients[*who].send(&Client::request(&words)));
         let mut replies = Vec::new();
         let mut messages = BTreeMap::new();
-        // Within a transaction a mark would be collected.
+        // Within a transaction the marker command would be queued.
         collects = match words[0] {
             b"MULTI" => true,
             b"EXEC" => false,
@@ -456,11 +458,12 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
             ));
             continue;
         }
-        // One of version 2 that has subscribed can only PING, which has the same reply on both.
+        // A client with version 2 that has subscribed can send only PING, which has the same reply on both servers.
         let others = (0..clients.len()).filter(|other| other != who);
         for number in std::iter::once(*who).chain(others) {
             let client = &mut clients[number];
-            // Redis sends messages about prefixes after all received commands have run: the mark comes later.
+            // Redis sends messages about prefixes only after all received commands have run, so the marker is sent
+            // later.
             let mut marks = number != *who;
             if marks {
                 assert!(client.send(&Client::request(&[b"PING", b"the mark"])));
@@ -475,7 +478,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
                     Reply::Array(parts) if parts.last() == Some(&Reply::bulk("the mark")) => break,
                     push @ Reply::Push(_) => {
                         let all: &mut Vec<Reply> = messages.entry(number).or_default();
-                        // Redis sends several keys in one message, and pgcache may send one twice.
+                        // Redis sends several keys in one message, and pgcache may send a message twice.
                         for push in one_by_one(push) {
                             if !all.contains(&push) {
                                 all.push(push);
@@ -490,7 +493,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
         messages
             .values_mut()
             .for_each(|all| all.sort_by_key(|reply| format!("{reply:?}")));
-        // Each server has numbers of its own.
+        // Each server numbers its clients differently.
         for reply in &mut replies {
             if let Reply::Integer(id) = reply
                 && words.last() == Some(&&b"GETREDIR"[..])
@@ -545,9 +548,9 @@ fn clients_get_the_same_messages_as_from_redis() {
     assert!(differ.is_empty(), "{}", differ.join("\n"));
 }
 
-/// Many clients with a cache of their own, as redis-py and rueidis have one, and writers of both kinds. Each value
-/// contains its number; numbers of a key only grow. A client that has seen a number, from wherever, must not later show
-/// an older one of that key from its own cache once it has drained what came before the mark.
+/// Many clients with a client-side cache, like those of redis-py and rueidis, and writers by both protocols. Each value
+/// contains its number; the numbers of a key only increase. After a client has seen a number, from any source, and has
+/// read all messages up to the marker, it must not show an older number of that key from its own cache.
 #[test]
 fn no_client_keeps_an_old_value() {
     const KEYS: u64 = 20;
@@ -557,7 +560,7 @@ fn no_client_keeps_an_old_value() {
     let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         let (door, done, stop, hits, misses) = (&door, &done, &stop, &hits, &misses);
-        // One writer for each share of the keys: its last number is done when its reply has come.
+        // One writer for each share of the keys: its last number is committed when its reply has arrived.
         for share in 0..4 {
             scope.spawn(move || {
                 let mut rng = Rng::seeded(share + 1);
@@ -592,7 +595,7 @@ fn no_client_keeps_an_old_value() {
                     let at = rng.below(KEYS);
                     let key = format!("k{at}");
                     let least = done[at as usize].load(SeqCst);
-                    // A mark is answered after the messages about all changes before it.
+                    // The reply to the marker comes after the messages about all changes before it.
                     for push in messages(&mut client) {
                         match push {
                             Reply::Push(parts) => match &parts[1] {
@@ -664,7 +667,7 @@ fn a_change_is_sent_within_five_milliseconds() {
     }
     times.sort();
     println!("median {:?}, p99 {:?}", times[500], times[990]);
-    // A machine with other load may be late; the aim is 5 ms.
+    // On a busy machine it may take longer; the goal is 5 ms.
     assert!(times[990] < Duration::from_millis(50), "{:?}", times[990]);
 }
 

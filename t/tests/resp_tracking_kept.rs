@@ -11,7 +11,7 @@ use pgcache_tests::wait::wait_until;
 use super::resp_tracking::{next, take, told, tracking};
 use super::resp_tracking_tables::{reader, start, warm};
 
-/// Returns the first value of an EXEC if the client still keeps it after everything that came before a mark.
+/// Returns the first value of an EXEC if the client may still keep it after all messages up to a marker.
 fn kept(client: &mut Client) -> Option<Reply> {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let mut kept = None;
@@ -25,7 +25,7 @@ fn kept(client: &mut Client) -> Option<Reply> {
     }
 }
 
-/// Reads a key until nothing is sent beside the reply: then the server learns of each change of it.
+/// Reads a key until no message comes with the reply: from then on the server notices each change of the key.
 fn read_until_quiet(client: &mut Client, value: &str) {
     wait_until("the client can keep what it reads", || {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));
@@ -35,8 +35,8 @@ fn read_until_quiet(client: &mut Client, value: &str) {
     });
 }
 
-/// The change comes after the read and before the reply: the message before the reply alone would leave the client with
-/// the old value.
+/// The change comes after the read and before the reply. If the message were sent only before the reply, the client
+/// would keep the old value.
 #[test]
 fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     let door = start("unlogged", &[]);
@@ -44,7 +44,7 @@ fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     let mut waiting = door.cluster.connect("postgres");
     let is_current = |kept: Option<Reply>| kept.is_none_or(|kept| kept == Reply::bulk("new"));
 
-    // A table: a locked row keeps EXEC waiting.
+    // A table: a locked row makes EXEC wait.
     let mut client = reader(&door, &["BCAST"]);
     session.run("INSERT INTO tab VALUES ('k', 'old'), ('locked', 'old')");
     warm(&mut session, "k");
@@ -90,7 +90,7 @@ fn a_change_during_a_read_reaches_a_broadcast_client_after_its_reply() {
     assert!(old > 0, "no change came during a read");
 }
 
-/// Rows that a policy hides from a client may be among those that it keeps.
+/// A new policy may hide rows that a client keeps.
 #[test]
 fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     let door = start("unlogged", &[]);
@@ -115,7 +115,8 @@ fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     }
 }
 
-/// Values that a client has read in a database are stale once the setting, or a name, means another cache.
+/// Values that a client has read in a database are stale once the setting, or a renamed relation, makes the database
+/// another cache.
 #[test]
 fn clients_are_notified_when_their_database_becomes_another_cache() {
     let door = start("unlogged", &[]);
@@ -144,7 +145,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         }
     };
     read(&mut clients, "first");
-    // A longer list changes nothing for them.
+    // A longer list of caches does not affect them.
     door.cluster
         .configure(&["pgcache.resp_caches = 'public.door, public.tab, public.spare'"]);
     session.run("SELECT pg_reload_conf()");
@@ -162,7 +163,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         assert_eq!(next(client), told(None));
     }
     read(&mut clients, "second");
-    // The name goes to another table.
+    // The name is given to another table.
     session
         .run("BEGIN; ALTER TABLE second RENAME TO third; ALTER TABLE tab RENAME TO second; COMMIT");
     assert_eq!(other.ask(&["SELECT", "1"]), Reply::status("OK"));
@@ -170,7 +171,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     for client in &mut clients {
         assert!(take(client).0.contains(&told(None)));
     }
-    // And a schema's name to another schema.
+    // A schema's name is given to another schema.
     read(&mut clients, "first");
     session.run(
         "CREATE SCHEMA one; CREATE SCHEMA two; SELECT cache_create('one.c'), cache_create('two.c');
@@ -190,8 +191,8 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     }
 }
 
-/// The connection that has read the keys is gone, and with it the server's record of them: the client that keeps them
-/// is notified.
+/// The connection that has read the keys is lost, and with it the server's record of them, so the REDIRECT target that
+/// keeps them is notified.
 #[test]
 fn the_target_of_a_lost_connection_is_notified() {
     let door = Door::start(&[]);
@@ -238,7 +239,7 @@ fn the_target_of_a_lost_connection_is_notified() {
             }
         }
     }
-    // The server owes no message to a client that has ended its tracking by itself, as with Redis.
+    // The server sends no message to a client that has ended its tracking itself, as in Redis.
     let mut reader = tracking(&door, &["REDIRECT", &ids[0]]);
     reader.ask(&["GET", "k"]);
     reader.ask(&["CLIENT", "TRACKING", "OFF"]);

@@ -14,7 +14,7 @@ use super::resp_tracking::{messages, next, take, told, tracking};
 
 pub const TABLE: &str = "public.tab";
 
-/// Starts a server whose database 1 is a table cache, on whose rows nothing happens by itself.
+/// Starts a server whose database 1 is a table cache, on which no background work runs.
 pub fn start(storage: &str, conf: &[&str]) -> Door {
     let own = [
         "pgcache.resp_caches = 'public.door, public.tab'",
@@ -37,7 +37,8 @@ pub fn reader(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// A session that changes, and another one that reads: a transaction that has written makes no copies.
+/// Two sessions: one that changes rows, and one that reads them, because a transaction that has written makes no
+/// copies.
 struct Sessions {
     writer: Session,
     warmer: Session,
@@ -62,7 +63,7 @@ impl Sessions {
         }
     }
 
-    /// Sets keys to `v`, and has the client read their copies.
+    /// Sets keys to `v`, and lets the client read their copies.
     fn read(&mut self, client: &mut Client, keys: &[&str]) {
         for key in keys {
             self.run(&format!(
@@ -82,7 +83,7 @@ pub fn warm(session: &mut Session, key: &str) {
     session.run(&format!("SELECT cache_get('{key}', '{TABLE}')"));
 }
 
-/// Returns each change of one row, by every way.
+/// Returns statements that change one row, in every possible way.
 fn changes() -> Vec<String> {
     let cache = format!("cache => '{TABLE}'");
     [
@@ -125,7 +126,7 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
             sessions.run(&format!("BEGIN; {change}"));
             assert_eq!(messages(&mut client), [], "{change} is not committed");
             sessions.run("COMMIT");
-            // A request sent after the COMMIT had returned is answered after the message about the change.
+            // The reply to a request that was sent after COMMIT has returned comes after the message about the change.
             assert_eq!(messages(&mut client), [told(Some("k"))], "{change}");
             sessions.run("DELETE FROM tab");
             sessions.read(&mut client, &["k"]);
@@ -135,7 +136,7 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
     }
 }
 
-/// Reads past the tier: of existing keys, of missing ones, in pipelines, and while a change waits for its commit.
+/// Reads without a copy: of existing keys, of missing ones, in pipelines, and while a change waits for its commit.
 #[test]
 fn reads_of_an_executor_are_tracked() {
     let door = start("unlogged", &["pgcache.hot_tier = off"]);
@@ -144,7 +145,7 @@ fn reads_of_an_executor_are_tracked() {
     sessions.run("SET pgcache.hot_tier = on");
     sessions.warmer.run("SET pgcache.hot_tier = on");
     let set = |key: &str| format!("SELECT cache_set('{key}', 'x', cache => '{TABLE}')");
-    // The first check of triggers makes sure that all changes are noted.
+    // The first check of the triggers ensures that all changes are noted.
     sessions.run(&set("k"));
     sessions.warm(&["k"]);
     for words in [
@@ -183,7 +184,7 @@ fn reads_of_an_executor_are_tracked() {
         messages(&mut client),
         ["p", "q", "r"].map(|key| told(Some(key)))
     );
-    // When it ends.
+    // When the transaction ends.
     let mut client = reader(&door, &[]);
     sessions.run(&format!("SELECT cache_set('k', 'v', '500 ms', '{TABLE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -191,7 +192,7 @@ fn reads_of_an_executor_are_tracked() {
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
 }
 
-/// A read waits for a lock, and the row changes meanwhile: its client is notified before the reply and after it.
+/// A read waits for a lock, and the row changes meanwhile: the client is notified before the reply and after it.
 #[test]
 fn a_key_sent_during_a_read_is_sent_again() {
     let door = start("unlogged", &[]);
@@ -206,7 +207,7 @@ fn a_key_sent_during_a_read_is_sent_again() {
     sessions.read(&mut client, &["k"]);
     redirected.ask(&["GET", "k"]);
     sessions.run("BEGIN; LOCK TABLE tab; UPDATE tab SET value = 'x'");
-    // This copy goes with the commit; the other key has none.
+    // The commit removes this copy; the other key has none.
     for client in [&mut client, &mut redirected] {
         assert!(client.send(&Client::request(&[b"MGET", b"k", b"other"])));
     }
@@ -224,7 +225,7 @@ fn a_key_sent_during_a_read_is_sent_again() {
     assert_eq!(next(&mut target), told(None));
 }
 
-/// The same if the message was sent long before: a read waits with a write of the same pipeline.
+/// The same if the message was sent long before: a read waits together with a write of the same pipeline.
 #[test]
 fn a_key_sent_before_a_reply_is_sent_again() {
     let door = start("unlogged", &[]);
@@ -234,7 +235,7 @@ fn a_key_sent_before_a_reply_is_sent_again() {
     sessions.read(&mut client, &["k", "locked"]);
     let hold = "UPDATE tab SET value = 'held' WHERE key = 'locked'";
     sessions.run(&format!("BEGIN; {hold}"));
-    // Not hot, so it is offloaded, and with it the requests that came together with it.
+    // The key is not hot, so the request is offloaded together with those that arrived with it.
     send_together(
         &mut client,
         &[&["MGET", "k", "cold"], &["SET", "locked", "x"]],
@@ -254,7 +255,7 @@ fn a_key_sent_before_a_reply_is_sent_again() {
     );
 }
 
-/// Checks that the reply is followed by a message about everything, whatever came before it.
+/// Checks that the message that all keys have changed follows the reply, whatever was sent before it.
 fn is_not_kept(client: &mut Client, value: &str) {
     assert!(client.send(&Client::request(&[b"GET", b"k"])));
     let reply = loop {
@@ -267,7 +268,7 @@ fn is_not_kept(client: &mut Client, value: &str) {
     assert_eq!(next(client), told(None), "it is not to be kept");
 }
 
-/// Changes while triggers are off send no message: the client must keep no value that it reads then.
+/// Changes while triggers are disabled send no message, so the client must not keep a value that it reads then.
 #[test]
 fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     let door = start("logged", &[]);
@@ -285,7 +286,7 @@ fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     sessions.run("DO $$ DECLARE t text; BEGIN FOR t IN SELECT tgname FROM pg_trigger WHERE tgrelid = 'tab'::regclass
                   LOOP EXECUTE format('ALTER TABLE tab ENABLE ALWAYS TRIGGER %I', t); END LOOP; END $$");
     sessions.read(&mut client, &["k"]);
-    // A transaction that was prepared before the server's start.
+    // A transaction that was prepared before the server was started.
     sessions.run("BEGIN; UPDATE tab SET value = 'prepared'; PREPARE TRANSACTION 'p'");
     door.cluster.restart(Shutdown::Fast);
     let mut sessions = Sessions::of(&door);
@@ -302,8 +303,8 @@ fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     assert_eq!(messages(&mut client), [], "it is heard of again");
 }
 
-/// Policies decide which rows a role may see, and one uuid is written in several ways: no value is to be kept, and no
-/// client gets messages about keys that were not read.
+/// Policies decide which rows a role may see, and one uuid has several spellings. The client must not keep such values,
+/// and gets no messages about keys that it has not read.
 #[test]
 fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     let door = start(
@@ -336,7 +337,7 @@ fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     }
 }
 
-/// With NOLOOP a client gets no message about its own changes through an executor, and other clients do.
+/// With NOLOOP a client gets no message about its own changes through an executor; other clients get one.
 #[test]
 fn a_client_is_the_author_of_its_changes_through_an_executor() {
     let door = start("unlogged", &[]);
@@ -378,7 +379,7 @@ fn a_copy_that_comes_or_goes_is_no_change() {
     assert!(gone > 1000, "{gone} copies have made room");
     assert_eq!(messages(&mut client), []);
     assert_eq!(messages(&mut all), []);
-    // The change is sent nevertheless.
+    // The change is still reported.
     sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
     assert_eq!(messages(&mut client), [told(Some("k"))]);
     assert_eq!(messages(&mut all), [told(Some("k"))]);
@@ -411,7 +412,7 @@ fn changes_of_a_whole_cache_invalidate_everything() {
         sessions.run("ROLLBACK");
         assert_eq!(messages(&mut client), [], "{change} is rolled back");
         assert_eq!(messages(&mut all), [], "{change} is rolled back");
-        // A rollback removes the copies, too.
+        // A rollback also removes the copies.
         sessions.read(&mut client, &["k"]);
         sessions.run(&format!("BEGIN; {change}; COMMIT"));
         assert_eq!(next(&mut client), told(None), "{change}");
@@ -478,7 +479,7 @@ fn changes_undone_by_a_savepoint_are_not_sent() {
     }
 }
 
-/// A client that begins to track while a transaction is under way is notified by its commit.
+/// A client that starts to track while a transaction is open is notified at its commit.
 #[test]
 fn a_client_that_starts_tracking_before_the_commit_is_notified() {
     let door = start("unlogged", &[]);
@@ -541,7 +542,7 @@ fn an_expiry_in_a_table_is_sent_at_the_deadline() {
         assert!(after > Duration::from_millis(400), "too early: {after:?}");
         assert!(after < Duration::from_secs(20), "too late: {after:?}");
     }
-    // The sweep removes rows whose messages were sent already, and notifies the client that gets all.
+    // The sweep removes rows that were already reported, and notifies only the client that tracks all keys.
     let mut all = reader(&door, &["BCAST", "PREFIX", "k"]);
     take(&mut all);
     sessions.run(&format!("SELECT cache_expire('{TABLE}')"));
@@ -629,7 +630,7 @@ fn a_standby_refuses_to_track_a_table() {
     let second = Door::over(standby, 0, socket);
     let mut client = second.client();
     client.ask(&["HELLO", "3"]);
-    // It gets messages about all changes of its own memory caches.
+    // The client gets messages about all changes of the standby's own memory caches.
     assert_eq!(
         client.ask(&["CLIENT", "TRACKING", "ON"]),
         Reply::status("OK")
@@ -641,7 +642,7 @@ fn a_standby_refuses_to_track_a_table() {
         let refused = client.ask(&words).error();
         assert!(refused.contains("standby"), "{refused}");
     }
-    // A client that has begun before gets with each reply the message that it must keep nothing.
+    // A client that began to track before gets with each reply the message that it must keep nothing.
     client.ask(&["SELECT", "0"]);
     client.ask(&["CLIENT", "TRACKING", "ON"]);
     client.ask(&["SELECT", "1"]);
@@ -649,7 +650,7 @@ fn a_standby_refuses_to_track_a_table() {
     assert_eq!(next(&mut client), told(None));
 }
 
-/// Replication applies rows in a process without a client, and decides prepared transactions without a statement.
+/// The apply process of replication changes rows without a client, and ends prepared transactions without a statement.
 #[test]
 fn replicated_changes_are_sent() {
     let publisher = start("logged", &["wal_level = logical"]);
@@ -713,6 +714,6 @@ fn a_commit_is_sent_within_five_milliseconds() {
     }
     times.sort();
     println!("median {:?}, p99 {:?}", times[250], times[495]);
-    // A machine with other load may be late; the aim is 5 ms.
+    // On a busy machine it may take longer; the goal is 5 ms.
     assert!(times[495] < Duration::from_millis(50), "{:?}", times[495]);
 }

@@ -46,7 +46,7 @@ fn twin(key: &str) -> String {
     }
 }
 
-/// Changes a pair of keys so that both have the number, by one of many ways; or changes it, and rolls that back.
+/// Sets both keys of a pair to the number, in one of many ways, or does so and rolls back.
 fn write(
     session: &mut Session,
     client: &mut Client,
@@ -92,7 +92,8 @@ fn write(
     }
 }
 
-/// Numbers of a key only grow. The messages about changes before a client's mark have come when the mark is answered.
+/// The numbers of a key only increase. All messages about changes before a client's marker arrive before the reply to
+/// the marker.
 #[test]
 fn no_client_keeps_an_old_row() {
     let door = start("unlogged", &[]);
@@ -198,9 +199,9 @@ fn no_client_keeps_an_old_row() {
     assert!(hits > 100 && misses > 100, "{hits} hits, {misses} misses");
 }
 
-/// In each window of a commit: a client that has read before it gets no message until the commit is published; a value
-/// that it reads meanwhile is the old one, or comes after its message; and when COMMIT has returned the message has
-/// come.
+/// In each window of a commit: a client that has read before the commit gets no message until the commit is published.
+/// A value that it reads meanwhile is the old one, or comes after its message. When COMMIT has returned, the message
+/// has been sent.
 #[test]
 fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
     let door = start("unlogged", &[]);
@@ -231,7 +232,7 @@ fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
                 assert_eq!(messages(&mut client), [], "window {window}");
             } else {
                 assert!(client.send(&Client::request(&[b"GET", b"l"])));
-                // An executor that does not wait has replied by then.
+                // An executor that does not wait has replied by now.
                 thread::sleep(Duration::from_millis(100));
             }
             door.cluster.hold_windows(false);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_for;
 
-/// Starts a server with roles: one, another, a monitor, one that may end sessions, a superuser.
+/// Starts a server with roles: two ordinary ones, a member of pg_monitor, a member of pg_signal_backend, a superuser.
 fn with_roles(conf: &[&str]) -> Door {
     let door = Door::start(conf);
     door.cluster
@@ -80,7 +80,7 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
     let door = with_roles(&[]);
     let (mut one, mut two, mut root) = (as_role(&door, "one"), as_role(&door, "two"), door.tcp());
     let mut stranger = door.client();
-    // It sends no whole request, so that it has not authenticated.
+    // The client sends no complete request, so it is not authenticated.
     stranger.send(b"*1\r\n");
     let (a, b, c) = (id(&mut one), id(&mut two), id(&mut root));
     assert_eq!(seen_by(&door, "one"), [a]);
@@ -96,13 +96,13 @@ fn clients_are_seen_by_their_roles_and_by_monitors() {
         );
         assert!([a, b, c].iter().all(|id| seen.contains(id)));
     }
-    // CLIENT LIST shows the same as the view, of the role itself.
+    // CLIENT LIST shows the same as the view, for the role's own clients.
     assert_eq!(listed(&mut one, &[]), [a]);
     assert_eq!(listed(&mut two, &["ID", &a.to_string()]), Vec::<i64>::new());
     let mut seer = as_role(&door, "seer");
     assert_eq!(listed(&mut seer, &[]).len(), 5);
     assert_eq!(listed(&mut seer, &["ID", &a.to_string()]), [a]);
-    // Revoked rights count at once.
+    // Revoked privileges take effect at once.
     door.cluster
         .connect("postgres")
         .batch_execute("REVOKE pg_monitor FROM seer")
@@ -130,7 +130,7 @@ fn a_client_is_shown_as_it_is() {
     client.ask(&["MULTI"]);
     client.ask(&["GET", "secret-key"]);
     let mut session = door.cluster.connect("postgres");
-    // A turn is shown once its replies are sent.
+    // The view shows a turn once its replies are sent.
     wait_for("the last turn is shown", || {
         let shown = session.query_one("SELECT last_command FROM pgcache.resp_clients", &[]);
         let shown: String = shown.expect("there is one client").get(0);
@@ -163,7 +163,7 @@ fn a_client_is_shown_as_it_is() {
         door.processes("pgcache resp network")
     );
     assert!(row.get::<_, bool>(12), "its times are those of the server");
-    // Bytes sent in place of a command are shown nowhere.
+    // Bytes sent in place of a command are not shown anywhere.
     let mut other = as_role(&door, "one");
     other.ask(&["secret-word"]).error();
     let own = id(&mut other).to_string();
@@ -208,7 +208,7 @@ fn a_client_is_ended_only_by_privileged_roles() {
         assert_eq!(kill(by, a), Ok(true), "{by}");
         one.wait_for_end();
     }
-    // A superuser's client is ended by superusers only.
+    // Only superusers can disconnect a superuser's client.
     let mut root = door.client();
     let c = id(&mut root);
     assert_eq!(kill("ender", c), denied);
@@ -216,7 +216,7 @@ fn a_client_is_ended_only_by_privileged_roles() {
     let c = c.to_string();
     assert_eq!(ender.ask(&["CLIENT", "KILL", "ID", &c]), Reply::Integer(0));
     assert_eq!(root.ask(&["PING"]), Reply::status("PONG"));
-    // By the protocol, as by SQL.
+    // By the protocol as well as by SQL.
     let (mut one, mut two) = (as_role(&door, "one"), as_role(&door, "two"));
     let (a, b) = (id(&mut one).to_string(), id(&mut two).to_string());
     assert_eq!(two.ask(&["CLIENT", "KILL", "ID", &a]), Reply::Integer(0));
@@ -340,7 +340,7 @@ fn the_registry_has_a_place_for_each_possible_client() {
             seen_by(&door, "postgres").is_empty().then_some(())
         });
     }
-    // More than there were places for at the start need a restart.
+    // A limit above the number of places at the start needs a restart.
     let mut session = door.cluster.connect("postgres");
     session
         .batch_execute("ALTER SYSTEM SET pgcache.resp_max_clients = 10")
@@ -440,7 +440,7 @@ fn commands_are_paused_only_by_privileged_roles() {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         assert!(client.send(&Client::request(&words)));
     };
-    // Clients that write wait, and others behind them; clients that read continue.
+    // Clients that write wait, and so do commands behind theirs; clients that read continue.
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok);
     assert_eq!(one.ask(&["GET", "k"]), Reply::Null);
     ask(&mut one, &["SET", "k", "v"]);
@@ -451,7 +451,7 @@ fn commands_are_paused_only_by_privileged_roles() {
     assert_eq!(ender.ask(&["CLIENT", "UNPAUSE"]), ok);
     assert_eq!(one.reply(), Some(ok.clone()));
     assert_eq!(one.reply(), Some(Reply::bulk("v")));
-    // All of them, until the time is up; the longer pause counts.
+    // All clients wait until the time is over; the longer pause applies.
     let began = std::time::Instant::now();
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "400"]), ok);
     assert_eq!(two.ask(&["PING"]), Reply::status("PONG"));

@@ -15,7 +15,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// Returns the owner of the listeners: the process with a socket in the state LISTEN of this port.
+/// Returns the process that has the listeners: a socket of this port in the state LISTEN.
 fn listening_network(door: &Door) -> i32 {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let port = format!(":{:04X}", door.port);
@@ -31,7 +31,7 @@ fn listening_network(door: &Door) -> i32 {
         .expect("a network process listens")
 }
 
-/// Returns the sockets that a process has, as its system names them.
+/// Returns the sockets of a process, as /proc names them.
 fn sockets(pid: i32) -> BTreeSet<String> {
     let Ok(open) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return BTreeSet::new();
@@ -82,8 +82,8 @@ fn clients_are_spread_evenly_and_each_descriptor_is_in_one_process() {
     let of_fronts = seen
         .values()
         .filter(|pids| pids.iter().any(|pid| networks.contains(pid)));
-    // A listener of the port, one of the path, two inboxes, an outbox, the clients; sockets that the server's own
-    // processes inherit of each other are ignored.
+    // A listener of the port, one of the path, two inboxes, an outbox, and the clients; sockets that the server's
+    // processes inherit from each other are ignored.
     let alone = of_fronts.filter(|pids| pids.len() == 1).count();
     const EXPECTED: usize = 30 + 2 + 2 + 1;
     assert!(alone >= EXPECTED, "{alone}");
@@ -118,7 +118,7 @@ fn a_network_process_that_ends_drops_only_its_own_clients() {
     });
     drop(clients);
     wait_until_all_serve(&door);
-    // The one that listens: its successor does.
+    // If the process that listens ends, its successor listens.
     let mut clients = one_of_each(&door);
     let listening = listening_network(&door);
     let at = clients.iter().position(|(pid, _)| *pid == listening);
@@ -178,7 +178,7 @@ fn messages_reach_and_count_readers_of_all_network_processes() {
         );
         assert_eq!(publisher.ask(&["PUBSUB", "NUMPAT"]), Reply::Integer(0));
     }
-    // Inside a transaction, too; messages that SQL publishes reach all.
+    // In a transaction, too; messages that SQL publishes reach all clients.
     direct.ask(&["SUBSCRIBE", "news"]);
     publisher.ask(&["MULTI"]);
     publisher.ask(&["PUBLISH", "news", "of exec"]);
@@ -193,7 +193,7 @@ fn messages_reach_and_count_readers_of_all_network_processes() {
     assert_eq!(text(direct.reply()), Reply::bulk("of exec"));
     assert_eq!(text(direct.reply()), Reply::bulk("of sql"));
     assert_eq!(text(by_pattern.reply()), Reply::bulk("of sql"));
-    // Too long for the way to others.
+    // Too long for the ring to other processes.
     let long = "x".repeat(2 << 20);
     let refused = published(&mut publisher, &long).error();
     assert!(refused.contains("at most 1 MB"), "{refused}");
@@ -228,8 +228,8 @@ fn readers_of_an_ended_network_process_are_not_counted() {
     assert_eq!(numbers(numsub), [0]);
 }
 
-/// More names than the table of a network process has room for: no message is lost, only counted where its name is
-/// known.
+/// More names than the table of a network process has room for: no message is lost, but subscribers are counted only
+/// for the known names.
 #[test]
 fn channels_without_room_in_the_table_are_read_all_the_same() {
     let door = three(&[]);
@@ -260,7 +260,7 @@ fn channels_without_room_in_the_table_are_read_all_the_same() {
             assert_eq!(reader.reply(), Some(Reply::Array(message)));
         }
     }
-    // With room for all again they are counted again.
+    // Once there is room for all names, all subscribers are counted again.
     let mut last = readers.pop().unwrap();
     readers.drain(1..);
     wait_until("the last ones are counted", || {

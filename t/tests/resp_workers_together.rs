@@ -25,7 +25,7 @@ fn number(reply: &Reply) -> i64 {
     }
 }
 
-/// Commands in a transaction between those that count: some 100 µs in which others could come.
+/// Other commands between the two that matter, some 100 µs in which other clients could act.
 const BETWEEN: usize = 300;
 
 /// Runs a transaction of these commands, sent at once; returns its reply.
@@ -41,8 +41,8 @@ fn transaction(client: &mut Client, commands: &[Vec<&str>]) -> Reply {
     replies.last().unwrap()
 }
 
-/// Adds one by a transaction that fails if another client has changed the key, at the same moment as the others;
-/// returns whether it did.
+/// Increments by a transaction that fails if another client has changed the key, at the same moment as the others;
+/// returns whether it succeeded.
 fn add_one(client: &mut Client, starts: &Barrier) -> bool {
     client.ask(&["WATCH", "n"]);
     let next = (number(&client.ask(&["GET", "n"])) + 1).to_string();
@@ -75,14 +75,14 @@ fn a_watched_key_is_changed_by_one_transaction_of_all_network_processes() {
     assert_eq!(now, done as i64);
 }
 
-/// Takes all of these by MSETNX; returns whether it did.
+/// Acquires all keys by MSETNX; returns whether it succeeded.
 fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), own]);
     let words: Vec<&str> = std::iter::once("MSETNX").chain(pairs).collect();
     client.ask(&words) == Reply::Integer(1)
 }
 
-/// Keys that are taken together go to one client of all network processes.
+/// Keys that are set together are acquired by exactly one client of all network processes.
 #[test]
 fn keys_are_taken_together_by_one_client_of_all_network_processes() {
     const ROUNDS: usize = 300;
@@ -99,7 +99,7 @@ fn keys_are_taken_together_by_one_client_of_all_network_processes() {
                 scope.spawn(move || {
                     let take_round = |round: &usize| {
                         let mut keys: Vec<String> = keys(*round).collect();
-                        // One begins at the other end.
+                        // One of them uses the reverse order.
                         if own == 0 {
                             keys.reverse();
                         }
@@ -125,7 +125,7 @@ fn keys_are_taken_together_by_one_client_of_all_network_processes() {
     }
 }
 
-/// A transaction never sees two keys that change together apart.
+/// A transaction never sees only one of two keys that change together.
 #[test]
 fn transactions_of_different_network_processes_are_serialized() {
     let door = three(&[]);
@@ -207,7 +207,7 @@ fn limits_hold_for_all_network_processes_together() {
     assert_eq!(door.client().reply(), Some(refused));
     drop((clients, more));
     wait_until("all have gone", || spread(&door).is_empty());
-    // A role's limit, too.
+    // The connection limit of a role is counted across processes, too.
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE app LOGIN CONNECTION LIMIT 2");
     let mut clients = one_of_each(&door);
@@ -294,7 +294,7 @@ fn certificates_and_settings_count_in_each_network_process() {
         });
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     }
-    // A revoked right counts in each network process at once.
+    // A revoked privilege takes effect in each network process at once.
     session.run("CREATE ROLE app LOGIN; GRANT SELECT ON public.other TO app");
     for client in &mut clients {
         assert_eq!(client.ask(&["AUTH", "app", "x"]), ok());

@@ -10,7 +10,7 @@ use postgres::Client;
 
 const WRITERS: usize = 4;
 
-/// A writer's acknowledged values before the server went away.
+/// The values that a writer had acknowledged before the server stopped.
 #[derive(Clone, Copy, Default)]
 struct Told {
     acknowledged: u64,
@@ -29,7 +29,7 @@ fn cluster_with_caches() -> &'static Cluster {
     cluster
 }
 
-/// Commits of each writer before the crash, so that it comes in the middle of writing.
+/// Commits of each writer before the crash, so that it happens while they write.
 const WARM_UP: u64 = 50;
 
 /// The state that the writers and the test share.
@@ -40,7 +40,7 @@ struct Scene {
     warm: AtomicUsize,
 }
 
-/// Sets growing numbers in both caches, one transaction each, until the session breaks.
+/// Sets increasing numbers in both caches, one transaction each, until the session breaks.
 fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Told {
     let mut session = cluster.connect("postgres");
     let pid = session.number("SELECT pg_backend_pid()") as i32;
@@ -65,7 +65,7 @@ fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Tol
     }
 }
 
-/// Returns each writer's acknowledged values before `crash` took the server from under it.
+/// Returns each writer's acknowledged values from before `crash` stopped the server.
 fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Told> {
     let scene = Scene::default();
     thread::scope(|scope| {

@@ -11,8 +11,8 @@ use pgcache_tests::refusal::refused;
 
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Statements that give a role the right to read `c`, and those that revoke it; `r` is the role, `g` a group, `d` the
-/// database.
+/// Statements that give a role the privilege to read `c`, and those that revoke it; `r` is the role, `g` a group, `d`
+/// the database.
 const WAYS: &[(&str, &str)] = &[
     ("GRANT SELECT ON c TO r", "REVOKE SELECT ON c FROM r"),
     (
@@ -53,7 +53,7 @@ const WAYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Before 16 inheritance was the role's own property, then it became its membership's.
+/// Before 16 inheritance was a property of the role, since then it is one of the membership.
 const INHERITED_BEFORE_16: (&str, &str) = (
     "GRANT SELECT ON c TO g; GRANT g TO r; ALTER ROLE r INHERIT",
     "ALTER ROLE r NOINHERIT",
@@ -105,7 +105,7 @@ fn a_right_is_gone_with_the_first_call_after_it_was_taken_away() {
             (0..3).for_each(|_| assert_eq!(guest.text(GET), "v", "{give}"));
             owner.run(&named(take));
             refused(guest.try_value(GET), "42501");
-            // In its own transaction, too, and back again when that is rolled back.
+            // In the revoking transaction itself, too, and the privilege is back after its rollback.
             owner.run(&named(give));
             assert_eq!(guest.text(GET), "v", "{give}");
             owner.run(&format!("BEGIN; {}; SET LOCAL ROLE {role}", named(take)));
@@ -127,7 +127,7 @@ fn kind(storage: &str) -> &'static str {
     }
 }
 
-/// Statements that let a role see the rows of `c` and `source`, which are under row-level security, and those that hide
+/// Statements that show a role the rows of `c` and `source`, which are under row-level security, and those that hide
 /// them.
 const POLICIES: &[(&str, &str)] = &[
     (
@@ -151,7 +151,7 @@ const POLICIES: &[(&str, &str)] = &[
     ),
 ];
 
-/// A plan is made with the policies that counted for its role; a session keeps it.
+/// A plan contains the policies that applied to its role; a session keeps the plan.
 #[test]
 fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     let database = Cluster::hot().database();
@@ -194,7 +194,7 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
             ("cache_touch('k', NULL, 'c')", "t"),
         ];
         let hidden = ["", "f", "0", "0", "", "f"];
-        // In a transaction only those that keep no lock, for which a change would wait.
+        // Within a transaction only statements are tested that keep no lock for which a change would wait.
         let see = |guest: &mut postgres::Client, sees: bool, when: &str| {
             let calls = &calls[..if when.contains("transaction") { 4 } else { 6 }];
             for ((call, seen), unseen) in calls.iter().zip(hidden) {
@@ -212,7 +212,7 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
         (0..2).for_each(|_| see(&mut guest, true, "given"));
         owner.run(&on_both(take));
         see(&mut guest, false, "taken");
-        // In the middle of a transaction, and in that of the session that revokes it, until it is rolled back.
+        // In the middle of a transaction, and in the transaction of the revoking session, until it is rolled back.
         let give = on_both(give);
         let give = match give.contains("CREATE POLICY") && !take.contains("DROP POLICY") {
             true => give
@@ -223,7 +223,7 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
             false => give,
         };
         owner.run(&give);
-        // A transaction that has read under a policy keeps its lock, so a change of the table waits for its end.
+        // A transaction that has read under a policy keeps its lock, so a change of the table waits until it ends.
         if !take.contains("$t") {
             guest.run("BEGIN");
             see(&mut guest, true, "given again, in a transaction");
@@ -245,8 +245,8 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     }
 }
 
-/// A call that waits for the cache's lock has checked its rights before; a revocation that commits meanwhile still
-/// counts.
+/// A call that waits for the cache's lock has checked its privileges before; a revocation that commits meanwhile still
+/// takes effect.
 #[test]
 fn a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile() {
     let cluster = Cluster::shared();

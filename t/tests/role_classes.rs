@@ -9,12 +9,12 @@ use pgcache_tests::refusal::refused;
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// Returns a cluster in which the tier carries few caches.
+/// Returns a cluster whose tier has few slots.
 fn small() -> &'static Cluster {
     Cluster::with_tier(&["pgcache.hot_size = '4MB'"])
 }
 
-/// Returns how many caches have a slot, in this database; no more fit.
+/// Returns how many caches of this database have a slot.
 fn slots(admin: &mut Client) -> i64 {
     admin.number("SELECT count(*) FROM pgcache.figures()")
 }
@@ -23,7 +23,7 @@ fn records(admin: &mut Client) -> i64 {
     admin.number("SELECT count(*) FROM pgcache.sweep_figures()")
 }
 
-/// Returns a view like that of a memory cache, with an id of its own.
+/// Returns a view like that of a memory cache, with a different id.
 fn view(kind: &str, name: &str, id: &str) -> String {
     format!(
         "CREATE {kind} VIEW {name} AS SELECT e.key, e.value, e.expires_at FROM pgcache.memory_entries('id={id}') \
@@ -31,7 +31,7 @@ fn view(kind: &str, name: &str, id: &str) -> String {
     )
 }
 
-/// Returns a table cache made by hand, with both triggers.
+/// Returns a table that was made a cache by hand, with both triggers.
 fn table(kind: &str, name: &str) -> String {
     format!(
         "CREATE {kind} TABLE {name} (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
@@ -82,7 +82,7 @@ fn a_temporary_view_is_no_memory_cache() {
             "42P01",
         );
     }
-    // So is one that is temporary because of another relation that it names.
+    // A view is also temporary if a relation that it names is.
     mallory.run("CREATE TEMP TABLE other (i int)");
     mallory.run(&view("TEMP", "mixed", "99").replace(" FROM ", " FROM other, "));
     refused(
@@ -91,7 +91,7 @@ fn a_temporary_view_is_no_memory_cache() {
     );
     assert_eq!(slots(&mut admin), before);
     assert_eq!(admin.number("SELECT entries FROM pgcache.hot_tier"), 1);
-    // Nor does one with the id of another's cache take that from its readers, before and after a restore.
+    // A view with the id of another role's cache does not take that cache from its readers, before and after a restore.
     let id = admin.text("SELECT substring(pg_get_viewdef('m') FROM 'id=([0-9]+)')");
     mallory.run(&view("TEMP", "same", &id));
     assert_eq!(admin.lines("SELECT key, value FROM m"), ["k|v"]);
@@ -148,7 +148,7 @@ fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
     }
     assert_eq!(slots(&mut admin), before);
     assert_eq!(records(&mut admin), swept);
-    // All leases remain for other roles, too.
+    // All leases are still available to other roles, too.
     mallory.run(
         "SELECT l.* FROM generate_series(1, 5000) AS i, cache_lease('k' || i, cache => 't1') AS l",
     );
@@ -160,7 +160,7 @@ fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
     let won = admin.number(
         "SELECT count(l.lease) FROM generate_series(1, 50) AS i, cache_lease('k' || i, cache => 'c') AS l",
     );
-    // Not all of them, because the keys' hashes, which depend on the cache's oid, may crowd into one partition.
+    // Not all of them, because the hashes of the keys depend on the cache's oid and may collect in one partition.
     assert!(won >= 30, "leases are left: {won}");
     admin.run("SELECT cache_create('m', storage => 'memory'), cache_set('k', 'v'); SELECT cache_set('k', 'v', cache => 'm')");
     admin.heat("k", "pgcache.main");
@@ -191,7 +191,7 @@ fn a_role_without_temp_and_create_makes_no_cache() {
     assert_eq!(slots(&mut admin), before);
 }
 
-/// The class that SECURITY.md asks to trust: its caches have places until it drops them.
+/// The class of roles that SECURITY.md advises to trust: their caches have slots until they are dropped.
 #[test]
 fn with_create_on_a_schema_caches_take_slots_until_they_are_dropped() {
     let database = small().database();
@@ -209,7 +209,7 @@ fn with_create_on_a_schema_caches_take_slots_until_they_are_dropped() {
         assert!(made < 1000, "there is no end of slots");
     };
     refused::<()>(Err(refusal), "53400");
-    // Tables continue without copies, and with the next drop a slot is free.
+    // Table caches continue without copies, and the next drop frees a slot.
     admin.run("SELECT cache_create('mine'); SELECT cache_set('k', 'v', cache => 'mine')");
     assert_eq!(admin.text("SELECT cache_get('k', 'mine')"), "v");
     maker.run("SELECT cache_drop('c0')");

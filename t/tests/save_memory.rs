@@ -23,7 +23,7 @@ const SAVE: &str = "pgcache.save_memory = on";
 const NOT_RESTORED: &str = "could not restore the entries of memory caches";
 const OUTDATED: &str = "because the database has changed since they were saved";
 
-/// Starts a server that saves, with a memory cache `m` in which `k` is `saved`.
+/// Starts a server with pgcache.save_memory, with a memory cache `m` in which `k` is `saved`.
 fn saving(conf: &[&str]) -> (&'static Cluster, Client) {
     let cluster = Cluster::with_tier(&[&[SAVE], conf].concat());
     let mut session = cluster.connect("postgres");
@@ -292,7 +292,7 @@ fn a_damaged_file_is_ignored_with_a_warning() {
     }
 }
 
-/// Puts the postmaster into its window while it saves.
+/// Makes the postmaster wait in a window while it saves.
 fn holding(cluster: &Cluster, pause: &str) {
     cluster.configure(&[
         &format!("pgcache.pause = '{pause}'"),
@@ -350,7 +350,7 @@ fn saving_gives_up_after_ten_seconds() {
 fn a_directory_that_cannot_be_written_stops_no_shutdown() {
     let (cluster, session) = saving(&[]);
     drop(session);
-    // A folder with this name can be neither removed as a file nor created.
+    // A directory with this name can neither be removed as a file nor created.
     fs::create_dir(unfinished(cluster)).unwrap();
     cluster.down(Shutdown::Fast);
     assert!(!file(cluster).exists());
@@ -371,7 +371,7 @@ fn a_backup_has_nothing_of_what_was_saved() {
     assert_eq!(kept(cluster).as_deref(), Some("saved"));
     let restored = cluster.restored();
     assert_eq!(kept(&restored), None, "from a server that saves");
-    // A server without preload leaves the file, and a backup contains it.
+    // A server without preload leaves the file unchanged, and a backup contains it.
     cluster.down(Shutdown::Fast);
     cluster.configure(&["shared_preload_libraries = ''"]);
     cluster.up();
@@ -398,7 +398,7 @@ fn a_start_that_replays_from_an_archive_restores_nothing() {
     assert!(!file(cluster).exists());
 }
 
-/// The first call for a cache after the restart; a result other than None comes from before it.
+/// The first call on a cache after the restart; any result other than None is from before the restart.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",
@@ -458,7 +458,7 @@ fn a_cache_that_was_dropped_and_made_again_is_empty() {
     drop(session);
     cluster.restart(Shutdown::Fast);
     let mut session = cluster.connect("postgres");
-    // No session has opened these since the start.
+    // No session has opened these caches since the start.
     session.run(
         "SELECT cache_drop('late'); SELECT cache_create('late', storage => 'memory', value_type => 'bytea'); \
          SELECT cache_drop('gone')",
@@ -534,7 +534,7 @@ fn a_large_tier_is_saved_and_restored_within_the_limit() {
     assert_eq!(cluster.connect("postgres").lines(sum), before);
 }
 
-/// Adds to a counter until the session breaks; returns how many sums it received.
+/// Increments a counter until the session breaks; returns how many sums it received.
 fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -> i64 {
     let mut session = cluster.connect("postgres");
     let mut told = 0;
@@ -569,7 +569,7 @@ fn what_was_acknowledged_before_a_shutdown_under_load_is_kept() {
         let mut session = cluster.connect("postgres");
         for (writer, (sum, told)) in sums.iter_mut().zip(told).enumerate() {
             let now = session.number(&format!("SELECT cache_get('w{writer}', 'm')"));
-            // The last call may have added without an answer.
+            // The last call may have incremented without an answer.
             assert!(
                 (*sum + told..=*sum + told + 1).contains(&now),
                 "round {round}: {now} of {sum} and {told}"

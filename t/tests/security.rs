@@ -82,7 +82,7 @@ fn set_role_and_security_definer_read_a_hot_entry_as_the_named_role() {
         assert_eq!(session.text("SELECT as_reader()"), "v", "as {role}");
         session.run("RESET ROLE");
     }
-    // A function in a view runs as the role that reads the view, hot or not.
+    // A function in a view runs as the role that reads the view, whether the entry is hot or not.
     session.run("SET ROLE stranger");
     refused(session.try_value("SELECT v FROM looking"), "42501");
     session.run("RESET ROLE");
@@ -145,7 +145,7 @@ fn an_ordinary_role_changes_no_setting_but_those_of_its_own_session() {
     let database = cluster.database();
     let (mut admin, role) = (database.connect(), cluster.role());
     let mut session = database.connect_as(&role);
-    // A library for tests lets any role pause in a window.
+    // The library of the tests lets any role pause in a window.
     let settings =
         admin.lines("SELECT name, setting, context FROM pg_settings WHERE name LIKE 'pgcache.%'");
     assert!(settings.len() >= 3, "{settings:?}");
@@ -190,7 +190,7 @@ fn neither_keys_nor_values_come_into_logs_and_counters() {
     if memory {
         session.run("SELECT cache_create('m', storage => 'memory')");
     }
-    // A debug level shows the tree of a statement; the arguments are sent apart from it.
+    // At a debug level the log contains the tree of a statement; the arguments are sent separately.
     for cache in ["c", "j", "b", "m", "pgcache.stats"]
         .iter()
         .filter(|&&cache| memory || cache != "m")
@@ -208,7 +208,7 @@ fn neither_keys_nor_values_come_into_logs_and_counters() {
                 .iter()
                 .fold(call.to_owned(), |call, (from, to)| call.replace(from, to));
             let call = call.replace("$c", &format!("'{cache}'"));
-            // As configuration, which no debug level prints, they reach the functions and no statement.
+            // Passed as configuration, which no debug level logs, the values reach the functions without a statement.
             for key in [
                 "\"tOpSeCrEt\"".to_owned(),
                 String::new(),
@@ -283,12 +283,12 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
     ] {
         refused(session.try_lines(statement), "42501");
     }
-    // Through the functions that view is a cache of its owner's: empty.
+    // For the functions that view is a cache of its owner: an empty one.
     assert_eq!(session.value("SELECT cache_get('k', 'spoof')"), None);
     session.run("SELECT cache_set('k', 'own', cache => 'spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     assert_eq!(owner.lines("SELECT key, value FROM m"), ["k|hidden"]);
-    // Nor does dropping or clearing it touch the other one.
+    // Dropping or clearing it does not affect the other one either.
     session.run("SELECT cache_clear('spoof'), cache_drop('spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     for garbage in [
@@ -338,7 +338,7 @@ fn a_revoke_counts_in_the_middle_of_a_transaction() {
     assert_eq!(error.code().map(|code| code.code()), Some("42501"));
 }
 
-/// A user-defined function that checks whether a session of an application still exists.
+/// A SECURITY DEFINER function that checks whether a session of an application still exists.
 #[test]
 fn the_caller_of_a_security_definer_function_does_not_show_it_expired_rows() {
     let database = Cluster::shared().database();

@@ -46,7 +46,7 @@ const KEPT: &[&str] = &[
     "BEGIN; SAVEPOINT s; SELECT cache_set('k', '1', cache => 'c'); RELEASE s; COMMIT",
 ];
 
-/// Sets that leave none, because another write came after the set, or instead of it.
+/// Sets that leave no copy, because another write came after the set, or in its place.
 const DROPPED: &[&str] = &[
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); UPDATE c SET value = '2' WHERE key = 'k'; COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'c'); DELETE FROM c; COMMIT",
@@ -120,7 +120,7 @@ fn a_mix_of_reads_and_writes_is_served_from_the_tier() {
     assert!(hits >= 900, "{hits} of 1000");
 }
 
-/// The first commit is visible and still marked when the second one comes and goes.
+/// The first commit is visible and its mark still set when the second one begins and ends.
 #[test]
 fn a_set_publishes_nothing_over_a_later_one() {
     let cluster = Cluster::hot();
@@ -150,7 +150,7 @@ fn a_set_publishes_nothing_over_a_later_one() {
     }
 }
 
-/// The first commit is visible and still marked while commits of other keys begin and end on its stripe.
+/// The first commit is visible and its mark still set while commits of other keys on its stripe begin and end.
 #[test]
 fn a_set_keeps_the_copy_beside_commits_of_other_keys() {
     let cluster = Cluster::hot();
@@ -176,7 +176,7 @@ fn a_set_keeps_the_copy_beside_commits_of_other_keys() {
     session.verified("c");
 }
 
-/// Writers of all kinds and readers at once: no copy differs from its row, at any time.
+/// Writers of all kinds and readers run at once: no copy differs from its row, at any time.
 #[test]
 fn no_copy_differs_from_its_row_under_writers_of_all_kinds() {
     let (database, mut session) = scene("unlogged");

@@ -14,7 +14,7 @@ use postgres::{Client, Error};
 
 const PARTS: usize = 1024;
 
-/// Returns the output of the page's programs, one after the other, and of these lines after them.
+/// Runs the page's programs, one after the other, and then these lines; returns the output.
 fn python(lines: &str) -> Vec<usize> {
     let page = page("docs/scaling.md");
     let programs = page.split("```python\n").skip(1);
@@ -43,7 +43,7 @@ fn python(lines: &str) -> Vec<usize> {
         .collect()
 }
 
-/// Returns the parts of these keys, each as a Python expression for its bytes, as a client computes them.
+/// Returns the part of each key as a client computes it; each key is a Python expression for its bytes.
 fn computed(bytes: &[String], parts: usize) -> Vec<usize> {
     let keys = bytes.join(", ");
     let found = python(&format!(
@@ -58,7 +58,7 @@ fn as_text(key: &str) -> String {
     format!("bytes([{}])", bytes.join(", "))
 }
 
-/// Key type, how keys are made of a number, and how Python gets the bytes of one that the server has printed.
+/// Key type, how a key is made from a number, and how Python computes the bytes of a key that the server has printed.
 type Kind = (&'static str, &'static str, fn(&str) -> String);
 
 const KINDS: [Kind; 4] = [
@@ -113,7 +113,7 @@ fn a_key_of_each_type_is_where_a_hash_partition_and_a_client_have_it() {
         assert_eq!(computed(&keys, PARTS), said, "keys of type {kind}");
         assert!(session.lines(&of(1)).iter().all(|part| part == "0"));
     }
-    // Spelled otherwise, it is the same key.
+    // In another spelling it is the same key.
     session.run("INSERT INTO c2 SELECT key FROM p2");
     assert!(session.holds("SELECT bool_and(pgcache.node_of('c2', upper(key::text), 99) = pgcache.node_of('c2', key::text, 99)) FROM c2"));
     assert!(
@@ -140,7 +140,7 @@ fn where_a_key_is_can_be_asked_of_a_cache_only_and_for_some_servers() {
     ] {
         refused(session.try_lines(&format!("SELECT {call}")), state);
     }
-    // Its answer reveals no secret of the entry: none is read, and none is counted.
+    // The result reveals nothing about the entry: no entry is read, and no read is counted.
     assert!(session.holds("SELECT pgcache.node_of('c', 'k', 2147483647) BETWEEN 0 AND 2147483646"));
 }
 
@@ -196,7 +196,7 @@ impl Spread {
         }
     }
 
-    /// Returns how many of the keys are found on their servers; a server that is away has none.
+    /// Returns how many of the keys are found on their servers; a server that is down has none.
     fn found(&self, keys: &BTreeMap<String, usize>, cache: &str) -> i64 {
         let count = |(server, keys): (usize, &Vec<&str>)| -> i64 {
             let Ok(mut session) = self.session(server) else {
@@ -253,7 +253,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
         (all, all)
     );
 
-    // One is killed, and comes back.
+    // One server is killed and restarted.
     let lost = spread.by_server(&keys)[1].len() as i64;
     spread.servers[1].down(Shutdown::Immediate);
     assert_eq!(
@@ -267,7 +267,7 @@ fn a_server_that_goes_costs_its_keys_and_one_that_comes_its_share() {
     );
     spread.fill(&keys);
 
-    // One is added, as the page does it.
+    // One server is added, in the way that the page describes.
     spread.add();
     let before = spread.parts.clone();
     spread.parts = python("for part in parts:\n    print(part)");

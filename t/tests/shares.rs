@@ -18,7 +18,7 @@ fn server() -> &'static Cluster {
     Cluster::with_tier(SMALL)
 }
 
-/// A memory cache with sessions that are read no more.
+/// A memory cache with sessions that are not read any more.
 fn make_sessions(session: &mut Client) {
     session.run("SELECT cache_create('sessions', '1 hour', 'memory')");
     session.run(&format!(
@@ -56,7 +56,7 @@ fn reserve_all(session: &mut Client) -> i64 {
     bytes
 }
 
-/// Writes five times the tier into another cache, and reads each entry once.
+/// Writes five times the size of the tier into another cache, and reads each entry once.
 fn flood(session: &mut Client) {
     session.run(
         "SELECT count(cache_set('n' || n, repeat('w', 400), cache => 'neighbour')), count(cache_get('n' || n, 'neighbour')) \
@@ -238,7 +238,7 @@ fn reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back() {
     session.run("SELECT cache_drop('a')");
     session.run("SELECT cache_tune('c', reserve => 5000000)");
     assert_eq!(held(&mut session, "c"), Some("5000000".into()));
-    // Two that did not see each other's: the second to commit holds what is left.
+    // Two transactions that did not see each other's reserve: the second to commit gets the remainder.
     session
         .run("SELECT cache_tune('c', reserve => 0); SELECT cache_create('d', storage => 'memory')");
     let mut other = database.connect();
@@ -329,7 +329,7 @@ fn a_share_counts_from_the_commit_on() {
             Some("6000".into()),
             "{cache}: after COMMIT PREPARED"
         );
-        // A definition by hand is one, too.
+        // A trigger that is dropped by hand changes the definition, too.
         session.run(&format!("DROP TRIGGER pgcache_reserve ON {cache}"));
         assert_eq!(held(&mut other, cache), None);
     }
@@ -377,7 +377,7 @@ fn only_roles_with_the_right_reserve() {
             error.message(),
             "permission denied to reserve a part of the hot tier"
         );
-        // By hand neither.
+        // A trigger created by hand is refused, too.
         let event = if cache == "mine.m" {
             "DELETE"
         } else {
@@ -390,7 +390,7 @@ fn only_roles_with_the_right_reserve() {
         owner.run(&format!(
             "SELECT cache_tune('{cache}', max_bytes => 5000000)"
         ));
-        // A superuser gives one to a cache of the role, which may make it smaller, and change all else.
+        // A superuser reserves room for a cache of the role. The role may reduce it, and change all other settings.
         admin.run(&reserve(3000));
         owner.run(&format!("SELECT cache_tune('{cache}', ttl_jitter => 0.5)"));
         assert_eq!(held(&mut admin, cache), Some("3000".into()));

@@ -10,8 +10,7 @@ use pgcache_lint::tree::load;
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 
-/// The SQL counterparts of each Rust type. A type that is missing here is a finding: add it with its
-/// counterparts.
+/// The SQL types for each Rust type. If a type is missing here, the test fails: add it with its SQL types.
 const SQL_OF_RUST: &[(&str, &[&str])] = &[
     ("Text", &["text"]),
     ("Name", &["name"]),
@@ -43,8 +42,8 @@ const DECLARED: &str = r"
       JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname = 'c'
      WHERE p.prorettype <> 'trigger'::regtype";
 
-/// The declarations of functions in Postgres' own calling convention, which take a call apart by hand, as
-/// the comment above each of them says.
+/// Functions in Postgres' own calling convention, which read their arguments themselves, as the comment above each of
+/// them says.
 const BY_HAND: &[&str] = &[
     "live_wrapper|f|f|0|boolean|expires_at timestamp with time zone",
     "live_unix_wrapper|f|f|0|boolean|deadline bigint,per_second integer",
@@ -55,7 +54,7 @@ const BY_HAND: &[&str] = &[
     "copied_again_wrapper|f|f|0|boolean|copied record,copy integer",
 ];
 
-/// `T` of `Wrapper<T>` and of `Wrapper<T,E>`.
+/// Returns the `T` of `Wrapper<T>` and of `Wrapper<T,E>`.
 fn inside<'t>(kind: &'t str, wrapper: &str) -> Option<&'t str> {
     let inner = kind
         .strip_prefix(wrapper)?

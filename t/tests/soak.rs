@@ -16,7 +16,7 @@ use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 const SESSIONS: u64 = 6;
-/// The memory that one process may hold for itself, in kB: a session here needs some 5 MB.
+/// The private memory that one process may have, in kB: a session here needs some 5 MB.
 const PROCESS_KB: u64 = 50_000;
 const TABLES: [&str; 4] = ["unlogged", "logged", "json", "bytes"];
 const CACHES: [&str; 6] = [
@@ -44,10 +44,10 @@ struct Seen {
     done: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
     unexpected: Mutex<Vec<String>>,
-    /// Time without a server, summed over the sessions, and the longest at a time, in milliseconds.
+    /// The time without a server, summed over the sessions, and the longest single one, in milliseconds.
     away: AtomicU64,
     longest: AtomicU64,
-    /// The most that one process of the server held for itself, in kB.
+    /// The most private memory that a process of the server had, in kB.
     largest: AtomicU64,
 }
 
@@ -86,7 +86,7 @@ impl Seen {
     }
 }
 
-/// Errors that a session may get in the middle of all this; any other is a defect.
+/// Errors that a session may receive during this test; any other is a defect.
 const EXPECTED: &[&str] = &[
     "lost",  // the session itself
     "57014", // cancelled
@@ -102,8 +102,8 @@ const EXPECTED: &[&str] = &[
     "25P01", // the same outside of a transaction
 ];
 
-/// Returns whether an error is expected. Two sessions that make an index without a name on one table may choose the
-/// same one.
+/// Returns whether an error is expected. Two sessions that create an index without a name on one table may choose the
+/// same name.
 fn is_expected(state: &str, statement: &str) -> bool {
     EXPECTED.contains(&state) || (state == "23505" && statement.starts_with("CREATE INDEX"))
 }
@@ -177,7 +177,8 @@ impl Drop for EndsAtDrop<'_> {
     }
 }
 
-/// Returns whether the crash takes a session along. A process that had just ended by itself takes none.
+/// Waits for the crash to break this session; returns false if it does not, because the killed process had just ended
+/// by itself.
 fn is_told(session: &mut Client) -> bool {
     let patience = Instant::now() + Duration::from_secs(5);
     while session.batch_execute("SELECT 1").is_ok() {
@@ -189,7 +190,7 @@ fn is_told(session: &mut Client) -> bool {
     true
 }
 
-/// Kills a process that the query finds within a second, because workers come and go. It takes all sessions along.
+/// Kills a process that the query finds within a second, because workers start and end. That breaks all sessions.
 fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str) -> &'static str {
     for _ in 0..200 {
         let Ok(found) = session.try_value(&format!("SELECT pid {whom}")) else {
@@ -205,7 +206,7 @@ fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str)
     "none"
 }
 
-/// Strikes once, from the mild to the hard.
+/// Causes one fault, from mild to severe.
 fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     const OTHERS: &str = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = 'client backend' ORDER BY random() LIMIT 1";
     const OURS: &str = "FROM pg_stat_activity WHERE backend_type =";
@@ -255,7 +256,7 @@ fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     }
 }
 
-/// Stops the sweeps; a last one has ended by then, whatever happened to the worker.
+/// Turns the sweeps off, and waits until the last one has ended, whatever happened to the worker.
 fn stop_sweeps(session: &mut Client) {
     session.run("INSERT INTO unlogged VALUES ('last', '1', '2020-01-01')");
     let patience = Instant::now() + Duration::from_secs(90);
@@ -273,7 +274,7 @@ fn stop_sweeps(session: &mut Client) {
     }
 }
 
-/// Checks an idle server: the invariants of the tier and of every table.
+/// Checks the tier and every table of an idle server.
 fn is_sound(session: &mut Client) {
     session.nothing_pending();
     session.sums_up();
@@ -293,7 +294,7 @@ fn is_sound(session: &mut Client) {
     );
     assert_eq!(sums, ["t"], "the caches' entries are not the tier's");
     session.run("SELECT cache_clear(c) FROM unnest('{unlogged,logged,json,bytes,memory,memory_json}'::regclass[]) AS c");
-    // Copies of a truncated cache may stay until their room is needed: they are of another version.
+    // Copies of a truncated cache may stay until their room is needed, because they have an older version.
     let left = session.lines("SELECT cache, hot_entries FROM pgcache.stats WHERE cache::text LIKE 'memory%' AND hot_entries <> 0");
     assert_eq!(left, [""; 0]);
     assert_eq!(

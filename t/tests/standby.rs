@@ -7,7 +7,7 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Each read's answer for the entry `k` if it exists with the value 1, and if it does not.
+/// Functions that read, each with the answer if the entry `k` exists with the value 1, and if it does not exist.
 const READS: &[(&str, &str, &str)] = &[
     ("SELECT cache_get('k', $c)", "1", ""),
     ("SELECT cache_get_json('k', $c)", "1", ""),
@@ -162,7 +162,7 @@ fn a_read_only_transaction_reads_and_refuses_writes() {
     refuses_writes(&mut session, "kept");
 }
 
-/// A snapshot of a standby may be out of date, and replay removes nothing.
+/// A snapshot on a standby may be out of date, and replay removes no entries.
 #[test]
 fn an_old_snapshot_of_a_standby_stores_nothing() {
     let primary = Cluster::with_tier(&[]);

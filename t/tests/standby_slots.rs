@@ -10,7 +10,7 @@ use postgres::Client;
 
 use crate::standby::wait_for_replay;
 
-/// As many as a tier of this size has slots.
+/// A tier of this size has this many slots.
 const SIZE: &str = "pgcache.hot_size = '2MB'";
 const SLOTS: usize = 32;
 
@@ -69,10 +69,10 @@ fn databases_that_come_and_go_do_not_use_up_its_slots() {
     replica.sums_up();
 }
 
-/// A full tier refuses one memory cache more with 53400, and every answer of the others is right.
+/// A full tier refuses one more memory cache with 53400, and all answers of the others are correct.
 #[test]
 fn slots_in_use_are_not_given_to_other_caches() {
-    // The primary has room for all, as it gives each cache its place when it makes it.
+    // The primary has room for all, because it gives each cache its slot when the cache is created.
     let (_primary, standby, mut session, replica) = pair(&["pgcache.hot_size = '64MB'"]);
     drop(replica);
     standby.configure(&[SIZE]);
@@ -103,7 +103,7 @@ fn slots_in_use_are_not_given_to_other_caches() {
     replica.run(&beyond);
 }
 
-/// Caches in memory and in tables, under one oid.
+/// Caches in memory and in tables that have the same oid one after the other.
 #[test]
 fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_promotion() {
     let (_primary, standby, mut session, mut replica) = pair(&[]);
@@ -136,7 +136,7 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_pr
     assert_eq!(replica.agrees("k", "t").as_deref(), Some("new"));
 }
 
-/// If the worker visits, dropped caches free their memory before another cache needs the place.
+/// If the worker visits, it frees the memory of dropped caches before another cache needs the slot.
 #[test]
 fn the_worker_frees_the_memory_of_dropped_caches() {
     let (_primary, _standby, mut session, mut replica) =

@@ -17,7 +17,8 @@ const SETTINGS: &str =
     "SELECT ttl, max_entries, grace, negative_ttl FROM pgcache.caches WHERE cache = 'c'::regclass";
 const GRANTED: &str = "SELECT array_to_string(relacl, ' ') FROM pg_class WHERE oid = 'c'::regclass";
 
-/// Creates a cache `c` with settings, a privilege, a source, and an entry for ever and one for an hour.
+/// Creates a cache `c` with settings, a privilege, a source, one entry without a deadline and one that lives for an
+/// hour.
 fn cache(session: &mut Client, storage: &str) {
     session.run("CREATE TABLE source (id int PRIMARY KEY, name text)");
     session.run(&format!(
@@ -31,8 +32,8 @@ fn cache(session: &mut Client, storage: &str) {
     );
 }
 
-/// Returns the moves of the page, from one storage to the other: `relation` is the kind of the old relation, TABLE or
-/// VIEW.
+/// Returns the statements of the page that move a cache from one storage to the other: `relation` is the kind of the
+/// old relation, TABLE or VIEW.
 fn moved(relation: &str, storage: &str) -> [String; 4] {
     [
         "LOCK TABLE source IN SHARE ROW EXCLUSIVE MODE".to_owned(),
@@ -117,7 +118,7 @@ fn the_state_after_a_crash_follows_the_storage() {
     assert_eq!(session.value(&get("to_unlogged")), None);
 }
 
-/// Checks the case of a session that has changed a source and not yet committed when the move begins.
+/// Tests a session that has changed a source and has not yet committed when the move begins.
 fn no_old_entry_comes_along(from: &str, relation: &str, to: &str) {
     let database = Cluster::hot().database();
     let (mut writer, mut mover) = (database.connect(), database.connect());
@@ -166,7 +167,8 @@ fn a_move_from_memory_waits_for_writers_of_a_source() {
     no_old_entry_comes_along("memory", "VIEW", "unlogged");
 }
 
-/// Of an hour more or less, if summer time begins or ends before them.
+/// Uses deadlines in winter and in summer. One of them would move by an hour if the statements depended on the time
+/// zone.
 #[test]
 fn deadlines_come_along_in_every_time_zone() {
     let database = Cluster::hot().database();
@@ -185,7 +187,7 @@ fn deadlines_come_along_in_every_time_zone() {
     assert_eq!(session.lines(deadlines), before);
 }
 
-/// The error tells the function's caller what to do; a later caller finds the new cache.
+/// The error tells the caller of the function to repeat the call; a later caller finds the new cache.
 #[test]
 fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
     let database = Cluster::hot().database();

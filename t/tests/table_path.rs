@@ -17,14 +17,14 @@ use postgres::Client;
 const SESSIONS: u64 = 8;
 const PATHS: [&str; 2] = ["auto", "plan"];
 
-/// Opens a session that takes this path.
+/// Opens a session with this `pgcache.table_path`.
 fn on_path(database: &Database, path: &str) -> Client {
     let mut session = database.connect();
     session.run(&format!("SET pgcache.table_path = {path}"));
     session
 }
 
-/// Checks that the session's calls have all taken the path that they were set to take.
+/// Checks that all calls of the session have taken that path.
 fn took(session: &mut Client, path: &str) {
     let other = if path == "auto" { "plan" } else { "direct" };
     let wrong = session.number(&format!("SELECT {other} FROM pgcache.table_path_taken()"));
@@ -39,7 +39,7 @@ fn database_with_cache(options: &str) -> Database<'static> {
     database
 }
 
-/// Checks that rows and index fit, and that no key exists twice.
+/// Checks that rows and index agree, and that no key exists twice.
 fn is_sound(session: &mut Client) {
     session.pages_are_sound("c", "");
     session.run(
@@ -89,7 +89,7 @@ fn call_on(rng: &mut Rng) -> (u64, String) {
     (key, call)
 }
 
-/// Checks that the answer to a call that has found a key is of this key's row.
+/// Checks that the answer to a call that has found a key is from this key's row.
 fn is_of(key: u64, call: &str, said: Option<&str>) {
     let of_the_key = |value: &str| value.starts_with(&format!("k{key}:"));
     let tells_values = ["cache_get", "cache_take"]
@@ -101,9 +101,10 @@ fn is_of(key: u64, call: &str, said: Option<&str>) {
     );
 }
 
-/// Returns whether an error comes from the rebuilt index. ON CONFLICT in Postgres knows the old index of the key, while
-/// REINDEX CONCURRENTLY has the new one (or the one that goes) checked for duplicates as well: a writer that meets
-/// another there gets 23505. The two change names in between, so the error may name any of them.
+/// Returns whether the error comes from a rebuilt index. ON CONFLICT in Postgres uses the old index of the key. While
+/// REINDEX CONCURRENTLY runs, the new index (or the old one that is being dropped) is also checked for duplicates, so a
+/// writer that meets another one there gets 23505. The two indexes swap names meanwhile, so the error may name either
+/// of them.
 fn is_of_a_new_index(error: &postgres::Error) -> bool {
     let constraint = error.as_db_error().map_or("", |error| error.message());
     sqlstate(error) == "23505" && constraint.contains("\"c_pkey")
@@ -139,7 +140,7 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
             scope.spawn(move || {
                 let mut session = database.connect();
                 while !ended.load(Ordering::SeqCst) {
-                    // Two kinds of upkeep may wait for each other; one of them gives up then.
+                    // Two maintenance commands may wait for each other; one of them gives up then.
                     if let Err(error) = session.batch_execute(upkeep) {
                         assert_eq!(sqlstate(&error), "40P01", "{error:?}");
                     }
@@ -153,7 +154,7 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
     is_sound(&mut database.connect());
 }
 
-/// Returns a call with large values, so that a statement can be cancelled in the middle of writing one out of its row.
+/// Returns a call with large values, so that a statement can be cancelled while it writes one out of line.
 fn large_call(rng: &mut Rng) -> String {
     let key = rng.below(10);
     let large = "(SELECT string_agg(md5(random()::text), '') FROM generate_series(1, 300))";
@@ -181,7 +182,7 @@ fn statements_cancelled_anywhere_leave_a_sound_table_and_no_orphans() {
                     let (mut rng, mut cancelled) = (Rng::seeded(number + 1), 0);
                     while Instant::now() < until {
                         let patience = 1 + rng.below(12);
-                        // SET itself is under the timeout before it.
+                        // Otherwise the previous timeout would apply to SET itself.
                         let set = format!("SET statement_timeout = {patience}");
                         while session.simple_query(&set).is_err() {}
                         if let Err(error) = session.simple_query(&large_call(&mut rng)) {
@@ -228,8 +229,8 @@ fn a_write_that_meets_a_newer_one_under_repeatable_read_is_refused() {
     assert_eq!(one.text("SELECT cache_get('k', 'c')"), "new");
 }
 
-/// A waiting writer pins no page of the index: vacuum takes the leaf that the writer has read. Rows are wide, so that
-/// the removed ones are not on the page of the row that is waited for.
+/// A waiting writer pins no page of the index: vacuum can process the leaf page that the writer has read. Rows are
+/// wide, so that the removed ones are not on the page of the row for which the writer waits.
 #[test]
 fn vacuum_does_not_wait_for_a_writer_that_waits() {
     let database = database_with_cache("");
@@ -247,7 +248,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
         ] {
             let database = &database;
             scope.spawn(move || {
-                // The counter meets '1' or '2'; it only has to end.
+                // The counter finds '1' or '2'; the call only has to end.
                 on_path(database, "auto").run(call);
             });
         }
@@ -265,7 +266,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
     is_sound(&mut vacuum);
 }
 
-/// Sets growing numbers until the server is gone; returns the last one that was acknowledged.
+/// Sets increasing numbers until the server stops; returns the last one that was acknowledged.
 fn set_until_the_end(cluster: &Cluster, writer: u64, ready: &AtomicBool) -> u64 {
     let mut session = cluster.connect("postgres");
     for n in 1.. {
@@ -320,8 +321,8 @@ fn direct_writes_to_a_logged_cache_survive_a_crash_with_sound_indexes() {
     is_sound(&mut session);
 }
 
-/// Rows may change their keys while a table has no primary key. The index that is made then has the newer key alone,
-/// and leads to the row that an older snapshot sees under the former one.
+/// Keys of rows may change while a table has no primary key. An index that is created afterwards contains only the
+/// newer key, and leads to a row that an older snapshot sees under the former key.
 #[test]
 fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
     let database = database_with_cache("");
@@ -343,7 +344,7 @@ fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
     }
 }
 
-/// The statement has begun to write the new table when its parallel part reads.
+/// The statement has begun to write the new table when its parallel workers read.
 #[test]
 fn a_table_can_be_made_of_what_a_parallel_query_reads() {
     let database = database_with_cache("");
@@ -365,7 +366,7 @@ fn a_table_can_be_made_of_what_a_parallel_query_reads() {
     }
 }
 
-/// From 18 on. No row stores such a column.
+/// From 18 on: no row stores such a column.
 #[test]
 fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     let database = Cluster::shared().database();
@@ -389,7 +390,7 @@ fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     assert_eq!(session.lines(both), ["live|V", "expired|"]);
 }
 
-/// An upsert cannot wait for the end of a transaction to learn whether a key exists.
+/// With a deferrable key, an upsert cannot know before the end of the transaction whether a key exists.
 #[test]
 fn a_table_with_a_deferrable_key_is_no_cache() {
     let database = database_with_cache("");

@@ -9,7 +9,7 @@ use pgcache_tests::resp::{Door, Reply};
 use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
-/// A database with the cache `c`, whose touches write only once a tenth of the ttl has passed.
+/// Creates a database with the cache `c`, whose touches write only after a tenth of the ttl has passed.
 fn scene(create: &str) -> (Database<'static>, Client) {
     let database = Cluster::hot().database();
     let mut session = database.connect();
@@ -24,12 +24,12 @@ const SET: &str = "SELECT cache_set('k', 'v', '1 hour', 'c')";
 const TOUCH: &str = "SELECT cache_touch('k', '1 hour', 'c')";
 const GET_TOUCH: &str = "SELECT cache_get_touch('k', '1 hour', 'c')";
 
-/// The version of the row and its deadline.
+/// Returns the version of the row (xmin and ctid) and its deadline.
 fn row(session: &mut Client) -> Vec<String> {
     session.lines("SELECT ctid, xmin, expires_at FROM c WHERE key = 'k'")
 }
 
-/// Runs a statement that gives one value, in a transaction; the value, and whether the row was written.
+/// Runs a statement that returns one value, in a transaction; returns the value, and whether the row was written.
 fn touched(session: &mut Client, statement: &str) -> (Option<String>, bool) {
     let before = row(session);
     session.run("BEGIN");
@@ -59,7 +59,7 @@ fn written(session: &mut Client, statement: &str, value: &str) {
     );
 }
 
-/// As if the entry had been touched so long ago with a ttl of an hour.
+/// Sets the deadline as if the entry had been touched so long ago with a ttl of an hour.
 fn age(session: &mut Client, minutes: u32) {
     session.run(&format!(
         "UPDATE c SET expires_at = clock_timestamp() + interval '1 hour' - interval '{minutes} minutes'"
@@ -130,7 +130,7 @@ fn a_touch_that_shortens_a_life_is_written() {
         session.run(&format!("UPDATE c SET expires_at = {never}"));
         written(&mut session, GET_TOUCH, "v");
     }
-    // And one with a deadline loses it.
+    // An entry with a deadline loses it.
     written(
         &mut session,
         "SELECT cache_touch('k', cache_forever(), 'c')",
@@ -138,7 +138,7 @@ fn a_touch_that_shortens_a_life_is_written() {
     );
     session.run(SET);
     written(&mut session, "SELECT cache_persist('k', 'c')", "t");
-    // The deadline that was shortened by chance counts.
+    // The deadline that was shortened at random counts.
     session.run("SELECT cache_tune('c', ttl_jitter => 1)");
     for _ in 0..20 {
         session.run(SET);
@@ -190,7 +190,8 @@ fn a_transaction_touches_what_it_has_written() {
     session.verified("c");
 }
 
-/// A touch that writes nothing is a read: it waits for no other session's change of the row, and comes before it.
+/// A touch that writes nothing is a read: it does not wait for another session's change of the row, and counts as
+/// before that change.
 #[test]
 fn a_left_touch_waits_for_no_lock_on_the_row() {
     let (database, mut session) = scene(CREATE);
@@ -233,7 +234,7 @@ fn a_snapshot_is_touched_as_it_shows_the_entry() {
         assert_eq!(session.text(GET_TOUCH), "v");
         let has_id = "SELECT pg_current_xact_id_if_assigned() IS NOT NULL";
         assert!(!session.holds(has_id), "{level}");
-        // A touch that writes meets the other's change.
+        // A touch that writes conflicts with the other session's change.
         refused(
             session.try_lines("SELECT cache_touch('k', '3 hours', 'c')"),
             "40001",
@@ -281,7 +282,7 @@ fn user_defined_triggers_rules_and_policies_see_every_touch() {
         session.run(SET);
         left(&mut session, TOUCH, "t");
     }
-    // A role that may read the row and not change it does not touch it.
+    // A role that may read the row but not change it cannot touch it.
     session.run(
         "CREATE POLICY reads ON c FOR SELECT USING (true); ALTER TABLE c ENABLE ROW LEVEL SECURITY",
     );
@@ -313,7 +314,7 @@ fn attached_tables_compare_deadlines_as_they_hold_them() {
              SELECT cache_attach('c', expires_unit => '{unit}')"
         ));
         session.run("SELECT cache_set('k', 'v', '10 minutes', 'c')");
-        // Rounded up to whole units the deadline can lie beyond the new one.
+        // Rounded up to whole units, the present deadline can be later than the new one.
         for _ in 0..5 {
             left(
                 &mut session,
@@ -369,7 +370,7 @@ fn another_session_changes_the_setting() {
         let share = Some(share.to_owned()).filter(|share| share != "0");
         assert_eq!(session.value(shown), share);
     }
-    // Other settings leave it.
+    // Other settings do not affect it.
     other.run("SELECT cache_tune('c', ttl_jitter => 0.2), cache_alter('c', '1 day')");
     assert_eq!(session.text(shown), "0.1");
 }

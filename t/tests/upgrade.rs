@@ -14,7 +14,7 @@ use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// The control: a failure here has nothing to do with pgcache.
+/// The control: a failure of this test has nothing to do with pgcache.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn servers_agree_on_a_table_of_anybodys() {
@@ -30,11 +30,11 @@ fn servers_agree_on_a_table_of_anybodys() {
     assert_eq!(session.lines("SELECT n FROM plain"), ["1"]);
 }
 
-/// A sweep would remove the expired row of the contents; pg_upgrade's own servers must not sweep.
+/// A sweep would remove the expired row of the contents, and the servers that pg_upgrade starts must not sweep.
 const SWEEPS: &str = "pgcache.expire_interval = '100ms'";
 const NO_SWEEPS: &str = "pgcache.expire_interval = 0";
 
-/// Beside the contents: objects that need the tier, and those that depend on other tables and on the database.
+/// Additional objects: some need the tier, others depend on other tables and on the database.
 const MORE: &str = r"
     SELECT cache_create('quick', '1 hour', 'memory', 'jsonb', 100), cache_create('pages', storage => 'logged');
     SELECT cache_set_json('m', '[1]', cache => 'quick'), cache_set('g:1', 'page', cache => 'pages');
@@ -43,7 +43,7 @@ const MORE: &str = r"
     SELECT cache_depend('goods', $$'g:' || id$$, 'pages'), cache_depend('goods', $$'g:' || id$$, 'quick');
     DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET pgcache.lease_time = %L', current_database(), '3s'); END $$;
 ";
-/// The places of settings of memory caches and of dependencies.
+/// Queries of the settings of memory caches and of dependencies.
 const MORE_DEFINITIONS: &[&str] = &[
     "SELECT 'quick'::regclass::oid, substring(pg_get_viewdef('quick') FROM 'memory_entries.*')",
     "SHOW pgcache.lease_time",
@@ -53,7 +53,7 @@ fn whole_contents(session: &mut Client) -> Vec<String> {
     [contents(session), answers(session, MORE_DEFINITIONS)].concat()
 }
 
-/// The old cluster, down, with one database; its name, its contents, and the channel of `plain`.
+/// The stopped old cluster with one database: its name, its contents, and the channel of `plain`.
 struct Old {
     cluster: Cluster,
     name: String,
@@ -139,7 +139,7 @@ fn check_sweeps(new: &Database) {
     assert_eq!(session.text("SELECT cache_get('in main')"), "v");
 }
 
-/// Checks that entries that came as files are still unlogged.
+/// Checks that entries that were transferred as files are still unlogged.
 fn check_crash(new: &Database) {
     new.cluster.restart(Shutdown::Immediate);
     let mut session = new.connect();
@@ -182,7 +182,7 @@ fn pg_upgrade_may_link_files_and_needs_no_preload_for_itself() {
     check_upgrade(&["--link"], &["shared_preload_libraries = ''"]);
 }
 
-/// The extension is at an older version: its library needs no preparation before pg_upgrade.
+/// The extension has an older version than the library, which needs no preparation before pg_upgrade.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn an_extension_that_was_not_updated_goes_through_pg_upgrade_and_is_updated_afterwards() {

@@ -14,7 +14,7 @@ use postgres::Client;
 
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Creates a superuser's cache `c`, and a role to which everything on it is granted.
+/// Creates a superuser's cache `c`, and a role that has all privileges on it.
 fn with_generous_owner(database: &Database) -> (Client, Client, String) {
     let role = database.cluster.role();
     let mut admin = database.connect();
@@ -25,7 +25,7 @@ fn with_generous_owner(database: &Database) -> (Client, Client, String) {
     (admin, app, role)
 }
 
-/// Creates a function of the role's that makes it a superuser, if it runs with the rights for it.
+/// Creates a function of the role that makes the role a superuser, if it runs with enough privileges.
 fn with_trap(app: &mut Client, role: &str) {
     app.run(&format!(
         "CREATE FUNCTION climb() RETURNS bool LANGUAGE plpgsql IMMUTABLE AS \
@@ -126,18 +126,18 @@ fn a_refused_removal_names_the_role_of_the_trigger() {
         );
         assert!(!is_superuser(&mut admin, &role), "{call}");
     }
-    // Over all caches it is a warning, also for the owner, who has not named the cache.
+    // For all caches it is a warning, also for the owner, who has not named this cache.
     session.run("SELECT cache_expire()");
     admin.run("SELECT cache_expire()");
     assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 1);
     assert!(!is_superuser(&mut admin, &role));
-    // A function that could be altered between the check and the call still counts as harmful.
+    // A function that could be altered between the check and the call is still not trusted.
     app.run("ALTER FUNCTION spring() SECURITY DEFINER");
     refused(
         session.try_lines("SELECT cache_delete('old', 'c')"),
         "42501",
     );
-    // A role's own call fires triggers as its own DELETE does.
+    // A role's own call fires triggers as the role's own DELETE does.
     assert!(app.holds("SELECT cache_delete('old', 'c') IS NOT NULL"));
     assert!(!is_superuser(&mut admin, &role));
     admin.run(
@@ -149,7 +149,8 @@ fn a_refused_removal_names_the_role_of_the_trigger() {
     assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 0);
 }
 
-/// The function may be harmless: the condition, and the key of a dependency, are evaluated as the same role.
+/// The trigger's function may be harmless, but its condition and the key of a dependency are evaluated as the same
+/// role.
 #[test]
 fn a_condition_that_may_run_anything_counts_as_user_defined_code() {
     let database = Cluster::shared().database();
@@ -174,8 +175,8 @@ fn a_condition_that_may_run_anything_counts_as_user_defined_code() {
             true => "pgcache.invalidate",
             false => "quiet",
         };
-        // Only the owner makes a trigger of pgcache's, with the library loaded: it may call a user-defined function,
-        // too.
+        // With the library loaded only the owner can create one of pgcache's triggers, because it may call a
+        // user-defined function, too.
         let maker = match function {
             "quiet" => &mut app,
             _ => &mut admin,
@@ -246,7 +247,7 @@ fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
     assert!(admin.holds("SELECT NOT cache_exists('c:old', 'reader')"));
 }
 
-/// By Postgres' rules a role with TRIGGER creates triggers, and replaces existing ones.
+/// In Postgres a role with TRIGGER can create triggers, and replace existing ones.
 #[test]
 fn only_its_owner_makes_a_table_a_cache_or_says_how() {
     let database = Cluster::hot().database();

@@ -21,7 +21,7 @@ const READERS: u64 = 4;
 pub(crate) const ENOUGH: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One history in the making: a clock, versions, and every session's operations.
+/// A history that is being recorded: a clock, versions, and the operations of every session.
 pub(crate) struct Recorder {
     origin: Instant,
     until: Instant,
@@ -49,8 +49,8 @@ impl Recorder {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Returns whether the history continues: until the time is up, and as long as a slow machine needs for one that
-    /// proves something.
+    /// Returns whether the test continues: until the time is over, and longer on a slow machine until the history has
+    /// enough operations to prove something.
     pub(crate) fn goes_on(&self) -> bool {
         let now = Instant::now();
         let has = |count: &AtomicU64| count.load(Ordering::SeqCst) > ENOUGH as u64;
@@ -92,8 +92,8 @@ impl Recorder {
     }
 }
 
-/// Runs a transaction with one write of one key, begun under a lock that puts a key's versions in the order of its
-/// commits: the lock is released after other sessions can see the commit.
+/// Runs a transaction with one write of one key. It begins under a lock that puts a key's versions in the order of its
+/// commits, and that is released after other sessions can see the commit.
 pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng) {
     let key = rng.below(KEYS);
     session.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})"));
@@ -130,7 +130,7 @@ pub(crate) fn end(session: &mut Client, commits: bool, rng: &mut Rng) {
     session.run(&format!("{verb} PREPARED 'history {number}'"));
 }
 
-/// Returns a statement of any kind that writes, by function or by plain SQL.
+/// Returns a random statement that writes, by a function or by plain SQL.
 fn overwrite(rng: &mut Rng, key: u64, version: u64) -> String {
     match rng.below(7) {
         0 => format!("SELECT cache_set('k{key}', '{version}', cache => 'seen')"),
@@ -162,7 +162,7 @@ fn remove(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// Returns a statement of any kind that reads one value.
+/// Returns a random statement that reads one value.
 fn question(rng: &mut Rng, key: u64) -> String {
     match rng.below(6) {
         0..=1 => format!("SELECT cache_get('k{key}', 'seen')"),
@@ -189,14 +189,14 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
     }
 }
 
-/// Turns a reader's answer into what it believes.
+/// A function that turns a reader's answer into the value that the reader uses.
 type Belief = fn(&mut Option<Read>, Read) -> Read;
 
 fn as_told(_: &mut Option<Read>, read: Read) -> Read {
     read
 }
 
-/// A cache in front of the cache, without invalidation.
+/// Simulates a client-side cache in front of pgcache, without invalidation.
 fn with_memory(memory: &mut Option<Read>, read: Read) -> Read {
     let former = memory.get_or_insert(read);
     if former.key == read.key {
@@ -260,7 +260,7 @@ fn a_read_never_returns_less_than_acknowledged_writes() {
     }
 }
 
-/// The negative control: the same histories through a reader that keeps the values it has read.
+/// The negative control: the same histories through a reader that keeps the values that it has read.
 #[test]
 fn a_reader_with_a_memory_of_its_own_is_caught() {
     let recorder = record(&cache_of("unlogged"), Duration::from_secs(1), with_memory);
@@ -270,7 +270,7 @@ fn a_reader_with_a_memory_of_its_own_is_caught() {
     ));
 }
 
-/// Checks that in one transaction function and SELECT agree, whatever other sessions commit meanwhile.
+/// Checks that function and SELECT agree within one transaction, whatever other sessions commit meanwhile.
 fn agrees_with_select(isolation: &str) {
     let database = cache_of("unlogged");
     let recorder = Recorder::lasting(Duration::from_secs(2));

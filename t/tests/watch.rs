@@ -10,7 +10,7 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// Returns the next `count` payloads, in the order in which they came.
+/// Returns the next `count` payloads, in the order of their arrival.
 fn heard(watcher: &mut Client, count: usize) -> Vec<String> {
     let mut payloads = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -112,7 +112,7 @@ fn changes_by_plain_sql_and_dependencies_are_sent() {
     assert_eq!(heard(&mut watcher, expected.len()), expected);
 }
 
-/// A cache has one channel: each watcher receives all events, and finds its own among them.
+/// A cache has one channel: each watcher receives all events, and selects its own.
 #[test]
 fn of_a_hundred_watchers_and_a_thousand_events_each_gets_its_ten_and_none_is_lost() {
     const WATCHERS: usize = 100;
@@ -192,7 +192,7 @@ fn a_transaction_with_pending_notifications_is_not_prepared() {
     session.run("COMMIT PREPARED 'untold'");
 }
 
-/// Returns a process' private memory, in kB.
+/// Returns the private memory of a process, in kB.
 fn resident(process: i64) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let line = status.lines().find(|line| line.starts_with("RssAnon"));
@@ -200,7 +200,7 @@ fn resident(process: i64) -> u64 {
     number.expect("a number").parse().expect("kB")
 }
 
-/// An index takes a key that compresses well, of any length; no cache can have an entry with it.
+/// An index accepts a key of any length that compresses well; no cache can have an entry with such a key.
 #[test]
 fn keys_longer_than_any_entrys_are_not_remembered() {
     let database = Cluster::hot().database();

@@ -10,7 +10,7 @@ use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
 
-/// Returns the cluster of the tests that stop nothing.
+/// Returns the cluster of the tests that do not stop the worker.
 fn shared() -> &'static Cluster {
     Cluster::hot_with(&[OFTEN])
 }
@@ -90,7 +90,7 @@ fn databases_are_dropped_and_renamed_while_the_worker_comes_and_goes() {
     }
 }
 
-/// Creates rows for a visit that takes a minute: each expired row that goes costs a second.
+/// Creates rows for a visit of a minute: removing each expired row takes a second.
 fn put_slow_rows(session: &mut Client) {
     session.run("SELECT cache_create('c')");
     session.run(
@@ -126,7 +126,7 @@ fn a_session_that_waits_for_a_lock_of_the_worker_cancels_it() {
     let mut session = database.connect();
     put_slow_rows(&mut session);
     wait_for_visit(&mut session, &database.name);
-    // The visit's work is rolled back; in the way, it would have taken all of them.
+    // The work of the visit is rolled back; the lock keeps it from removing all rows.
     session.run("BEGIN; LOCK TABLE c");
     assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 60);
     session.run("ROLLBACK");
@@ -175,7 +175,7 @@ fn a_locked_cache_is_skipped_and_swept_later() {
     let (mut locker, mut session) = (database.connect(), database.connect());
     session.run("SELECT cache_create('a'), cache_create('b')");
     locker.run("BEGIN; LOCK TABLE a IN SHARE ROW EXCLUSIVE MODE");
-    // Only the session that holds that lock can write now.
+    // Only the session that holds the lock can write now.
     put(&mut locker, "a");
     put(&mut session, "b");
     locker.run("SAVEPOINT s");
@@ -210,11 +210,11 @@ fn a_cache_whose_trigger_fails_is_reported_once_put_off_and_stops_no_other() {
 
 #[test]
 fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
-    // It is put off for twice as long, in which the next visit begins, however busy the machine.
+    // It is put off for twice as long. The next visit begins within that time, however busy the machine is.
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '5s'"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
-    // Ignores cancellation, too.
+    // The trigger also ignores cancellation.
     session.run(
         "CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN LOOP BEGIN PERFORM pg_sleep(600); \
          EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END$$; \
@@ -231,7 +231,7 @@ fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
         log.contains("one step of its sweep takes too long"),
         "{log}"
     );
-    // Postgres' report of the worker's end names the code that ran.
+    // Postgres' log entry about the worker's end names the code that ran.
     assert!(log.contains("PL/pgSQL function public.stay()"), "{log}");
 }
 
@@ -336,7 +336,7 @@ fn a_role_that_a_database_sets_does_not_stop_it_either() {
     });
 }
 
-/// The removal of a row in `a` takes one in `b` along, and so waits for the session that has that one locked.
+/// Removing a row in `a` also removes one in `b`, and so waits for the session that has locked that row.
 #[test]
 fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     let cluster = Cluster::with_tier(&[OFTEN, "deadlock_timeout = '4s'"]);
@@ -346,8 +346,8 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     session.run("SELECT cache_set('k', '1', '2 s', 'a')");
     session.run("SELECT cache_set('k', '1', cache => 'b')");
     session.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // Longer than the deadline and deadlock_timeout together: a sweep still waiting would not find the deadlock itself
-    // any more.
+    // Longer than the deadline and deadlock_timeout together: a sweep that still waited would not detect the deadlock
+    // itself any more.
     std::thread::sleep(Duration::from_secs(8));
     session.run("SELECT cache_set('k', '2', cache => 'a'); COMMIT");
     assert!(

@@ -7,12 +7,13 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
-/// The least batch, so that a slow cache has many.
+/// The smallest batch, so that a slow cache has many.
 const SETTINGS: [&str; 2] = [
     "pgcache.expire_interval = '500ms'",
     "pgcache.expire_batch = 100",
 ];
-/// A step of the slow cache, and the most rows of slow ones that go while others wait: one step each, and some more.
+/// The duration of a step of the slow cache, and the most rows of slow caches that may be removed while others wait:
+/// one step each, and some more.
 const STEP: Duration = Duration::from_secs(3);
 const MEANWHILE: i64 = 700;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -44,7 +45,7 @@ fn put_others(session: &mut Client) {
     }
 }
 
-/// Returns how many rows of these caches went while the others waited for their sweep.
+/// Returns how many rows of these slow caches were removed while the other caches waited for their sweep.
 fn expire_others(session: &mut Client, slow: &[&str]) -> i64 {
     let there = |session: &mut Client| slow.iter().map(|cache| rows(session, cache)).sum::<i64>();
     let before = there(session);
@@ -79,7 +80,7 @@ fn a_cache_whose_trigger_is_slow_leaves_the_others_their_time() {
         let went = expire_others(&mut session, &["slow"]);
         assert!(went <= MEANWHILE, "{went} rows before the others");
     }
-    // It gets its own time, too.
+    // The slow cache gets its own time, too.
     let now = rows(&mut session, "slow");
     assert!(now > 0, "the slow one was done before the others came");
     wait_until_within(PATIENCE, "the slow one goes on", || {
@@ -114,7 +115,7 @@ fn several_slow_caches_share_what_is_left() {
     expire_others(&mut session, &slow);
 }
 
-/// Each cache of one role is slow for the first time once; yet the other role's caches are swept in time.
+/// Each cache of one role is slow once, for the first time; nevertheless the other role's caches are swept in time.
 #[test]
 fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let cluster = Cluster::with_tier(&SETTINGS);
@@ -136,7 +137,7 @@ fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let names: Vec<&str> = slow.iter().map(String::as_str).collect();
     let went = expire_others(&mut session, &names);
     assert!(went <= 300, "{went} rows before the others");
-    // Each of them gets its turn.
+    // Each of them gets a turn.
     let left: Vec<i64> = names
         .iter()
         .map(|cache| rows(&mut session, cache))
@@ -148,7 +149,7 @@ fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     }
 }
 
-/// If each row costs time, a step takes fewer.
+/// If each row takes long, a step takes fewer rows.
 #[test]
 fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     let cluster = Cluster::with_tier(&[
@@ -171,7 +172,7 @@ fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
     assert!(last <= 250, "a step of {last} rows: {seen:?}");
 }
 
-/// A sweep that fails for want of a lock costs its cache time, too.
+/// A sweep that fails because it did not get a lock also costs its cache time.
 #[test]
 fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
     let cluster = Cluster::with_tier(&[
@@ -192,12 +193,12 @@ fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
         ));
     }
     session.run("SELECT cache_set('k', '1', cache => 'b')");
-    // The removal waits at the commit, half of deadlock_timeout.
+    // The removal waits at the commit for half of deadlock_timeout.
     let mut locker = cluster.connect("postgres");
     locker.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
     // All of them have waited once.
     std::thread::sleep(Duration::from_secs(23));
-    // One after the other they would wait for 16 s each time.
+    // If they waited one after the other, it would take 16 s each time.
     let took = [(); 3].map(|()| {
         let began = Instant::now();
         expire_others(&mut session, &[]);
@@ -211,7 +212,7 @@ fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
     });
 }
 
-/// One call is one transaction, in which no cache can have a turn of its own; the caches share the call's rows.
+/// One call is one transaction, in which the caches cannot take turns; they share the rows that the call may remove.
 #[test]
 fn a_sweep_over_all_caches_gives_each_its_share_of_the_rows() {
     let mut session = Cluster::shared().database().connect();

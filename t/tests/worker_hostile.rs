@@ -10,7 +10,7 @@ use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
-/// The only question is whether the event happens at all, on a machine however busy.
+/// The tests check only whether an event happens at all, however busy the machine is.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn put(session: &mut Client, cache: &str) {
@@ -26,8 +26,7 @@ fn wait_until_swept(session: &mut Client, cache: &str) {
     });
 }
 
-/// Creates an ordinary role with a cache `a` of its own, and another role's cache that comes after it in the worker's
-/// list.
+/// Creates an ordinary role with a cache `a`, and a cache of another role that comes after it in the worker's list.
 fn with_neighbours<'c>(cluster: &'c Cluster) -> (Database<'c>, Client, Client) {
     let database = cluster.database();
     let mallory = cluster.role();
@@ -39,7 +38,7 @@ fn with_neighbours<'c>(cluster: &'c Cluster) -> (Database<'c>, Client, Client) {
     (database, session, owner)
 }
 
-/// An error that is made to end the process leaves no record of its cause.
+/// An error that ends the process leaves no record of its cause.
 #[test]
 fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -55,7 +54,7 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
              CREATE TRIGGER away BEFORE DELETE ON a FOR EACH ROW EXECUTE FUNCTION away()"
         ));
         put(&mut owner, "a");
-        // A session's changes are counted a second later.
+        // A session's changes appear in the statistics a second later.
         wait_until_within(PATIENCE, "a worker's end", || {
             cluster.log_text().matches("FATAL").count() > before
         });
@@ -73,14 +72,14 @@ fn a_trigger_that_ends_its_process_is_put_off_and_stops_no_other() {
     );
 }
 
-/// A cursor that reads an index alone holds on to a page of it, for which VACUUM waits.
+/// The cursor of an index-only scan keeps a page of the index pinned, and VACUUM waits for the pin.
 #[test]
 fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     let cluster = Cluster::with_tier(&[OFTEN, "autovacuum = off"]);
     let (database, mut session, mut owner) = with_neighbours(cluster);
     owner.run("INSERT INTO a SELECT i, '1' FROM generate_series(1, 5000) AS i; GRANT SELECT ON a TO PUBLIC");
     owner.run("CREATE INDEX ON a (key, expires_at)");
-    // No VACUUM before the cursor exists, which must not hold back dead rows.
+    // No VACUUM may run before the cursor exists, and the cursor must not hold back dead rows.
     let mut guard = database.connect();
     guard.run("BEGIN; LOCK TABLE a IN SHARE UPDATE EXCLUSIVE MODE");
     owner.run("DELETE FROM a WHERE key > '2'");
@@ -105,7 +104,7 @@ fn a_cursor_that_vacuum_waits_for_keeps_no_other_cache_from_its_sweep() {
     assert!(!log.contains("could not"), "{log}");
 }
 
-/// No role's VACUUM takes hours because a database asks for it: there are three places for all databases.
+/// No database can make its VACUUM take hours, because all databases share three workers.
 #[test]
 fn a_database_cannot_make_its_vacuum_last() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -123,8 +122,8 @@ fn a_database_cannot_make_its_vacuum_last() {
     });
 }
 
-/// Every setting about plans that Postgres has, each with another value than the server's; a trigger reports those that
-/// count.
+/// Every setting of Postgres about planning, with another value than the server's; a trigger reports those that are in
+/// effect.
 #[test]
 fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -161,12 +160,12 @@ fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
     let taken = "SELECT coalesce(string_agg(s.name, ' '), '') FROM seen AS s \
          JOIN of_server AS o ON o.name = s.name AND o.setting <> s.setting WHERE s.name <> 'jit'";
     assert_eq!(session.text(taken), "");
-    // Off whatever the server's setting: no statement of pgcache's own is compiled.
+    // Off whatever the server's setting is: no statement of pgcache's own is compiled.
     assert!(session.holds("SELECT bool_and(setting = 'off') FROM seen WHERE name = 'jit'"));
     assert!(session.holds("SELECT count(DISTINCT name) > 40 FROM seen"));
 }
 
-/// The worker reads the list of caches from a view; a role that has that refused does so for sessions only.
+/// The worker reads the list of caches from a view. A role that revokes access to it does so for sessions only.
 #[test]
 fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     let cluster = Cluster::with_tier(&[OFTEN]);
@@ -190,7 +189,7 @@ fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     assert!(!log.contains("could not list"), "{log}");
 }
 
-/// One cache whose rows in the catalogs are nonsense.
+/// A cache whose rows in the catalogs are invalid.
 #[test]
 fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '1s'"]);
@@ -211,8 +210,8 @@ fn a_cache_that_cannot_be_looked_at_is_put_off_and_stops_no_other() {
     assert!(!cluster.log_text().contains("could not list"));
 }
 
-/// The extension goes while a worker stays for a table whose rows die quickly, and a role puts a view of that name
-/// there.
+/// The extension is dropped while a worker stays for a table whose rows expire quickly, and a role creates a view with
+/// the same name.
 #[test]
 fn a_worker_that_stays_reads_no_view_that_is_not_the_extensions() {
     let cluster = Cluster::with_tier(&[OFTEN]);

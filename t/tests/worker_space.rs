@@ -35,7 +35,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
         .and_then(|rest| rest.split(' ').next())
         .and_then(|number| number.parse().ok())
         .unwrap_or_else(|| panic!("no buffer count in {plan:?}"));
-    // Two reads of a chunk of 512 blocks, and the cost of a deleted row.
+    // Two reads of a chunk of 512 blocks, and the cost of deleted rows.
     assert!(hit < 512 * 2 + 600, "{hit} of {blocks} blocks for 100 rows");
     assert_eq!(
         session.number("SELECT cache_expire('c', 30000)"),
@@ -44,7 +44,7 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
     session.run("SELECT pg_stat_force_next_flush()");
     let scans =
         session.lines("SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'c'");
-    // One by the index at most, of the primary key's own making: none by a sweep.
+    // At most one sequential scan, by the creation of the primary key's index: none by a sweep.
     assert!(
         ["0|0", "1|0"].contains(&scans[0].as_str()),
         "seq_scan, idx_scan: {scans:?}"
@@ -65,9 +65,9 @@ fn overwriting_rows_stays_hot_while_they_are_swept() {
     session.run("SELECT cache_create('c')");
     fill(&mut session, "c", "k", 5000);
     session.run("VACUUM c");
-    // Room of a dead row is free again as soon as no snapshot may see it. Autovacuum's ANALYZE, of any table of the
-    // database, holds a snapshot for some time, and no update is HOT on the pages that fill up meanwhile: the best of
-    // some rounds counts.
+    // The space of a dead row is free as soon as no snapshot can see the row. ANALYZE of autovacuum, of any table of
+    // the database, holds a snapshot for some time, and no update is HOT on the pages that fill up meanwhile. So the
+    // best of several rounds counts.
     let mut shares = Vec::new();
     while shares.iter().all(|share| *share < 95) {
         assert!(shares.len() < 15, "of the updates were HOT: {shares:?} %");
@@ -91,7 +91,7 @@ fn a_cache_is_trimmed_to_its_limit_oldest_entries_first() {
     for prefix in ["a", "b", "c", "d"] {
         fill(&mut session, "c", prefix, 2000);
     }
-    // Written again, the first rows of the table are the youngest.
+    // After this update the first rows of the table are the youngest.
     session.run("UPDATE c SET value = 'y' WHERE key LIKE 'a%'");
     session.run("INSERT INTO c SELECT 'x' || i, '1', now() FROM generate_series(1, 500) AS i");
     assert_eq!(session.number("SELECT cache_expire('c', 100)"), 100);
@@ -154,7 +154,7 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
     session.run("SELECT pg_stat_force_next_flush()");
     let last_sweep = "SELECT coalesce(extract(epoch FROM last_sweep) * 1000000, 0)::bigint \
                       FROM pgcache.stats WHERE cache = 'c'::regclass";
-    // The first may have begun before the rows were counted; the third finds the table at rest.
+    // The first pass may have begun before the rows were counted; the third finds the table idle.
     for _ in 0..3 {
         let former = session.number(last_sweep);
         wait_until("a sweep", || session.number(last_sweep) > former);
@@ -165,8 +165,8 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
     });
 }
 
-/// Churns for some seconds; returns the most that the cache's tables took in the second half, over the size of a fresh
-/// table with `fresh` rows like these.
+/// Replaces rows for some seconds; returns the largest size of the cache's tables in the second half, divided by the
+/// size of a fresh table with `fresh` such rows.
 fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
     let cluster =
         Cluster::with_tier(&["pgcache.expire_interval = '1s'", "shared_buffers = '128MB'"]);
@@ -192,7 +192,7 @@ fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
         if began.elapsed() > Duration::from_secs(20) {
             break;
         }
-        // A paced load: the fresh table's rows are known beforehand, on a machine however busy.
+        // A paced load, so that the number of rows in a fresh table is known in advance, however busy the machine is.
         let next = Duration::from_millis(100 * (round + 1));
         std::thread::sleep(next.saturating_sub(began.elapsed()));
     }
@@ -201,7 +201,7 @@ fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
 
 #[test]
 fn entries_written_once_and_expired_take_bounded_room() {
-    // 500 a tenth of a second, alive for 3 s and two intervals: 25,000.
+    // 500 rows each tenth of a second, which live for 3 s and two intervals: 25,000.
     let step = "INSERT INTO c SELECT md5('$r' || '-' || i), $v, clock_timestamp() + interval '3 s' \
                 FROM generate_series(1, 500) AS i";
     let share = churn("unlogged", "repeat('x', 100)", step, 25_000);
@@ -210,7 +210,7 @@ fn entries_written_once_and_expired_take_bounded_room() {
 
 #[test]
 fn long_values_overwritten_take_bounded_room() {
-    // 50 values of 40 kB, uncompressed, each overwritten twice a second: in two intervals 200 lived.
+    // 50 values of 40 kB, uncompressed, each overwritten twice a second: 200 within two intervals.
     let step = "SELECT cache_set('k' || (i + 10 * ($r % 5)), $v, '1 hour', 'c') \
                 FROM generate_series(1, 10) AS i";
     let value = "(SELECT string_agg(md5(i::text || n), '') FROM generate_series(1, 1250) AS n)";
@@ -225,8 +225,8 @@ fn vacuums(session: &mut Client, cache: &str, table: &str) -> i64 {
     ))
 }
 
-/// Creates, on a server that sweeps nothing for an hour and vacuums only on a writer's request, a cache of 60 values of
-/// 100 kB.
+/// Creates a cache of 60 values of 100 kB on a server that sweeps nothing for an hour and vacuums only if a writer
+/// requests it.
 fn unswept(cluster: &Cluster) -> Client {
     let mut session = cluster.database().connect();
     session.run("SELECT cache_create('c')");
@@ -250,7 +250,7 @@ const UNSWEPT: [&str; 2] = ["pgcache.expire_interval = '1h'", "autovacuum = off"
 fn rows_that_die_before_the_next_sweep_are_vacuumed_on_request() {
     let cluster = Cluster::with_tier(&UNSWEPT);
     let mut session = unswept(cluster);
-    // The first request makes the launcher find the database, which it then sweeps once.
+    // The first request makes the launcher find the database, which is then swept once.
     put_long(&mut session, 1);
     wait_until("a sweep", || {
         session
@@ -304,10 +304,10 @@ fn writes_that_leave_no_dead_rows_request_no_vacuum() {
             .run("SELECT cache_touch('k' || i, '2 hours', 'c') FROM generate_series(0, 59) AS i");
         session.run("UPDATE c SET expires_at = expires_at + interval '1 s'");
     }
-    // A request is answered at once; here none comes.
+    // A request is served at once; here there is none.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0);
-    // The worker would have come.
+    // By now the worker would have come.
     session.run("DELETE FROM c");
     wait_until("vacuum", || vacuums(&mut session, "c", "reltoastrelid") > 0);
 }
@@ -325,7 +325,7 @@ fn values_that_all_die_many_times_between_two_sweeps_take_bounded_room() {
             vacuums(&mut session, "c", "reltoastrelid") > former
         });
     }
-    // Between the request and its answer a round may be written: never two.
+    // Between a request and its VACUUM at most one round may be written, never two.
     let share = size(&mut session) / fresh;
     assert!(share < 3.0, "{share} times the fresh size");
 }
@@ -374,14 +374,14 @@ fn rows_held_back_by_an_old_snapshot_are_not_vacuumed_again_and_again() {
         put(round);
     }
     old.run("COMMIT");
-    // Each time the table has grown by an eighth.
+    // Once for each time that the table has grown by an eighth.
     let done = vacuums(&mut session, "c", "reltoastrelid");
     assert!(done < 45, "{done} times");
 }
 
 #[test]
 fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
-    // The launchers of pgcache and of logical replication have the other two.
+    // The launchers of pgcache and of logical replication occupy the other two.
     let cluster = Cluster::with_tier(&[
         "max_worker_processes = 3",
         "max_parallel_workers = 0",
