@@ -21,8 +21,8 @@ PROGRAM = ROOT / "build/bench-application"
 CACHE = "public.products"
 FIELDS = ("requests_s", "queries_s", "hit_rate", "attainable", "amplification", "stale", "p50_us", "p99_us", "behind_ms", "errors",
           "wrong")  # fmt: skip
-# A change must have reached the application within this time; the run fails beyond it. One machine does it in a few
-# milliseconds; a machine of two cores with every visitor awake needs a hundred at times.
+# The longest time after which a change must have reached the application; beyond it the run fails. One machine takes a
+# few milliseconds; a machine of two cores on which all visitors are active sometimes takes a hundred.
 BEHIND_MS = 2_000
 # The source that the cache depends on; a product is loaded from its row.
 SHELF = """
@@ -84,7 +84,7 @@ def measure(server, scenario, writes, seconds):
 
 
 def failures(row):
-    """The failures of a run, by conditions that hold on every machine."""
+    """Returns the failures of a run: violations of conditions that hold on every machine."""
     name = f"{row['scenario']}, {row['writes']} changes/s"
     found = broken(name, row)
     if row["behind_ms"] > BEHIND_MS:

@@ -14,7 +14,7 @@ DRIVER = ROOT / "build/bench-driver/release/bench-driver"
 
 
 class BenchError(Exception):
-    """Stops a run; its words are for the person who started it."""
+    """Stops a run; its message is for the person who started it."""
 
 
 def insist(condition, sentence):
@@ -33,7 +33,7 @@ def output(words, **options):
 
 
 def driver_words(mode, options):
-    """`value_size=37` becomes `--value-size 37`."""
+    """Converts `value_size=37` to `--value-size 37`."""
     return [DRIVER, mode, *(word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", value))]
 
 
@@ -50,7 +50,7 @@ def read_json(path, otherwise=None):
 
 
 def machine():
-    """The machine on which the figures were taken."""
+    """Describes the machine on which the figures were measured."""
     return {
         "cpu": field("/proc/cpuinfo", "model name", ":"),
         "cores": len(os.sched_getaffinity(0)),
@@ -72,8 +72,8 @@ def ground(facts):
 
 
 class Journal:
-    """The folder of a run: runs.jsonl has a line for each timed run, which the same folder again does not repeat;
-    facts.json has what the runs have in common."""
+    """The folder of a run. runs.jsonl has a line for each timed run, so that a second start in the same folder does not
+    repeat it; facts.json has the facts that all runs share."""
 
     def __init__(self, out, key):
         self.out, self.key = out, key

@@ -91,7 +91,7 @@ def is_plain(table):
 
 
 def measure(server, name, options):
-    """Returns by how much each count of the server grew in a run of one script."""
+    """Returns how much each count of the server grew in a run of one script."""
     table = table_of(name)
     before = counted(server, table)
     by_hand(server, name, ["-t", options.transactions], "-c", CLIENTS, "-D", f"scale={options.scale:g}")
@@ -112,7 +112,7 @@ def counted(server, table):
 
 
 def wanted(name):
-    """Returns, for each count, its share of the transactions by the title of the script."""
+    """Returns the expected share of the transactions for each count, derived from the title of the script."""
     table = table_of(name)
     if table is None:
         return {}
@@ -126,7 +126,7 @@ def wanted(name):
 
 
 def judged(name, row):
-    """Checks that each share is right, as far as chance allows."""
+    """Checks that each share is right, within the limits of chance."""
     for what, share in wanted(name).items():
         found, asked = row[what], row["transactions"]
         right = found == share * asked if share in (0, 1) else near(found / asked, share, asked)

@@ -60,7 +60,7 @@ def rows_of_bars(axis, labels):
 
 
 def panels(title, subtitle, rows):
-    """The workloads side by side, with one list of systems on the left: each with its rows by place."""
+    """Draws the workloads side by side, with one list of systems on the left; `rows` are by place."""
     systems = [system for system in ALL if any(row["system"] == system.name for row in rows)]
     figure, axes = plt.subplots(1, len(WORKLOADS), figsize=(12, 1.9 + 0.42 * len(systems)), sharey=True)
     head(figure, title, subtitle)
@@ -89,7 +89,7 @@ def throughput(folder, name, title, summary, said):
 
 
 def lines_said(rows):
-    """One run has no slowest and no fastest, so it gets no line and no word of one."""
+    """Returns the legend's note about the spread lines. A single run has no slowest and no fastest, so it gets none."""
     return " Lines: slowest and fastest run." if any(row["runs"] > 1 for row in rows) else ""
 
 
@@ -122,7 +122,8 @@ def latency(folder, summary, said):
 
 
 def cost(folder, summary, said):
-    """CPU for a request, not CPU in use: a server that does more work in the same time is not the dearer one."""
+    """Draws the CPU time for a request, not the CPU in use: a server that does more work in the same time is not the
+    more expensive one."""
     what = f"CPU of all the server's processes over requests answered, {said}; client CPU is not in it. Grey: memory (PSS)."
     figure, drawn = panels("Server CPU for each request", what, summary)
     most = max(row["cpu"] / row["tps"] for row in summary) * 1e6

@@ -15,12 +15,14 @@ CLIENTS = 8
 
 
 def tier_for(entries, value_size):
-    """Room for all entries and for what the writes add: Redis takes what it needs as well."""
+    """Returns the size of a tier with room for all entries and for those that the writes add: Redis also takes as much
+    memory as it needs."""
     return max(2048, int(entries * (value_size + 160) * 1.25 / 1024**2))
 
 
 def near(share, wanted, samples):
-    """Returns whether a share is within two points; a short run may stray by chance, five standard deviations at most."""
+    """Returns whether a share is within two points of the expected one; a short run may deviate by chance, at most by
+    five standard deviations."""
     return abs(share - wanted) <= max(TOLERANCE, 5 * sqrt(wanted * (1 - wanted) / samples))
 
 
@@ -34,14 +36,14 @@ def preload(server):
 
 
 def timed_run(server, job, result):
-    """Checks a run's own report: the driver counts hits."""
+    """Checks a run by its own report: the driver counts hits."""
     name, rate = f"{server.system.name}, {job.workload} by {job.tool}", result.get("hit_rate")
     right = rate is None or near(rate, kd.HIT_RATE, result["reads"])
     insist(right, f"{name}: {rate} of the reads hit, not {kd.HIT_RATE}")
 
 
 def growth(server, job, result, before):
-    """A timed run of writes leaves nine new entries for ten writes; the warm-up's come on top."""
+    """Checks that ten writes of a timed run leave nine new entries; those of the warm-up are additional."""
     if job.workload != "write":
         return
     grown = server.entries() - before
@@ -51,7 +53,7 @@ def growth(server, job, result, before):
 
 
 def system(server):
-    """The checked pass, outside of the timed runs. Returns the shares it found."""
+    """Runs the checked pass, outside of the timed runs. Returns the measured shares."""
     if not server.system.read:  # its reads are counted in every timed run of the driver, each SET is answered OK
         return driver_writes(server)
     if server.slow_to_scan:  # only a scan shows overwritten values; each run has shown that writes arrive
@@ -60,7 +62,7 @@ def system(server):
 
 
 def driver_writes(server):
-    """Counts writes, enough of them that those in flight at the end, which no counter has, do not matter."""
+    """Counts writes. There are so many that those in flight at the end, which no counter includes, do not matter."""
     for seconds in (0.2, 1, 5, 25):
         before = server.entries()
         writes = Driver.count_writes(server, seconds)
@@ -70,7 +72,8 @@ def driver_writes(server):
 
 
 def pgbench_writes(server):
-    """Runs the write script with another value, which every written key must then hold, old keys too; then the mixed one."""
+    """Runs the write script with another value, which every written key must then have, old keys included; then the
+    mixed one."""
     other = "checked" + kd.value(server.setup.value_size)
     before, writes = server.entries(), CLIENTS * WRITES
     pgbench(server, scripts.script(server.system.write), WRITES, "-D", f"value={other}")
@@ -90,7 +93,7 @@ def share_of(server, word, count, writes, wanted):
 
 
 def hit_rate(server):
-    """Runs the read script and keeps its answers in a table: a wrong value is no hit."""
+    """Runs the read script and stores its answers in a table, so that a wrong value does not count as a hit."""
     server.sql("CREATE UNLOGGED TABLE IF NOT EXISTS checked (value text)", "TRUNCATE checked")
     pgbench(server, scripts.script(server.system.read, "INSERT INTO checked VALUES (({}))"), READS)
     value = kd.value(server.setup.value_size)

@@ -13,8 +13,8 @@ def are_two():
 
 @contextlib.contextmanager
 def one_core_for(servers):
-    """The servers with all of their processes, and those that they start from now on, on the first core; this process,
-    whose children the clients are, on the second."""
+    """Pins the servers with all of their processes, and those that they start later, to the first core, and this
+    process, whose children are the clients, to the second."""
     first, second, *_ = cores = sorted(os.sched_getaffinity(0))
     place(servers, [first])
     os.sched_setaffinity(0, [second])
@@ -29,7 +29,7 @@ def place(servers, cores):
     for server in servers:
         for pid in [server, *children(server)]:
             for thread in threads(pid):
-                # A session may be ending just now.
+                # A session may just be ending.
                 with contextlib.suppress(ProcessLookupError):
                     os.sched_setaffinity(thread, cores)
 

@@ -83,7 +83,7 @@ def prepare(server, options):
     headers = output([os.environ.get("PG_CONFIG", "pg_config"), "--includedir-server"]).strip()
     compiler = shlex.split(os.environ.get("CC", "cc"))
     output([*compiler, "-O2", "-fPIC", "-shared", f"-I{headers}", "-x", "c", "-", "-o", library], input=TRIGGER)
-    # The server's user need not be able to read the folder of the results.
+    # The server's user may not be able to read the folder of the results.
     seen = Path(server.folder, library.name)
     seen.write_bytes(library.read_bytes())
     seen.chmod(0o755)
@@ -93,12 +93,12 @@ def prepare(server, options):
 
 
 def measure(server, options):
-    """Milliseconds of each case, in an order of chance: elapsed, and of the backend's processor time."""
+    """Returns the milliseconds of each case, in random order: elapsed time, and the backend's processor time."""
     row = {}
     for case in random.sample(CASES, len(CASES)):
         make(server, options, case)
         row[case.name] = timed(server, case)
-        # The entries that depend are gone, all others remain.
+        # The dependent entries are removed, all others remain.
         left, expected = server.number("SELECT count(*) FROM cache"), 0 if case.prefix == "product" else options.rows
         insist(left == expected, f"{case.name}: {left} entries are left, not {expected}")
         server.sql("SELECT cache_drop('cache')")
@@ -118,7 +118,7 @@ def make(server, options, case):
 
 
 def timed(server, case):
-    """Postgres' own measurement of a statement and its commit."""
+    """Returns Postgres' own measurement of a statement and its commit."""
     words = [server.bin / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", *server.connection, DATABASE]
     session = ("SET client_min_messages = log", "SET log_statement_stats = on", f"SET ROLE {case.writer}", UPDATE)
     words += [part for text in session for part in ("-c", text)]
@@ -128,7 +128,8 @@ def timed(server, case):
 
 
 def figures(runs, name):
-    """Elapsed and processor time: median of the milliseconds, and the ratio to none (median, least, most)."""
+    """Returns elapsed and processor time: the median of the milliseconds, and the ratio to the case without a trigger
+    (median, least, most)."""
     return {kind: [middle([run[name][at] for run in runs])[0], *middle([run[name][at] / run[BESIDE][at] for run in runs])]
             for at, kind in enumerate(("elapsed", "processor"))}  # fmt: skip
 

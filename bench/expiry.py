@@ -127,15 +127,16 @@ coalesce(pg_total_relation_size(nullif(reltoastrelid, 0)), 0),
 pg_stat_get_tuples_updated(oid), pg_stat_get_tuples_hot_updated(oid), pg_stat_get_tuples_deleted(oid)
 FROM pg_class WHERE oid = 'bench'::regclass"""
 
-# Reads the table from end to end, so it runs seldom; by an alias that sees expired rows. Rows that are live; rows that have expired in the last two
-# intervals and still exist; the longest time that a row has been expired for.
+# Scans the whole table, so it runs seldom; its alias makes expired rows visible. Counts the live rows, and the rows
+# that have expired in the last two intervals and still exist; returns the longest time for which an existing row has
+# been expired.
 ROWS_SQL = """SELECT count(*) FILTER (WHERE expires_at > clock_timestamp()),
 count(*) FILTER (WHERE expires_at <= clock_timestamp() AND expires_at > clock_timestamp() - interval '{window} s'),
 coalesce(greatest(0, extract(epoch FROM clock_timestamp() - min(expires_at))), 0) FROM bench AS pgcache_c"""
 
 
 class Run:
-    """One case on one system: a server, the load, and samples of the table meanwhile."""
+    """One case on one system: a server, the load, and samples of the table during the load."""
 
     def __init__(self, case, way, seconds, options):
         self.case, self.way, self.seconds, self.options = case, way, seconds, options
@@ -164,7 +165,7 @@ class Run:
                 "interval": self.interval, "fresh_row": self.fresh_row, "samples": self.samples, "latency": latency}  # fmt: skip
 
     def fresh_bytes(self):
-        """Makes a table like the measured one, its rows written once, in no order of their keys."""
+        """Creates a table like the measured one, with its rows written once, in random order of their keys."""
         server, case = self.server, self.case
         fillfactor = server.sql("SELECT coalesce(substring(reloptions::text FROM 'fillfactor=([0-9]+)'), '100') "
                                 "FROM pg_class WHERE oid = 'bench'::regclass")  # fmt: skip
@@ -183,7 +184,7 @@ class Run:
         return file
 
     def pgbench(self):
-        """Runs half gets, half sets, at full speed; samples the latencies of the second half, by script."""
+        """Runs half gets and half sets at full speed; samples the latencies of the second half, by script."""
         case, began = self.case, time.time()
         scripts = [self.script("set", case.draw, self.way.set), self.script("get", case.draw_get, self.way.get)]
         logs = self.options.out / "pgbench_log"
@@ -206,7 +207,7 @@ class Run:
         return {name: by_slice(slices, sampled) for name, slices in zip(("set", "get"), latencies)}
 
     def watch(self):
-        """Sizes about 200 times in all; rows 25 times."""
+        """Samples sizes about 200 times in all, and row counts 25 times."""
         began, next_rows = time.time(), 0.0
         step = max(0.2, self.seconds / 200)
         while not self.stop.wait(step):
@@ -222,7 +223,7 @@ class Run:
             self.samples.append(sample)
 
     def delete_by_cron(self):
-        """Each interval; one that takes longer is followed at once by the next that is due."""
+        """Deletes at each interval; if a deletion takes longer than an interval, the next one follows at once."""
         due = time.time() + self.interval
         while not self.stop.wait(max(0, due - time.time())):
             self.server.sql("DELETE FROM bench WHERE expires_at <= now()")
@@ -249,8 +250,8 @@ def total(sample):
 
 
 def room(run):
-    """The most that the tables took, over a fresh table of what lived in the last two sweep intervals.
-    Sizes are seen more often than rows are counted: between two counts the lesser holds."""
+    """Returns the largest size of the tables, divided by the size of a fresh table with the rows that lived in the last
+    two sweep intervals. Sizes are sampled more often than row counts; between two counts the smaller one applies."""
     counts = second_half(run, "lived")
     spans = [(one["t"], other["t"], min(one["lived"], other["lived"])) for one, other in zip(counts, counts[1:])]
     return max((total(s) / (lived * run["fresh_row"]) for since, until, lived in spans if lived
@@ -270,7 +271,7 @@ def figures(run):
 
 
 def assert_smoke(runs):
-    """Asserts the conditions that hold for any run, however short."""
+    """Asserts conditions that hold for any run, however short."""
     for run in runs:
         insist(run["latency"]["set"]["per_second"] > 0 and run["samples"], f"{run['system']}: nothing was set")
         insist(run["samples"][-1]["deleted"] > 0, f"{run['system']}: nothing was swept")
@@ -303,7 +304,8 @@ def cells(row):
 
 
 def draw(folder, case, runs):
-    """Over time, one colour a system. A case that overwrites nothing has no share of HOT updates, and no panel for it."""
+    """Draws the case over time, with one colour for each system. A case without overwrites has no HOT updates, and no
+    panel for them."""
     ways = {way.name: way for way in WAYS}
     kinds = [("Table, indexes, TOAST: MB", sizes), ("HOT share of updates, %", hot), ("Longest expired row: s", lag)]
     kinds = [(title, of) for title, of in kinds if any(of(run)[0] for run in runs)]

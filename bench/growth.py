@@ -136,8 +136,9 @@ def asked(server, value, seconds):
 
 
 def of_caches(server, count, options):
-    """By pgbench, because the driver knows one cache. The entries, spread evenly, are read once each, so that the tier
-    has its copies; a first run warms the sessions' own memory of the caches."""
+    """Measures many caches with pgbench, because the driver knows one cache. The entries are spread evenly over the
+    caches and read once each, so that the tier has copies; a first run fills the sessions' own knowledge of the
+    caches."""
     storage, each = ("memory" if server.system.name == "pgcache_memory" else "unlogged"), max(1, options.entries // count)
     every = f"generate_series(1, {count}) AS c, generate_series(1, {each}) AS n"
     server.sql("CREATE EXTENSION pgcache")

@@ -21,7 +21,8 @@ def about(options):
 
 
 def cells(summary, facts):
-    """Yields a row a system, Redis and its kind first: requests a second, then processor time of the server for one."""
+    """Yields a row for each system, Redis and the like first: requests a second, then the server's processor time for
+    one."""
     found = {(row["system"], row["workload"]): row for row in summary}
     for system in sorted(ALL, key=lambda system: not system.is_redis):
         rows = [found.get((system.name, name)) for name in ORDER]

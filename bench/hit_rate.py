@@ -205,7 +205,7 @@ class Peak(threading.Thread):
 
 
 def assert_smoke(summary):
-    """A limit under which everything hits, or nothing evicts, measures nothing."""
+    """Rejects a limit under which every request hits or no entry is evicted, because it would measure nothing."""
     for row in summary:
         insist(0.3 < row["hit_rate"] < 0.95, f"{row['system']}, {row['case']}: a hit rate of {row['hit_rate']:.1%}")
         insist(row["hot_hit_rate"] > row["hit_rate"], f"{row['system']}: hot keys hit no more than others")

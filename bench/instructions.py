@@ -45,7 +45,7 @@ SELECT count(cache_get(({first} + n)::text, 'hot')) FROM generate_series(1, {hea
 STATEMENTS = {
     "select length": scripts.statement("length", ":n"),
     **TIMED,
-    # By plain SQL, which sees no expired row of a cache; and the cost of that condition written by hand.
+    # Plain SQL that hides the expired rows of a cache, and the same condition written by hand.
     "select from a cache": scripts.statement("select_by_key", ":n", table="hot"),
     "select, deadline by hand": "SELECT value FROM plain WHERE key = :n AND (expires_at IS NULL OR expires_at > now())",
 }
@@ -99,12 +99,12 @@ def measure(postgres, server, options):
 
 
 def for_each(requests, count):
-    """Instructions a request: the difference of the longer and the shorter run."""
+    """Returns the instructions for one request, from the difference of the longer and the shorter run."""
     return (count(requests * LONGER) - count(requests)) / (requests * (LONGER - 1))
 
 
 def statement(postgres, server, name, requests):
-    """The seed is fixed: the longer run begins with the requests of the shorter one."""
+    """Runs with a fixed seed, so that the longer run begins with the requests of the shorter one."""
     sql = STATEMENTS[name]
     draw = f"\\set n {FIRST} + random(1, {HEATED})\n" if ":n" in sql else ""
     words = ["env", "PGOPTIONS=-c pgcache.hot_tier=off"] if "tier off" in name else []
@@ -115,7 +115,7 @@ def statement(postgres, server, name, requests):
 
 
 def redis(options, command, requests):
-    """A server of its own for each run: it has one process, which writes when it ends."""
+    """Uses a new server for each run, because Redis is one process, which writes its counts when it ends."""
     with counted(shutil.which(program("redis-server"))) as server:
         with CountedRedis(Setup(options.out), SYSTEMS[0], server.wrapper) as redis_server:
             for name, count in (("SET", HEATED), (command, requests)):
@@ -163,7 +163,7 @@ class Counts:
         until(lambda: total(self.read(f"{process}.counts")))
 
     def largest(self, processes):
-        """Returns the instructions of the process that ran the most, of so many that end."""
+        """Waits for this many processes to end, and returns the instructions of the one that ran the most."""
 
         def counts():
             found = [total(self.read(file.name)) for file in self.folder.glob("*.counts")]
@@ -177,7 +177,7 @@ class Counts:
 
 
 def until(found, patience=120):
-    """A process that has ended for its client still has to write its counts."""
+    """Waits for a process: when it has ended for its client, it still has to write its counts."""
     end = time.monotonic() + patience
     while time.monotonic() < end:
         if result := found():
@@ -187,7 +187,7 @@ def until(found, patience=120):
 
 
 def total(text):
-    """Instructions of a whole process; 0 where the file is not yet whole, because its last line names the sum."""
+    """Returns the instructions of a whole process; 0 if the file is incomplete, which its missing last line shows."""
     found = re.search(r"^totals: (\d+)", text, re.MULTILINE)
     return int(found.group(1)) if found else 0
 

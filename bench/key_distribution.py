@@ -13,8 +13,8 @@ HIT_RATE = 0.80
 NEW_SHARE = 0.90  # of the writes
 WRITE_SHARE = 0.20  # of the workload `mixed`
 
-# pgbench cannot pad with zeros, so its numbers start where they have 12 digits; redis-benchmark pads and
-# cannot add. The key has 36 bytes either way.
+# pgbench cannot pad with zeros, so its numbers start where they have 12 digits; redis-benchmark pads and cannot add.
+# The key has 36 bytes either way.
 PGBENCH_OFFSET = 100_000_000_000
 
 def slots(entries):
@@ -22,13 +22,13 @@ def slots(entries):
 
 
 def value(size):
-    """Letters and digits that no compression shortens, the same in every run."""
+    """Returns letters and digits that do not compress, the same in every run."""
     letters = random.Random(37)
     return "".join(letters.choices(string.ascii_letters + string.digits, k=size))
 
 
 def rows_sql(entries, text):
-    """The entries to preload, in random order, as keys of this kind would have come."""
+    """Returns the SQL of the entries to preload, in random order, as such keys would arrive."""
     return (
         f"SELECT '{PREFIX}' || ({PGBENCH_OFFSET} + n) AS key, '{text}' AS value "
         f"FROM generate_series(0, {slots(entries) - 1}::bigint) AS n WHERE n % 5 <> 0 ORDER BY hashint8(n)"

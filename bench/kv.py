@@ -21,7 +21,7 @@ BAD = ("errors", "wrong", "lost")
 
 @dataclass(frozen=True)
 class Load:
-    """A load as it was published, and its published figures."""
+    """A published load, and its published figures."""
 
     name: str
     title: str
@@ -32,7 +32,8 @@ class Load:
     etcd: str = ""  # the figure of etcd v3 in the same report
 
     def runs_on(self, system):
-        """A memory cache acts at once: there is no "all or none"."""
+        """Returns whether the load can run on a system. A memory cache takes effect at once, so it has no "all or
+        none"."""
         return (self.name, system) != ("transactions", "memory")
 
     def shortened(self, seconds):
@@ -92,7 +93,7 @@ def measure(server, system, load):
 
 
 def failures(rows):
-    """The failures of a run, by conditions that hold on every machine."""
+    """Returns the failures of a run: violations of conditions that hold on every machine."""
     found = []
     for row in rows:
         name = f"{row['load']} on {row['system']}"

@@ -8,7 +8,7 @@ OVERHEAD, KEY, DEFAULT_SIZE = 56, 16, 100
 
 
 def requests(lines):
-    """Number of the key, bytes of its entry, whether it is a read that counts."""
+    """Yields for each request the number of the key, the bytes of its entry, and whether it is a read that counts."""
     numbers = {}
     for number, line in enumerate(lines):
         key, size, op, *_ = [*(field.strip() for field in line.split(",")), "", "", ""]

@@ -40,7 +40,7 @@ Load when it began: {facts['load_at_start']:.2f}. Ratios within one run mean mor
 
 
 def noise(out):
-    """Reports an overloaded machine beside the figures, not in a footnote."""
+    """Reports an overloaded machine next to the figures, not in a footnote."""
     others = (load(out, BASE, "facts.json") or {}).get("other_cpu")
     if not others:
         return ""
@@ -49,7 +49,7 @@ def noise(out):
 
 
 def losses(out):
-    """Lists first, not last, every figure below its promise or below Redis."""
+    """Lists every figure below its promise or below Redis, before all others."""
     lines, summary = promises.missed(out), load(out, BASE) or []
     redis = {row["workload"]: row["tps"] for row in summary if row["system"] == "redis"}
     for row in summary:
@@ -83,7 +83,8 @@ Details: [report]({BASE}/report.md)."""
 
 
 def variations_section(out, ended):
-    """One line a variation, one column a system: reads and writes over those of Redis in the same part."""
+    """Returns one line for each variation, one column for each system: reads and writes over those of Redis in the same
+    part."""
     parts = [part for part in ended if part.workload == "workloads" and part.name not in (BASE, COMPETITORS)]
     if not parts:
         return ""
@@ -129,7 +130,7 @@ Everything not named is at its default. I/O threads are documented for four core
 
 
 def own_section(out, part):
-    """A part's own report, its headings one level down and its pictures found from here."""
+    """Returns a part's own report, with its headings one level lower and the paths of its pictures adjusted."""
     report = out / part.name / "report.md"
     if not report.exists():
         return ""

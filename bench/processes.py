@@ -8,7 +8,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def stat_fields(pid):
-    """Fields of /proc/PID/stat after the name, which may hold spaces; the first is the state, field 3."""
+    """Returns the fields of /proc/PID/stat after the name, which may contain spaces; the first one is the state, field
+    3."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 
@@ -28,9 +29,9 @@ def parent_of(pid):
 
 
 def cpu_seconds(server):
-    """User and system time of the server, of its living children, and of those that have exited.
+    """Returns user and system time of the server, of its living children, and of those that have exited.
 
-    A child that exits while we read moves from the second to the third; then we read again.
+    A child that exits during the reading moves from the second group to the third; then everything is read again.
     """
     while True:
         before = reaped_ticks(server)
@@ -40,7 +41,7 @@ def cpu_seconds(server):
 
 
 def cpu_seconds_of(server, title):
-    """Of its living children that are called so."""
+    """Returns the CPU seconds of the server's living children with this name."""
     return sum(own_ticks(pid) for pid in children(server) if title in command_line(pid)) / TICKS
 
 
@@ -52,14 +53,16 @@ def command_line(pid):
 
 
 def rate_and_cost(server, load):
-    """Requests a second of a load, and the time of the server's processes for a request, in microseconds."""
+    """Returns the requests a second of a load, and the time of the server's processes for a request, in
+    microseconds."""
     used, start = cpu_seconds(server), time.monotonic()
     tps = load()
     return tps, (cpu_seconds(server) - used) / (time.monotonic() - start) / tps * 1e6
 
 
 def machine_seconds():
-    """CPU time that the machine's cores were not idle, for whichever process; `steal` is a neighbour's."""
+    """Returns the CPU time in which the machine's cores were not idle, for any process; `steal` is that of other
+    virtual machines."""
     user, nice, system, _idle, _iowait, *others = Path("/proc/stat").read_text().splitlines()[0].split()[1:9]
     return sum(int(field) for field in (user, nice, system, *others)) / TICKS
 
@@ -76,10 +79,10 @@ def own_ticks(pid):
 
 
 def pss_mb(server):
-    """Proportional set size: shared memory counts once, however many backends map it.
+    """Returns the proportional set size: shared memory counts once, however many backends map it.
 
-    Pages of shared memory that only ended processes touched (the one that loaded, say) are in no process's set and still
-    taken, so shared memory is read as a whole where the kernel allows it.
+    Pages of shared memory that only ended processes have touched (such as the one that loaded the data) are in no
+    process's set, but still occupied. So shared memory is read as a whole if the kernel allows it.
     """
     sizes = [sizes_kb(pid) for pid in [server, *children(server)]]
     total, shared = sum(pss for pss, _ in sizes), sum(shmem for _, shmem in sizes)
@@ -97,7 +100,8 @@ def sizes_kb(pid):
 
 
 def shared_kb(pid):
-    """The size of the server's anonymous shared mappings, whichever process touched them; only root may look."""
+    """Returns the size of the server's anonymous shared mappings, whichever process touched them; only root may read
+    it."""
     try:
         lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
         places = [line.split()[0] for line in lines if "/dev/zero (deleted)" in line]

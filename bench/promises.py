@@ -58,7 +58,7 @@ def in_ns(row):
 
 
 def verdict(row):
-    """Costs are to be low, everything else high."""
+    """Returns the verdict on a figure: costs should be low, everything else high."""
     if row["must"] is None:
         return ""
     sign = -1 if is_cost(row) else 1

@@ -89,12 +89,12 @@ def run(options):
 
 
 def asked(growth, way):
-    """The loads with so many clients, each; the growth over a unix socket only."""
+    """Returns the loads, each with its numbers of clients; a growing number only over a unix socket."""
     return [*((load, CLIENTS) for load in LOADS), *((replace(LOADS[0], name="grow"), clients) for clients in growth if way == "unix")]
 
 
 def check(server):
-    """Checks that the loaded entries exist and are returned, because redis-benchmark looks at no reply."""
+    """Checks that the loaded entries exist and are returned, because redis-benchmark does not check replies."""
     entries, value = server.setup.entries, kd.value(server.setup.value_size)
     insist(server.entries() == entries, f"{server.system.label} has {server.entries()} entries of {entries}")
     key = f"{kd.PREFIX}{1:012}"

@@ -34,7 +34,8 @@ WAYS = {"pinned": "Server on one core, client on another", "free": "Server and c
 KEY = ("way", "load", "clients", "side", "repetition")
 FIELDS = ("tps", "cpu_us", "front_us", "back_us", "p50_ms", "p99_ms", "batch", "wal_bytes", "ids")
 
-# All tables lie in the buffers, and no checkpoint and no VACUUM comes in between, so only the work of a command remains.
+# All tables are in the buffers, and no checkpoint and no VACUUM runs meanwhile, so only the work of a command is
+# measured.
 STEADY = ("shared_buffers = 512MB", "checkpoint_timeout = 1d", "max_wal_size = 16GB", "autovacuum = off", "pgcache.expire_interval = 0")
 KINDS = {"read": "unlogged", "unlogged": "unlogged", "logged": ""}  # of the tables, each a cache and a plain one
 PLAIN = 'CREATE {kind} TABLE {name} (key text COLLATE "C" PRIMARY KEY, value text, expires_at timestamptz) WITH (fillfactor = 85)'
@@ -80,7 +81,7 @@ LOADS = (
 
 
 class Tables(Door):
-    """A memory cache and table caches by the protocol, and plain tables for SQL."""
+    """A server with a memory cache and table caches for the Redis protocol, and plain tables for SQL."""
 
     CACHES = (
         ("public.memory", "storage => 'memory'"),
@@ -104,7 +105,7 @@ class Tables(Door):
         self.sql("SELECT count(cache_get(key, 'read')) FROM read", "CHECKPOINT")
 
     def check(self):
-        """Checks that the loaded entries exist and are returned, because redis-benchmark looks at no reply."""
+        """Checks that the loaded entries exist and are returned, because redis-benchmark does not check replies."""
         entries, value = self.setup.entries, kd.value(self.setup.value_size)
         for name in KINDS:
             counted = self.sql(f"SELECT count(*) FROM {name}", f"SELECT count(*) FROM plain_{name} WHERE value = '{value}'")
@@ -117,7 +118,8 @@ class Tables(Door):
         return {**super().counters(), "sets": sets}
 
     def use_tier(self, on):
-        """Sets whether tables are read from their copies, and waits for all processes: they take a setting in one after the other."""
+        """Sets whether tables are read from their copies, and waits until all processes use the setting, which they
+        read one after the other."""
         if on == self.has_tier:
             return
         self.sql(f"ALTER SYSTEM SET pgcache.hot_tier = {'on' if on else 'off'}", "SELECT pg_reload_conf()")
@@ -168,14 +170,14 @@ def run(options):
 
 
 def ways(names):
-    """A server and its client need two cores to have one each."""
+    """Returns the ways to run. A server and its client can only be pinned if there are two cores."""
     unknown = set(names.split(",")) - set(WAYS)
     insist(not unknown, f"nothing is called {', '.join(unknown)}; there are {', '.join(WAYS)}")
     return names.split(",") if cores.are_two() else ["free"]
 
 
 def plan(loads, growth, chosen_ways, repeats):
-    """The runs in their order: way, load, clients, side, repetition."""
+    """Returns the runs in their order: way, load, clients, side, repetition."""
     return [
         (way, load, clients, side, repetition)
         for way in chosen_ways
@@ -206,13 +208,14 @@ def measure(postgres, redis, load, side, clients, seconds):
 
 
 def spent(server):
-    """Seconds of all processes of the server, and of those that the protocol has."""
+    """Returns the CPU seconds of all processes of the server, and of those of the Redis protocol."""
     ours = {name: processes.cpu_seconds_of(server.pid, f"pgcache resp {name}") for name in ("front", "back")}
     return {"cpu": processes.cpu_seconds(server.pid), **ours}
 
 
 def each(load, side, requests, used, grown):
-    """The cost of a request in microseconds, and of a write in bytes of WAL and in transactions; `ids`: of a million writes."""
+    """Returns the cost of a request in microseconds, and of a write in bytes of WAL and in transactions; `ids` is for a
+    million writes."""
     parts = ("cpu", "front", "back") if side in ("memory", "table") else ("cpu",)
     row = {f"{name}_us": used[name] / requests * 1e6 for name in parts}
     if load.writes and side != "redis":
@@ -250,7 +253,7 @@ def by_redis_benchmark(server, load, side, clients, seconds):
 
 
 def by_pgbench(server, load, _side, clients, seconds):
-    """Its clients are sessions, and begin with the run: their start is not counted."""
+    """Measures with pgbench. Its clients are sessions that start with the run, and their start is not counted."""
     drawn = ["-D", f"entries={server.setup.entries}", "-D", f"value={kd.value(server.setup.value_size)}"]
     head = [server.bin / "pgbench", *server.connection, "-n", "-M", "prepared", "-c", clients, "-j", 1, *drawn]
 
@@ -259,7 +262,8 @@ def by_pgbench(server, load, _side, clients, seconds):
 
     def timed():
         with tempfile.TemporaryDirectory() as name:
-            # Whole seconds, in which the sessions begin as well; a shorter run is given as transactions.
+            # Whole seconds, which include the start of the sessions; a shorter run is given as a number of
+            # transactions.
             length = ["-T", round(seconds + began)] if seconds >= 1 else ["-t", max(1, int(seconds * 10_000 / clients))]
             seen = Pgbench.result(ask(length, ["-l", "--sampling-rate", 0.05, "--log-prefix", f"{name}/pgbench_log"]), Path(name))
         return {**{name: seen[name] for name in ("tps", "requests", "p50_ms", "p99_ms")}, "connecting": connecting}
@@ -302,7 +306,7 @@ confirm. CPU is that of all processes of the server, without the start of SQL's 
 
 
 def beside(summary, load):
-    """The sides of a load, each beside the first and beside Redis."""
+    """Compares the sides of a load, each with the first one and with Redis."""
     found = {row["side"]: row for row in summary if row["load"] == load.name}
     first, redis = found.get(load.sides[0]), found.get("redis")
     for side in load.sides:
@@ -314,7 +318,7 @@ def beside(summary, load):
 
 
 def ratio(row, other, bound):
-    """The ratio to the other, and its goal, which only a table cache has to hold."""
+    """Returns the ratio to the other side, and the goal, which only a table cache must reach."""
     if not other or not other["tps"]:
         return "", ""
     over, is_bound = row["tps"] / other["tps"], row["side"] == "table" and bound

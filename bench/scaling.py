@@ -22,7 +22,7 @@ KEY = ("fits", "keys", "work", "processes")
 
 
 def add_options(parser):
-    """None of its own; there are 80 lines of --seconds each."""
+    """Adds no options; there are 80 lines of --seconds each."""
 
 
 def run(options):
@@ -40,7 +40,7 @@ def run(options):
 
 
 def summarise(rows):
-    """Medians, spread, and the lock's share of the time."""
+    """Returns medians, spread, and the lock's share of the time."""
     groups = grouped(rows, KEY)
     summary = []
     for (fits, keys, work, processes), group in groups.items():

@@ -17,7 +17,8 @@ def names():
 
 
 def script(name, around="{}"):
-    """Returns the file with the value as a parameter, as the driver sends it; `around` puts the statement into another."""
+    """Returns the file with the value as a parameter, as the driver sends it; `around` wraps the statement into another
+    one."""
     text = (FOLDER / f"{name}.sql").read_text()
     for sql in statements(name):
         text = text.replace(f"{sql};", f"{around.format(sql)};")

@@ -20,10 +20,11 @@ from .systems import HOT, RESP_MEMORY, System
 
 CLUSTER, DATABASE = ROOT / "scripts/cluster.sh", "bench"
 TIER = "shared_preload_libraries = 'pgcache'"
-# cluster.sh does without fsync and preloads pg_cron, which is right for tests and wrong here: both are put back to stock.
+# cluster.sh turns fsync off and preloads pg_cron, which is right for tests and wrong here: both are reset to their
+# defaults.
 STOCK = ("fsync = on", "shared_preload_libraries = ''")
 COUNTED = 2_000_000  # entries
-# Enough that no core sleeps between two requests: with fewer a rate tells how fast a machine wakes up.
+# Enough clients that no core sleeps between two requests: with fewer, a rate measures how fast a machine wakes up.
 CLIENTS = 32
 PATIENCE = 60  # seconds, for a server to start in
 READS = ("hot_hits", "table_hits", "misses")
@@ -51,7 +52,7 @@ def of(system, setup):
 
 
 class Postgres:
-    """Stock settings, and a database of its own."""
+    """A Postgres with default settings, and a separate database."""
 
     database = DATABASE
 
@@ -74,7 +75,8 @@ class Postgres:
         return [*many, *(["listen_addresses = '127.0.0.1'"] if self.setup.tcp else [])]
 
     def __exit__(self, failed, *_):
-        """After an error the server may be unable to stop in order; what it holds is thrown away anyway."""
+        """Stops the server immediately after an error, because it may be unable to stop in order, and its data is
+        discarded anyway."""
         if failed:
             os.kill(self.pid, signal.SIGQUIT)
         for _ in range(20):
@@ -129,29 +131,29 @@ class Postgres:
         self.set_up(0)
 
     def load(self):
-        """Fill it, and leave it as a server that has been up for a while: vacuumed, checkpointed."""
+        """Loads the entries, and leaves the server as one that has been running for a while: vacuumed, checkpointed."""
         self.set_up(self.setup.entries)
 
     def set_up(self, entries):
         given = {"scale": scripts.scale(entries), "only": self.system.table, "value": kd.value(self.setup.value_size)}
-        # A long value is too long for an argument.
+        # A long value does not fit into a program argument.
         lines = [f"\\set {name} '{text}'" for name, text in given.items()] + [f"\\i {scripts.SETUP}", ""]
         output([self.bin / "psql", "-X", "-q", *self.connection, DATABASE], input="\n".join(lines))
 
     @property
     def slow_to_scan(self):
-        """The view over many millions of entries in memory takes minutes."""
+        """Returns whether scanning takes minutes, as the view over many millions of entries in memory does."""
         return self.system.name == "pgcache_memory" and self.setup.entries > COUNTED
 
     def entries(self):
-        """Counts, if that takes seconds; else takes the tier's own number."""
+        """Counts the entries if that takes seconds; otherwise returns the tier's own number."""
         return self.tier_entries() if self.slow_to_scan else self.number(f"SELECT count(*) FROM {self.table}")
 
     def tier_entries(self):
         return self.number("SELECT entries FROM pgcache.hot_tier")
 
     def cache_bytes(self):
-        """The bytes of the shared region, as the server reports them."""
+        """Returns the bytes of the shared region, as the server reports them."""
         return self.number("SELECT size FROM pgcache.hot_tier")
 
     def settings(self):
@@ -159,7 +161,7 @@ class Postgres:
         return {name: self.sql(f"SHOW {name}") for name in (*SHOWN, *tier)}
 
     def counters(self):
-        """Counters that only grow: bytes of WAL, transaction ids given out, and where reads were answered."""
+        """Returns counters that only grow: bytes of WAL, assigned transaction ids, and where reads were served."""
         text = self.sql("SELECT pg_current_wal_insert_lsn() - '0/0', txid_snapshot_xmax(txid_current_snapshot())")
         found = dict(zip(("wal_bytes", "xids"), map(int, text.split("|"))))
         if self.system.tier:
@@ -175,7 +177,8 @@ class Postgres:
 
 
 def wait_for_resp(path):
-    """Waits until the Redis protocol answers on this socket: it waits for its database, which it looks for every few seconds."""
+    """Waits until the Redis protocol answers on this socket. The server waits for its database, which it looks for
+    every few seconds."""
     end = time.monotonic() + PATIENCE
     while not (Path(path).exists() and output(["redis-cli", "-s", path, "PING"]).strip() == "PONG"):
         if time.monotonic() > end:
@@ -184,11 +187,11 @@ def wait_for_resp(path):
 
 
 class Door(Postgres):
-    """A cache of bytea, asked by the Redis protocol."""
+    """A cache of bytea, used by the Redis protocol."""
 
     database = "postgres"
     table = "public.door"
-    # By the protocol's number of their database: a name, and how it is made.
+    # The caches by number of their Redis database: the name, and the statement that creates it.
     CACHES = ((table, "storage => '{storage}', value_type => 'bytea'"),)
 
     def __init__(self, setup, system=RESP_MEMORY):
@@ -197,7 +200,7 @@ class Door(Postgres):
 
     @property
     def reached(self):
-        """No session of SQL is among the clients."""
+        """Returns the lines of the configuration for the Redis protocol. No client is a session of SQL."""
         caches = ",".join(name for name, _ in self.CACHES)
         named = {"port": self.port, "socket": "resp.sock", "caches": caches, "default_role": "postgres"}
         return [f"pgcache.resp_{name} = '{value}'" for name, value in {**named, "max_clients": self.setup.clients + 100}.items()]
@@ -233,7 +236,8 @@ class Door(Postgres):
         return {"protocol": "redis", "socket": f"127.0.0.1:{self.port}" if self.setup.tcp else self.path}
 
     def load(self):
-        """And, of a table, as it is after a while: vacuumed, a copy of each entry in the hot tier."""
+        """Loads the entries. Leaves a table as it is after a while: vacuumed, with a copy of each entry in the hot
+        tier."""
         value = kd.value(self.setup.value_size)
         drive("requests", **self.to_driver, workload="preload", entries=self.setup.entries, value=value)
         if self.system is not RESP_MEMORY:
@@ -248,7 +252,7 @@ class Door(Postgres):
 
 
 class OwnProcess:
-    """A server that is our child. A subclass says how the program is called and when it answers."""
+    """A server that is a child process. A subclass defines how the program is called and when it answers."""
 
     def __init__(self, setup, system):
         self.setup, self.system = setup, system
@@ -311,7 +315,7 @@ class OwnProcess:
         drive("requests", **self.to_driver, workload="preload", entries=self.setup.entries, value=value)
 
     def counters(self):
-        """Postgres alone has counters that a run's row wants."""
+        """Returns no counters: only Postgres has those that a run reports."""
         return {}
 
     def disk_mb(self):
@@ -319,7 +323,7 @@ class OwnProcess:
 
 
 class Redis(OwnProcess):
-    """Redis or Valkey: built-in defaults, snapshots included, unless the system says otherwise."""
+    """Redis or Valkey, with built-in defaults, snapshots included, unless the system says otherwise."""
 
     protocol = "redis"
 
@@ -334,7 +338,8 @@ class Redis(OwnProcess):
         return output(["redis-cli", "-s", self.path, *words]).strip()
 
     def forget(self):
-        """Else it would save everything before it stops: minutes for 30 million entries, and no run reads the file."""
+        """Discards the data, because otherwise the server would save everything before it stops: minutes for 30 million
+        entries, and no run reads the file."""
         if Path(self.path).exists():
             self.cli("CONFIG", "SET", "save", "")
 
@@ -343,7 +348,7 @@ class Redis(OwnProcess):
         return ["-h", "127.0.0.1", "-p", self.port] if self.setup.tcp else ["-s", self.path]
 
     def load(self):
-        """Also writes the snapshot, as Postgres is checkpointed."""
+        """Loads the entries, and also writes the snapshot, because Postgres is checkpointed, too."""
         super().load()
         self.cli("SAVE")
 
@@ -351,14 +356,14 @@ class Redis(OwnProcess):
         return int(self.cli("DBSIZE"))
 
     def cache_bytes(self):
-        """The bytes that the allocator gave out."""
+        """Returns the bytes that the allocator has handed out."""
         return self.info("memory", "used_memory_peak")
 
     def settings(self):
         return {name: self.cli("CONFIG", "GET", name).partition("\n")[2] or "(none)" for name in REDIS_SHOWN}
 
     def snapshots(self):
-        """Snapshots it has taken so far, the one after the preload among them."""
+        """Returns the number of snapshots so far, including the one after the preload."""
         return self.info("persistence", "rdb_saves")
 
     def info(self, section, field):
@@ -374,7 +379,7 @@ class Redis(OwnProcess):
 
 
 class Memcached(OwnProcess):
-    """Defaults, with the memory that the system gives it."""
+    """memcached with default settings, with the memory that the system gives it."""
 
     protocol = "memcached"
 
@@ -395,7 +400,7 @@ class Memcached(OwnProcess):
             return False
 
     def ask(self, line):
-        """One command; the answer up to its last line."""
+        """Sends one command; returns the answer up to its last line."""
         family, address = (socket.AF_INET, ("127.0.0.1", self.port)) if self.setup.tcp else (socket.AF_UNIX, self.path)
         with socket.socket(family) as connection:
             connection.settimeout(60)
@@ -417,7 +422,7 @@ class Memcached(OwnProcess):
         return self.stat("curr_items")
 
     def cache_bytes(self):
-        """The bytes of slab pages and hash table."""
+        """Returns the bytes of slab pages and hash table."""
         return self.stat("total_malloced", "stats slabs") + self.stat("hash_bytes")
 
     def settings(self):
@@ -428,7 +433,7 @@ class Memcached(OwnProcess):
 
 
 class Etcd(OwnProcess):
-    """One member at its defaults, but for the unix sockets, which it makes where it is started."""
+    """One member of etcd with default settings, except for the unix sockets, which it creates in its working folder."""
 
     def __init__(self, setup):
         super().__init__(setup, System("etcd", "etcd", "#3b6ea5", program="etcd"))
@@ -481,11 +486,11 @@ def competitors(suite):
 
 
 def program(name, suite=""):
-    """The machine's own, or that of a newer suite, unpacked beside the system."""
+    """Returns the machine's own program, or that of a newer suite, unpacked beside the system."""
     return str(competitors(suite) / "run" / name) if suite else name
 
 
 def program_version(name, suite=""):
-    """The number alone: each of them prints it in its own way."""
+    """Returns only the version number, which each program prints in its own way."""
     words = output([program(name, suite), "--version"]).replace("v=", "").split()
     return next(word for word in words if word[0].isdigit())

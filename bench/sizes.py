@@ -33,6 +33,6 @@ def rows(told):
 
 
 def judge(told):
-    """Every size from 3 kB on has at least this hit rate."""
+    """Fails unless every size from 3 kB on has at least this hit rate."""
     low = [size for size, rate in rows(told) if rate < MUST]
     insist(rows(told) and not low, f"below {MUST:g} %: {low or 'nothing was measured'}")

@@ -28,7 +28,7 @@ PARTS = (1024, 16384)
 ENTRIES = 100_000
 FILL = f"SELECT count(cache_set('user:' || n, repeat('v', 37), cache => 'c')) FROM generate_series(1, {ENTRIES}) AS n"
 ONE = "\\set n random(1, {entries})\nSELECT cache_get('user:' || :n, 'c');\n"
-# The keys stand in the statement's own argument, as a driver sends them.
+# The keys are in the text of the statement itself, as a driver sends them.
 MANY = "SELECT count(value) FROM cache_get_many(:keys, 'c');\n"
 PLACE = "SELECT sum({call}) FROM (SELECT 'user:' || n AS key FROM generate_series(1, {keys}) AS n OFFSET 0) AS k"
 FULLEST = """SELECT round(max(held) * {servers} / {keys}.0, 3) FROM (SELECT count(*) AS held FROM placed GROUP BY p{parts} % {servers}) AS s"""
@@ -70,7 +70,7 @@ def measure(server, options):
 
 
 def cost(server, options, batch):
-    """Microseconds of the server's processors for one call."""
+    """Returns the processor time of the server for one call, in microseconds."""
     keys = ",".join(f"user:{n * (ENTRIES // batch) + 1}" for n in range(batch))
     script = ONE.format(entries=ENTRIES) if batch == 1 else MANY
     words = ["-M", "prepared", "-c", CLIENTS, "-j", 1, "-D", f"keys={{{keys}}}"]
@@ -81,7 +81,7 @@ def cost(server, options, batch):
 
 
 def placing(server, options):
-    """Microseconds of one call of node_of, over the same query without it."""
+    """Returns the microseconds of one call of node_of, beyond the same query without it."""
 
     def timed(call):
         began = time.monotonic()
@@ -93,7 +93,7 @@ def placing(server, options):
 
 
 def memory_of_a_session(server, sessions):
-    """Megabytes of a session that has read an entry and waits."""
+    """Returns the megabytes of a session that has read an entry and waits."""
     before = pss_mb(server.pid)
     words = list(map(str, [server.bin / "psql", "-X", "-q", "-A", "-t", *server.connection, DATABASE]))
     idle = [subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(sessions)]
@@ -110,7 +110,7 @@ def memory_of_a_session(server, sessions):
 
 
 def fullest(server, options):
-    """How much more than its share the fullest of so many servers has; the same in each run."""
+    """Returns by how much the fullest of so many servers exceeds its share; the same in each run."""
     columns = ", ".join(f"pgcache.node_of('c', 'user:' || n, {parts}) AS p{parts}" for parts in PARTS)
     placed = f"CREATE TEMP TABLE placed AS SELECT {columns} FROM generate_series(1, {options.keys}) AS n"
     asked = [FULLEST.format(servers=servers, parts=parts, keys=options.keys) for parts in PARTS for servers in SERVERS]
@@ -119,12 +119,13 @@ def fullest(server, options):
 
 
 def servers_asked(keys, servers):
-    """Of so many servers, those that have at least one of these keys, on average."""
+    """Returns how many of so many servers have at least one of these keys, on average."""
     return servers * (1 - (1 - 1 / servers) ** keys)
 
 
 def call_and_key(costs):
-    """The cost of a call beside its keys, and of one key in it: the line through the batches of 10 and of 100."""
+    """Returns the fixed cost of a call, and the cost of one key in it: the line through the batches of 10 and of
+    100."""
     key = (costs[100] - costs[10]) / 90
     return costs[10] - 10 * key, key
 

@@ -32,8 +32,8 @@ MANY = 100_000  # keys of an MGET
 LONG = 16_000_000  # bytes of a value
 KEY = kd.PREFIX + "__rand_int__"
 FIELDS = ("tps", "p50_ms", "p99_ms", "longest_ms")
-# By number of the protocol's database: the hot entries; a row that another session has locked; a slow trigger; another memory
-# cache.
+# By number of the Redis database: the hot entries; a row that another session has locked; a slow trigger; another
+# memory cache.
 HOT, LOCKED, TRIGGERED, OTHER = range(4)
 TABLES = """SELECT cache_set('k', 'v', cache => 'locked');
 CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END';
@@ -45,7 +45,7 @@ SILENT = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": s
 
 
 class Stalled(Door):
-    """Also serves caches for the slow operations."""
+    """A server that also has caches for the slow operations."""
 
     CACHES = (
         *Door.CACHES,
@@ -66,7 +66,7 @@ class Stalled(Door):
 
 @contextmanager
 def client(server, words, database=HOT, clients=1):
-    """Clients that repeat one request."""
+    """Runs clients that repeat one request."""
     head = ["redis-benchmark", *server.tool_connection, "--dbnum", database, "-c", clients, "-n", ENDLESS, "-q"]
     with ended(subprocess.Popen([str(word) for word in [*head, "-r", server.setup.entries, *words]], **SILENT)):
         yield
@@ -74,7 +74,7 @@ def client(server, words, database=HOT, clients=1):
 
 @contextmanager
 def session(server, statement):
-    """A session that runs a statement, and holds what it has locked. Its server's end ends with it."""
+    """Runs a session that executes a statement and keeps its locks. At the end its backend is terminated, too."""
     words = [server.bin / "psql", "-X", "-q", *server.connection, "postgres", "-c", statement]
     ends = {**os.environ, "PGOPTIONS": "-c client_connection_check_interval=100"}
     with ended(subprocess.Popen([str(word) for word in words], env=ends, **SILENT)):
@@ -93,7 +93,7 @@ def ended(process):
 
 @contextmanager
 def repeated(act, every=0.0):
-    """A call that a thread repeats."""
+    """Repeats a call in a thread."""
     stop = threading.Event()
     failed = []
 
@@ -121,7 +121,8 @@ def nothing(_server):
 
 
 def computes(_server):
-    """A process without requests to the server: the cost of a busy client for the others by its processor time alone."""
+    """Runs a process without requests to the server, to show the cost that a busy client has for others by its
+    processor time alone."""
     return ended(subprocess.Popen(["sh", "-c", "while :; do :; done"], **SILENT))
 
 
@@ -186,7 +187,7 @@ def wrong_passwords(server):
 
 @contextmanager
 def unread(server):
-    """Replies that no client reads: 100 MB of them are requested at once."""
+    """Requests 100 MB of replies at once, which no client reads."""
     sockets = []
     with repeated(lambda: sockets.append(wire(server, b"GET long\r\n" * 6)), 0.2):
         yield
@@ -260,7 +261,7 @@ def run(options):
 
 
 def measure(server, seconds):
-    """The latencies that the hot clients measure."""
+    """Returns the latencies that the hot clients measure."""
     words = ["redis-benchmark", *server.tool_connection, "-c", CLIENTS, "--csv", "-r", kd.slots(server.setup.entries)]
     ask = lambda requests: RedisBenchmark.parse(output([*words, "-n", requests, "GET", KEY]))  # noqa: E731
     seen = ask(RedisBenchmark.requests(ask, FIRST, seconds))

@@ -31,12 +31,12 @@ class Scenario:
 
     @property
     def capacity(self):
-        """Queries a second that the pool can answer."""
+        """Returns the queries a second that the pool can answer."""
         return self.pool / (self.latency_ms / 1000)
 
     @property
     def published_requests(self):
-        """Requests a second behind the published figures."""
+        """Returns the requests a second that the published figures imply."""
         return self.published[2] * self.capacity
 
 
@@ -49,11 +49,11 @@ SCENARIOS = (
 
 
 def queries_wanted(scenario, requests, seconds):
-    """Queries a second of a cache that does everything right: each key is loaded when it is asked for and not fresh, and
-    never twice at once.
+    """Returns the queries a second of an ideal cache: each key is loaded when it is requested and not fresh, and never
+    twice at once.
 
-    A key that is asked for at random times, `rate` times a second, is loaded once and then each time that
-    the first request after its ttl comes: every ttl + 1 / rate seconds.
+    A key that is requested at random times, `rate` times a second, is loaded once, and then each time that the first
+    request after its ttl arrives: every ttl + 1 / rate seconds.
     """
     total = 0.0
     for share, keys, absent in GROUPS:
@@ -64,7 +64,7 @@ def queries_wanted(scenario, requests, seconds):
 
 
 def attainable_hit_rate(scenario, requests, seconds):
-    """The hit rate that this traffic allows: the pool never gives more queries than its capacity."""
+    """Returns the hit rate that this traffic allows: the pool never answers more queries than its capacity."""
     return 1 - min(queries_wanted(scenario, requests, seconds), scenario.capacity) / requests
 
 
@@ -124,7 +124,7 @@ def measure(server, scenario, mode, seconds):
 
 
 def rates(scenario, row):
-    """The rates that follow from the counts of a run."""
+    """Returns the rates that follow from the counts of a run."""
     rate, queries = (row[name] / row["seconds"] for name in ("requests", "queries"))
     return {
         "requests_s": rate,
@@ -137,18 +137,18 @@ def rates(scenario, row):
 
 
 def failures(rows):
-    """The failures of the runs, by conditions that hold on every machine."""
+    """Returns the failures of the runs: violations of conditions that hold on every machine."""
     return [failure for row in rows for failure in broken(f"{row['scenario']}, {row['mode']}", row)]
 
 
 def broken(name, row):
-    """The failures of a run of this name."""
+    """Returns the failures of a run with this name."""
     found = []
     if row["errors"]:
         found.append(f"{name}: {row['errors']} errors, the first: {row['first_error']}")
     if row["wrong"]:
         found.append(f"{name}: {row['wrong']} wrong answers")
-    # A query that began before the end is counted whole: one round of the pool more.
+    # A query that began before the end is counted as a whole: at most one more round of the pool.
     allowed = row["capacity_s"] * (row["seconds"] + 1)
     if row["queries"] > allowed:
         found.append(f"{name}: {row['queries']} queries, the pool can answer {allowed:.0f}")

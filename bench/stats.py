@@ -5,7 +5,7 @@ from statistics import median
 
 
 def percentile(counts, share):
-    """The smallest latency that at least `share` of the requests did not exceed (nearest rank)."""
+    """Returns the smallest latency that at least `share` of the requests did not exceed (nearest rank)."""
     total = sum(counts.values())
     if total == 0:
         raise ValueError("no latency was recorded")
@@ -18,7 +18,7 @@ def percentile(counts, share):
 
 
 def count_latencies(lines):
-    """A pgbench log: the third field of a line is the transaction's time in microseconds."""
+    """Counts the latencies in a pgbench log: the third field of a line is the transaction's time in microseconds."""
     return Counter(int(line.split(None, 3)[2]) for line in lines)
 
 
@@ -28,7 +28,7 @@ def latency_of(counts, mean_ms):
 
 
 def in_ms(seen):
-    """The driver's microseconds as milliseconds."""
+    """Converts the driver's microseconds to milliseconds."""
     return {f"{name}_ms": seen[f"{name}_us"] / 1000 for name in ("mean", "p50", "p95", "p99")}
 
 
@@ -40,7 +40,8 @@ def grouped(rows, keys):
 
 
 def summarise(rows, keys, fields, of="tps"):
-    """One row for each group: medians over the repetitions that have the field, and the spread of one of them."""
+    """Returns one row for each group: medians over the repetitions that have the field, and the spread of one of
+    them."""
     return [
         {
             **dict(zip(keys, key)),
@@ -59,7 +60,7 @@ def known(group, name):
 
 
 def best(rows):
-    """For each workload and system the tool and thread count with the highest median."""
+    """Returns for each workload and system the tool and thread count with the highest median."""
     winners = {}
     for row in sorted(rows, key=lambda row: -row["tps"]):
         winners.setdefault((row["workload"], row["system"]), row)
@@ -67,10 +68,10 @@ def best(rows):
 
 
 def middle(values):
-    """Median (least to most)."""
+    """Returns median, least and most."""
     return median(values), min(values), max(values)
 
 
 def spread(values):
-    """The same by name."""
+    """Returns median, least and most by name."""
     return dict(zip(("median", "least", "most"), middle(values)))

@@ -36,7 +36,8 @@ def workloads(name, title, minutes, options=""):
 
 
 DRIVER_ONLY = "--tools driver --no-charts"
-# Redis stores a gigabyte a second of large values: short runs, and room in the tier for what they add.
+# Redis stores a gigabyte of large values a second: so runs are short, and the tier has room for the values that they
+# add.
 VARIATIONS = (
     ("tcp", "over TCP", "--tcp"),
     ("clients-1", "1 client", "--clients 1 --threads 1"),
@@ -157,7 +158,7 @@ def run_parts(options, out, chosen):
 
 
 def run(folder, part):
-    """Its output goes to the terminal and to a log; `ended.json` marks that it ended well."""
+    """Runs a part. Its output goes to the terminal and to a log; `ended.json` records that it succeeded."""
     folder.mkdir(exist_ok=True)
     words = [sys.executable, "-B", "-m", "bench", part.workload, *part.options.split(), "--out", str(folder)]
     start = time.monotonic()

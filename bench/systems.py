@@ -50,8 +50,8 @@ SYSTEMS = (
     System("pgcache_logged", "pgcache, logged", "#174a7c", "logged", "get_logged", "set_logged", "mixed_logged"),
 )
 
-# What their documentation offers beyond the defaults. I/O threads are meant for four cores and more: on two
-# they spin on the core that the client needs.
+# Options that the documentation of each system recommends beyond the defaults. I/O threads are meant for four cores and
+# more: on two they spin on the core that the client needs.
 NO_SAVE = ("--save", "")
 IO_THREADS = (*NO_SAVE, "--io-threads", "2")
 ROOMY = ("-m", "8192")
@@ -62,7 +62,7 @@ def other(name, label, colour, options=(), suite=NEWER, program="redis-server"):
     return System(name, label, colour, program=program, options=options, suite=suite)
 
 
-# Not part of the usual run: asked for by name.
+# Not part of the usual run; they must be requested by name.
 COMPETITORS = (
     other("redis_no_save", "Redis, no snapshots", "#d9764f", NO_SAVE, ""),
     other("redis_io_threads", "Redis, no snapshots, 2 I/O threads", "#e08a68", IO_THREADS, ""),

@@ -13,7 +13,7 @@ def markdown(head, lines):
 
 
 def text(head, lines):
-    """Names to the left, figures to the right."""
+    """Formats a table for the terminal: names to the left, figures to the right."""
     lines = [head, *lines]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
 
@@ -52,7 +52,7 @@ def line(row, redis):
 
 
 def cpu_us(row):
-    """Processor time of the server for one request, in microseconds."""
+    """Returns the processor time of the server for one request, in microseconds."""
     return f"{row['cpu'] / row['tps'] * 1e6:.1f}"
 
 
@@ -61,7 +61,7 @@ def spread(row):
 
 
 def cost_cells(summary):
-    """The cost of a million requests."""
+    """Returns the cells with the cost of a million requests."""
     for row in ordered(summary):
         wal = row.get("wal_per_write") if row["workload"] == "write" else None
         cpu = (f"{row[name] / row['tps'] * 1e6:.1f}" for name in ("cpu", "client_cpu"))
@@ -70,7 +70,7 @@ def cost_cells(summary):
 
 
 def runs_said(rows, seconds=None):
-    """For the foot of a chart and the head of a table."""
+    """Returns the number and length of runs, for the foot of a chart and the head of a table."""
     runs = {row["runs"] for row in rows}
     many = f"{min(runs)} to {max(runs)}" if len(runs) > 1 else str(*runs)
     each = f" of {seconds:g} s" if seconds else ""
@@ -95,7 +95,8 @@ PAIRS = (  # what is compared, the system it is taken on, the workload, the serv
 
 
 def tool_pairs(by_tool):
-    """For each pair: label, the best row by the server's own tool, the best row by our driver."""
+    """Returns for each pair its label, the best row by the server's own tool, and the best row by the driver of this
+    package."""
     found = []
     for label, system, name, own in PAIRS:
         rows = [row for row in by_tool if (row["system"], row["workload"]) == (system, name)]

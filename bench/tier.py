@@ -23,8 +23,8 @@ SIZES = {
     "smoke": {"seconds": 1, "entries": 2_000, "repeats": 1},
 }
 LATENCIES = ',"latency":'  # of the driver: a histogram that no figure here comes from
-# Keys are numbers as long as those of redis-benchmark (key:000000000001), so that a statement is the function
-# and its parameter and nothing else.
+# Keys are numbers as long as those of redis-benchmark (key:000000000001), so that a statement consists only of the
+# function and its parameter.
 FIRST = 1_000_000_000_000_000
 
 SETUP = """SELECT cache_create('hot'); SELECT cache_create('written'); SELECT cache_create('memory', storage => 'memory');
@@ -36,7 +36,7 @@ SELECT count(cache_get(key, 'hot')) FROM plain;
 CREATE TABLE keys AS SELECT key AS k FROM plain ORDER BY hashtext(key) LIMIT {some};
 VACUUM (ANALYZE) plain, hot, written; CHECKPOINT"""
 
-# A script of bench/pgbench, and the table or cache that it asks here.
+# A script of bench/pgbench, and the table or cache on which it runs here.
 ASKED = {
     "select 1": ("select_1", ""),
     "select by key": ("select_by_key", "plain"),
@@ -61,8 +61,8 @@ RATIOS = (
     ("get, tier off", "select by key", 0.95, 1.0),
 )
 
-# Again with the servers on one core and the clients on another: what the operating system's scheduler does to
-# ten processes on a few cores is no property of a server.
+# Repeated with the servers on one core and the clients on another, because the way in which the scheduler places ten
+# processes on a few cores is not a property of a server.
 PINNED = ("select 1", "select by key", "get hot", "get memory", "set memory")
 PINNED_RATIOS = [ratio for ratio in RATIOS if ratio[0] in PINNED and ratio[2]]
 INSIDE = ("length(k)", "cache_get(k, 'hot')", "cache_get(k, 'memory')")  # nanoseconds inside a running query
@@ -102,7 +102,7 @@ def prepare(postgres, redis, options):
 
 
 def measure(postgres, redis, options):
-    """Each as tps; of 1 and 2 threads of a client the better one counts, for every system."""
+    """Returns the rate of each statement; of 1 and 2 threads of a client the better one counts, for every system."""
     tried = (1,) if options.size == "smoke" else (1, 2)
     row = {}
     for name in STATEMENTS:
@@ -111,7 +111,7 @@ def measure(postgres, redis, options):
         requests = 100_000 * options.seconds
         calls = [lambda threads=threads: redis_benchmark(redis, options, command, threads, requests) for threads in tried]
         row |= best(redis, f"redis {command.upper()}", calls)
-    # No tool of either server mixes reads and writes of old and new keys: one driver does it for both.
+    # Neither server has a tool that mixes reads and writes of old and new keys, so one driver measures both.
     for name, server in (("mixed memory", postgres), ("redis mixed", redis)):
         row |= best(server, name, [lambda threads=threads: mixed(server.to_driver, options, threads) for threads in tried])
     for expression in INSIDE:
@@ -120,7 +120,7 @@ def measure(postgres, redis, options):
 
 
 def best(server, name, calls):
-    """The highest rate, and what the server's processes spent on a request meanwhile, in microseconds."""
+    """Returns the highest rate, and the time that the server's processes then used for a request, in microseconds."""
     return dict(zip((name, f"cpu {name}"), max(rate_and_cost(server.pid, call) for call in calls)))
 
 
@@ -155,7 +155,7 @@ def mixed(where, options, threads):
 
 
 def kept(options, words, script=None):
-    """Keeps a tool's output beside the command that made it, so that every figure can be traced."""
+    """Keeps a tool's output beside the command that produced it, so that every figure can be traced."""
     stdout = output(words, input=script)
     printed = stdout.partition(LATENCIES)[0]
     said = f"$ {' '.join(map(str, words))}\n{script or ''}{printed}\n"
@@ -165,8 +165,8 @@ def kept(options, words, script=None):
 
 
 def inside(postgres, options, expression):
-    """Server time a row in nanoseconds, over keys in random order. Of a session that has seen the pages: the first
-    query of a new one also pays for page faults."""
+    """Returns the server time for a row in nanoseconds, over keys in random order. The session has touched the pages
+    before, because the first query of a new session also pays for page faults."""
     query = f"SELECT count({expression}) FROM keys"
     timed = postgres.sql(query, f"EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON) {query}")
     return json.loads(timed[timed.index("[") :])[0]["Execution Time"] * 1e6 / min(options.entries, INSIDE_ROWS)

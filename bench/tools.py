@@ -30,7 +30,7 @@ class Job:
 
 
 class Pgbench:
-    """-M prepared, latencies from its own log."""
+    """pgbench with -M prepared; latencies come from its log."""
 
     @staticmethod
     def script(server, workload, folder):
@@ -46,7 +46,7 @@ class Pgbench:
 
     @classmethod
     def words(cls, server, job, seconds, folder):
-        """pgbench counts whole seconds; a shorter run is given as transactions."""
+        """Returns the command. pgbench counts whole seconds, so a shorter run is given as a number of transactions."""
         clients = server.setup.clients
         length = ["-T", round(seconds)] if seconds >= 1 else ["-t", max(1, int(seconds * 20_000 / clients))]
         return [*cls.base(server, clients, job.threads), *length, *cls.script(server, job.workload, folder)]
@@ -83,33 +83,34 @@ def number(pattern, text):
 
 
 def pgbench_rate(server, script, seconds, *more, env=None):
-    """Transactions a second of a script, and nothing else."""
+    """Returns the transactions a second of a script, and nothing else."""
     words = [server.bin / "pgbench", "-n", "-T", seconds, *server.connection, *more, "-f", "-", DATABASE]
     return number(r"tps = ([\d.]+)", output(words, input=script, env=env))
 
 
 class RedisBenchmark:
-    """It can draw a number and pad it, so it can do reads and plain SETs; it cannot mix commands, nor write a tenth of
-    old keys."""
+    """redis-benchmark. It can draw a number and pad it, so it can do reads and plain SETs; it can neither mix commands
+    nor overwrite old keys in a tenth of the writes."""
 
     @staticmethod
     def words(server, job, requests):
         key, value = kd.PREFIX + "__rand_int__", kd.value(server.setup.value_size)
         request = {"baseline": ["PING"], "read": ["GET", key], "set": ["SET", key, value]}[job.workload]
-        # One thread is the tool's own loop; --threads 1 would be a loop beside it, and slower.
+        # One thread is the tool's own loop; --threads 1 would add a second loop, and be slower.
         threads = ["--threads", job.threads] if job.threads > 1 else []
         head = ["redis-benchmark", *server.tool_connection, "-c", server.setup.clients, *threads, "-n", requests, "--csv"]
         return [*head, "-r", kd.slots(server.setup.entries), *request]
 
     @classmethod
     def command(cls, server, job, options, _folder):
-        """The warm-up tells the pace."""
+        """Returns the command; the warm-up measures the pace."""
         ask = lambda requests: cls.parse(output(cls.words(server, job, requests)))  # noqa: E731
         return cls.words(server, job, cls.requests(ask, WARMUP_REQUESTS, options.seconds))
 
     @staticmethod
     def requests(ask, first, seconds):
-        """As many as the pace of a short run makes of the time: it counts requests, not seconds."""
+        """Returns how many requests fill the time at the pace of a short run, because the tool counts requests, not
+        seconds."""
         return max(first, int(ask(first)["rps"] * seconds))
 
     @staticmethod
@@ -146,7 +147,7 @@ class Driver:
 
     @classmethod
     def count_writes(cls, server, seconds):
-        """Writes of a short run without warm-up, for the check that they arrive."""
+        """Counts the writes of a short run without warm-up, to check that they are stored."""
         return drive("requests", **cls.asked(server, Job("write"), seconds, 0))["sets"]
 
 
@@ -155,7 +156,8 @@ KEPT = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "requests")
 
 
 def measure(server, job, options):
-    """One timed run: a row, all that the tool told, and what it printed. `options`: seconds, warmup, keys."""
+    """Does one timed run: returns a row, everything that the tool reported, and its output. `options`: seconds, warmup,
+    keys."""
     tool = TOOLS[job.tool]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -187,7 +189,8 @@ def watch(server, words, seconds):
 
 
 def derived(grown):
-    """Each write takes one transaction id, those of a warm-up inside the run included; memory caches take none."""
+    """Returns figures derived from the server's counters. Transaction ids count the writes: each takes one, also in a
+    warm-up inside of the run; memory caches take none."""
     found = {}
     if "wal_bytes" in grown:
         found["wal_per_write"] = round(grown["wal_bytes"] / grown["xids"], 1) if grown["xids"] > 0 else 0.0
@@ -197,7 +200,7 @@ def derived(grown):
 
 
 def seconds_used(server):
-    """CPU of the server, of the tools that have ended (servers are not our children, or end with their block), and of
-    the machine."""
+    """Returns the CPU time of the server, of the tools that have ended (servers are not child processes, or end with
+    their block), and of the machine."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return processes.cpu_seconds(server.pid), used.ru_utime + used.ru_stime, processes.machine_seconds()

@@ -43,7 +43,7 @@ entry beside a key of 16 bytes and the value. LRU, S3-FIFO and SIEVE are our own
 
 
 def by_oracle(trace, sizes):
-    """Rows of rates by libCacheSim, or nothing where pip does not have it."""
+    """Returns rows of rates by libCacheSim, or none if pip cannot install it."""
     try:
         if not (LIBRARY / "libcachesim").exists():
             say("installing libCacheSim into build/")

@@ -61,7 +61,7 @@ def run(options):
 
 
 def server_with(options, *conf):
-    """Stock settings, and the tier's stock size unless a line says otherwise."""
+    """Starts a server with default settings, and a tier of the default size unless a line says otherwise."""
     return Server(Setup(options.out, clients=130, conf=(TIER, *conf)), System("bench", "", ""))
 
 
@@ -72,11 +72,11 @@ class Server(Postgres):
         return self
 
     def rows(self, *statements):
-        """Of the last statement that has any."""
+        """Returns the rows of the last statement that has any."""
         return [line.split("|") for line in self.sql(*statements).splitlines()]
 
     def alter(self, *settings):
-        """Applies `SET name = value` or `RESET name`, and gives the workers a second to reload."""
+        """Applies `SET name = value` or `RESET name`, and waits a second for the workers to reload."""
         self.sql(*(f"ALTER SYSTEM {setting}" for setting in settings), "SELECT pg_reload_conf()")
         time.sleep(1)
 
@@ -85,13 +85,13 @@ class Server(Postgres):
 
 
 def rate(server, options, script, *words, seconds=None, **settings):
-    """Transactions a second, as a whole number; settings are the sessions'."""
+    """Returns the transactions a second, as a whole number; `settings` are those of the sessions."""
     given = " ".join(f"-c {name}={value}" for name, value in settings.items())
     return int(pgbench_rate(server, script, seconds or options.seconds, *words, env={**os.environ, "PGOPTIONS": given.replace("__", ".")}))
 
 
 def entry_size(_server, options):
-    """What does an entry cost beside key and value, with the stock index and with one made for it?"""
+    """Measures what an entry costs beside key and value, with the default index and with one made for it."""
     rows = []
     for size in (8, 37, 100, 512, 1000, 4000):
         costs = []
@@ -110,7 +110,7 @@ def drawn(options, statement):
 
 
 def fill(server, options, size):
-    """Half as much again is set as fits. Entries that stay, and bytes of the tier for each."""
+    """Sets half as many entries again as fit. Returns the entries that stay, and bytes of the tier for each."""
     many = options.some if options.size == "smoke" else 64 * 1048576 * 3 // 2 // (100 + size)
     server.sql("SELECT cache_create('room', storage => 'memory')",
                f"SELECT count(cache_set(lpad(i::text, 36, 'k'), repeat('v', {size}), cache => 'room')) FROM generate_series(1, {many}) AS i")  # fmt: skip
@@ -121,7 +121,7 @@ def fill(server, options, size):
 
 
 def room(server, options):
-    """How many entries does a tier hold?"""
+    """Measures how many entries a tier holds."""
     rows = [(size, *fill(server, options, size)) for size in (0, 37, 100, 512, 1000, 4000, 64000)]
     head = ("bytes of a value", "entries", "bytes of the tier for each")
     return "Entries of a memory cache in a tier of 64 MB, keys of 36 bytes", head, rows
@@ -147,7 +147,8 @@ NEXT_ID = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
 
 
 def transaction_ids(server, options):
-    """How many a statement takes, in a session of its own; they are promised, so that any other number is an error."""
+    """Measures how many transaction ids a statement takes, in a separate session. The numbers are promised, so any
+    other one is an error."""
     rows = []
     server.sql("SELECT cache_create('t'), cache_create('m', storage => 'memory')")
     server.alter("SET pgcache.expire_interval = 0", "SET autovacuum = off")
@@ -167,7 +168,8 @@ TOUCH = "\\set n random(1, 1000)\nSELECT cache_get_touch('s' || :n, '30 minutes'
 
 
 def touches(server, options):
-    """What do the touches of 1,000 sessions cost if each writes, and if it writes once a tenth of the ttl has passed?"""
+    """Measures the cost of touches by 1,000 sessions if each writes, and if it writes once a tenth of the ttl has
+    passed."""
     rows, each = [], options.some // 8
     for storage in ("unlogged", "logged"):
         for share in (0, 0.1):
@@ -187,7 +189,8 @@ def pgbench_touches(server, each):
 
 
 def batches(server, options):
-    """What does a batch save, and what the flush at each commit? 8 clients, keys at random, one transaction a statement."""
+    """Measures what a batch saves, and what the flush at each commit costs: 8 clients, random keys, one transaction a
+    statement."""
     rows = []
     lazy = {"synchronous_commit": "off"}
     for storage, label, more in (("unlogged", "unlogged", {}), ("logged", "logged", {}), ("logged", "logged, synchronous_commit = off", lazy), ("memory", "memory", {})):
@@ -202,7 +205,7 @@ def batches(server, options):
 
 
 def batched_gets(server, options):
-    """The same for gets. The arrays lie ready in a table, so that no time goes into making them."""
+    """Measures the same for gets. The arrays are prepared in a table, so that creating them takes no time."""
     some, rows = options.some, []
     for size in (10, 100):
         server.sql(f"CREATE UNLOGGED TABLE keys_{size} AS SELECT n, array_agg('k' || (n * {size} + i) * 7919 % {some}) AS keys "
@@ -225,7 +228,7 @@ def batched_gets(server, options):
 
 
 def fillfactor(server, options):
-    """Overwrites at full speed, with the worker: do they stay HOT, does the table stay small?"""
+    """Overwrites at full speed, with the worker: measures whether updates stay HOT and the table stays small."""
     rows, seconds = [], options.seconds * 3
     for factor in (70, 85, 100):
         server.sql("SELECT cache_create('f')", f"ALTER TABLE f SET (fillfactor = {factor})",
@@ -242,7 +245,8 @@ def fillfactor(server, options):
 
 
 def autovacuum(server, options):
-    """Without the worker: autovacuum alone, which here looks each second. A tenth of the entries dies between two looks."""
+    """Measures the table without the worker, with autovacuum alone, which checks each second here. A tenth of the
+    entries expires between two checks."""
     rows, seconds, some = [], options.seconds * 5, options.some
     server.alter("SET autovacuum_naptime = 1", "SET pgcache.expire_interval = 0")
     server.sql("CREATE TABLE noises AS SELECT n, noise(8000) AS long, noise(100) AS short FROM generate_series(1, 20) AS n")
@@ -251,7 +255,7 @@ def autovacuum(server, options):
         for kind, values in (("long", some // 20), ("short", some)):
             scale = f"autovacuum_vacuum_scale_factor = {factor}"
             server.sql("SELECT cache_create('d')", f"ALTER TABLE d SET ({scale}, toast.{scale})")
-            # An index on the deadline ends HOT updates: each version of a short row is left to VACUUM.
+            # An index on the deadline prevents HOT updates: each version of a short row is left to VACUUM.
             server.sql("CREATE INDEX ON d (expires_at)" if kind == "short" else "SELECT 1")
             server.sql(f"INSERT INTO d SELECT 'k' || i, {kind}, now() + interval '1 hour' FROM generate_series(1, {values}) AS i JOIN noises ON n = 1 + i % 20")
             server.sql("VACUUM d")
@@ -269,7 +273,7 @@ def autovacuum(server, options):
 
 
 def sweeps(server, options):
-    """What does a sweep of the whole table cost?"""
+    """Measures the cost of a sweep of the whole table."""
     sweep = "SELECT took('SELECT cache_expire(''s'', 10000000)')"
     server.alter("SET pgcache.expire_interval = 0")
     server.sql("SELECT cache_create('s')", f"INSERT INTO s SELECT 'k' || i, {VALUE} FROM generate_series(1, {options.entries}) AS i")
@@ -283,7 +287,8 @@ def sweeps(server, options):
 
 
 def long_values(server, options):
-    """A get inside of a query, from the tier and from the table, the second time that all are read."""
+    """Measures a get inside of a query, from the tier and from the table, when all values are read for the second
+    time."""
     rows = []
     for size in (100, 1000, 10000, 100000, 1000000):
         many = min(5000, 20_000_000 // size)
@@ -298,7 +303,7 @@ def long_values(server, options):
 
 
 class Pooler:
-    """pgbouncer in front of a server, eight sessions. As a daemon: it is known by its pid file alone."""
+    """pgbouncer in front of a server, with eight sessions. It runs as a daemon, identified by its pid file alone."""
 
     def __init__(self, server):
         self.server, self.folder = server, server.folder / "pool"
@@ -336,7 +341,7 @@ class Pooler:
 
 
 def connections(server, options):
-    """Hot gets by so many clients, straight and through a pool of eight sessions."""
+    """Measures hot gets by so many clients, directly and through a pool of eight sessions."""
     rows, some = [], options.some
     server.sql("SELECT cache_create('g')", f"INSERT INTO g SELECT 'k' || i, {VALUE} FROM generate_series(1, {some}) AS i")
     server.sql(f"SELECT count(cache_get('k' || i, 'g')) FROM generate_series(1, {some}) AS i")
@@ -351,7 +356,8 @@ def connections(server, options):
 
 
 def size_of_the_tier(_server, options):
-    """Zipfian keys: a few are asked for most of the time. Every key is read once, then a run warms up that does not count."""
+    """Measures hit rates with Zipfian keys, of which a few receive most requests. Every key is read once, then a run
+    warms up, which does not count."""
     rows, entries = [], options.entries
     get = f"\\set n random_zipfian(1, {entries}, 1.07)\nSELECT cache_get('k' || (:n * bigint '7919' % {entries}), 'z');\n"
     for size in options.tiers:
@@ -374,8 +380,8 @@ HUGE_TIER_MB, HUGE_CLIENTS = 1024, 50
 
 
 def huge_pages(_server, options):
-    """A large tier with huge pages and without, in turn. The kernel has to have enough of them, which root sets aside:
-    sysctl vm.nr_hugepages."""
+    """Measures a large tier with and without huge pages, in turn. The kernel must have enough of them, which root
+    reserves: sysctl vm.nr_hugepages."""
     reserved = int(field("/proc/meminfo", "HugePages_Free", ":")) * int(field("/proc/meminfo", "Hugepagesize", ":").split()[0]) // 1024
     tried = ("off", "on") if reserved > HUGE_TIER_MB * 1.25 else ("off",)
     many = options.some if options.size == "smoke" else HUGE_TIER_MB * 1024**2 // 200

@@ -59,7 +59,8 @@ def measure_system(system, workloads, repetition, options, journal):
 
 
 def measure(web, name, options):
-    """The store and the web server watched from outside, for a warm-up and the run; CPU counts for all their requests."""
+    """Measures the store and the web server from outside, over a warm-up and the run; the CPU time covers all their
+    requests."""
     store = web.store
     offset = store.to_driver.get("offset", 0)
     load = {"workload": name, "clients": options.users, "entries": options.entries, "value": kd.value(37), "offset": offset}
@@ -87,7 +88,7 @@ def ask(url, body=None):
 
 
 def assert_smoke(web):
-    """By a client that is not ours: the store answers through the server, with what was set."""
+    """Checks with an independent client that the store answers through the server with the value that was set."""
     offset, name = web.store.to_driver.get("offset", 0), web.store.system.name
 
     def key(number):

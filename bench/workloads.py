@@ -13,8 +13,8 @@ from .servers import CLIENTS, Setup, of
 from .systems import ALL, SYSTEMS, WORKLOADS
 from .tools import Job, measure
 
-# A session maps each page of shared memory at its first touch: with 32 of them that takes ten seconds and hides what
-# the hot tier saves, with 8 one. With less than 300,000 entries a table fits the processor's caches.
+# A session maps each page of shared memory at its first touch: with 32 sessions that takes ten seconds and hides the
+# gain of the hot tier, with 8 it takes one. With fewer than 300,000 entries a table fits into the processor's caches.
 SIZES = {
     "full": {"entries": 1_000_000, "clients": CLIENTS, "seconds": 8.0, "repeats": 5, "threads": "1,2"},
     "quick": {"entries": 300_000, "clients": 8, "seconds": 1.0, "repeats": 1, "threads": "1"},
@@ -24,7 +24,7 @@ WARMUP = 0.6  # seconds, at least
 FIELDS = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu", "client_cpu", "other_cpu", "rss_mb", "hit_rate", "tier_hit_rate", "wal_per_write")
 PROMISED = ("tps", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "cpu", "rss_mb", "runs")
 
-# Which tool does which workload. Those that write come last: they grow what the others read.
+# The tools for each workload. Those that write come last, because they enlarge the tables that the others read.
 BOTH = ("redis-benchmark", "driver")
 REDIS = {"baseline": BOTH, "read": BOTH, "mixed": ("driver",), "write": ("driver",)}
 REDIS_TOOLS = {**REDIS, "set": BOTH}  # for comparing the tools; fills the gaps that reads miss in
@@ -61,7 +61,7 @@ def run(options):
     journal = Journal(options.out, ("repetition", "system"))
     ended = journal.facts.setdefault("ended", [])
     journal.facts |= {"entries": options.entries, "clients": options.clients}
-    # A system that had not ended is measured again.
+    # A system whose measurement had not ended is measured again.
     journal.keep([row for row in journal.rows if [row["repetition"], row["system"]] in ended])
     for repetition in range(options.repeats):
         for system in options.systems:
@@ -73,7 +73,7 @@ def run(options):
 
 
 def measure_system(server, repetition, options, journal):
-    """One server is up at a time, so that what it costs is its own."""
+    """Measures one system. Only one server runs at a time, so that the measured cost is its own."""
     system = server.system
     say(f"{repetition + 1}/{options.repeats}  {system.label}: loading {options.entries:,} entries")
     with server:
@@ -96,7 +96,8 @@ def measure_system(server, repetition, options, journal):
 
 
 def jobs(system, options, repetition):
-    """Every second repetition turns the order within a workload, so that no tool always meets the grown table."""
+    """Returns the jobs. Every second repetition reverses the order within a workload, so that no tool always gets the
+    enlarged table."""
     if system.read:
         wanted = POSTGRES_TOOLS if system.baseline else POSTGRES
     else:
@@ -118,7 +119,8 @@ def keep_raw(folder, name, result, stdout):
 
 
 def conclude(options, journal):
-    """summary.json has one row for each workload and system; by_tool.json also baselines and the slower tools."""
+    """Writes the results: summary.json has one row for each workload and system; by_tool.json also baselines and the
+    slower tools."""
     by_tool = stats.summarise(journal.rows, ("workload", "system", "tool", "threads"), FIELDS)
     summary = [with_hit_rate(row, journal.facts) for row in stats.best(by_tool) if row["workload"] in WORKLOADS]
     others = [row["other_cpu"] for row in journal.rows]
@@ -137,7 +139,7 @@ def conclude(options, journal):
 
 
 def with_hit_rate(row, facts):
-    """Where the winning tool counts no hits, what the checked pass of the same statements found."""
+    """Adds hit rates: if the winning tool counts no hits, those of the checked pass of the same statements."""
     checked = facts.get(row["system"], {}).get("check", {}).get("hit_rate")
     return row | {"hit_rate": row["hit_rate"] or (checked if row["workload"] != "write" else None)}
 
@@ -150,7 +152,7 @@ def pack(out):
 
 
 def assert_smoke(options, summary, facts):
-    """Every system answers every workload. That reads hit and writes arrive is insisted on in every run."""
+    """Asserts that every system answers every workload. Every run checks that reads hit and writes are stored."""
     found = {(row["workload"], row["system"]): row for row in summary}
     for system in options.systems:
         insist(facts[system.name].get("check"), f"{system.name} was not checked")
@@ -161,5 +163,5 @@ def assert_smoke(options, summary, facts):
         insist(not missing, f"{system}, {name}: summary.json lacks {missing}")
         insist(row["tps"] > 0 and row["rss_mb"] > 0, f"{system}, {name}: a figure is zero")
         insist(0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"], f"{system}, {name}: percentiles are out of order")
-    # One run is shorter than the clock of CPU time may tick on a busy machine; all of them are not.
+    # The clock of CPU time may not tick during one short run on a busy machine; over all runs it does.
     insist(sum(row["cpu"] for row in summary) > 0, "no server used any CPU")

@@ -12,7 +12,7 @@ def row(runs, **more):
 
 class Charts(unittest.TestCase):
     def drawn(self, draw):
-        """The chart as it would be saved: its axes and all of its words."""
+        """Returns the chart as it would be saved: its axes and all of its texts."""
         kept = []
         save, charts.save = charts.save, lambda figure, *_: kept.append(figure)
         self.addCleanup(setattr, charts, "save", save)

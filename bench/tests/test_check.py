@@ -10,7 +10,7 @@ JOB = SimpleNamespace(workload="write", tool="driver")
 
 
 def server(entries=0, copies=None):
-    """`copies`: what the hot tier of a system that has one holds."""
+    """Returns a server; `copies` is the content of the hot tier of a system that has one."""
     return SimpleNamespace(
         system=SimpleNamespace(name="some", tier=copies is not None),
         setup=SimpleNamespace(entries=1000, value_size=37, tier_mb=2048),

@@ -21,7 +21,7 @@ def lines(name):
 
 
 def without_title(name):
-    """Without the first lines: what the script is about, and what a session does once."""
+    """Returns a script without its first lines: its subject, and the statements that a session runs once."""
     found = lines(name)[1:]
     return found[found.index("\\endif") + 1 :] if name == "get_table" else found
 

@@ -6,7 +6,7 @@ from bench import oracle, trace
 
 
 class Library:
-    """A policy that keeps everything."""
+    """A policy that keeps every entry."""
 
     def __init__(self):
         self.held = set()
