@@ -1,7 +1,7 @@
 /*
- * A wall clock that a test can set: preloaded into the server (LD_PRELOAD), it moves what gettimeofday and
- * clock_gettime(CLOCK_REALTIME) say by the seconds in the file that PGCACHE_CLOCK names. Clocks that only
- * run forward are left alone, as they are when an administrator sets the time.
+ * A wall clock that a test can set. Preloaded into the server (LD_PRELOAD), this library shifts the results of
+ * gettimeofday and clock_gettime(CLOCK_REALTIME) by the number of seconds in the file that PGCACHE_CLOCK names.
+ * Monotonic clocks are not shifted, as when an administrator sets the time.
  */
 #include <errno.h>
 #include <fcntl.h>

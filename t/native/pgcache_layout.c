@@ -1,6 +1,6 @@
 /*
- * Says where the structures of libpq/hba.h have their fields, and the numbers of its enumerations, as the
- * compiler sees them. The library reads these structures by a description of its own.
+ * Returns the offsets of the fields in the structures of libpq/hba.h, and the values of its enumerations, as the
+ * compiler sees them. The library reads these structures by its own description, which a test compares with this.
  */
 #include "postgres.h"
 

@@ -1,6 +1,6 @@
 /*
- * Says which oid the server tries to give next. A server that has given four thousand million of them
- * begins anew and comes to those of dropped relations; a test cannot wait for that.
+ * Sets the oid that the server tries to assign next. A server that has assigned four thousand million oids starts
+ * over and reuses those of dropped relations; a test cannot wait for that.
  */
 #include "postgres.h"
 

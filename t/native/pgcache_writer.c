@@ -1,7 +1,7 @@
 /*
- * Another extension that writes when a transaction ends: runs the SQL of writer.at_commit before the
- * commit, that of writer.at_prepare before PREPARE TRANSACTION. Postgres calls such callbacks in the
- * reverse order of loading, so shared_preload_libraries decides whether it comes before pgcache or after.
+ * Simulates another extension that writes when a transaction ends: runs the SQL of writer.at_commit before the
+ * commit, and that of writer.at_prepare before PREPARE TRANSACTION. Postgres calls such callbacks in the reverse
+ * order of loading, so shared_preload_libraries decides whether it runs before or after pgcache's callback.
  */
 #include "postgres.h"
 
