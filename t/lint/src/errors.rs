@@ -1,4 +1,5 @@
-//! Reads the table of `src/error.rs`: the name of the SQLSTATE, the message and the hint of each error.
+//! Reads the table of `src/error.rs`, so that tests can compare the documentation with it: the name of the SQLSTATE,
+//! the message and the hint of each error.
 
 use std::collections::BTreeMap;
 

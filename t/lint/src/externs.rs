@@ -1,4 +1,4 @@
-//! Reads the Rust declarations of the functions that SQL calls.
+//! Reads the Rust declarations of the functions that SQL calls, so that a test can compare them with the catalog.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
