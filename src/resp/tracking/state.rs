@@ -21,8 +21,8 @@ use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::tracked::Tracked;
 
-/// After a change has woken a network process, the process polls the ring for this long before it requests another
-/// wake-up. Otherwise writers would send a signal for each change.
+/// After a change has woken a network process, the process requests no further wake-up for this long, and then checks
+/// the ring by itself. Otherwise writers would send a signal for each change.
 const QUIET: Duration = Duration::from_millis(1);
 /// After this many clients have disconnected, their numbers are removed from the table of keys.
 const GONE: usize = 1000;
