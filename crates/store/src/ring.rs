@@ -1,7 +1,8 @@
-//! A ring of records in shared memory. Any process appends; each reader reads all records from its own position on.
+//! A ring of records in shared memory. Any process may append records; each reader reads every record from its own
+//! position on.
 //!
-//! No process waits for another: writers overwrite old records. Guards that no loss stays unnoticed: a reader that was
-//! too slow receives [`Next::Lost`], and the bytes of two records are never mixed. A writer first moves the head, which
+//! No process waits for another, so writers overwrite old records. Guards that every loss is reported: a reader that is
+//! too slow receives [`Next::Lost`], and never a mixture of two records. For this, a writer first moves the head, which
 //! announces how far it will write, and writes the first word of its record last.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -9,7 +10,7 @@ use core::sync::atomic::{AtomicU64, fence};
 
 use crate::seqlock::pack;
 
-/// Words before a record's bytes: its position and length, two words of the caller's, and the checksum.
+/// The number of words before a record's bytes: its position and length, two words of the caller's, and a checksum.
 const HEAD: usize = 4;
 /// Bits of a record's first word that hold its number of words. The other bits hold its position plus one, so that no
 /// empty place looks like a record.
@@ -71,20 +72,20 @@ impl<const WORDS: usize> Ring<WORDS> {
     }
 }
 
-/// What a reader finds.
+/// The result of a look at the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// All records are read.
     End,
     /// The writer of the next record has not finished it.
     Unfinished,
-    /// Records were overwritten before they were read: the reader calls [`Reader::pass`] to go on.
+    /// Records were overwritten before they were read. The reader continues after a call of [`Reader::pass`].
     Lost,
-    /// A record, by the two words of its writer's.
+    /// A record, with the two words of the caller of [`Ring::append`].
     Record([u64; 2]),
 }
 
-/// A reader of a ring, from the moment on at which it was made.
+/// A reader of the records that are appended after its creation.
 pub struct Reader<'r, const WORDS: usize> {
     ring: &'r Ring<WORDS>,
     tail: u64,

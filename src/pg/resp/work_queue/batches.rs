@@ -1,5 +1,5 @@
-//! The batches of the work queue: the commands of a client on a table, and the replies to them. They are only bytes
-//! here. Short ones lie in their place, long ones in pages.
+//! Batches in the work queue: the commands of one client on a table, and later the replies to them, as bytes. Short ones
+//! are stored in their place, long ones in pages.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;

@@ -1,9 +1,9 @@
-//! The work queue of the Redis protocol, in shared memory: network processes submit work to it, executors take it and
+//! The work queue of the Redis protocol, in shared memory: network processes submit work, and executors take it and
 //! return answers.
 //!
-//! Work is either a batch of commands ([`batches`]) or a request to read catalogs ([`requests`]). Both are places
-//! ([`places`]) that wait in one of five lanes. The queue knows neither commands nor what a request means. All of it is
-//! allocated at the start of the server, so no process ever waits for room: one that finds none tries again later.
+//! Work is either a batch of commands ([`batches`]) or a catalog request ([`requests`]). Each occupies a place
+//! ([`places`]) and waits in one of five lanes. This folder does not interpret commands or requests. All memory is
+//! allocated at the start of the server. A process that finds no free place does not wait, and tries again later.
 
 mod batches;
 mod pages;
@@ -40,14 +40,14 @@ struct Sizes {
     types: Option<TypeId>,
 }
 
-/// What begins the memory. Zeros are empty lanes and no processes.
+/// The beginning of the shared memory. Zeros: empty lanes and no processes.
 #[repr(C)]
 struct Head {
     processes: Processes,
     places: places::Head,
 }
 
-/// The parts of the memory, in their order.
+/// The offsets of the parts of the memory.
 impl Sizes {
     fn places_at() -> usize {
         size_of::<Head>().next_multiple_of(LINE)
@@ -157,14 +157,14 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
         }
     }
 
-    /// Begins as the network process of this number: the work of its predecessor is abandoned.
+    /// Registers this process as the network process of this number, and abandons the work of its predecessor.
     pub fn begin_network(&self, number: usize) {
         self.places.begin_network(number);
         self.processes.begin(Kind::Network, number);
     }
 
-    /// Begins as the executor of this number. Answers the requests that its predecessor had taken by `lost`, and
-    /// returns the batches.
+    /// Registers this process as the executor of this number. Answers the requests that its predecessor had taken with
+    /// `lost`, and returns the batches.
     pub fn begin_executor(&self, number: usize, lost: A) -> Vec<Taken> {
         let mut batches = Vec::new();
         for place in self.places.lost(number) {

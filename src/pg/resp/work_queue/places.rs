@@ -1,12 +1,13 @@
-//! The places of the work queue, who owns each, and the lanes in which they wait for executors.
+//! The places of the work queue, their owners, and the lanes in which places wait for executors.
 //!
-//! A place is only a number and a state here; what it holds is in `batches` and `requests`. It belongs to its network
-//! process until it is submitted, then to the executor that takes it until it is answered, then to its network process
-//! again. Only the owner may touch what the place holds; if two processes owned it, one would read bytes that the
-//! other overwrites. No process waits for another here.
+//! Here a place is only a number and a state; its contents are defined in `batches` and `requests`. A place belongs to
+//! its network process until it is submitted, then to the executor that takes it until it is answered, then to its
+//! network process again. Only the owner may access the contents, because otherwise one process would read bytes that
+//! another overwrites. No process waits for another here.
 //!
-//! A process that ends early leaves places. A network process's successor abandons them, and they become free once they
-//! are answered. An executor's successor finds those that its predecessor had taken, and answers them.
+//! A process that ends early leaves places behind. The successor of a network process abandons them, so that they
+//! become free once they are answered. The successor of an executor finds the places that its predecessor had taken,
+//! and answers them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -15,12 +16,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::resp::work_queue::ring::Ring;
 
-/// Places of a network process for batches: the most of its clients that can have commands at an executor at once.
+/// The number of places of a network process for batches. So many of its clients can have commands at executors at
+/// once.
 pub const BATCHES: usize = 448;
-/// Places of a network process for requests that are quick, and as many for those that are slow, so that neither kind,
-/// nor any number of batches, takes the places of the other.
+/// The number of places of a network process for quick requests, and the same number for slow ones. The places are
+/// separate, so that neither kind takes those of the other, and batches take none of them.
 pub const REQUESTS: usize = 32;
-/// All places of a network process; a power of two, as `Ring` requires.
+/// The number of all places of a network process: a power of two, as `Ring` requires.
 pub const PLACES: usize = BATCHES + 2 * REQUESTS;
 const MOST_PLACES: usize = PLACES * MOST_PROCESSES;
 
@@ -35,8 +37,7 @@ fn taken_by(executor: usize) -> u32 {
     TAKEN | (executor as u32) << STATE_BITS
 }
 
-/// A queue in which places wait. Which executors take from it, and in which order, is decided in
-/// `crate::resp::executor`.
+/// A queue in which places wait. `crate::resp::executor` decides which executors take from it, and in which order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
     /// Batches that never wait: many run in one transaction.
@@ -76,7 +77,7 @@ pub struct Head {
     answered: [Ring<PLACES>; MOST_PROCESSES],
 }
 
-/// What a place holds, and its index among the places of this kind of all network processes.
+/// The kind of a place's contents, and the place's index among the places of this kind of all network processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Content {
     Batch(usize),
@@ -171,7 +172,7 @@ impl Places {
             place.state.store(WAITING, Release);
             // The rings have room for all places.
             self.lane(lane).push(number);
-            // An executor that was about to sleep sees the place, or is seen to be idle.
+            // Either an executor that is about to sleep sees the place, or this process sees that the executor is idle.
             fence(SeqCst);
         }
     }

@@ -1,5 +1,5 @@
-//! The processes at the ends of the work queue: which run, which executor sleeps and can be woken, and which one has the
-//! quick lane. Whether an executor is held up is not here but in `standby_waits`.
+//! The network processes and executors that use the work queue: the process id of each, whether an executor is idle, and
+//! which executor has the quick lane. Executors that wait for a standby are recorded in `standby_waits`.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};

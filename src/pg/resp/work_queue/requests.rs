@@ -1,7 +1,8 @@
-//! The requests of the work queue to read catalogs, and their answers. Both are plain data of fixed size of this
-//! library, which is loaded at the same address in every process, so they need no encoding.
+//! Catalog requests in the work queue, and their answers. Both are plain data of fixed size and need no encoding,
+//! because every process has loaded this library at the same address.
 //!
-//! A request may hold a password. So a taken request is overwritten at once, and no copy stays in shared memory.
+//! A request may contain a password. So a request is overwritten when an executor takes it, and no copy stays in shared
+//! memory.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
