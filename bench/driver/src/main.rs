@@ -14,6 +14,7 @@ mod http;
 mod key_distribution;
 mod kv;
 mod latency;
+mod load;
 mod memcached;
 mod postgres;
 mod protocol;

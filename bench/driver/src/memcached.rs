@@ -1,4 +1,4 @@
-//! A client of memcached: get and set of the text protocol.
+//! memcached: the text protocol's get and set, by hand, because its crates hand out no messages without a connection.
 
 use crate::Result;
 use crate::key_distribution::key;

@@ -1,4 +1,7 @@
-//! The trait of a server's wire protocol. It lets one loop and one distribution of keys serve all servers.
+//! The interface of a server's wire protocol, so that one loop and one distribution of keys serve all servers.
+//!
+//! Redis, memcached and Postgres are encoded by hand, because the epoll loop needs messages without a connection: the
+//! client crates of the three keep connections of their own. HTTP and etcd are reached by hyper and tonic.
 
 use std::io;
 use std::net::TcpStream;

@@ -1,5 +1,5 @@
-//! Sends the requests of a workload at full speed. A thread is an epoll loop over its share of the connections, as in
-//! redis-benchmark and pgbench, with one request in flight on each.
+//! Requests of a workload, at full speed. A thread is an epoll loop over its share of the connections, as in
+//! redis-benchmark and pgbench, one request in flight on each. HTTP has its own client, `http.rs`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::thread;
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::event::epoll;
 
-use crate::http::Http;
+use crate::http;
 use crate::key_distribution::{self, KeyDistribution, Keys};
 use crate::latency::Latency;
+use crate::load::{Counts, End, Load, Plan, Workload};
 use crate::memcached::Memcached;
 use crate::postgres::Postgres;
 use crate::protocol::{Command, Protocol, Reply, Stream, connect};
-use crate::random::Random;
 use crate::redis::Redis;
 use crate::zipf::Zipf;
 use crate::{Options, Result};
@@ -21,33 +21,10 @@ use crate::{Options, Result};
 const BUFFER: usize = 64 * 1024;
 const BATCH: u64 = 1000; // sets of a preload that are on the wire at once
 
-/// The moment at which a thread stops: after a time, or after a number of its own gets.
-#[derive(Clone, Copy)]
-enum End {
-    After(Duration),
-    Gets(u64),
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Workload {
-    Baseline,
-    Read,
-    Set,
-    Write,
-    Mixed,
-    /// Gets, and sets on a miss, as an application uses a cache.
-    Cached,
-    Preload,
-}
-
-struct Plan {
-    protocol: Box<dyn Protocol>,
-    address: String,
-    workload: Workload,
-    keys: KeyDistribution,
-    value: Vec<u8>,
-    warmup: End,
-    end: End,
+/// The way to a server: a protocol for the epoll loop, or the client of HTTP.
+enum Way {
+    Protocol(Box<dyn Protocol>),
+    Http,
 }
 
 pub fn main(options: &Options) -> Result<String> {
@@ -57,20 +34,20 @@ pub fn main(options: &Options) -> Result<String> {
         given => given,
     };
     let plan = Plan {
-        protocol: protocol(options)?,
         address: options.get("socket")?,
-        workload: workload(&options.get::<String>("workload")?)?,
+        workload: Workload::named(&options.get::<String>("workload")?)?,
         keys: KeyDistribution { entries, offset: options.or("offset", 0)?, keys: keys(options, entries)? },
         value,
         warmup: end(options, "warmup-gets", "warmup", 0.0, threads)?,
         end: end(options, "gets", "seconds", 5.0, threads)?,
     };
+    let way = way(options)?;
     if plan.workload == Workload::Preload {
-        preload(&plan)?;
+        preload(&plan, &way)?;
         return Ok(format!("{{\"loaded\":{entries}}}"));
     }
     let clients = options.or("clients", 8)?;
-    Ok(to_json(&run_threads(&plan, threads as usize, clients)?))
+    Ok(to_json(&run_threads(&plan, &way, threads as usize, clients)?))
 }
 
 /// Returns the end of each thread: a number of gets is divided evenly over the threads.
@@ -90,52 +67,27 @@ fn keys(options: &Options, entries: u64) -> Result<Keys> {
     }
 }
 
-fn protocol(options: &Options) -> Result<Box<dyn Protocol>> {
+fn way(options: &Options) -> Result<Way> {
     match options.get::<String>("protocol")?.as_str() {
-        "redis" => Ok(Box::new(Redis)),
-        "memcached" => Ok(Box::new(Memcached)),
-        "http" => Ok(Box::new(Http)),
-        "postgres" => Ok(Box::new(Postgres {
+        "redis" => Ok(Way::Protocol(Box::new(Redis))),
+        "memcached" => Ok(Way::Protocol(Box::new(Memcached))),
+        "http" => Ok(Way::Http),
+        "postgres" => Ok(Way::Protocol(Box::new(Postgres {
             database: options.or("database", "postgres".to_string())?,
             read_sql: options.get("read-sql")?,
             write_sql: options.get("write-sql")?,
-        })),
+        }))),
         other => Err(format!("unknown protocol {other}").into()),
     }
 }
 
-fn workload(name: &str) -> Result<Workload> {
-    match name {
-        "baseline" => Ok(Workload::Baseline),
-        "read" => Ok(Workload::Read),
-        "set" => Ok(Workload::Set),
-        "write" => Ok(Workload::Write),
-        "mixed" => Ok(Workload::Mixed),
-        "cached" => Ok(Workload::Cached),
-        "preload" => Ok(Workload::Preload),
-        other => Err(format!("unknown workload {other}").into()),
-    }
-}
-
-#[derive(Default)]
-struct Counts {
-    latency: Latency,
-    requests: u64,
-    hits: u64,
-    misses: u64,
-    sets: u64,
-    refused: u64,
-    hot_gets: u64,
-    hot_hits: u64,
-    seconds: f64,
-}
-
-fn run_threads(plan: &Plan, threads: usize, clients: usize) -> Result<Vec<Counts>> {
+fn run_threads(plan: &Plan, way: &Way, threads: usize, clients: usize) -> Result<Vec<Counts>> {
     let seed = std::process::id() as u64;
     thread::scope(|scope| {
         let share = |t: usize| clients / threads + usize::from(t < clients % threads);
-        let running: Vec<_> =
-            (0..threads).map(|t| scope.spawn(move || run(plan, share(t), seed << 8 | t as u64))).collect();
+        let running: Vec<_> = (0..threads)
+            .map(|t| scope.spawn(move || run(Load::new(plan, seed << 8 | t as u64), way, share(t))))
+            .collect();
         running.into_iter().map(|r| r.join().map_err(|_| "a thread died")?).collect()
     })
 }
@@ -161,14 +113,18 @@ fn to_json(parts: &[Counts]) -> String {
     )
 }
 
-fn run(plan: &Plan, connections: usize, seed: u64) -> Result<Counts> {
-    let mut client = Client::open(plan, connections, seed)?;
+fn run(load: Load, way: &Way, connections: usize) -> Result<Counts> {
+    let Way::Protocol(protocol) = way else {
+        return http::run(load, connections);
+    };
+    let plan = load.plan;
+    let mut client = Client::open(load, protocol.as_ref(), connections)?;
     client.run_until(plan.warmup)?;
-    client.counts = Counts::default();
+    client.load.counts = Counts::default();
     let start = Instant::now();
     client.run_until(plan.end)?;
-    client.counts.seconds = start.elapsed().as_secs_f64();
-    Ok(client.counts)
+    client.load.counts.seconds = start.elapsed().as_secs_f64();
+    Ok(client.load.counts)
 }
 
 struct Connection {
@@ -180,23 +136,21 @@ struct Connection {
 }
 
 struct Client<'a> {
-    plan: &'a Plan,
-    random: Random,
+    load: Load<'a>,
+    protocol: &'a dyn Protocol,
     connections: Vec<Connection>,
     epoll: std::os::fd::OwnedFd,
     buffer: Vec<u8>,
-    counts: Counts,
 }
 
 impl<'a> Client<'a> {
-    fn open(plan: &'a Plan, connections: usize, seed: u64) -> Result<Self> {
+    fn open(load: Load<'a>, protocol: &'a dyn Protocol, connections: usize) -> Result<Self> {
         let mut client = Client {
-            plan,
-            random: Random(seed),
+            load,
+            protocol,
             connections: Vec::new(),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             buffer: vec![0; BUFFER],
-            counts: Counts::default(),
         };
         for slot in 0..connections {
             client.connect(slot)?;
@@ -205,13 +159,13 @@ impl<'a> Client<'a> {
     }
 
     fn connect(&mut self, slot: usize) -> Result<()> {
-        let mut stream = connect(&self.plan.address)?;
-        self.plan.protocol.greet(&mut stream)?;
+        let mut stream = connect(&self.load.plan.address)?;
+        self.protocol.greet(&mut stream)?;
         stream.set_nonblocking(true)?;
         epoll::add(&self.epoll, &stream, epoll::EventData::new_u64(slot as u64), epoll::EventFlags::IN)?;
         let (out, input, command) = (Vec::new(), Vec::new(), Command::Baseline);
         self.connections.push(Connection { stream, out, input, sent: Instant::now(), command });
-        let first = self.draw();
+        let first = self.load.draw();
         self.send(slot, first)
     }
 
@@ -221,7 +175,7 @@ impl<'a> Client<'a> {
         let mut events = Vec::with_capacity(self.connections.len().max(1));
         let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
         let start = Instant::now();
-        while !self.reached(end, start) {
+        while !self.load.reached(end, start) {
             events.clear();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience)) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -234,17 +188,10 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn reached(&self, end: End, start: Instant) -> bool {
-        match end {
-            End::After(length) => start.elapsed() >= length,
-            End::Gets(gets) => self.counts.hits + self.counts.misses >= gets,
-        }
-    }
-
     fn answer(&mut self, slot: usize) -> Result<()> {
         if let Some(reply) = self.receive(slot)? {
-            self.count(slot, &reply);
-            let next = self.after(slot, &reply);
+            let Connection { command, sent, .. } = self.connections[slot];
+            let next = self.load.answered(command, sent, &reply);
             self.send(slot, next)?;
         }
         Ok(())
@@ -257,57 +204,20 @@ impl<'a> Client<'a> {
             return Err("the server closed the connection".into());
         }
         connection.input.extend_from_slice(&self.buffer[..got]);
-        let reply = self.plan.protocol.decode(&connection.input, &connection.command, &self.plan.value)?;
+        let reply = self.protocol.decode(&connection.input, &connection.command, &self.load.plan.value)?;
         if reply.is_some() {
             connection.input.clear(); // one request in flight: nothing can follow its reply
         }
         Ok(reply)
     }
 
-    fn count(&mut self, slot: usize, reply: &Reply) {
-        let connection = &self.connections[slot];
-        self.counts.latency.add(connection.sent.elapsed());
-        self.counts.requests += 1;
-        if let Command::Get(number) = connection.command
-            && self.plan.keys.is_hot(number)
-        {
-            self.counts.hot_gets += 1;
-            self.counts.hot_hits += u64::from(*reply == Reply::Hit);
-        }
-        match reply {
-            Reply::Refused => self.counts.refused += 1,
-            Reply::Hit => self.counts.hits += 1,
-            Reply::Miss => self.counts.misses += 1,
-            Reply::Done => self.counts.sets += u64::from(matches!(connection.command, Command::Set(_))),
-        }
-    }
-
-    fn after(&mut self, slot: usize, reply: &Reply) -> Command {
-        match (self.plan.workload, self.connections[slot].command, reply) {
-            (Workload::Cached, Command::Get(number), Reply::Miss) => Command::Set(number),
-            _ => self.draw(),
-        }
-    }
-
     fn send(&mut self, slot: usize, command: Command) -> Result<()> {
         let connection = &mut self.connections[slot];
         connection.sent = Instant::now();
         connection.out.clear();
-        self.plan.protocol.encode(&mut connection.out, &command, &self.plan.value);
+        self.protocol.encode(&mut connection.out, &command, &self.load.plan.value);
         connection.command = command;
         write_fully(&mut connection.stream, &connection.out)
-    }
-
-    fn draw(&mut self) -> Command {
-        let (keys, random) = (self.plan.keys, &mut self.random);
-        match self.plan.workload {
-            Workload::Baseline | Workload::Preload => Command::Baseline,
-            Workload::Read | Workload::Cached => Command::Get(keys.read(random)),
-            Workload::Set => Command::Set(keys.read(random)),
-            Workload::Write => Command::Set(keys.write(random)),
-            Workload::Mixed if random.below(5) == 0 => Command::Set(keys.write(random)),
-            Workload::Mixed => Command::Get(keys.read(random)),
-        }
     }
 }
 
@@ -324,14 +234,17 @@ fn write_fully(stream: &mut Stream, mut bytes: &[u8]) -> Result<()> {
 }
 
 /// Sets every existing key, many sets on the wire at once.
-fn preload(plan: &Plan) -> Result<()> {
-    let stored = plan.protocol.stored().ok_or("this protocol has no preload")?;
+fn preload(plan: &Plan, way: &Way) -> Result<()> {
+    let Way::Protocol(protocol) = way else {
+        return Err("HTTP has no preload".into());
+    };
+    let stored = protocol.stored().ok_or("this protocol has no preload")?;
     let mut stream = connect(&plan.address)?;
     for first in (0..plan.keys.entries).step_by(BATCH as usize) {
         let end = (first + BATCH).min(plan.keys.entries);
         let (mut out, mut got) = (Vec::new(), vec![0; (end - first) as usize * stored.len()]);
         for i in first..end {
-            plan.protocol.encode(&mut out, &Command::Set(plan.keys.existing(i)), &plan.value);
+            protocol.encode(&mut out, &Command::Set(plan.keys.existing(i)), &plan.value);
         }
         stream.write_all(&out)?;
         stream.read_exact(&mut got)?;
