@@ -38,6 +38,7 @@ MODULES = {
     "src/cache/table": "differential resp_differential table_path expiry attached depend privilege_matrix visibility",
 }
 FOLDERS = ["src/cache/commit", "src/cache/lease", "src/cache/open", "src/cache/table"]
+FAULTS = pathlib.Path("src/pg/session/fault.rs")
 SWITCH = "crate::pg::session::fault::on(crate::pg::session::fault::Fault::{})"
 
 # Mutants that change nothing observable, as "file: function: replacement", and why.
@@ -129,11 +130,19 @@ def copy_tree(tree):
             shutil.copy2(file, tree / file)
 
 
+def with_faults(source, names):
+    """Returns the source with these faults behind the last one of its table, which the macro `faults!` holds."""
+    lines = source.splitlines(keepends=True)
+    try:
+        end = lines.index("}\n", lines.index("faults! {\n"))
+    except ValueError:
+        sys.exit(f"mutants: {FAULTS} has no table that begins with the line `faults! {{`")
+    return "".join(lines[:end] + [f'    {name} => "",\n' for name in names] + lines[end:])
+
+
 def write(tree, drawn):
     """Changes the functions from the last to the first, so that places stay valid."""
-    table = pathlib.Path("src/pg/session/fault.rs").read_text()
-    variants = "".join(f'    {name} => "",\n' for name in drawn)
-    (tree / "src/pg/session/fault.rs").write_text(table.replace("\n}\n\n/// Whether this fault", f"\n{variants}}}\n\n/// Whether this fault", 1))
+    (tree / FAULTS).write_text(with_faults(FAULTS.read_text(), drawn))
     for file in {mutant["file"] for mutant in drawn.values()}:
         text = pathlib.Path(file).read_text()
         here = [(name, mutant) for name, mutant in drawn.items() if mutant["file"] == file]
