@@ -1,7 +1,7 @@
 """Runs the workloads through a small web server, as they were published.
 
-The driver serves `/get?key=` and `/set?key=` over connections to the store, and also sends the HTTP requests. So both
-sides have the same overhead, and no other tool must be built.
+The driver serves `/get?key=` and `/set?key=` over connections to the store, and is also the users of that server, so no
+other tool has to be built. Both ends of HTTP are the crate hyper.
 """
 
 from urllib.error import HTTPError
@@ -119,7 +119,7 @@ def render(options, summary, journal):
     return f"""# The workloads through a web server
 
 A small web server answers `/get` and `/set`, {options.connections} connections to the store by {"TCP" if options.tcp else "unix socket"}; {options.users} users ask it without pause, over
-HTTP. {options.entries:,} entries, values of 37 bytes; read: 80 % exist; mixed: 20 % writes; write: 10 % overwrite. {runs_said(summary, options.seconds).capitalize()}.
+HTTP, each on a connection that it keeps. Server and users are the driver, HTTP at both ends is the crate hyper. {options.entries:,} entries, values of 37 bytes; read: 80 % exist; mixed: 20 % writes; write: 10 % overwrite. {runs_said(summary, options.seconds).capitalize()}.
 {ground(journal.facts['machine'])}, shared by users, web server and store. {versions}.
 
 {markdown(HEAD, lines)}
