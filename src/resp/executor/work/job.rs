@@ -17,6 +17,9 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::executor::tables::{self, Plan, Table};
 
+/// Bytes of requests for which the memory is kept.
+const KEPT: usize = 4 << 20;
+
 /// The requests of the jobs that were taken together.
 #[derive(Default)]
 pub struct Requests {
@@ -25,7 +28,11 @@ pub struct Requests {
 }
 
 impl Requests {
+    /// Forgets all requests. Frees the memory of long ones.
     pub fn clear(&mut self) {
+        if self.bytes.capacity() > KEPT {
+            *self = Requests::default();
+        }
         self.bytes.clear();
         self.cuts.clear();
     }
