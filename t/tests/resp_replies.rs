@@ -342,6 +342,46 @@ fn commands_are_described_as_by_redis() {
     assert!(listed(&[]).contains(&"client|list".to_owned()));
 }
 
+/// Returns a request of the command with this name (`get`, `client|id`) that has as few arguments as possible.
+fn shortest_request(client: &mut Client, name: &str) -> Vec<String> {
+    let Reply::Array(found) = client.ask(&["COMMAND", "INFO", name]) else {
+        panic!("{name} has no description");
+    };
+    let Some(Reply::Array(description)) = found.first() else {
+        panic!("{name} has no description");
+    };
+    let Some(&Reply::Integer(arity)) = description.get(1) else {
+        panic!("{name} has no arity");
+    };
+    let mut request: Vec<String> = name.split('|').map(str::to_owned).collect();
+    request.resize(arity.unsigned_abs() as usize, "1".to_owned());
+    request
+}
+
+#[test]
+fn each_command_of_the_table_has_a_function() {
+    let door = with_table(&[]);
+    each(&door, |client, database| {
+        let Reply::Array(names) = client.ask(&["COMMAND", "LIST"]) else {
+            panic!("a list was to come");
+        };
+        assert!(names.len() > 150);
+        for name in names {
+            let Reply::Bulk(name) = name else {
+                panic!("a name was to come");
+            };
+            let name = String::from_utf8(name).expect("names are ASCII");
+            let request = shortest_request(client, &name);
+            // Some commands change what the client may send.
+            let mut fresh = door.client();
+            assert_eq!(fresh.ask(&["SELECT", database]), ok());
+            let request: Vec<&str> = request.iter().map(String::as_str).collect();
+            let reply = format!("{:?}", fresh.ask(&request));
+            assert!(!reply.contains("is not supported"), "{name}: {reply}");
+        }
+    });
+}
+
 #[test]
 fn the_frequency_of_a_key_is_that_of_its_eviction_policy() {
     let door = with_table(&[]);
