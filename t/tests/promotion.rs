@@ -217,6 +217,26 @@ fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     assert_eq!(dep.ask(&["GET", "k"]), Reply::bulk("w2"));
 }
 
+/// Returns the role of the server according to INFO and to HELLO.
+fn roles(client: &mut Resp) -> (String, String) {
+    let Reply::Bulk(info) = client.ask(&["INFO", "replication"]) else {
+        panic!("a text was to come");
+    };
+    let info = String::from_utf8_lossy(&info).into_owned();
+    let mut of_info = info.lines().filter_map(|line| line.strip_prefix("role:"));
+    let Reply::Array(hello) = client.ask(&["HELLO", "2"]) else {
+        panic!("an array was to come");
+    };
+    let mut of_hello = hello
+        .iter()
+        .skip_while(|item| **item != Reply::bulk("role"));
+    let Some(Reply::Bulk(of_hello)) = of_hello.nth(1) else {
+        panic!("HELLO names no role");
+    };
+    let of_info = of_info.next().unwrap_or_default().to_owned();
+    (of_info, String::from_utf8_lossy(of_hello).into_owned())
+}
+
 /// Table caches: the standby reads them and counts the reads, so that they have slots before the promotion.
 #[test]
 fn table_caches_are_read_and_written_by_the_protocol_after_a_promotion() {
@@ -239,8 +259,10 @@ fn table_caches_are_read_and_written_by_the_protocol_after_a_promotion() {
         assert_eq!(client.ask(&["GET", "k"]), expected);
         let refused = client.ask(&["SET", "k", "w"]).error();
         assert!(refused.starts_with("READONLY"), "{refused}");
+        assert_eq!(roles(client), ("slave".into(), "replica".into()));
     }
     standby.promote();
+    assert_eq!(roles(&mut clients[0]), ("master".into(), "master".into()));
     for (client, expected) in clients.iter_mut().zip([Reply::Null, Reply::bulk("v")]) {
         assert_eq!(client.ask(&["GET", "k"]), expected, "after the promotion");
         assert_eq!(client.ask(&["SET", "k", "w"]), Reply::status("OK"));

@@ -15,7 +15,7 @@ use crate::guc::resp as settings;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::resp::client_registry::Counter;
 use crate::pg::resp::work_queue;
-use crate::pg::session::clock;
+use crate::pg::session::{self, clock};
 use crate::pg::shmem::slot::{self, Slot};
 use crate::pg::shmem::tier::tier;
 use crate::resp::ipc::answers::EntriesOf;
@@ -221,7 +221,14 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
                 told(Counter::FailedAuthentications),
             ),
         ],
-        "replication" => vec![("role", "master".into()), ("connected_slaves", "0".into())],
+        "replication" => {
+            // A proxy that looks for the primary expects these words of Redis.
+            let role = match session::in_recovery() {
+                true => "slave",
+                false => "master",
+            };
+            vec![("role", role.into()), ("connected_slaves", "0".into())]
+        }
         "cpu" => {
             let seconds = |counter| format!("{:.6}", counted(counter) as f64 / 1e6);
             vec![

@@ -16,6 +16,7 @@ use pgcache_resp::{
 
 use self::info::VERSION;
 use crate::guc::resp as settings;
+use crate::pg::session as pg_session;
 use crate::pg::session::clock::{self, unix};
 use crate::resp::commands;
 use crate::resp::session::Session;
@@ -107,7 +108,10 @@ fn greet(
     replies.bulk(b"mode");
     replies.bulk(b"standalone");
     replies.bulk(b"role");
-    replies.bulk(b"master");
+    replies.bulk(match pg_session::in_recovery() {
+        true => b"replica",
+        false => b"master",
+    });
     replies.bulk(b"modules");
     replies.array(0);
     Progress::Done
