@@ -97,6 +97,7 @@ pub fn run(number: usize) {
             while !background::asked_to_end() {
                 network.turn();
             }
+            network.core.give_back_places();
             work_queue.processes.end(Kind::Network, number);
             network.core.registry.end_network(number);
             drop(network);

@@ -355,6 +355,15 @@ impl Core {
         self.feed_starved();
     }
 
+    /// Frees the places of replies that clients have not yet received, because this process ends.
+    pub fn give_back_places(&mut self) {
+        for (_, client) in self.clients.iter_mut() {
+            if let Some(answered) = client.session.offloaded.answered.take() {
+                self.submitter.give_back(answered);
+            }
+        }
+    }
+
     /// Resumes a client if it waits for this reason. It may wait for another one by now: an answer to a request made
     /// within an EXEC arrives later, and a client whose command an executor runs must not resume for that answer.
     pub fn wake(&mut self, id: u64, awaited: Waits) {
