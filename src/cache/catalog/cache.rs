@@ -29,14 +29,14 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::key_type::KeyType;
 use crate::pg::value::stored::Stored;
 
-/// The place of a cache's entries.
+/// Where a cache keeps its entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage {
     /// In a table that is emptied by a crash.
     Unlogged,
-    /// In a table that survives one.
+    /// In a table that survives a crash.
     Logged,
-    /// In the hot tier alone.
+    /// Only in the hot tier.
     Memory,
 }
 
@@ -49,33 +49,33 @@ pub struct Cache {
     pub storage: Storage,
     /// Row-level security is enabled: policies may hide rows, so copies are not used.
     pub row_security: bool,
-    /// An update of a row runs no user-defined trigger, rule or policy. For a partitioned table this does
-    /// not cover the partitions.
+    /// An update of a row runs no user-defined trigger, rule or policy. For a partitioned table this says nothing
+    /// about the partitions.
     pub updates_alone: bool,
     /// Rows may be copied to the hot tier: the triggers see every change of a row, so that copies stay coherent, and
     /// the table is neither temporary nor partitioned.
     pub may_be_copied: bool,
-    /// A temporary table that a role made a cache by hand. Any role may do this, so the cache gets nothing
-    /// that all sessions share: no slot, no lease, no record.
+    /// The table is temporary: a role made it a cache by hand. Any role may do so, so the cache gets nothing that all
+    /// sessions share: no slot, no lease, no record.
     pub temporary: bool,
     /// The columns of keys, values and deadlines; None for a memory cache.
     pub columns: Option<Columns>,
     /// The type to which a key is converted before it is hashed.
     pub key_type: KeyType,
-    /// The table as a direct access sees it; `access_path` decides when such an access is used.
+    /// The table as a direct access reads and writes it; `access_path` decides when to use direct access.
     pub target: Option<Target>,
-    /// Its rows are in partitions. It has no copies in the tier, because attaching or detaching a partition
-    /// adds or removes rows without firing a trigger.
+    /// The table is partitioned. The cache has no copies in the tier, because attaching or detaching a partition adds
+    /// or removes rows without firing a trigger.
     pub partitioned: bool,
-    /// The table and its indexes, whose locks a read releases; empty if a statement that reads the table
-    /// may run user-defined code.
+    /// The table and its indexes. A read releases its locks on them. Empty if a statement that reads the table may run
+    /// user-defined code.
     pub own_relations: Vec<Oid>,
     pub(super) qualified: std::ffi::CString,
     pub(super) kept: Kept,
     pub(super) watch: Watch,
 }
 
-/// Facts about the cache that the session keeps after their first use.
+/// Facts about the cache that the session computes at their first use and keeps.
 #[derive(Default)]
 pub(super) struct Kept {
     /// The slot at the last check; see `slots` for why it is checked at each use.
@@ -85,12 +85,14 @@ pub(super) struct Kept {
 }
 
 impl Cache {
-    /// Returns whether this agrees with the catalogs, as far as the session has processed invalidations.
+    /// Returns whether this definition agrees with the catalogs, as far as the session has processed invalidations.
+    /// With row-level security it must also be as new as the last change of a role, because plans contain the
+    /// policies.
     pub(super) fn is_present(&self) -> bool {
         !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
     }
 
-    /// Returns whether the relation may have changed since it was loaded.
+    /// Returns whether the relation may have changed since this definition was loaded.
     #[inline]
     pub fn is_stale(&self) -> bool {
         self.watch.is_stale()
@@ -182,7 +184,7 @@ impl Cache {
         })
     }
 
-    /// Returns the deadline of an entry that is written now.
+    /// Returns the deadline of an entry that is written now, with the cache's jitter.
     pub fn deadline(&self, ttl: Option<Interval>) -> Result<Deadline, Error> {
         deadline::with_jitter(ttl, self.settings.ttl, self.settings.ttl_jitter)
     }

@@ -83,7 +83,7 @@ fn of_shape(
     })
 }
 
-/// Loads a locked partition of a cache; returns None for a table that is not such a partition.
+/// Loads a locked partition of a cache; returns None for any other table.
 pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     let watch = Watch::over(table);
     let partition = shape::partition(table)?;
@@ -112,7 +112,8 @@ pub(super) fn load_partition(table: Oid) -> Option<Cache> {
     })
 }
 
-/// Builds a cache from a definition that another process has read, without the facts that only the catalogs contain.
+/// Builds a cache from a definition that another process has read, which lacks the facts that only the catalogs
+/// contain.
 pub(super) fn adopted(
     relation: Oid,
     settings: Settings,
@@ -140,8 +141,8 @@ pub(super) fn adopted(
     }
 }
 
-/// Returns whether a partitioned cache has an unlogged partition: a crash removes its rows, and a standby
-/// has none of them.
+/// Returns whether a partitioned cache has an unlogged partition. A crash empties the partition, and a standby has
+/// none of its rows.
 fn has_unlogged_partition(shape: &Shape, relation: Oid) -> bool {
     let is_unlogged =
         |&leaf: &Oid| relation::persistence(leaf) == Some(pgrx::pg_sys::RELPERSISTENCE_UNLOGGED);

@@ -1,4 +1,4 @@
-//! The cache definitions that this session has loaded, with their plans, their slots and their Citus shards. Takes no
+//! The cache definitions that this session has loaded, with their plans, slots and Citus shards. This module takes no
 //! lock on a cache and checks no privilege: `open` does both.
 
 mod cache;

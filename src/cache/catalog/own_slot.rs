@@ -27,7 +27,8 @@ impl Cache {
         self.kept.slot.get()
     }
 
-    /// Returns the cache's slot; assigns one if it has none. None when all are taken, and for a temporary table.
+    /// Returns the cache's slot, and assigns one if the cache has none. Returns None if all slots are taken, and for a
+    /// temporary table.
     pub fn slot_or_new(&self, tier: &Tier) -> Option<u32> {
         if self.temporary {
             return None;
@@ -42,8 +43,8 @@ impl Cache {
         })
     }
 
-    /// Writes the share from the cache's definition into its slot, if the two differ. A session that has changed the
-    /// definition does not write it before its commit.
+    /// Writes the share from the cache's definition into its slot, if the two differ. A session that is changing the
+    /// definition leaves the slot alone until its commit.
     pub(super) fn follow_share(&self) {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
             return;
@@ -62,14 +63,14 @@ impl Cache {
         recovered && !session::in_recovery()
     }
 
-    /// Returns whether the slot belongs to this cache and not to a dropped relation with the same oid. A standby is
-    /// not notified when a relation is dropped, and a new relation may get its oid.
+    /// Returns whether the slot belongs to this cache. It may belong to a dropped relation with the same oid, because
+    /// a standby is not notified of a drop, and a new relation may get the oid.
     fn is_own(&self, tier: &Tier, slot: u32) -> bool {
         tier.slot(slot).memory_id.load(SeqCst) == self.memory_id()
             || fault::on(Fault::MemoryIdNotCompared)
     }
 
-    /// Returns the id by which a slot knows a memory cache; 0 for a table.
+    /// Returns the id that identifies a memory cache in its slot; 0 for a table.
     fn memory_id(&self) -> u64 {
         match self.storage {
             Storage::Memory => self.settings.id.unwrap_or(0).max(1),
@@ -82,7 +83,7 @@ impl Cache {
         let Some(tier) = tier() else {
             return;
         };
-        // A memory cache has a slot by now, or was dropped meanwhile and must not get another.
+        // A memory cache without a slot was dropped and must not get another slot.
         let slot = match self.storage {
             Storage::Memory => self.slot(tier),
             _ => self.slot_or_new(tier),

@@ -20,7 +20,7 @@ impl std::ops::Deref for Reading {
 }
 
 impl Reading {
-    /// Returns whether nothing can be read: the content of an unlogged table does not exist on a standby.
+    /// Returns whether the entries are out of reach: on a standby, the content of an unlogged table does not exist.
     pub fn is_out_of_reach(&self) -> bool {
         self.cache.storage == Storage::Unlogged && session::in_recovery()
     }

@@ -1,7 +1,7 @@
 //! The caches that this session has loaded, by the relation's oid: definitions and kept plans.
 //!
 //! The catalogs are the source of truth: a cache is loaded again when its relation may have changed. Callers lock the
-//! relation first and look it up afterwards, so that a cache found here is valid for as long as they hold the lock.
+//! relation first and look it up afterwards, so that a cache found here stays valid while they hold the lock.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -20,13 +20,14 @@ use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 
 thread_local! {
-    /// Never dropped: at the end of the process the plans' memory is freed before thread-locals are.
+    /// Never dropped, because a process frees the plans' memory before its thread-locals.
     static CACHES: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
     /// Partitions of caches, for operations on a single partition.
     static PARTITIONS: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
 }
 
-/// Returns a cache that this session has loaded, unless an invalidation says that it may have changed.
+/// Returns a cache that this session has loaded; None if it has not, or if the cache may have changed since it was
+/// loaded.
 pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     CACHES.with(|caches| {
         let caches = caches.borrow();
@@ -35,7 +36,7 @@ pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     })
 }
 
-/// Looks up a cache on which the caller holds a lock.
+/// Looks up a cache on which the caller holds a lock, and loads it if necessary.
 pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     if let Some(cache) = remembered(relation) {
         return Ok(cache);
@@ -54,8 +55,8 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
-/// Returns the definition of a distributed cache, whose entries are not in its own table. It is not remembered. The
-/// caller holds a lock.
+/// Returns the definition of a distributed cache, whose entries are not in its own table. The session does not keep
+/// it. The caller holds a lock.
 pub fn definition(relation: Oid) -> Result<Cache, Error> {
     loading::load_definition(relation)
 }
@@ -85,8 +86,8 @@ pub fn adopt(
     cache
 }
 
-/// Removes every cache that has changed: a dropped cache is never looked up again, and a session that creates and
-/// drops many caches must not keep them all.
+/// Removes and returns every cache that has changed. A dropped cache is never looked up again, and a session that
+/// creates and drops many caches must not keep them all.
 fn forget_changed() -> Vec<Rc<Cache>> {
     CACHES.with(|caches| {
         let mut caches = caches.borrow_mut();
@@ -102,9 +103,10 @@ fn forget_changed() -> Vec<Rc<Cache>> {
     })
 }
 
-/// Returns a partition of a cache as a cache of its own, with the settings and the slot of the whole cache. None for
-/// another relation. The caller holds a lock on the partition; nothing is read from the whole cache, so a writer of a
-/// single partition need not lock it: DETACH PARTITION locks it before its partitions.
+/// Returns a partition of a cache as a cache of its own, with the settings and the id of the whole cache; None for any
+/// other relation. The caller holds a lock on the partition. Nothing is read from the whole cache, so a writer of a
+/// single partition need not lock it; a writer that did could deadlock, because DETACH PARTITION locks the whole cache
+/// before its partitions.
 pub fn partition(table: Oid) -> Option<Rc<Cache>> {
     let known = PARTITIONS.with(|known| known.borrow().get(&table.to_u32()).cloned());
     if let Some(known) = known.filter(|known| known.is_present()) {
@@ -124,7 +126,7 @@ pub fn partition(table: Oid) -> Option<Rc<Cache>> {
     found
 }
 
-/// The kind, type and settings of a cache, for callers that need no more.
+/// The storage, value type and settings of a cache, for callers that need no more.
 pub struct Outline {
     pub storage: Storage,
     pub value_type: ValueType,
@@ -132,7 +134,7 @@ pub struct Outline {
 }
 
 /// Returns the outline of any cache without waiting for a lock: if another session holds a lock that keeps readers
-/// out, the outline comes from the catalogs directly. None for a relation that does not work as a cache.
+/// out, the outline comes from the catalogs directly. Returns None for a relation that does not work as a cache.
 pub fn outline(relation: Oid) -> Option<Outline> {
     if let Some(_lock) = lock::Brief::try_on(relation, lock::Mode::Read) {
         let cache = find(relation).ok()?;

@@ -1,8 +1,8 @@
 //! The shards of caches that `cache_distribute` has distributed over Citus nodes, and the node of each shard.
 //!
-//! Such a cache is in the colocation group of the table `pgcache.distributed`, which pgcache creates. Nothing else
-//! marks it, so every node with Citus metadata recognizes it. A session keeps the metadata until Citus invalidates the
-//! table; Citus does so on each node with the commit that moves or splits a shard there.
+//! A distributed cache is in the colocation group of the table `pgcache.distributed`, which pgcache creates. Only the
+//! colocation group marks it, so every node with Citus metadata recognizes it. A session keeps the metadata until
+//! Citus invalidates the table; Citus does so on each node with the commit that moves or splits a shard there.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -21,16 +21,16 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::key_type;
 use crate::pg::value::typed::Typed;
 
-/// A range of the keys.
+/// A shard: a range of key hashes, and the node that holds it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// The lock that keeps the shard on its node.
     pub lock: Place,
-    /// The least hash of its keys; the shard ends where the next one begins.
+    /// The lowest hash of the shard, which ends where the next shard begins.
     from: i64,
-    /// Citus' number of the node.
+    /// The Citus group id of the node.
     pub node: i64,
-    /// Its table, if the shard is on this node.
+    /// The shard's table, if the shard is on this node.
     pub table: Option<Oid>,
 }
 
@@ -38,14 +38,14 @@ pub struct Shard {
 pub struct Spread {
     /// `schema.name` of the cache, quoted.
     pub name: CString,
-    /// Citus' number of this node.
+    /// The Citus group id of this node.
     pub here: i64,
     /// Sorted by hash.
     pub shards: Vec<Shard>,
     watch: Watch,
 }
 
-/// The result of a look-up of a relation: the shards of a distributed cache, or none.
+/// What the session knows about a relation: its shards, or that it is not distributed.
 #[derive(Clone)]
 enum Known {
     Other(Rc<Watch>),
@@ -122,7 +122,7 @@ fn look(cache: Oid) -> Known {
             .collect::<Option<Vec<Shard>>>()
     });
     let shards = shards.unwrap_or_default();
-    // A shard that is on two nodes would have to be written on both.
+    // A shard with placements on two nodes would have to be written on both, so pgcache does not support it.
     let replicated = shards.windows(2).any(|two| two[0].from == two[1].from);
     match relation::spelled(cache).filter(|_| !shards.is_empty() && !replicated) {
         Some(name) => Known::Spread(Rc::new(Spread {
@@ -135,7 +135,7 @@ fn look(cache: Oid) -> Known {
     }
 }
 
-/// Returns the hash by which Citus finds the shard of a key.
+/// Returns the hash that Citus uses to find the shard of a key.
 pub fn hash_of(key: Text) -> i64 {
     i64::from(key_type::hash_of_text(key))
 }
@@ -150,7 +150,7 @@ impl Known {
 }
 
 impl Spread {
-    /// Returns whether Citus has changed something since this was read.
+    /// Returns whether Citus may have changed the shards since they were read.
     pub fn is_stale(&self) -> bool {
         self.watch.is_stale()
     }
@@ -171,7 +171,8 @@ impl Spread {
         shard.node == self.here
     }
 
-    /// Returns a checksum of the shards of a node, never 0, by which two nodes compare their knowledge.
+    /// Returns a checksum of the shards of a node, never 0. Two nodes compare it to learn whether they know the same
+    /// shards.
     pub fn sum_of_shards(&self, node: i64) -> i64 {
         let shards = self.shards.iter().filter(|shard| shard.node == node);
         let sum = shards.fold(0x811c_9dc5_u32, |sum, shard| {
@@ -182,8 +183,8 @@ impl Spread {
         i64::from(sum >> 2 | 1)
     }
 
-    /// Returns a key of another shard, on the same node if that holds two. If the cache has only one shard, returns a
-    /// key of that shard.
+    /// Returns a key of another shard, on the same node if possible. If the cache has only one shard, returns a key of
+    /// that shard.
     pub fn key_beside(&self, shard: &Shard) -> Text {
         let others = || self.shards.iter().filter(|other| *other != shard);
         let same = others().find(|other| other.node == shard.node);

@@ -1,5 +1,5 @@
-//! Finds the tables on which entries of a cache depend (`cache_depend`), by the triggers of the dependencies in the
-//! catalogs.
+//! Finds the tables on which the entries of a cache depend (`cache_depend`), by the triggers that `cache_depend`
+//! created.
 
 use std::ffi::CStr;
 
@@ -12,12 +12,12 @@ use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Returns whether entries of a cache depend on a table.
+/// Returns whether the entries of a cache depend on any table.
 pub fn has_sources(cache: Oid) -> bool {
     triggers_of_cache(cache, |output| output.rows() > 0)
 }
 
-/// The triggers of the dependencies of cache $1, which call $2 or $3.
+/// The dependency triggers of cache $1, which call function $2 or $3.
 const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
     JOIN pg_catalog.pg_trigger AS t ON t.oid OPERATOR(pg_catalog.=) d.objid \
     WHERE d.classid OPERATOR(pg_catalog.=) 'pg_catalog.pg_trigger'::pg_catalog.regclass \
@@ -25,14 +25,14 @@ const OF_CACHE: &CStr = c"SELECT d.objid FROM pg_catalog.pg_depend AS d \
     AND d.refobjid OPERATOR(pg_catalog.=) $1 \
     AND (t.tgfoid OPERATOR(pg_catalog.=) $2 OR t.tgfoid OPERATOR(pg_catalog.=) $3)";
 
-/// Reads the triggers by which a cache depends on tables.
+/// Passes the dependency triggers of a cache to `read`, and returns its result.
 pub fn triggers_of_cache<R>(cache: Oid, read: impl FnOnce(&Output) -> R) -> R {
     let [rows, truncate] = dependency::functions();
     let arguments = [cache, rows, truncate].map(Typed::oid);
     query_once(OF_CACHE, &[OIDOID; 3], &arguments, read)
 }
 
-/// Returns the tables of this database on which a dependency was declared.
+/// Returns the tables of this database that have a dependency trigger for rows.
 pub fn tables_with_dependencies() -> Vec<Oid> {
     let [rows, _] = dependency::functions();
     query_once(DECLARED_ON, &[OIDOID], &[Typed::oid(rows)], |output| {
@@ -43,8 +43,8 @@ pub fn tables_with_dependencies() -> Vec<Oid> {
 const DECLARED_ON: &CStr = c"SELECT DISTINCT t.tgrelid FROM pg_catalog.pg_trigger AS t \
     WHERE t.tgfoid OPERATOR(pg_catalog.=) $1 AND t.tgparentid OPERATOR(pg_catalog.=) 0 ORDER BY 1";
 
-/// Returns whether this transaction may have changed rows on which entries of a cache depend, while their triggers
-/// have not run yet: they run at the end of the statement.
+/// Returns whether this transaction may have changed rows on which entries of a cache depend, before their triggers
+/// have run: the triggers run at the end of the statement.
 pub fn may_be_half_changed(cache: Oid) -> bool {
     transaction::has_xid() && {
         let any = |output: &Output| {

@@ -1,9 +1,9 @@
 //! Turns an existing table into a cache, and back into a plain table.
 //!
 //! The table keeps its owner, rows, columns, indexes, privileges and writers. It gets triggers, one of which names its
-//! columns (`pg::catalog::columns`); with a ttl, a DEFAULT for its deadlines; and a column for deadlines, if the named
-//! one does not exist. A table that cannot hold entries is refused with 42804 and a hint about the change that it
-//! needs; pgcache does not make that change itself.
+//! columns (`pg::catalog::columns`); a column for deadlines, if the named column does not exist; and, with a ttl, a
+//! DEFAULT for the deadlines. A table that cannot hold entries is refused with 42804 and a hint about the necessary
+//! change; pgcache does not make the change itself.
 
 use std::ffi::{CStr, CString};
 
@@ -33,7 +33,7 @@ pub struct Names {
     pub unit: Option<String>,
 }
 
-/// Makes a table a cache. The caller owns it and holds its strongest lock.
+/// Makes a table a cache. The caller owns the table and holds an ACCESS EXCLUSIVE lock on it.
 pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error> {
     check_kind(table)?;
     if let Some(unit) = names
@@ -72,7 +72,7 @@ pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error
     Ok(())
 }
 
-/// Makes a cache a plain table again. The caller owns it and holds its strongest lock.
+/// Makes a cache a plain table again. The caller owns the table and holds an ACCESS EXCLUSIVE lock on it.
 pub fn detach(cache: &Cache) -> Result<(), Error> {
     let (table, qualified) = (cache.relation, cache.qualified_name());
     if cache.storage == Storage::Memory {
@@ -178,7 +178,7 @@ fn check_kind(table: Oid) -> Result<(), Error> {
         let hint = "Run ALTER TABLE ... DETACH PARTITION first. Once the table is a cache, it can become a partition again.";
         return refuse("The table is a partition.", Some(hint));
     }
-    // Its trigger would replace the partition's own.
+    // The table's trigger would replace the partition's own.
     if relation::is_partitioned(table)
         && inheritance::family(table, Mode::Remove)
             .into_iter()

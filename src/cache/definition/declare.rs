@@ -1,4 +1,4 @@
-//! Declares dependencies of a cache: creates triggers on the source table and on the tables that inherit from it.
+//! Declares dependencies of a cache: creates triggers on the source table and on its children by inheritance.
 //!
 //! Postgres copies row triggers to partitions but not to plain children, whose rows also change through the parent. So
 //! each child gets its own triggers: existing children when the dependency is declared, later ones at the end of the
@@ -27,7 +27,7 @@ use crate::pg::spi::output::Output;
 use crate::pg::value::datum::Text;
 use crate::pg::{encoding, memory};
 
-/// A key expression as SQL over the new row and over the old one, and the settings on which it depends.
+/// A key expression as SQL over the new row and over the old row, and the settings on which the expression depends.
 struct Keys {
     new: Vec<u8>,
     old: Vec<u8>,
@@ -35,8 +35,8 @@ struct Keys {
 }
 
 /// Declares that entries of `cache` depend on rows of `source`. The caller owns the source and may delete from the
-/// cache. An existing dependency stays as it is, except that the settings on which its key depends become those of
-/// this session; children without triggers get them.
+/// cache. Keeps an existing dependency, except that the settings on which its key depends become the settings of this
+/// session. Children without triggers get them.
 pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), Error> {
     let key = Expression::over(source, key_expression)?;
     let keys = Keys {
@@ -58,7 +58,7 @@ pub fn declare(source: Oid, key_expression: Text, cache: &Cache) -> Result<(), E
 }
 
 /// Returns the source and its children; for a partitioned source, only the source. Leaves out foreign tables, and
-/// temporary children of other sessions, which this session cannot read.
+/// temporary tables of other sessions, which this session cannot read.
 fn plain_family(source: Oid, mode: Mode) -> Vec<Oid> {
     if relation::is_partitioned(source) {
         return memory::collect([source].into_iter());
@@ -115,7 +115,7 @@ fn declare_on(source: Oid, keys: &Keys, cache: &Cache) {
     }
 }
 
-/// Creates triggers for all children that were added in this transaction; right before it commits.
+/// Creates the triggers for all children that were added in this transaction, right before it commits.
 pub fn follow_children() {
     while let Some((child, parent)) = pending::take_child() {
         let _writable = transaction::Writable::enter();
@@ -124,8 +124,8 @@ pub fn follow_children() {
     }
 }
 
-/// Restores ENABLE ALWAYS on triggers of dependencies that a plain ENABLE has changed. A role that enables all
-/// triggers, as pg_restore does, does not intend them to miss changes applied by logical replication.
+/// Restores ENABLE ALWAYS on dependency triggers that a plain ENABLE has changed. A role that enables all triggers, as
+/// pg_restore does, does not intend the triggers to miss changes that logical replication applies.
 pub fn enable_always() {
     while let Some(table) = source::take_altered() {
         let _writable = transaction::Writable::enter();
@@ -137,8 +137,8 @@ pub fn enable_always() {
     }
 }
 
-/// Creates the parent's triggers on a child that was added, and on its own children. If the child already has rows,
-/// notes a change of the parent, because they are new to its readers.
+/// Creates the parent's triggers on a child that was added, and on the children of that child. If the child already
+/// has rows, notes a change of the parent, because the rows are new to its readers.
 fn follow(child: Oid, parent: Oid) {
     if !pending::is_to_follow(child, parent) {
         return;
@@ -156,8 +156,8 @@ fn follow(child: Oid, parent: Oid) {
                 continue;
             }
             let _owner = AsOwner::to_maintain(table);
-            // The key is printed under the same search_path under which it is read. Another path may print a name
-            // without its schema, and the name would then not be found or resolve to another object.
+            // The search_path is the same for printing the key as for reading it. Another path might print a name
+            // without its schema; the name would then not be found, or would name another object.
             let keys = Keys {
                 new: found.print_key(parent, c"new"),
                 old: found.print_key(parent, c"old"),
@@ -171,8 +171,8 @@ fn follow(child: Oid, parent: Oid) {
     }
 }
 
-/// Raises an error unless the table has this dependency: functions in a key run as the owner of the table that has
-/// the trigger, so the key of another owner must not be put there.
+/// Raises an error unless the table has a dependency of the cache. Functions in a key run as the owner of the table
+/// that has the trigger, so the key of another owner must not be put there.
 fn require_own(table: Oid, cache: Oid) {
     let depends = |found: &DependencyTrigger| found.cache == cache;
     if !dependency::on_table(table).iter().any(depends) {
@@ -185,11 +185,12 @@ fn require_own(table: Oid, cache: Oid) {
 pub struct FollowsWriters {
     pub source: Oid,
     pub cache: Oid,
-    /// Statement that declares the dependency again, with fixed settings.
+    /// A statement that declares the dependency again, with fixed settings.
     pub statement: Vec<u8>,
 }
 
-/// Returns the dependencies of this kind of one cache, or of all, and warns of each.
+/// Returns the dependencies of one cache, or of all caches, that follow the settings of their writers, and warns of
+/// each.
 pub fn follow_writers(cache: Option<Oid>) -> Vec<FollowsWriters> {
     let mut all = memory::list(0);
     for source in sources::tables_with_dependencies() {
@@ -236,7 +237,7 @@ fn follows_writers(source: Oid, found: &DependencyTrigger) -> FollowsWriters {
     }
 }
 
-/// Removes all dependencies of `cache` on `source`. Returns the number of triggers.
+/// Removes all dependencies of `cache` on `source`. Returns the number of dropped triggers.
 pub fn remove_declared(source: Oid, cache: Oid) -> usize {
     let ours = |found: &DependencyTrigger| found.cache == cache && !found.is_clone;
     let mut removed = 0;
@@ -259,7 +260,7 @@ fn drop_trigger(table: Oid, name: &CStr) {
     ]);
 }
 
-/// Returns the first number that no trigger of the table has in its name.
+/// Returns the lowest number that is in no trigger's name.
 fn free_number(triggers: &[DependencyTrigger]) -> u32 {
     let taken = |number: u32| {
         let prefix = format!("pgcache_depend_{number}_").into_bytes();
@@ -270,15 +271,15 @@ fn free_number(triggers: &[DependencyTrigger]) -> u32 {
     (1..).find(|&number| !taken(number)).unwrap_or(u32::MAX)
 }
 
-/// Lets a cache be dropped without CASCADE although a restore has recreated its dependencies.
+/// Lets DROP without CASCADE drop a cache whose dependencies a restore has recreated.
 pub fn release(cache: Oid) {
     for trigger in triggers_of(cache) {
         dependency::goes_with(trigger, cache);
     }
 }
 
-/// Ends the dependencies of a table that stops being a cache. If the table became a cache again, they would apply to
-/// it, although its keys may have another type than their expressions.
+/// Ends the dependencies of a table that stops being a cache. Otherwise they would apply again if the table became a
+/// cache again, although its keys might have another type than the expressions.
 pub fn end_all(cache: Oid) {
     dependency::drop_triggers(&triggers_of(cache));
 }

@@ -20,8 +20,8 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::value::typed::Typed;
 
-/// The clock and not the start of the transaction: late in a long transaction, rows would be expired when they are
-/// written.
+/// The clock and not the start of the transaction: otherwise rows could be expired when a long transaction writes
+/// them.
 const NOW: &str = "pg_catalog.clock_timestamp()";
 
 /// Returns the DEFAULT of a table that `cache_create` creates.
@@ -29,7 +29,8 @@ pub fn of_own(ttl: &Interval) -> String {
     dialect::default_deadline(DeadlineForm::OWN, NOW, &iso_8601(ttl))
 }
 
-/// Sets the DEFAULT of a cache's deadlines for this ttl. Does nothing if they are generated.
+/// Sets the DEFAULT of a cache's deadlines for this ttl; without a ttl, restores the former DEFAULT or drops it. Does
+/// nothing if the column cannot have a DEFAULT because its values are generated.
 pub fn put(cache: &Cache, ttl: Option<Interval>) {
     let columns = match &cache.columns {
         Some(columns) if cache.storage != Storage::Memory => columns,
@@ -43,15 +44,15 @@ pub fn put(cache: &Cache, ttl: Option<Interval>) {
     }
 }
 
-/// Sets the default to now plus the ttl.
+/// Sets the DEFAULT to the current time plus the ttl.
 pub fn set(table: Oid, columns: &Columns, ttl: &Interval) {
     let default = dialect::default_deadline(columns.deadline_form, NOW, &iso_8601(ttl));
     change(table, columns, Some(default.as_bytes()));
 }
 
 /// Restores the DEFAULT that the table had before its ttl, or drops it if the table was created as a cache. Runs as
-/// the table's owner, because the owner may have invented the text, and a role that detaches the table, perhaps a
-/// superuser, must not run it with more rights.
+/// the table's owner, because the owner may have invented the text: a role that detaches the table, perhaps a
+/// superuser, must not evaluate it with more privileges.
 pub fn give_back(cache: &Cache, columns: &Columns) {
     let takes_one = relation::takes_default(cache.relation, columns.deadline.number);
     if takes_one && cache.settings.ttl.is_some() {
@@ -62,7 +63,7 @@ pub fn give_back(cache: &Cache, columns: &Columns) {
     }
 }
 
-/// Fixes the settings under which the text of a default is written and read again.
+/// Fixes the settings for the time in which the text of a DEFAULT is written or read.
 fn hold_iso() -> Option<Held> {
     match fault::on(Fault::FormerDefaultUnderSessionsSettings) {
         true => None,
@@ -71,7 +72,7 @@ fn hold_iso() -> Option<Held> {
 }
 
 fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
-    // A row written directly into a partition gets the partition's default.
+    // A row written directly into a partition gets the partition's DEFAULT, so the partitions get it, too.
     let alter: &[u8] = match relation::is_partitioned(table) {
         true => b"ALTER TABLE ",
         false => b"ALTER TABLE ONLY ",
@@ -86,7 +87,7 @@ fn change(table: Oid, columns: &Columns, default: Option<&[u8]>) {
     ddl::run(&[begin.as_slice(), end.as_slice()].concat());
 }
 
-/// Returns the default of a column as SQL, with every name qualified that needs it under an empty search_path.
+/// Returns the DEFAULT of a column as SQL. Every name is qualified that needs it under an empty search_path.
 pub fn of_column(table: Oid, column: i16) -> Option<Vec<u8>> {
     let _path = AsOwner::to_maintain(table);
     let _iso = hold_iso();

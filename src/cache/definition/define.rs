@@ -1,7 +1,8 @@
 //! Creates, alters, clears and drops the relation of a cache.
 //!
-//! Each change is ordinary DDL: it runs with the privileges, the event triggers and the transaction of the caller. The
-//! triggers of pgcache make a table a cache; a memory cache is a view over `pgcache.memory_entries`.
+//! Each change is ordinary DDL: it runs with the privileges and in the transaction of the caller, and fires event
+//! triggers. A table is a cache because of pgcache's triggers on it; a memory cache is a view over
+//! `pgcache.memory_entries`.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -27,14 +28,13 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
 
-/// Returns the storage that a word stands for. Raises 55000 for memory if the server has no shared memory
-/// for it, or if the installed version of the extension has no memory caches.
+/// Returns the storage with this name. Raises 55000 for memory if the server has no shared memory for it, or if the
+/// installed version of the extension has no memory caches, and an error for an unknown name.
 pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     match word {
         "unlogged" => Ok(Storage::Unlogged),
         "logged" => Ok(Storage::Logged),
-        // The extension creates its own memory cache on every server, because dumps contain the grants on
-        // it.
+        // The extension creates its own memory cache on every server, because dumps contain the grants on that cache.
         "memory" if tier().is_none() && !database::extension_is_being_made() => Err(Error::NoTier),
         "memory" if !database::has_extension() => Err(Error::OlderExtension),
         "memory" => Ok(Storage::Memory),
@@ -42,7 +42,7 @@ pub fn parse_storage(word: &str) -> Result<Storage, Error> {
     }
 }
 
-/// Returns the word that stands for a storage.
+/// Returns the name of a storage.
 pub fn storage_word(storage: Storage) -> &'static str {
     match storage {
         Storage::Unlogged => "unlogged",
@@ -53,13 +53,14 @@ pub fn storage_word(storage: Storage) -> &'static str {
 
 /// The storage parameters of every cache table.
 ///
-/// A fillfactor of 85 leaves room for a second version of a row on its page, so that overwrites stay HOT
-/// updates, which touch no index. Vacuum starts at 2 % dead rows, because all rows of a cache die.
+/// A fillfactor of 85 leaves room for a second version of a row on its page, so that overwrites stay HOT updates,
+/// which touch no index. Vacuum starts at 2 % dead rows, because all rows of a cache die.
 const STORAGE_PARAMETERS: &str = "fillfactor = 85, autovacuum_vacuum_scale_factor = 0.02, \
      autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2, \
      toast.autovacuum_vacuum_scale_factor = 0.02";
 
-/// Creates the relation of a cache. Raises 53400 if all slots are taken and the cache needs one.
+/// Creates the relation of a cache and returns its oid. Raises 53400 if a memory cache needs a slot and all slots are
+/// taken.
 pub fn create(
     new: &NewRelation,
     storage: Storage,
@@ -89,8 +90,8 @@ pub fn create(
     Ok(relation)
 }
 
-/// Takes a slot for a memory cache at its creation, because its first write would fail without one. The
-/// extension's own memory cache, which exists in every database, takes its slot at its first use.
+/// Takes a slot for a memory cache at its creation, because without a slot its first write would fail. The extension's
+/// own memory cache, which exists in every database, takes its slot at its first use.
 fn take_slot(relation: Oid) -> Result<(), Error> {
     if let Some(tier) = tier().filter(|_| !database::extension_is_being_made()) {
         TierHandle::in_tier(&*registry::find(relation)?, tier)?;
@@ -98,14 +99,13 @@ fn take_slot(relation: Oid) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the settings of a memory cache with the oid of its view, which is known only once the view
-/// exists.
+/// Adds the oid of its view to the settings of a memory cache. The oid is known only after the view was created.
 fn made_as(relation: Oid, settings: Settings) -> Settings {
     let oid = Some(relation.to_u32());
     Settings { oid, ..settings }
 }
 
-/// Creates the view of a memory cache; its settings are the argument of the function that the view calls.
+/// Creates or replaces the view of a memory cache; the settings are the argument of the function that the view calls.
 fn put_view(view: &CStr, value: ValueType, settings: Settings) {
     let settings = name::quote_literal(&settings.to_arguments().join(" "));
     ddl::run(&[
@@ -144,15 +144,15 @@ fn create_table(table: &CStr, storage: Storage, value: ValueType, settings: Sett
     put_triggers(table, settings);
 }
 
-/// Returns the cache of that name if one exists; raises 42809 if the name belongs to another relation.
-/// Waits for a session that is creating a relation of that name.
+/// Returns the cache with this name; None if no relation has the name. Raises 42809 if another kind of relation has
+/// the name. Waits for a session that is creating a relation with the name.
 pub fn existing(new: &NewRelation) -> Result<Option<Oid>, Error> {
     advisory::name(new.schema, new.name.as_bytes());
     let Some(relation) = name::lookup(new) else {
         return Ok(None);
     };
     advisory::leave_name(new.schema, new.name.as_bytes());
-    // The relation may belong to any role: a caller that may not read it must neither lock it nor wait for
+    // The relation may belong to any role: a caller that may not read it must neither lock the relation nor wait for
     // it.
     if privilege::has(relation, Privileges::SELECT) {
         open::lock_to_read(relation, Privileges::SELECT).map_err(|error| match error {
@@ -183,8 +183,8 @@ pub fn alter(cache: &Cache, settings: Settings) {
     }
 }
 
-/// Raises 42501 unless the caller may reserve this many bytes, and 53400 if other reserves leave less. The owner of
-/// the cache may always choose a smaller reserve, or none.
+/// Raises 42501 unless the caller may reserve this many bytes, and 53400 if the reserves of other caches leave less.
+/// The owner of the cache may always reduce the reserve or remove it.
 pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     if settings.reserve <= cache.settings.reserve {
         return Ok(());
@@ -195,9 +195,9 @@ pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     shares::check_reserve(cache.id, settings.reserve)
 }
 
-/// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute its
-/// function, and therefore create triggers of it, so that an owner who edits the definition of a cache
-/// cannot take memory from other caches. As a trigger, the reserve follows DROP, a rename and a dump.
+/// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute the trigger's
+/// function, and therefore create the trigger, so that an owner who edits the definition of a cache cannot take memory
+/// from other caches. As a trigger, the reserve follows the relation through DROP, a rename and a dump.
 fn put_reserve(cache: &Cache, bytes: i64) {
     let event: &[u8] = match cache.storage {
         Storage::Memory => b" AFTER DELETE ON ",
@@ -229,7 +229,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes a table a cache.
+/// Creates the triggers that make a table a cache.
 pub fn put_triggers(table: &CStr, settings: Settings) {
     put_row_trigger(table, settings);
     ddl::run(&[
@@ -240,7 +240,7 @@ pub fn put_triggers(table: &CStr, settings: Settings) {
     ddl::enable_always(table, "pgcache_record_truncate");
 }
 
-/// Creates or replaces the row trigger, which carries the settings; replacing it keeps the table and its
+/// Creates or replaces the row trigger, which carries the settings; its replacement keeps the table and its
 /// privileges.
 fn put_row_trigger(table: &CStr, settings: Settings) {
     let arguments: Vec<String> = settings
@@ -260,7 +260,7 @@ fn put_row_trigger(table: &CStr, settings: Settings) {
     ddl::enable_always(table, "pgcache_record");
 }
 
-/// Returns whether this is the cache that calls use when they name none.
+/// Returns whether this is the cache that calls use when they name no cache.
 pub fn is_main(cache: &Cache) -> bool {
     cache.qualified_name() == c"pgcache.main"
 }

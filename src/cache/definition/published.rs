@@ -11,8 +11,8 @@ use crate::pg::encoding::{decode, printable};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Raises a notice about a publication of all tables, or of all tables of a schema, that includes the cache: a
-/// subscriber without such a table stops at the cache's first entry.
+/// Raises a notice if a publication of all tables, or of all tables of a schema, includes the cache: a subscriber that
+/// lacks the table stops at the cache's first entry.
 pub fn tell_of_publication(cache: Oid) {
     let first = query_once(OF_ALL, &[OIDOID], &[Typed::oid(cache)], |output| {
         Some(decode(output.text(0, 0)?.bytes()))
@@ -28,7 +28,7 @@ pub fn tell_of_publication(cache: Oid) {
         .report(PgLogLevel::NOTICE);
 }
 
-/// The first publication by name that includes table $1 without naming it.
+/// The first publication by name that includes table $1 without listing it.
 const OF_ALL: &CStr = c"SELECT p.pubname::pg_catalog.text FROM pg_catalog.pg_publication AS p \
     WHERE p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n, pg_catalog.pg_class AS c \
         WHERE n.pnpubid OPERATOR(pg_catalog.=) p.oid AND n.pnnspid OPERATOR(pg_catalog.=) c.relnamespace \

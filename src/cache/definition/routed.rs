@@ -1,10 +1,10 @@
 //! Maintains a trigger on caches that are partitions of another table. Before a row is written through that table, the
-//! trigger removes the expired row of the same key, which the write would otherwise meet.
+//! trigger removes the expired row with the same key; otherwise the write would conflict with that row.
 //!
 //! The planner cannot do this, because the partition of a row is known only once the row exists, and may depend on
 //! columns other than the key. So a cache gets the trigger when it becomes a partition (`pg::hooks::expired_rows`),
-//! and loses it when it is no longer one. A cache that has partitions itself passes the trigger on to them, to any
-//! depth.
+//! and loses it when it stops being a partition. A cache that has partitions itself passes the trigger on to them, to
+//! any depth.
 
 use pgrx::pg_sys::Oid;
 
@@ -22,7 +22,7 @@ pub fn follow() {
     }
 }
 
-/// Creates or drops the trigger of a cache, as needed. The caller holds a lock on it.
+/// Creates or drops the trigger of a cache, as needed. The caller holds a lock on the cache.
 pub fn look_after(cache: Oid) {
     let renew = own::RENEW_ROW.oid();
     let is_cache = relation::has_trigger(cache, own::RECORD.oid());
@@ -39,7 +39,7 @@ pub fn look_after(cache: Oid) {
     let table = table.to_bytes();
     let _owner = AsOwner::to_maintain(cache);
     if present {
-        // Postgres refuses to drop a trigger of a table that a cursor reads, although it detaches such a table. A
+        // Postgres refuses to drop a trigger of a table that a cursor reads, although it lets the table be detached. A
         // superfluous trigger is harmless.
         if relation::is_in_use(cache) {
             return;
@@ -50,7 +50,7 @@ pub fn look_after(cache: Oid) {
     }
 }
 
-/// Creates the trigger on the cache of this name, for rows that are written without a plan of pgcache.
+/// Creates the trigger on the cache with this name, for rows that are written without a plan of pgcache.
 pub fn look_before_rows(cache: Oid, name: &[u8]) {
     if let Some(key) = columns::key_name(cache) {
         ddl::run(&[

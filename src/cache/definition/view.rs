@@ -4,9 +4,10 @@
 //! The function finds the view by that id and checks the caller's privilege on it. So a copy of the definition under
 //! another name reads nothing that the caller may not read.
 //!
-//! Any role can read a definition and give its id to a view of its own. So the settings also contain the oid of the
-//! view, which no other view can have. A restore changes the oid until the next `cache_alter`; then the id alone
-//! decides. If views of several owners have that id, the call fails, because a wrong answer would be worse than none.
+//! Any role can read a definition and use its id in a view of its own. So the settings also contain the oid of the
+//! view, which no other view can have. After a restore, the view has another oid than its settings until the next
+//! `cache_alter`; until then the id alone decides. If views of several owners have the id, the call fails, because a
+//! wrong answer would be worse than an error.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,9 +28,9 @@ use crate::pg::value::datum::Text;
 
 /// Returns the memory cache whose view has these settings, if the caller may read it.
 ///
-/// The caller may have invented the settings. So the relation that they name is locked, and waited for, only once the
-/// catalogs say that it is a memory cache of this id and that the caller may read it. Both are checked again under the
-/// lock.
+/// The caller may have invented the settings. So this locks the relation that they name, and waits for the lock, only
+/// if the catalogs say that it is a memory cache with this id and that the caller may read it. It checks both again
+/// under the lock.
 pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     let (id, relation) = Settings::from_arguments(&words_of(&settings))
         .ok()
@@ -40,8 +41,8 @@ pub fn cache_behind(settings: Text) -> Result<Reading, Error> {
     is_it.then_some(cache).ok_or(Error::NoSuchView)
 }
 
-/// Returns how many entries the memory cache with these settings has, expired ones included. None if no such cache
-/// exists, or the current user may not read it.
+/// Returns the number of entries of the memory cache with these settings, including expired entries; at least 1. None
+/// if the cache does not exist or has no slot, or if the current user may not read it.
 pub fn estimated_entries(settings: Text) -> Option<f64> {
     let words: Vec<Vec<u8>> = words_of(&settings);
     let relation = relation_of(&Settings::from_arguments(&words).ok()?)?;
@@ -68,8 +69,8 @@ fn relation_of(settings: &Settings) -> Option<Oid> {
         .or_else(|| restored(id))
 }
 
-/// Returns the oldest view with this id, because a copy of a definition is younger than its original. None when other
-/// owners have views with this id.
+/// Returns the oldest view with this id, because a copy of a definition is younger than its original. None if no view
+/// has the id, or if views of several owners have it.
 fn restored(id: u64) -> Option<Oid> {
     let known: Vec<Oid> = registry::all_caches()
         .into_iter()
@@ -83,7 +84,7 @@ fn restored(id: u64) -> Option<Oid> {
         .then_some(oldest)
 }
 
-/// Reads the catalogs without a lock.
+/// Returns whether a relation is the view of a memory cache with this id. Reads the catalogs without a lock.
 fn has_id(relation: Oid, id: u64) -> bool {
     shape::settings_of_view(relation)
         .and_then(|words| Settings::from_arguments(&words).ok())

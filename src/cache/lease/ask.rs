@@ -1,8 +1,8 @@
-//! Requests the lease of a key, so that one session at a time computes its value. With a tier, a lease is a record in
-//! shared memory.
+//! Requests the lease of a key, so that only one session at a time computes its value. With a tier, a lease is a
+//! record in shared memory.
 //!
-//! Without a tier, `cache_fetch` takes a lock of Postgres' lock table instead, and other fetches wait in Postgres'
-//! queue. Such a lock cannot be taken over: a session that has waited too long computes without it.
+//! Without a tier, a lock in Postgres' lock table replaces the lease of `cache_fetch`, and other fetches wait in
+//! Postgres' queue. No session can take the lock over: a session that has waited too long computes without it.
 
 use super::held;
 use super::leases::{self, Lease};
@@ -23,19 +23,19 @@ use crate::pg::shmem::tier::{Tier, tier};
 
 /// The next step of a caller that has missed a key.
 pub enum Turn {
-    /// Compute the value; None if the server has no tier and a lock stands for the lease.
+    /// Compute the value. None if the server has no tier and a lock replaces the lease.
     Mine(Option<Lease>),
-    /// Wait: another session or client computes it.
+    /// Wait, because another session or client computes the value.
     Theirs(Holder),
-    /// Compute the value without a lease; it may be stored as long as this token holds. None for a temporary table,
-    /// and if the server has no tier and a lock keeps writers of the source waiting.
+    /// Compute the value without a lease; it may be stored while this token holds. None for a temporary table, and if
+    /// the server has no tier and a lock makes writers of the source wait.
     Untracked(Option<LoadToken>),
     /// Compute the value but do not store it: a change of the key or of the cache is being committed and is not
     /// visible yet, so a value computed now may be out of date.
     Pending,
 }
 
-/// The lease of another session or client: a record, or the name of a lock.
+/// The lease of another session or client: its record, or the name of its lock.
 pub enum Holder {
     Record(Other),
     Lock(u64),
@@ -76,15 +76,16 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum For {
     Session,
-    /// A client that computes outside of the database gets a lease in any case, also while a change is being
-    /// committed; but then its value cannot be stored.
+    /// A client that computes outside of the database. It gets a lease even while a change is being committed, but
+    /// then its value cannot be stored.
     Client,
-    /// A client that gets a lease although its value cannot be stored, because a change may be about to be committed
+    /// A client that gets a lease although its value cannot be stored, because a change may be about to be committed,
     /// or is replayed.
     Doomed,
 }
 
-/// Requests the lease. If a change is pending, lowers the marks of decided transactions and requests it once more.
+/// Requests the lease. If a change is pending, lowers the marks of decided transactions and requests the lease once
+/// more. A client then gets a doomed lease if the change is still pending.
 fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
     let proven = whom != For::Doomed && unverified_after_restart::is_cache_proven(tier, cache);
     let ask = |whom| ask(tier, cache, key, whom, proven);
@@ -189,11 +190,11 @@ fn lock_name(cache: CacheId, key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64_with_seed(key, cache.seed())
 }
 
-/// Keys whose locks a writer takes one by one; beyond this, it takes one for the whole cache.
+/// The most keys whose locks a writer takes one by one; for more keys it takes one lock for the whole cache.
 const MOST_LOCKS: usize = 64;
 
-/// Waits for the sessions that load one of these keys, and keeps new loaders out until the commit is visible; for
-/// servers without a tier. `keys`: None is all keys of the cache.
+/// Waits for the sessions that load one of these keys, and keeps new loaders out until the commit is visible. Used
+/// only without a tier. `keys`: None for all keys of the cache.
 pub fn keep_loaders_out(cache: &Cache, keys: Option<&Keys>) {
     if fault::on(Fault::LoadersNotKeptOut) {
         return;

@@ -1,7 +1,7 @@
 //! The leases, watches and announced stores of the current transaction, by savepoint.
 //!
-//! Guards that each of them ends with the transaction, or with the savepoint that is rolled back; otherwise other
-//! sessions would wait for a lease that no session uses.
+//! Guards that they end with the transaction, or with the rollback of their savepoint; otherwise other sessions would
+//! wait for a lease that no session uses.
 
 use super::leases::{self, Lease};
 use crate::cache::catalog::registry::Cache;
@@ -13,15 +13,15 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::{events, memory};
 
-/// Leases that a session keeps until its transaction ends. A statement that fetches thousands of keys must not take
-/// the records of all other sessions; it fetches further keys without a lease.
+/// The most leases that a session keeps until its transaction ends. A statement that fetches thousands of keys must
+/// not take the records of all other sessions, so it fetches further keys without a lease.
 const MOST_AT_ONCE: usize = 64;
 
-/// A lease that ends, or becomes valid again, with this session's transaction.
+/// A lease that ends, or becomes valid again, when this session's transaction ends.
 #[derive(Clone, Copy)]
 struct Held {
     lease: Lease,
-    /// A client's lease is valid again when the transaction rolls back.
+    /// True for a client's lease, which becomes valid again when the transaction rolls back.
     outlives_rollback: bool,
 }
 
@@ -37,7 +37,7 @@ impl Held {
 #[derive(Default)]
 struct Part {
     held: Vec<Held>,
-    /// Caches in whose tables the transaction has stored loaded values, each once.
+    /// Caches in whose tables the transaction has stored loaded values, each listed once.
     stored_in: Vec<CacheId>,
     /// Watches of loaders that are running.
     watches: Vec<Lease>,
@@ -68,8 +68,8 @@ impl Part {
 #[derive(Default)]
 struct Session {
     parts: Savepoints<Part>,
-    /// Locks of the lock table that stand for leases. They stay until the transaction ends, even if a savepoint is
-    /// rolled back: counting too many only makes the session more careful.
+    /// The number of locks that replace leases. Locks count until the transaction ends, even if a savepoint is rolled
+    /// back: a count that is too high only makes the session more careful.
     locks: usize,
 }
 
@@ -81,7 +81,7 @@ fn with<R>(change: impl FnOnce(&mut Session) -> R) -> R {
     SESSION.with(|session| session.change(change))
 }
 
-/// Returns the number of leases of this session, including locks that stand for one.
+/// Returns the number of leases of this session, including locks that replace a lease.
 fn count() -> usize {
     let leases = |part: &Part| part.held.len();
     SESSION.with(|session| {
@@ -94,9 +94,9 @@ pub fn is_full() -> bool {
     count() >= MOST_AT_ONCE
 }
 
-/// Returns whether this session may wait for another one where the deadlock detector does not see it. It must not wait
-/// if it has an xid, because other sessions may wait for its rows, nor if it has a lease, because they may wait for
-/// that.
+/// Returns whether this session may wait where the deadlock detector does not see the wait. It must not wait while it
+/// has an xid, because other sessions may wait for its rows, nor while it has a lease, because they may wait for the
+/// lease.
 pub fn may_wait() -> bool {
     (!transaction::has_xid() || fault::on(Fault::WriterWaitsForLease))
         && (count() == 0 || fault::on(Fault::HolderMayWait))
@@ -118,8 +118,8 @@ fn hold_as(lease: Lease, outlives_rollback: bool) {
     });
 }
 
-/// Keeps a watch until it ends, at the latest with the transaction or the savepoint. Called before the watch is taken,
-/// because keeping it may run out of memory.
+/// Keeps a watch until the watch ends, at the latest with the transaction or the savepoint. Call this before taking
+/// the watch, because it may run out of memory.
 pub fn watch(watch: Lease) {
     with(|session| {
         let part = session.parts.at(events::nesting_level());
@@ -136,13 +136,13 @@ pub fn end_watch(watch: Lease) {
     leases::end_watch(watch);
 }
 
-/// Counts a lock that stands for a lease.
+/// Counts a lock that replaces a lease.
 pub fn count_lock() {
     with(|session| session.locks += 1);
 }
 
-/// Notes that this transaction writes the value under a client's lease, which is valid again if the transaction is
-/// rolled back. Returns false when the lease is lost.
+/// Notes that this transaction writes the value under a client's lease, which becomes valid again if the transaction
+/// rolls back. Returns false when the lease is lost.
 pub fn store_for_client(lease: Lease) -> bool {
     let stores = leases::store(lease);
     if stores {
@@ -151,7 +151,7 @@ pub fn store_for_client(lease: Lease) -> bool {
     stores
 }
 
-/// Ends a lease before the transaction does. Returns whether it was valid.
+/// Ends a lease before its transaction ends. Returns whether the lease was valid.
 pub fn release(lease: Lease) -> bool {
     with(|session| {
         for part in session.parts.iter_mut() {
@@ -161,8 +161,9 @@ pub fn release(lease: Lease) -> bool {
     leases::end(lease)
 }
 
-/// Announces that this transaction stores a loaded value in a table. Called before it stores, so that a session that
-/// removes the row of the key knows that it must look again. Skips temporary tables, which no other session changes.
+/// Announces that this transaction is about to store a loaded value in a table. Call this before the store, so that a
+/// session that removes the row of the key knows that it must look again. Skips temporary tables, which no other
+/// session changes.
 pub fn note_store(cache: &Cache) {
     let Some(tier) = tier().filter(|_| !cache.temporary) else {
         return;
@@ -183,13 +184,13 @@ pub fn note_store(cache: &Cache) {
     tier.stores(id).begin();
 }
 
-/// Returns whether a value that was loaded for this cache may be in a row that no other session can see yet.
+/// Returns whether a row that other sessions cannot see yet may contain a value that was loaded for this cache.
 pub fn has_open_stores(tier: &Tier, cache: CacheId) -> bool {
     tier.stores(cache).any()
 }
 
-/// Ends all leases, watches and stores at the end of the transaction: by now other sessions see its stores, or will
-/// never see them.
+/// Ends all leases, watches and announced stores at the end of the transaction: other sessions can see its stores
+/// after a commit, and never after a rollback.
 pub fn end(committed: bool) {
     if !committed && fault::on(Fault::LeaseOutlivesError) {
         return;
@@ -197,8 +198,8 @@ pub fn end(committed: bool) {
     with(std::mem::take).parts.into_one().end(committed);
 }
 
-/// Ends the session's leases before PREPARE TRANSACTION, including those of clients under which it has stored. A
-/// session that waits for one requests it again.
+/// Ends the session's leases before PREPARE TRANSACTION, including clients' leases under which it has stored. A
+/// session that waits for one of these leases requests it again.
 pub fn give_up() {
     let held = with(|session| {
         let parts = session.parts.iter_mut();
@@ -213,8 +214,8 @@ pub fn give_up() {
     }
 }
 
-/// Takes the list of caches in which the transaction has stored loaded values. The caller counts them down at the
-/// end.
+/// Takes the list of caches in whose tables the transaction has stored loaded values. The caller ends these stores
+/// when the prepared transaction ends.
 pub fn take_stores() -> Vec<CacheId> {
     with(|session| {
         let mut stored_in = Vec::new();

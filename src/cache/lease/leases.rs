@@ -12,14 +12,14 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::{Partition, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Names a lease in the tier.
+/// The hash of a key and the id of its lease, which together identify the lease in the tier.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub hash: u64,
     pub id: u64,
 }
 
-/// Returns the lease of a key by its number; None for a number that no lease can have. Raises 55000 without a tier.
+/// Returns the lease of a key by its number; None for a number that no lease has. Raises 55000 without a tier.
 pub fn named(key: HashedKey, id: i64) -> Result<Option<Lease>, Error> {
     tier().ok_or(Error::NoLeases)?;
     let hash = key.hash;
@@ -35,19 +35,19 @@ pub fn store(lease: Lease) -> bool {
     })
 }
 
-/// Returns whether the entry was changed since [`store`].
+/// Returns whether a change of the entry has voided the lease since [`store`].
 pub fn is_void(lease: Lease) -> bool {
     at(lease, |leases| leases.is_void(lease.hash, lease.id))
 }
 
-/// Returns whether a lease may still be used. The caller holds the partition's lock.
+/// Returns whether a lease is still valid. The caller holds the partition's lock.
 pub fn holds(tier: &Tier, lease: Lease, now: Timestamp) -> bool {
     let partition = tier.region().partition_of(lease.hash);
     let leases = tier.leases().of(partition);
     leases.holds(lease.hash, lease.id, now)
 }
 
-/// Ends a lease and wakes the sessions that wait for it. Returns whether it was valid.
+/// Ends a lease and wakes the sessions that wait for it. Returns whether the lease was valid.
 pub fn end(lease: Lease) -> bool {
     let now = clock::now();
     let good = at(lease, |leases| {
@@ -86,8 +86,8 @@ fn wake(lease: Lease) {
     }
 }
 
-/// Voids the lease of a key. The caller holds its partition's lock exclusively, and calls [`wake_waiting`] afterwards
-/// if this returns true.
+/// Voids the lease of a key. The caller holds the lock of the key's partition exclusively. If this returns true, the
+/// caller calls [`wake_waiting`] afterwards.
 pub fn void(tier: &Tier, hash: u64) -> bool {
     if fault::on(Fault::MarkVoidsNoLease) {
         return false;

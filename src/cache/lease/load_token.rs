@@ -1,10 +1,11 @@
-//! Load tokens: each proves that a loaded value may be stored, because no transaction was changing its source when the
-//! token was taken, and none has changed it since.
+//! A load token proves that a loaded value may be stored: no transaction was changing its source when the token was
+//! taken, and none has changed it since.
 //!
-//! A writer marks before its commit becomes visible and unmarks after it (`marks`). A loader that reads between the
-//! two reads a value that is about to be out of date. Guards that no such value is stored. No lease is granted while a
-//! writer of the key, or of its cache, is pending. A session that stores without a lease holds a [`LoadToken`] from
-//! before it loads: a watch on the key, which a writer voids as it voids a lease.
+//! A writer marks its keys before its commit becomes visible, and unmarks them afterwards (`marks`). A loader that
+//! reads between the two steps reads a value that is about to be out of date. This module guards that no session
+//! stores that value. No lease is granted while a writer of the key, or of its cache, is pending. A session that
+//! stores without a lease takes a [`LoadToken`] before it loads: a watch on the key, which a writer voids as it voids
+//! a lease.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -20,9 +21,9 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::lease::Claim;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Returns whether a commit that changes the key or the cache is not visible yet, including that of a transaction
-/// that was prepared before the server's start. The caller holds the partition's lock: a session that marks the whole
-/// cache voids its leases under that lock after `pending_writers` has risen.
+/// Returns whether a commit that changes the key or the cache is not visible yet. The commit of a transaction that was
+/// prepared before the server's start counts, too. The caller holds the partition's lock: a session that marks the
+/// whole cache first raises `pending_writers` and then voids the leases of the cache under the lock.
 pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
     let pends = |slot| {
         tier.slot(slot).pending_writers.load(SeqCst) > 0
@@ -32,15 +33,15 @@ pub fn has_pending_writer(tier: &Tier, cache: &Cache, hash: u64) -> bool {
         || (cache.slot(tier).is_some_and(pends) && !fault::on(Fault::LeaseWhileCachePends))
 }
 
-/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; by now the cache may
-/// have one. The caller holds no lock of the tier, and the record of the lease exists already, so that a writer that
-/// locks the cache later voids it.
+/// Returns whether a writer changes a whole cache that had no slot when the writer marked it; the cache may have a
+/// slot now. The caller holds no lock of the tier. The record of its lease exists already, so that a writer that locks
+/// the cache later voids it.
 pub fn is_locked_without_slot(cache: &Cache) -> bool {
     lock::is_marked_without_slot(cache.relation) && !fault::on(Fault::LeaseWhileLocked)
 }
 
-/// Notes that entries of a cache were removed by a change that is visible now. Does nothing for a cache without a
-/// slot, because a new slot counts as one from which entries have just been removed.
+/// Notes that a change that is visible now removed entries of a cache. Does nothing for a cache without a slot,
+/// because a new slot counts as if entries had just been removed.
 pub fn note_removal(tier: &Tier, cache: CacheId) {
     let now = clock::now();
     if let Some(slot) = slots::find(tier, cache) {
@@ -48,9 +49,9 @@ pub fn note_removal(tier: &Tier, cache: CacheId) {
     }
 }
 
-/// Returns whether a loaded value must not be stored because this is a standby, where replayed changes remove
-/// nothing. Checked before the first look, so that it holds for a call that begins before a promotion and ends after
-/// it.
+/// Returns whether this is a standby and the cache's source is replayed: replayed changes remove no entries, so a
+/// loaded value must not be stored. Checked before the first look-up, so that the result also holds for a call that
+/// begins before a promotion and ends after it.
 pub fn is_replayed(cache: &Cache) -> bool {
     session::in_recovery()
         && cache.storage == Storage::Memory
@@ -58,11 +59,13 @@ pub fn is_replayed(cache: &Cache) -> bool {
         && sources::has_sources(cache.relation)
 }
 
-/// Returns whether a loader reads valid data. Checked once the lease is held, because a session that invalidates the
-/// data later voids the lease. A transaction with one snapshot may read older data, which is valid if nothing was
-/// committed since the snapshot, or if nothing was removed since the transaction began. Without shared memory removals
-/// are not recorded; then a table cache without dependencies counts as valid. A standby does not record removals
-/// either, because replayed changes remove nothing.
+/// Returns whether a loader reads valid data. Call this under the lease, because a session that invalidates the data
+/// later voids the lease.
+///
+/// A transaction with one snapshot may read older data. The data is valid if nothing was committed since the snapshot,
+/// or if no entry was removed since the transaction began. Without shared memory removals are not recorded; then a
+/// table cache without dependencies counts as valid. A standby records no removals either, because replayed changes
+/// remove nothing, so data read with a snapshot of a standby never counts as valid.
 pub fn loads_what_is_valid(cache: &Cache) -> bool {
     if !lock::one_snapshot_per_transaction() || fault::on(Fault::OldSnapshotStores) {
         return true;
@@ -76,13 +79,13 @@ pub fn loads_what_is_valid(cache: &Cache) -> bool {
     let Some(tier) = tier() else {
         return cache.storage != Storage::Memory && !sources::has_sources(cache.relation);
     };
-    // A temporary table's entries are this session's alone.
+    // No other session changes the entries of a temporary table.
     let slot = cache.slot_or_new(tier);
     let is_older = |slot| tier.slot(slot).removed_at() < transaction::began();
     slot.map_or(cache.temporary, is_older)
 }
 
-/// Proves that no transaction was changing the key when the token was taken, and that none has changed it as long as
+/// Proves that no transaction was changing the key when the token was taken, and that none has changed it since, while
 /// the token holds.
 pub struct LoadToken {
     tier: &'static Tier,
@@ -90,8 +93,8 @@ pub struct LoadToken {
 }
 
 impl LoadToken {
-    /// Takes a token, before the snapshot with which the loader reads. None while a writer is pending, and when the
-    /// role has used up its share of watches. The token belongs to the transaction.
+    /// Takes a token; the caller then takes the snapshot with which the loader reads. Returns None while a writer is
+    /// pending, and if the role has used up its share of watches. The token ends with the transaction at the latest.
     pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
         let hash = key.hash;
         let watch = Lease {
@@ -109,14 +112,14 @@ impl LoadToken {
         (watches && !is_locked_without_slot(cache)).then_some(token)
     }
 
-    /// Returns whether the token still holds. Checked after the row was written: a writer that marks later finds the
-    /// row.
+    /// Returns whether the token still holds. Call this after writing the row, because a writer that marks later finds
+    /// the row.
     pub fn holds(&self) -> bool {
         let holds = || fault::on(Fault::TokenNotAskedAfterStore) || self.holds_here();
         self.tier.read(self.watch.hash, |_| holds())
     }
 
-    /// Returns whether the token holds; the caller holds the partition's lock.
+    /// Returns whether the token still holds. The caller holds the partition's lock.
     pub fn holds_here(&self) -> bool {
         let partition = self.tier.region().partition_of(self.watch.hash);
         let leases = self.tier.leases().of(partition);
@@ -126,7 +129,7 @@ impl LoadToken {
 
 impl Drop for LoadToken {
     fn drop(&mut self) {
-        // After an error the abort ends the watch.
+        // After an error, the abort of the transaction ends the watch.
         if !std::thread::panicking() {
             held::end_watch(self.watch);
         }

@@ -1,10 +1,10 @@
-//! Undoes marks. The transaction that has set them undoes them itself; if it was prepared, the first session that
-//! meets them after its decision does.
+//! Undoes marks. The transaction that set the marks undoes them itself; if it was prepared, the first session that
+//! finds the marks after its decision does so.
 //!
 //! `cache::commit` decides which changes are marked, when and how. The marks of a prepared transaction are in a record
-//! in shared memory (`pg::shmem::prepared`). The record is lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
-//! PREPARE TRANSACTION, by the worker, and by sessions that want to copy, lease or store an entry; these sessions then
-//! start over. A restart loses the records, and [`super::unverified_after_restart`] takes their place.
+//! in shared memory (`pg::shmem::prepared`). A record is lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
+//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry and then starts
+//! over. A restart loses the records, and [`super::unverified_after_restart`] takes their place.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;
@@ -20,16 +20,16 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::{Item, Record};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Interval and limit of a wait for other sessions that lower records. The wait is limited because one of them may be
-/// halted.
+/// How often and how long a session waits for sessions that lower records. The wait is limited because a session that
+/// lowers one may be halted.
 const LOOK: Duration = Duration::from_micros(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
 /// One step to undo after the end of a transaction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mark {
-    /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]; a record omits it, because undoing does not need
-    /// it. `raised` is the role under which the mark is counted; without one, another mark keeps readers off.
+    /// A marked key. `slot` is the slot of its cache, or [`NO_SLOT`]; a record omits the slot, because undoing does
+    /// not need it. `raised` is the role that the mark is counted for; None if another mark keeps readers off.
     Key {
         hash: u64,
         slot: u32,
@@ -39,25 +39,25 @@ pub enum Mark {
     /// The leases of a whole cache.
     Leases(CacheId),
     Cache(u32),
-    /// A cache in which nothing is filled in, leased or stored meanwhile, because rows with unknown keys are removed,
-    /// or more keys than fit. Its copies stay, because the copy of each removed row was removed separately.
+    /// A cache in which nothing is filled in, leased or stored while the mark stands, because the transaction removes
+    /// rows with unknown keys, or more keys than fit. Its copies stay, because each removed row removes its own copy.
     Pending(u32),
-    /// A cache in whose table the transaction has stored loaded values. Used only for a prepared transaction, like the
-    /// variants below; a session keeps its own elsewhere.
+    /// A cache in whose table the transaction has stored loaded values. This variant and the ones below are used only
+    /// for a prepared transaction; a session keeps its own stores elsewhere.
     Stores(CacheId),
-    /// The commit removes entries because their source changes.
+    /// A cache from which the commit removes entries because their source changes.
     Outdated(CacheId),
     DroppedByCommit(CacheId),
     DroppedByAbort(CacheId),
-    /// A table cache whose rows changed: tracking clients are notified as if all rows had, because the keys are in no
-    /// record.
+    /// A table cache whose rows changed. Tracking clients are notified as if all rows had changed, because the record
+    /// contains no keys.
     Told(CacheId),
 }
 
 /// The slot of a key whose cache has none.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// The outcome of a transaction, if it is known.
+/// The outcome of a transaction: true if it committed, false if it rolled back, None if the outcome is unknown.
 pub type Outcome = Option<bool>;
 
 impl Mark {
@@ -125,7 +125,7 @@ impl Mark {
         voids_lease && leases::void(tier, hash)
     }
 
-    /// Returns the mark in the form in which a record keeps it.
+    /// Returns the mark as an item of a record.
     pub fn item(&self, tier: &Tier) -> Item {
         let of_cache = |part: u32, number: u32, cache: Option<CacheId>| Item {
             kind: WHOLE | 1 << (part + FLAGS),
@@ -157,7 +157,7 @@ impl Mark {
         }
     }
 
-    /// Returns the marks of an item, in the order in which they are undone: clients are notified first, leases are
+    /// Returns the marks of an item in the order in which they must be undone: clients are notified first, leases are
     /// voided before the cache may be filled again, and the slot is freed last.
     fn all_of(item: Item) -> impl Iterator<Item = Mark> {
         let (number, cache) = (item.number, CacheId::from_bits(item.value));
@@ -185,12 +185,12 @@ impl Mark {
     }
 }
 
-/// The kinds of items: the mark of a key, and marks of a whole cache. Flags are in the bits above the kind.
+/// The kinds of items: the mark of a key, and the marks of a whole cache. The bits above the kind are flags.
 const KEY: u32 = 1;
 const WHOLE: u32 = 2;
 const FLAGS: u32 = 8;
 
-/// Joins two items of the same cache into one; None if they do not fit into one.
+/// Joins two items of the same cache into one; None if they do not fit into one item.
 pub fn joined(known: Item, item: Item) -> Option<Item> {
     let number = match (known.number, item.number) {
         (one, two) if one == two => one,
@@ -205,7 +205,7 @@ pub fn joined(known: Item, item: Item) -> Option<Item> {
     })
 }
 
-/// Undoes the marks of a record and returns true, unless another session is doing so or has done so.
+/// Undoes the marks of a record. Returns false if another session is undoing them or has undone them.
 pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -> bool {
     // An interrupt could leave a record half undone, and no other session would undo the rest.
     session::uninterrupted(|| {
@@ -227,7 +227,8 @@ pub fn lower(tier: &Tier, record: Record, committed: impl FnOnce() -> Outcome) -
 }
 
 /// Waits until no session is lowering a record, so that clients are notified before COMMIT PREPARED returns. Lowering
-/// waits for nothing, so this takes microseconds. It cannot be cancelled, because the commit stands.
+/// a record waits for nothing, so this takes microseconds. The wait cannot be cancelled, because the transaction is
+/// already committed.
 pub fn wait_for_others() {
     let Some(tier) = tier() else {
         return;
@@ -238,8 +239,8 @@ pub fn wait_for_others() {
     }
 }
 
-/// Undoes the marks of all prepared transactions that are decided, and returns whether it found any. The caller holds
-/// no LWLock, and takes a new token and then a new snapshot before it continues.
+/// Undoes the marks of all prepared transactions that are decided, and returns whether it undid any. The caller holds
+/// no LWLock. It takes a new token and then a new snapshot before it continues.
 pub fn lower_decided() -> bool {
     let Some(tier) = tier() else {
         return false;

@@ -1,9 +1,9 @@
-//! Tracks the caches that a transaction prepared before the last restart may have changed. The restart has lost the
-//! marks of such a transaction, but not its locks.
+//! Tracks the caches that a transaction prepared before the last restart may have changed. The restart loses the marks
+//! of the transaction, but not its locks.
 //!
 //! Also tracks caches that a writer was changing as a whole while they had no slot (`lock::mark_without_slot`). Guards
-//! that as long as a transaction of either kind holds a lock on a cache, no entry of the cache is copied, leased or
-//! stored, even if the server ran without a tier before. The slot of a table begins unverified.
+//! that no entry of a cache is copied, leased or stored while a transaction of either kind holds a lock on the cache,
+//! even if the server ran without a tier before. The slot of a table begins unverified.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -14,8 +14,8 @@ use crate::cache::tier::slots;
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. Once
-/// true, it stays true. The caller holds no LWLock. False on a standby, which decides no transaction.
+/// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. True
+/// stays true. False on a standby, which decides no transaction. The caller holds no LWLock.
 #[inline]
 pub fn is_proven(tier: &Tier, slot: u32, relation: Oid) -> bool {
     tier.slot(slot).unproven.load(SeqCst) == 0 || prove(tier, slot, relation)
@@ -32,7 +32,7 @@ fn prove(tier: &Tier, slot: u32, relation: Oid) -> bool {
     proven
 }
 
-/// Checks all caches of this database again after a transaction was decided.
+/// Checks all caches of this database again after the decision of a transaction.
 pub fn prove_all() {
     let Some(tier) = tier() else {
         return;
@@ -49,8 +49,8 @@ pub fn is_suspended(tier: &Tier, slot: u32) -> bool {
     tier.slot(slot).unproven.load(SeqCst) != 0 && !session::in_recovery()
 }
 
-/// Returns what [`is_proven`] returns, for a cache that may lack a slot; without a slot it checks at each call. True
-/// on a standby, where replayed changes remove nothing, prepared or not.
+/// Returns the result of [`is_proven`] for a cache that may lack a slot; without a slot it checks the locks at each
+/// call. True on a standby, where replayed changes remove nothing, and for a temporary table.
 pub fn is_cache_proven(tier: &Tier, cache: &Cache) -> bool {
     if cache.temporary || session::in_recovery() {
         return true;

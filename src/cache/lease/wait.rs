@@ -1,5 +1,5 @@
-//! Waits until another session has computed a value and released its lease, or until a pending commit is visible. A
-//! wait is limited, and never entered if other sessions may wait for this one.
+//! Waits until another session has computed a value and released its lease, or until a pending commit is visible.
+//! Every wait is limited, and a session that other sessions may wait for never waits.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::session::{self, advisory, clock, wait};
 use crate::pg::shmem::tier::tier;
 
-/// Longest uninterrupted sleep in milliseconds. After it, the session checks whether the holder waits for it.
+/// The longest uninterrupted sleep in milliseconds. After it, the session checks whether the holder waits for it.
 const LONGEST_SLEEP: i64 = 1_000;
 /// How long a fetch waits for a commit to become visible before it computes the value itself.
 const COMMIT_TAKES: Duration = Duration::from_millis(10);
 
-/// Remaining wait of a call, by a clock that cannot be set.
+/// The remaining wait of a call, by a monotonic clock.
 pub struct Patience {
     began: Instant,
     longest: Duration,
@@ -26,7 +26,7 @@ impl Patience {
         Patience { began, longest }
     }
 
-    /// Returns the patience for a commit that is under way.
+    /// Returns the time that a caller waits for a commit that is under way.
     pub fn for_a_commit() -> Patience {
         Patience::of(COMMIT_TAKES)
     }
@@ -38,7 +38,7 @@ impl Patience {
     }
 }
 
-/// Waits for a moment, so that a pending commit may become visible. Returns false when further waiting is pointless.
+/// Sleeps briefly, so that a pending commit can become visible. Returns false without sleeping if a wait is pointless.
 pub fn for_commit(patience: &Patience) -> bool {
     let waits = patience.left() > 0 && held::may_wait();
     if waits {
@@ -47,7 +47,7 @@ pub fn for_commit(patience: &Patience) -> bool {
     waits
 }
 
-/// Waits for a while, so that another session's lease may end. Returns false when further waiting is pointless.
+/// Waits for another session's lease to end, for at most one sleep. Returns false if a further wait is pointless.
 pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let left = patience.left();
     if left == 0 || !held::may_wait() {
@@ -62,7 +62,7 @@ pub fn for_lease(key: HashedKey, holder: Holder, patience: &Patience) -> bool {
     let Some(tier) = tier() else {
         return false; // no tier, no records
     };
-    // A lease past its deadline can be taken over, but that gains nothing if its value is written already.
+    // A lease past its deadline can be taken over, but that gains nothing if the value is already written.
     let now = clock::now();
     if other.stored && other.deadline <= now {
         return false;

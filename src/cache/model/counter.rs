@@ -3,8 +3,8 @@
 use crate::error::Error;
 use crate::pg::value::datum::Text;
 
-/// Reads a counter: a decimal integer and nothing else, no blanks, no plus sign, no exponent. Raises 22P02 for
-/// anything else, 22003 beyond the range of bigint.
+/// Reads a counter: a decimal integer without blanks, plus sign or exponent. Raises 22P02 for any other text, and
+/// 22003 beyond the range of bigint.
 pub fn parse(bytes: &[u8]) -> Result<i64, Error> {
     let digits = bytes.strip_prefix(b"-").unwrap_or(bytes);
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
@@ -16,7 +16,7 @@ pub fn parse(bytes: &[u8]) -> Result<i64, Error> {
         .ok_or(Error::CounterOverflow)
 }
 
-/// Returns `counter + delta`; a missing counter, or one without a value, is 0.
+/// Returns `counter + delta`; a missing counter, or a counter without a value, counts as 0.
 pub fn add(counter: Option<&[u8]>, delta: i64) -> Result<i64, Error> {
     let former = counter.map_or(Ok(0), parse)?;
     former.checked_add(delta).ok_or(Error::CounterOverflow)

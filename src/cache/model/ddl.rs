@@ -18,7 +18,7 @@ pub fn enable_always(table: &CStr, trigger: &str) {
     ]);
 }
 
-/// Builds a statement from parts in the server's encoding; none has a NUL byte.
+/// Builds a statement from parts in the server's encoding; no part contains a NUL byte.
 fn statement(parts: &[&[u8]]) -> CString {
     CString::new(parts.concat()).unwrap_or_default()
 }

@@ -11,19 +11,19 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::random;
 
-/// The shortest ttl, in microseconds: the precision of a deadline.
+/// The shortest ttl in microseconds: a deadline is this precise.
 const SHORTEST: i64 = 1_000;
 const DAY: i128 = 86_400_000_000;
 /// Days and months in 400 years, whose ratio is the calendar's exact mean.
 const DAYS_PER_CYCLE: i128 = 146_097;
 const MONTHS_PER_CYCLE: i128 = 4_800;
-/// The largest difference between a span of months and its mean length, time zones included.
+/// The largest difference between a span of months and its mean length, including changes of the time zone's offset.
 const SLACK: i128 = 5 * DAY;
 
 /// The result of `cache_forever()`: a million years, beyond any timestamp in every version.
 pub const FOREVER_MONTHS: i32 = 12_000_000;
 
-/// The moment at which an entry expires; None: never.
+/// The moment when an entry expires; None: never.
 pub type Deadline = Option<Timestamp>;
 
 /// Checks a ttl: zero and negative spans, minus infinity among them, are errors.
@@ -43,7 +43,7 @@ pub fn deadline(ttl: Option<Interval>, default: Option<Interval>) -> Result<Dead
     Ok(after(clock::now(), &ttl))
 }
 
-/// Returns `now + ttl` for a positive ttl; None if that is beyond the range of timestamps.
+/// Returns `now + ttl` for a positive ttl; None if the sum is beyond the range of timestamps.
 fn after(now: Timestamp, ttl: &Interval) -> Deadline {
     if is_forever(now, ttl) {
         return None;
@@ -56,7 +56,7 @@ fn after(now: Timestamp, ttl: &Interval) -> Deadline {
 }
 
 /// Returns whether a deadline is so far away that the entry never expires. Decides by the mean length of a month, so
-/// that no arithmetic overflows; within a few days of the end of the range the answer is yes.
+/// that no arithmetic overflows; a ttl that ends within a few days of the end of the range counts as forever.
 pub fn is_forever(now: Timestamp, ttl: &Interval) -> bool {
     i128::from(now) + mean_micros(ttl) >= i128::from(clock::END) - SLACK
 }
@@ -78,8 +78,8 @@ fn mean_micros(span: &Interval) -> i128 {
     months + i128::from(span.days()) * DAY + i128::from(span.micros())
 }
 
-/// Returns the deadline of an entry that is written now. Its ttl is shortened at random by up to `jitter` (a share of
-/// the ttl), so that entries that were written together do not expire together.
+/// Returns the deadline of an entry that is written now. Shortens its ttl at random by up to `jitter`, a share of the
+/// ttl, so that entries that are written together do not expire together.
 pub fn with_jitter(
     ttl: Option<Interval>,
     default: Option<Interval>,

@@ -1,9 +1,9 @@
 //! SQL pieces that adapt the statements over a cache's table to the columns of that table.
 //!
-//! Every statement takes a text as key, a text, jsonb or bytea as value, and a timestamptz as deadline, and returns
-//! the same types, whatever the columns are; the pieces convert between them. Guards that neither a column nor a
-//! reader ever receives a datum of another type, because Postgres itself makes the casts, in the statement. The rules
-//! for deadlines are those of `pg::value::moment`.
+//! Every statement takes a text as key, a text, jsonb or bytea as value, and a timestamptz as deadline. It returns the
+//! same types, whatever the types of the columns. The pieces convert between the two. Postgres makes the casts within
+//! the statement, so that neither a column nor a reader ever receives a datum of another type. The rules for deadlines
+//! are those of `pg::value::moment`.
 
 use crate::pg::catalog::columns::Columns;
 use crate::pg::value::datum::ValueType;
@@ -17,16 +17,16 @@ type Piece = (&'static str, Vec<u8>);
 #[derive(Default)]
 pub struct Dialect(Vec<Piece>);
 
-/// The rows that a statement covers.
+/// Which rows a statement covers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// Those of ONLY this table: rows of its children are no entries.
+    /// The rows of ONLY this table: rows of its children are no entries.
     Own,
-    /// Those of its partitions; the table itself has none.
+    /// The rows of its partitions; the table itself has none.
     OfPartitions,
 }
 
-/// 9999-12-31: in a column that must not be NULL, a deadline from this day on means never.
+/// 9999-12-31: in a NOT NULL column, a deadline on this day or later means never.
 const LAST_DAY: &str = "'9999-12-31 00:00:00+00'::pg_catalog.timestamptz";
 
 impl Dialect {
@@ -172,7 +172,7 @@ impl Dialect {
     }
 }
 
-/// Reads a row's deadline as a timestamptz; NULL means never.
+/// Returns SQL that reads a row's deadline as a timestamptz; NULL means never.
 fn reading(form: DeadlineForm, row: &str) -> String {
     let per_second = match form.kind {
         DeadlineKind::Moment if form.nullable => return format!("{row}.$$e"),
@@ -192,7 +192,7 @@ fn reading(form: DeadlineForm, row: &str) -> String {
     )
 }
 
-/// Writes a timestamptz, or NULL for never, in the form of the column.
+/// Returns SQL that writes a timestamptz, or NULL for never, in the form of the column.
 fn writing(form: DeadlineForm, moment: &str) -> String {
     match unix_time(form.kind, moment) {
         None if form.nullable => moment.into(),
@@ -204,8 +204,8 @@ fn writing(form: DeadlineForm, moment: &str) -> String {
     }
 }
 
-/// Converts a timestamptz, which is not NULL, to a Unix time: rounded up, at least 1, and at most what the column can
-/// hold. None for a column of moments.
+/// Returns SQL that converts a timestamptz, which is not NULL, to a Unix time: rounded up, at least 1, and at most
+/// what the column can hold. Returns None for a column of type timestamptz.
 fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     let (per_second, width) = match kind {
         DeadlineKind::Moment => return None,
@@ -222,14 +222,14 @@ fn unix_time(kind: DeadlineKind, moment: &str) -> Option<String> {
     ))
 }
 
-/// Returns the DEFAULT of a deadline column: now plus a ttl.
+/// Returns the DEFAULT of a deadline column: `now` plus the ttl.
 pub fn default_deadline(form: DeadlineForm, now: &str, ttl: &str) -> String {
     let moment = format!("({now} OPERATOR(pg_catalog.+) '{ttl}'::pg_catalog.interval)");
     unix_time(form.kind, &moment).unwrap_or(moment)
 }
 
-/// Returns two SQL expressions: `value + $2` over the stored form of a counter, whose function raises 22P02 and 22003;
-/// and `$2` in that form.
+/// Returns two SQL expressions. The first is `value + $2` over the stored form of a counter; its function raises 22P02
+/// and 22003. The second is `$2` in the stored form.
 fn counter(value: ValueType) -> (&'static str, &'static str) {
     match value {
         ValueType::Text => (

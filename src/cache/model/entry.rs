@@ -22,7 +22,7 @@ impl Entry {
     }
 }
 
-/// Says whether a look-up counts as a read. A call counts one read, for its first look-up.
+/// Whether a look-up counts as a read. A call counts one read, for its first look-up.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Look {
     Counted,

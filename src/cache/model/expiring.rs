@@ -1,16 +1,16 @@
 //! Records that the running statement is a sweep, so that the rows that it removes count as expired and not as
 //! deleted.
 //!
-//! The trigger of a row reports that the row was removed, but cannot know why. So the cause is kept here while the
-//! statement of a sweep runs:
+//! The trigger of a row reports the removal of the row but cannot know its cause. So this module keeps the cause while
+//! the statement of a sweep runs:
 //!
-//! - `expiry::pass` sets it, around its statement.
+//! - `expiry::pass` sets it for the time of its statement.
 //! - Code that notes a change of a row reads it, in the same session. The observer notifies watchers of "expire"
-//!   instead of "delete", and voids no lease, because a value that is being computed is not out of date.
+//!   instead of "delete". It voids no lease, because a value that is being computed is not out of date.
 //!   `expiry::vacuum_need` counts no dead bytes, because a VACUUM follows the sweep anyway.
 //!
-//! Rows that triggers on the cache remove meanwhile, in this table or elsewhere, and rows that a foreign key removes,
-//! do not count as expired.
+//! Rows that triggers on the cache remove while the statement runs, in this table or elsewhere, do not count as
+//! expired; nor do rows that a foreign key removes.
 
 use std::cell::Cell;
 
@@ -19,7 +19,7 @@ use pgrx::pg_sys::Oid;
 use crate::pg::events::NotedBy;
 use crate::pg::hooks::trigger;
 
-/// The table that is swept, and the trigger depth at which the sweep's statement runs.
+/// The table that is swept, and the trigger depth of the sweep's statement.
 #[derive(Clone, Copy)]
 struct Swept {
     relation: Oid,
@@ -30,7 +30,8 @@ thread_local! {
     static SWEPT: Cell<Option<Swept>> = const { Cell::new(None) };
 }
 
-/// While this lives, rows that a statement removes from a table have expired. An error that unwinds drops it, too.
+/// Marks the rows that the sweep's statement removes as expired while this value lives. An error that unwinds drops
+/// it, too.
 pub struct Expiring(Option<Swept>);
 
 impl Expiring {
@@ -43,7 +44,7 @@ impl Expiring {
         SWEPT.get().is_some()
     }
 
-    /// Returns whether a removed row was removed by the statement of a sweep itself.
+    /// Returns whether the sweep's statement itself removed a row of this table.
     pub fn removes(relation: Oid, noted_by: NotedBy) -> bool {
         SWEPT.get().is_some_and(|swept| {
             noted_by == NotedBy::Trigger

@@ -5,7 +5,7 @@
 use crate::error::Error;
 use crate::pg::value::datum::Text;
 
-/// The longest key that the store takes, in bytes.
+/// The longest key in bytes that the store accepts.
 pub const MAX_BYTES: usize = pgcache_store::MAX_KEY;
 
 /// A key that has been checked.
@@ -51,7 +51,7 @@ impl Key {
 /// Returns the smallest byte string above every string with this prefix in the order of collation "C"; None if no such
 /// string exists (an empty prefix, or only bytes 0xFF).
 ///
-/// It need not be valid text, because it is only compared.
+/// The result need not be valid text, because it is only compared.
 pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte < 0xFF)?;
     let mut above = prefix[..=last].to_vec();

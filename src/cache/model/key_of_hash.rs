@@ -1,16 +1,16 @@
-//! Finds a key with a given hash under Postgres' hash of texts. Citus picks a shard by this hash, so a call that is
-//! meant for a shard needs such a key.
+//! Finds a key with a given hash under Postgres' hash of texts. Citus picks a shard by this hash, so a call that
+//! targets a shard needs a key with the right hash.
 //!
 //! The hash is Jenkins' lookup3, as in `src/common/hashfn.c` of Postgres, and its steps can be undone. For texts of
 //! twelve bytes, and for any choice of the other two words of the final state, exactly one text has the hash. The
-//! search tries such choices until the text is plain ASCII, as about one in 4,400 is.
+//! search tries one choice after another until the text is plain ASCII; about one text in 4,400 is.
 
 type Words = [u32; 3];
 
 /// The initial state for a text of twelve bytes.
 const BEGIN: u32 = 0x9e37_79b9_u32.wrapping_add(12).wrapping_add(3_923_095);
 
-/// Returns twelve bytes of ASCII, none of them 0, with this hash.
+/// Returns twelve bytes of ASCII without a NUL byte that have this hash.
 pub fn key_of_hash(hash: u32) -> [u8; 12] {
     let mut number: u64 = 0;
     loop {
@@ -27,7 +27,7 @@ pub fn key_of_hash(hash: u32) -> [u8; 12] {
     }
 }
 
-/// Undoes `final`.
+/// Undoes `final` of lookup3.
 fn before_final([mut a, mut b, mut c]: Words) -> Words {
     c = c.wrapping_add(b.rotate_left(24)) ^ b;
     b = b.wrapping_add(a.rotate_left(14)) ^ a;
@@ -39,7 +39,7 @@ fn before_final([mut a, mut b, mut c]: Words) -> Words {
     [a, b, c]
 }
 
-/// Undoes `mix`.
+/// Undoes `mix` of lookup3.
 fn before_mix([mut a, mut b, mut c]: Words) -> Words {
     b = b.wrapping_sub(a);
     c = (c ^ b.rotate_left(4)).wrapping_add(b);

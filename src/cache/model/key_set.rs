@@ -1,7 +1,7 @@
-//! A compact set of keys in insertion order, for a transaction that notes changes of hundreds of thousands of rows.
+//! A compact set of keys in insertion order, for a transaction that changes hundreds of thousands of rows.
 //!
 //! The bytes of all keys are stored one after another, so that no key costs an allocation of its own; a hash table of
-//! tags, at most half full, finds them. The set grows with the changes of a user, so it allocates through
+//! tags, at most half full, locates them. The set grows with the changes of a user, so it allocates through
 //! `pg::memory`, where a lack of memory is an error and not a crash.
 
 use std::cell::OnceCell;
@@ -16,12 +16,13 @@ pub struct Keys {
     bytes: Vec<u8>,
     /// The end of each key; a key begins where the one before it ends.
     ends: Vec<usize>,
-    /// A power of two of places, each 0, or 32 bits of a key's hash and its number from 1 on.
+    /// A hash table whose size is a power of two. A place is 0, or holds 32 bits of a key's hash and the key's number
+    /// plus 1.
     places: Vec<u64>,
 }
 
 thread_local! {
-    /// Random, so that a client that chooses keys cannot know which of them collide.
+    /// Random, so that a client cannot choose keys that collide.
     static SEED: OnceCell<u64> = const { OnceCell::new() };
 }
 
@@ -48,7 +49,7 @@ impl Keys {
         keys.iter().for_each(|key| self.insert(key));
     }
 
-    /// Returns the number of a key of the set, from 0 on.
+    /// Returns the number of a key, counted from 0; None if the set lacks the key.
     pub fn find(&self, key: &[u8]) -> Option<usize> {
         match self.is_empty() {
             true => None,
@@ -81,8 +82,8 @@ impl Keys {
             + self.places.len() * size_of::<u64>()
     }
 
-    /// Sorts numbers of keys by the keys. Eight bytes of each, from where they begin to differ, are kept at hand; the
-    /// rest is read only if these are equal.
+    /// Sorts numbers of keys by their keys. Keeps eight bytes of each key, beginning behind the common prefix, next to
+    /// the number; reads the rest of a key only if the eight bytes are equal.
     pub fn sort<T>(&self, numbered: &mut Vec<T>, number: impl Fn(&T) -> usize) {
         let same = self.common_prefix();
         let mut ranked = memory::list(numbered.len());
@@ -110,7 +111,7 @@ impl Keys {
         })
     }
 
-    /// Returns the number of a key, or the place that it would take.
+    /// Returns the number of a key, or as an error the place that the key would take.
     fn look(&self, key: &[u8], tag: u32) -> Result<usize, usize> {
         let mask = self.places.len() - 1;
         let mut place = tag as usize & mask;
@@ -129,7 +130,7 @@ impl Keys {
         }
     }
 
-    /// Makes room so that one more key leaves half of the places free.
+    /// Grows the table if one more key would fill more than half of it.
     fn make_room(&mut self) {
         if (self.len() + 1) * 2 <= self.places.len() {
             return;
@@ -148,7 +149,7 @@ impl Keys {
     }
 }
 
-/// Returns the first eight bytes as a number that sorts as they do.
+/// Returns the first eight bytes as a number that sorts like the bytes.
 fn rank(bytes: &[u8]) -> u64 {
     let mut first = [0; 8];
     let length = bytes.len().min(8);

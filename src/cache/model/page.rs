@@ -2,8 +2,8 @@
 
 use crate::pg::value::datum::Text;
 
-/// Live entries in key order: at most `max_rows` of those that begin with `prefix` and come after `after`. An empty
-/// `after` counts as none.
+/// Live entries in key order: at most `max_rows`, which begin with `prefix` and come after `after`. An empty `after`
+/// counts as none.
 pub struct Page {
     pub prefix: Text,
     pub after: Option<Text>,

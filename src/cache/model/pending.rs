@@ -1,8 +1,8 @@
-//! Notes of a transaction, by savepoint: the entries that depend on rows that it has changed, until these entries are
-//! removed. `open::removal` removes them; `definition::declare` declares dependencies.
+//! The notes of a transaction, by savepoint: which entries depend on rows that the transaction has changed. A note
+//! lasts until its entries are removed. `open::removal` removes them; `definition::declare` declares dependencies.
 //!
-//! Guards that no note survives when the transaction, or the savepoint, is rolled back; otherwise entries would be
-//! removed although their rows have not changed.
+//! Guards that no note survives the rollback of its transaction or savepoint; otherwise entries would be removed
+//! although their rows have not changed.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -22,19 +22,19 @@ use crate::pg::hooks::{dependency, source};
 use crate::pg::memory as bytes;
 use crate::pg::session::transaction_local::{self, TransactionLocal};
 
-/// Limit of a transaction's memory for keys, in bytes. Beyond it, each cache for which it notes another key is
-/// cleared as a whole.
+/// The limit on the bytes of keys that a transaction notes. Beyond it, every cache for which the transaction notes one
+/// more key is cleared as a whole.
 const MOST_BYTES: usize = 64 << 20;
 
 /// The notes about one cache.
 #[derive(Default)]
 pub struct Noted {
-    /// All entries depend on rows that were removed.
+    /// Every entry of the cache is to be removed.
     pub all: bool,
     pub keys: Keys,
 }
 
-/// Notes by cache, sorted by the cache's oid, so that two transactions lock in the same order.
+/// The notes of each cache. They are sorted by the cache's oid, so that two transactions lock in the same order.
 pub type ByCache = BTreeMap<u32, Noted>;
 
 impl Join for ByCache {
@@ -49,7 +49,7 @@ impl Join for ByCache {
 }
 
 impl Noted {
-    /// Notes a key. Returns how many more bytes the notes take.
+    /// Notes a key. Returns the number of bytes that the notes have grown by.
     fn note(&mut self, key: &[u8]) -> usize {
         let before = self.keys.size();
         if !self.all {
@@ -58,7 +58,7 @@ impl Noted {
         self.keys.size() - before
     }
 
-    /// Notes that all entries changed, so that no key need be remembered.
+    /// Notes that all entries changed, and forgets the single keys.
     fn note_all(&mut self) -> usize {
         self.all = true;
         self.keys = Keys::default();
@@ -84,18 +84,18 @@ fn copied(by_cache: &ByCache) -> ByCache {
 #[derive(Default)]
 struct Transaction {
     noted: Savepoints<ByCache>,
-    /// Bytes that its keys have taken so far.
+    /// The number of bytes that the noted keys have taken so far.
     bytes: usize,
-    /// Notes that the commit is processing. Triggers may still look entries up meanwhile, so these notes still hide
+    /// Notes that the commit is processing. Triggers may look entries up during the commit, so these notes still hide
     /// entries.
     leaving: Vec<Rc<ByCache>>,
-    /// Whether a note was added since the entries were last removed.
+    /// Whether a note was added after the last removal of entries.
     pending: bool,
-    /// Notes added since then; None means all. So a session that alternates between changing rows and reading a cache
-    /// does not remove everything each time.
+    /// Notes added after the last removal; None means all notes. So a session that alternates between changing rows
+    /// and reading a cache does not remove everything each time.
     fresh: Option<Savepoints<ByCache>>,
-    /// Notes processed under a savepoint, by the level at which they were added: a rollback to the savepoint restores
-    /// these, and only these.
+    /// Notes processed under a savepoint, by the level that added them: a rollback to the savepoint restores exactly
+    /// these notes.
     removed: Savepoints<Savepoints<ByCache>>,
     /// Set while entries are being removed, to the nesting level at the start. A look-up within the removal does not
     /// start another removal.
@@ -104,13 +104,15 @@ struct Transaction {
     children: Vec<(Oid, Oid)>,
     /// Caches that became partitions, or stopped being partitions.
     placed: Vec<Oid>,
-    /// Keys of memory caches, by cache, that this session has stored itself since they were last noted.
+    /// Keys of memory caches, by cache, that this session has stored since it last noted them.
     stored: HashMap<u32, HashSet<Box<[u8]>>>,
-    /// Whether the notes were processed at the end of the transaction, which may be a PREPARE that is to be refused.
+    /// Whether the notes were processed at the end of the transaction. That end may be a PREPARE TRANSACTION that is
+    /// about to be refused.
     ended: bool,
-    /// Whether dependencies were declared: earlier changes of the transaction were not noted for them.
+    /// Whether dependencies were declared: the transaction did not note its earlier changes for them.
     declared: bool,
-    /// Caches whose entries depend on entries that a parallel query cannot remove; None until it has looked for them.
+    /// Caches whose entries depend on entries that a parallel query cannot remove; None until `look_behind` has found
+    /// them.
     behind: Option<HashSet<u32>>,
     /// Caches that the end of the transaction has cleared, under a lock that keeps other sessions out.
     cleared: HashSet<u32>,
@@ -121,7 +123,7 @@ impl Transaction {
         self.pending && self.removing.is_none()
     }
 
-    /// Returns whether entries of this cache may be removed with those of another one.
+    /// Returns whether removing the noted entries of other caches may remove entries of this cache, too.
     fn is_behind(&self, cache: Oid) -> bool {
         let among = |behind: &HashSet<u32>| behind.contains(&cache.to_u32());
         self.is_unsettled() && self.behind.as_ref().is_some_and(among)
@@ -157,7 +159,7 @@ fn look<R>(look: impl FnOnce(&Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.look(look))
 }
 
-/// Notes that a row changed on which the entry under this key depends. Skips keys that no entry can have.
+/// Notes that a row changed on which the entry with this key depends. Skips keys that no entry can have.
 pub fn note(cache: Oid, key: &[u8]) {
     if key.is_empty() || key.len() > key::MAX_BYTES {
         return;
@@ -186,7 +188,7 @@ pub fn note_placed(cache: Oid) {
     with(|t| bytes::push(&mut t.placed, cache));
 }
 
-/// Takes a cache that became a partition of another table, or stopped being one.
+/// Removes one noted cache and returns it; None if no cache is left.
 pub fn take_placed() -> Option<Oid> {
     match look(|t| t.placed.is_empty()) {
         true => None,
@@ -207,25 +209,26 @@ fn note_in(cache: Oid, note: impl Fn(&mut Noted) -> usize) {
     refuse_if_preparing();
 }
 
-/// Returns whether the transaction has entries to remove when it commits.
+/// Returns whether the transaction must remove entries when it commits.
 pub fn has_noted() -> bool {
     let to_follow = |&(child, parent): &(Oid, Oid)| is_to_follow(child, parent);
     look(|t| t.ended || !t.noted.is_empty() || t.children.iter().any(to_follow))
 }
 
-/// Records that the notes are about to be processed.
+/// Records that the commit is about to process the notes.
 pub fn note_end() {
     let ended = has_noted();
     with(|t| t.ended |= ended);
 }
 
-/// Returns whether tables were added or removed as children of those on which entries depend, or caches as
-/// partitions.
+/// Returns whether tables became or ceased to be children of tables on which entries depend, or caches became or
+/// ceased to be partitions.
 pub fn has_children() -> bool {
     look(|t| !(t.children.is_empty() && t.placed.is_empty()))
 }
 
-/// Returns the caches with entries to remove, sorted by oid, and whether all of their entries are.
+/// Returns the caches with entries to remove, sorted by oid. The value is true if all entries of the cache are to be
+/// removed.
 pub fn caches() -> BTreeMap<u32, bool> {
     let mut caches = BTreeMap::new();
     look(|t| {
@@ -236,21 +239,21 @@ pub fn caches() -> BTreeMap<u32, bool> {
     caches
 }
 
-/// Returns whether a child was added that is not a partition, and still is a child.
+/// Returns whether a noted child is not a partition and is still a child.
 pub fn is_to_follow(child: Oid, parent: Oid) -> bool {
     inheritance::is_plain(child) && inheritance::is_child(child, parent)
 }
 
-/// Raises an error if another extension's callback changes more rows after entries were removed before PREPARE
-/// TRANSACTION: the locks that keep loaders out were released already.
+/// Raises an error if a callback of another extension changes more rows after PREPARE TRANSACTION has removed entries,
+/// because it has already released the locks that keep loaders out.
 fn refuse_if_preparing() {
     if events::phase() == Phase::Preparing && has_noted() {
         ErrorReport::from(Error::PreparedWrite).report(PgLogLevel::ERROR);
     }
 }
 
-/// Finds the caches that depend on those with entries to remove, and the caches that depend on these in turn. The rows
-/// that would show which of their entries to remove still exist, so any entry may be affected.
+/// Finds the caches that depend, directly or through other caches, on the caches with noted entries. Any of their
+/// entries may be affected, because the rows that would show which still exist.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;
@@ -279,21 +282,21 @@ pub fn note_declared() {
     });
 }
 
-/// Returns whether this transaction may have changed rows on which entries depend without a trigger noticing, because
-/// the trigger is new, not created yet, disabled or dropped, and a rollback would restore the former state. The answer
-/// applies to no cache in particular, because the cache of such a trigger can no longer be determined.
+/// Returns whether this transaction may have changed rows on which entries depend without running a trigger: the
+/// trigger is new, not yet created, disabled or dropped, and a rollback would restore the former state. The answer
+/// does not name a cache, because the cache of a dropped trigger is no longer known.
 pub fn may_miss_changes() -> bool {
     transaction_local::any_changed()
         && (look(|t| t.declared || !t.children.is_empty()) || source::triggers_changed())
 }
 
-/// Returns whether the entry under this key is due for removal. A parallel query cannot remove it, and must skip it
+/// Returns whether the entry with this key is due for removal. A parallel query cannot remove it, and must skip it
 /// instead.
 pub fn is_due(cache: Oid, key: &[u8]) -> bool {
     look(|t| t.is_unsettled() && (t.notes(cache, key) || t.is_behind(cache)))
 }
 
-/// Returns how many entries of a cache may be due.
+/// Returns how many entries of a cache may be due for removal; `usize::MAX` if any may be.
 pub fn due(cache: Oid) -> usize {
     let count = |noted: &Noted| match noted.all {
         true => usize::MAX,
@@ -307,7 +310,7 @@ pub fn due(cache: Oid) -> usize {
 }
 
 /// Returns whether this session has changed a row on which this entry of a memory cache depends. Other sessions see
-/// the entry until the commit; this session does not, until it has stored one itself.
+/// the entry until the commit. This session does not see it, unless it has stored the entry itself since.
 #[inline]
 pub fn hides(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.hides(cache, key))
@@ -318,7 +321,7 @@ pub fn hides_some() -> bool {
     transaction_local::any_changed()
 }
 
-/// Returns whether this transaction has changed a row on which the entry under this key depends.
+/// Returns whether this transaction has changed a row on which the entry with this key depends.
 pub fn is_noted(cache: Oid, key: &[u8]) -> bool {
     transaction_local::any_changed() && look(|t| t.notes(cache, key))
 }
@@ -329,7 +332,7 @@ pub fn is_noted_in(cache: Oid) -> bool {
     transaction_local::any_changed() && look(|t| t.noted_of(cache).next().is_some())
 }
 
-/// Notes that this session has stored an entry of a memory cache, from whatever source.
+/// Notes that this session has stored an entry of a memory cache, so that the session sees it.
 #[inline]
 pub fn note_stored(cache: Oid, key: &[u8]) {
     if hides(cache, key) {
@@ -340,7 +343,8 @@ pub fn note_stored(cache: Oid, key: &[u8]) {
     }
 }
 
-/// Forgets stored entries when their source changes, because they are out of date then.
+/// Forgets entries that this session has stored, because a change of their source makes them out of date. `key`: None
+/// for all entries of the cache.
 fn forget_stored(cache: Oid, key: Option<&[u8]>) {
     with(|t| match (key, t.stored.get_mut(&cache.to_u32())) {
         (Some(key), Some(stored)) => drop(stored.remove(key)),
@@ -359,7 +363,8 @@ pub fn is_left_to_commit() -> bool {
     look(|t| t.removing.is_none() && !t.noted.is_empty())
 }
 
-/// Begins a removal. Remembers its savepoint level, so that the rollback of a savepoint inside of it does not end it.
+/// Begins a removal. Remembers the savepoint level, so that the rollback of an inner savepoint does not end the
+/// removal.
 pub fn begin_removal() {
     with(|t| {
         t.pending = false;
@@ -367,18 +372,18 @@ pub fn begin_removal() {
     });
 }
 
-/// Ends the removal when all noted entries are removed.
+/// Ends the removal, after it has removed all noted entries.
 pub fn end_removal() {
     with(|t| t.removing = None);
 }
 
-/// Returns the notes that are not processed yet, joined. They stay noted, because a savepoint may be rolled back.
+/// Returns the unprocessed notes of all levels in one. They stay noted, because a savepoint may be rolled back.
 pub fn noted() -> Rc<ByCache> {
     let level = events::nesting_level();
     with(|t| {
         let fresh = t.fresh.replace(Savepoints::default());
         let fresh = fresh.unwrap_or_else(|| t.noted.copied(copied));
-        // A rollback of the whole transaction discards all of its notes, so none would have to be restored.
+        // The rollback of the whole transaction discards all of its notes, so none must be restored.
         if level == OUTERMOST {
             return Rc::new(fresh.into_one());
         }
@@ -390,7 +395,7 @@ pub fn noted() -> Rc<ByCache> {
 /// The nesting level outside of any savepoint.
 const OUTERMOST: i32 = 1;
 
-/// Takes all notes, for the commit: they are no longer noted, but still hide their entries.
+/// Takes all notes for the commit. They no longer count as noted, but still hide their entries.
 pub fn take_noted() -> Rc<ByCache> {
     with(|t| {
         let all = Rc::new(std::mem::take(&mut t.noted).into_one());
@@ -401,12 +406,12 @@ pub fn take_noted() -> Rc<ByCache> {
     })
 }
 
-/// Notes that the end of the transaction clears a cache. Returns whether it had done so before.
+/// Notes that the end of the transaction clears a cache. Returns whether the cache was already cleared.
 pub fn note_cleared(cache: Oid) -> bool {
     !with(|t| t.cleared.insert(cache.to_u32()))
 }
 
-/// Takes a child that was added to a table on which entries depend, or removed from it, and that table.
+/// Removes a noted child and its parent and returns them; None if no child is left.
 pub fn take_child() -> Option<(Oid, Oid)> {
     match look(|t| t.children.is_empty()) {
         true => None,
@@ -436,7 +441,7 @@ pub fn release_savepoint(level: i32) {
     });
 }
 
-/// Drops the notes of a savepoint that was rolled back, and restores those that were processed under it.
+/// Drops the notes of a savepoint that was rolled back, and restores the older notes that were processed under it.
 pub fn roll_back_savepoint(level: i32) {
     with(|t| {
         drop(t.noted.roll_back(level));
@@ -446,7 +451,7 @@ pub fn roll_back_savepoint(level: i32) {
             drop(back.roll_back(level));
             fresh.join(back);
         }
-        // A savepoint that a trigger has made during the removal does not end the removal.
+        // The rollback of a savepoint that a trigger has made during the removal does not end the removal.
         if t.removing.is_none_or(|since| level <= since) {
             t.pending = !t.fresh.as_ref().unwrap_or(&t.noted).is_empty();
             t.removing = None;

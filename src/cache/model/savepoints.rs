@@ -1,8 +1,8 @@
-//! [`Savepoints`]: state of a transaction in one part for each savepoint. The release of a savepoint merges its part
-//! into the parent's; a rollback discards it.
+//! [`Savepoints`]: state of a transaction, with one part per savepoint. The release of a savepoint merges its part
+//! into the parent's; a rollback discards the part.
 //!
-//! Postgres reports the end of each savepoint with its nesting level: 1 outside of any, 2 in the first. State that is
-//! added at a level belongs to the innermost savepoint that was open then.
+//! Postgres reports the end of each savepoint with its nesting level: 1 outside of any savepoint, 2 in the first. A
+//! part belongs to the innermost savepoint that was open when the state was added.
 
 use crate::pg::memory;
 
@@ -29,7 +29,7 @@ impl<T> Default for Savepoints<T> {
     }
 }
 
-/// Joins level by level. Either side may have been added first.
+/// Joins level by level. A level may exist on either side alone.
 impl<T: Join> Join for Savepoints<T> {
     fn join(&mut self, later: Savepoints<T>) {
         for (level, part) in later.0 {
@@ -46,7 +46,7 @@ impl<T: Join> Join for Savepoints<T> {
 }
 
 impl<T: Join> Savepoints<T> {
-    /// Returns the state at this level, which is the present one.
+    /// Returns the state at this level, which must be the current level; adds an empty state if the level has none.
     pub fn at(&mut self, level: i32) -> &mut T {
         if self.0.last().is_none_or(|&(top, _)| top < level) {
             memory::push(&mut self.0, (level, T::default()));
@@ -55,7 +55,7 @@ impl<T: Join> Savepoints<T> {
         &mut self.0[top].1
     }
 
-    /// Merges the state of a released savepoint of this level into the next outer one.
+    /// Merges the state of a released savepoint into the next outer level.
     pub fn release(&mut self, level: i32) {
         while self.0.last().is_some_and(|&(top, _)| top >= level) {
             let Some((_, released)) = self.0.pop() else {
@@ -65,7 +65,7 @@ impl<T: Join> Savepoints<T> {
         }
     }
 
-    /// Removes and returns the state of a savepoint of this level that was rolled back.
+    /// Removes the state of a savepoint that was rolled back, and returns it.
     pub fn roll_back(&mut self, level: i32) -> T {
         let kept = self.0.partition_point(|&(noted, _)| noted < level);
         joined(self.0.drain(kept..))
@@ -75,8 +75,7 @@ impl<T: Join> Savepoints<T> {
         self.0.is_empty()
     }
 
-    /// Joins all parts, whatever their savepoint. At the end of a transaction all savepoints have ended, so this
-    /// allocates nothing then.
+    /// Joins all parts. At the end of a transaction only one part is left, so joining allocates nothing.
     pub fn into_one(self) -> T {
         joined(self.0.into_iter())
     }

@@ -1,9 +1,9 @@
 //! The settings of a cache, and their stored form.
 //!
 //! A table cache keeps them as arguments of its row trigger, `pgcache.record('ttl=PT5M', ...)`, and a memory cache as
-//! the argument of the function that its view calls. So they follow the relation through pg_dump (whole and `-t`),
-//! rename, drop and a change of its oid, unlike rows of a catalog table. The reserve is the argument of a trigger of
-//! its own.
+//! the argument of the function that its view calls. So the settings follow the relation through pg_dump (whole and
+//! `-t`), rename, drop and a change of its oid, unlike rows of a catalog table. The reserve has a trigger of its own,
+//! and is the trigger's argument.
 
 use pgrx::datum::Interval;
 
@@ -14,37 +14,39 @@ use crate::pg::session::clock;
 /// The settings of one cache.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Settings {
-    /// The ttl of entries written without a ttl. None: no expiry.
+    /// The ttl of entries that are written without a ttl. None: no expiry.
     pub ttl: Option<Interval>,
-    /// The number of entries that a sweep leaves at most. None: no limit.
+    /// The most entries that a sweep leaves. None: no limit.
     pub max_entries: Option<i64>,
-    /// The time after its deadline for which an entry may be served as stale. None: not at all.
+    /// How long after its deadline an entry may be served as stale. None: not at all.
     pub grace: Option<Interval>,
-    /// The ttl of negative entries that a loader makes. None: the same as that of values.
+    /// The ttl of negative entries that a loader makes. None: the ttl of values.
     pub negative_ttl: Option<Interval>,
     /// The largest share of a ttl that is subtracted at random. None: nothing.
     pub ttl_jitter: Option<f64>,
-    /// The factor of the loader's time by which a fetch may refresh a live entry early. None: never.
+    /// The factor for the mean time of the cache's loaders when a fetch decides whether to refresh a live entry early.
+    /// None: never.
     pub early_refresh: Option<f64>,
-    /// The share of a ttl by which a touch must move a deadline; a smaller move writes nothing. None: each
-    /// touch writes.
+    /// The share of the ttl that a touch must move a deadline by; a smaller move writes nothing. None: each touch
+    /// writes.
     pub touch_after: Option<f64>,
-    /// The bytes above which a write to this cache evicts the cache's own entries, and a sweep removes entries. None:
-    /// no bound.
+    /// The bytes that the cache may take. Above them, a write to this cache evicts the cache's own entries, and a
+    /// sweep removes entries. None: no limit.
     pub max_bytes: Option<i64>,
-    /// The bytes of the tier that writes to other caches leave to this one. It is stored in a trigger of
-    /// its own, which not every role may create. None: no reserve.
+    /// The bytes of the tier that writes to other caches leave to this one. A trigger of its own stores it, because
+    /// not every role may create that trigger. None: no reserve.
     pub reserve: Option<i64>,
-    /// The number by which the function of a memory cache's view finds the cache.
+    /// The number that the function of a memory cache's view uses to find the cache.
     pub id: Option<u64>,
-    /// The oid with which this view was created: it distinguishes the view from others with the same id.
+    /// The oid of the view at its creation, which distinguishes the view from other views with the same id.
     pub oid: Option<u32>,
-    /// The number of the channel on which changes are published. None: they are not.
+    /// The number of the channel on which changes are published. None: they are not published.
     pub watch: Option<u64>,
 }
 
 impl Settings {
-    /// Returns the settings after a change. An argument that is NULL leaves its setting.
+    /// Returns the settings after a change of ttl, limit of entries and grace. NULL leaves a setting; a ttl of
+    /// forever, and 0 for the other two, remove it. Raises 22023 for a value out of its range.
     pub fn changed(
         self,
         ttl: Option<Interval>,
@@ -74,8 +76,8 @@ impl Settings {
         })
     }
 
-    /// Returns the settings after a change of those for refreshes. NULL leaves a setting; 0, and a ttl of
-    /// forever, remove it. Raises 22023 for a value out of its range.
+    /// Returns the settings after a change of the refresh settings. NULL leaves a setting; a ttl of forever, and 0 for
+    /// the others, remove it. Raises 22023 for a value out of its range.
     pub fn refreshed(
         self,
         negative_ttl: Option<Interval>,
@@ -111,8 +113,8 @@ impl Settings {
         })
     }
 
-    /// Returns the settings after a change of the cache's share of the tier. NULL leaves a setting; 0
-    /// removes it.
+    /// Returns the settings after a change of the cache's limit and reserve in the tier. NULL leaves a setting; 0
+    /// removes it. Raises 22023 for a negative value and for a reserve above the limit.
     pub fn shared(self, max_bytes: Option<i64>, reserve: Option<i64>) -> Result<Settings, Error> {
         let changed = |name, former, bytes: Option<i64>| match bytes {
             None => Ok(former),
@@ -130,7 +132,7 @@ impl Settings {
         }
     }
 
-    /// Returns the settings with the reserve in the arguments of its trigger.
+    /// Returns the settings with the reserve that the arguments of its trigger give.
     pub fn with_reserve(self, arguments: Option<&[Vec<u8>]>) -> Settings {
         let bytes = arguments.and_then(|arguments| {
             let text = str::from_utf8(arguments.first()?).ok()?;
@@ -181,7 +183,7 @@ impl Settings {
         arguments
     }
 
-    /// Reads the arguments of the trigger; returns an error message for the first that it does not know.
+    /// Reads the arguments of the trigger. Returns a message about the first unknown argument as an error.
     pub fn from_arguments(arguments: &[Vec<u8>]) -> Result<Settings, String> {
         let mut settings = Settings::default();
         for argument in arguments {
@@ -217,8 +219,8 @@ impl Settings {
     }
 }
 
-/// Formats a span as ISO 8601, in the three fields of an interval: months, days, seconds. Postgres reads
-/// this form the same way, whatever IntervalStyle and DateStyle are.
+/// Formats a span as ISO 8601 in the three fields of an interval: months, days, seconds. Postgres reads the result the
+/// same way under every IntervalStyle and DateStyle.
 pub fn iso_8601(span: &Interval) -> String {
     let (months, days, micros) = (span.months(), span.days(), span.micros());
     let mut text = String::from("P");
@@ -243,8 +245,8 @@ fn decimal_seconds(micros: i64) -> String {
     }
 }
 
-/// Reads the form that [`iso_8601`] writes for a setting, and no other. No setting is negative: a negative grace would
-/// reach beyond the end of time, where no call for all caches could skip it.
+/// Reads the form that [`iso_8601`] writes, and no other form. Rejects a negative span, because no setting is
+/// negative: a negative grace would reach beyond the end of time, where no call for all caches could skip it.
 fn parse_span(text: &str) -> Option<Interval> {
     let text = text.strip_prefix('P')?;
     let (date, time) = text.split_once('T').unwrap_or((text, ""));
@@ -259,7 +261,7 @@ fn parse_span(text: &str) -> Option<Interval> {
         .filter(|span| span.as_micros() >= 0)
 }
 
-/// Splits off the number before a letter, 0 if the letter is absent, and the rest.
+/// Splits a number off before a letter; 0 if the letter is absent. Returns the number and the rest.
 fn field(text: &str, letter: char) -> Option<(i32, &str)> {
     match text.split_once(letter) {
         None => Some((0, text)),

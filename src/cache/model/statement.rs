@@ -1,7 +1,7 @@
 //! The statements over a cache's table, as SQL text.
 //!
-//! Guards three rules. Every operator, function and type is qualified, so that none is resolved through the caller's
-//! search_path. A statement that waits for a lock on a row compares the row's deadline with `clock_timestamp()`
+//! Guards three rules. Every operator, function and type is qualified, so that the caller's search_path resolves none
+//! of them. A statement that waits for a lock on a row compares the row's deadline with `clock_timestamp()`
 //! afterwards. A statement that finds rows by key reads ONLY this table, or its partitions if it is partitioned.
 //!
 //! The statements name the table by the aliases that `pg::hooks::expired_rows` recognizes, so that they find expired
@@ -41,14 +41,15 @@ pub enum Statement {
         bounded: bool,
     },
     Count,
-    /// A live key in this block or a later one.
+    /// The first live key in this block or a later one.
     KeyFrom,
     /// The live keys from one block on, up to another one.
     KeysOfBlocks,
     DeleteExpired,
     IsExpired,
     Look,
-    /// Counts the live rows of a chunk, those that expire, and their remaining time.
+    /// Counts the live rows of a chunk, its expired rows, and its live rows with a deadline, whose remaining times it
+    /// sums.
     Tally,
     /// The bytes of the live rows of a chunk.
     Weigh,
@@ -69,7 +70,7 @@ pub enum Form {
     Address,
 }
 
-/// A parameter's type.
+/// A parameter of a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parameter {
     Key,
@@ -85,8 +86,8 @@ pub enum Parameter {
 impl Statement {
     /// Returns the SQL over a table whose quoted, qualified name is `table`.
     ///
-    /// In a template `$$T` stands for the table, `$$live` for "pgcache_c is not expired"; the rest are the pieces of
-    /// the table's [`Dialect`].
+    /// In a template `$$T` stands for the table and `$$live` for "pgcache_c is not expired"; the other names are
+    /// pieces of the table's [`Dialect`].
     pub fn sql(self, table: &[u8], dialect: &Dialect, form: Form) -> CString {
         const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
         const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
@@ -97,7 +98,7 @@ impl Statement {
         CString::new(dialect.expand(&text, table)).unwrap_or_default()
     }
 
-    /// Returns how the planner must find the rows: by the primary key, or by their addresses.
+    /// Returns how the planner must find the rows: by index, by address, or in any way.
     pub fn paths(self) -> Paths {
         match self {
             Statement::Look
