@@ -49,8 +49,8 @@ impl Transaction {
         }
     }
 
-    /// Announces the transaction if a client tracks keys and the transaction has changed some, so that a session that
-    /// reads its changes waits until clients are notified.
+    /// Announces the transaction if it has changed keys and a client tracks keys. A session that reads its changes
+    /// then waits until clients are notified.
     pub(super) fn announce(&mut self) {
         let changed = !self.marked.keys.is_empty() || !self.marked.tables.is_empty();
         if let Some(tier) = tier().filter(|tier| changed && tier.is_tracked())
@@ -114,7 +114,8 @@ impl Transaction {
         }
     }
 
-    /// Returns the marked keys, sorted by cache; None stands for a cache that is marked as a whole.
+    /// Returns the marked keys of each cache, sorted by cache; None instead of the keys for a cache that is marked as
+    /// a whole.
     pub(super) fn marked_names(&self) -> Vec<(u32, Option<Vec<Vec<u8>>>)> {
         let whole = self.marked.tables.keys().map(|&relation| (relation, None));
         let mut all = memory::collect(whole);
@@ -126,7 +127,7 @@ impl Transaction {
         all
     }
 
-    /// Invalidates the changed keys at tracking clients. Called when the commit is visible and the marks still stand.
+    /// Invalidates the changed keys at tracking clients. Called while the commit is visible and the marks still stand.
     pub(super) fn tell(&self, tier: &Tier) {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
         let whole = self.marked.tables.iter().filter_map(standing);
@@ -138,9 +139,10 @@ impl Transaction {
         }
     }
 
-    /// Returns the caches that the transaction has changed, and whether each changed as a whole: caches whose rows it
-    /// changed, and caches with a slot whose definition it changed. Leaves out other relations, and temporary ones,
-    /// because Postgres prepares no transaction that has used them.
+    /// Returns the caches that the transaction has changed, each with a flag that is true if the cache changed as a
+    /// whole. They are the caches whose rows it changed, and the caches with a slot whose definition it changed.
+    /// Leaves out other relations. Leaves out temporary caches, because Postgres prepares no transaction that has used
+    /// a temporary table.
     pub(super) fn touched_caches(&self) -> Vec<(u32, bool)> {
         let has_slot = |&&relation: &&u32| {
             tier().is_some_and(|tier| {
@@ -159,9 +161,9 @@ impl Transaction {
         touched
     }
 
-    /// Adds the rest of the work that the transaction's end must do, so that a record in shared memory can do it for a
-    /// prepared transaction. A record is undone backwards, so slots and stores go to the front of the list, and
-    /// notifications of clients to its end.
+    /// Adds the rest of the work at the transaction's end to the marks, so that a record in shared memory can do the
+    /// work for a prepared transaction. A record is undone backwards, so slots and stores go to the front of the list,
+    /// and notifications of clients to its end.
     pub(super) fn note_for_later(&mut self, tier: &Tier, touched: &[(u32, bool)]) {
         let relations = std::mem::take(&mut self.relations).into_one();
         let mut later = Vec::new();
@@ -191,7 +193,7 @@ impl Transaction {
         for cache in std::mem::take(&mut self.outdated) {
             self.marks.add(Mark::Outdated(cache));
         }
-        // Clients are notified before anything is undone, even if they begin to track only after this point.
+        // Clients are notified before anything is undone, even clients that begin to track only after this point.
         if self.record.is_some() || !self.marks.is_empty() {
             for &(relation, _) in touched {
                 let cache = CacheId::of(Oid::from_u32(relation));

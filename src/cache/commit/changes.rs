@@ -4,14 +4,14 @@
 //! - **Record**: before a statement ends, the key of every changed row goes to the ledger's `keys`, and every table
 //!   that changed as a whole goes to its `tables`.
 //! - **Mark** (before the commit): for a key, the entry is removed, a mark is set on its hash, and the `epoch` of its
-//!   stripe rises. For a whole cache, `pending_writers` rises and the version changes. From here on no session fills
-//!   in a copy of an old row.
+//!   stripe rises. For a whole cache, `pending_writers` rises and the version changes. Once the mark stands, no
+//!   session fills in a copy of an old row.
 //! - **Unmark** (after commit or abort): for a key, `epoch` rises again and the mark is lowered. For a whole cache,
 //!   the version changes before `pending_writers` falls.
 //! - **Prepare**: everything is marked as for a commit, and the list of marks to undo moves to a record in shared
 //!   memory (`prepare`), because another session decides the transaction.
 //!
-//! Recording and marking may raise an error; then the transaction aborts, and its end undoes the marks that are set.
+//! Recording and marking may raise an error. The transaction then aborts, and its end undoes the marks that are set.
 //! Unmarking raises no error and allocates nothing: it only takes locks of the tier, one at a time.
 
 use pgrx::pg_sys::Oid;
@@ -45,18 +45,18 @@ fn with<R>(change: impl FnOnce(&mut Transaction) -> R) -> R {
     TRANSACTION.with(|transaction| transaction.change(change))
 }
 
-/// Notes a key whose row has changed, whose row a deletion did not find, or whose entry becomes outdated when this
+/// Notes a key whose row has changed, whose row a deletion has not found, or whose entry becomes outdated when this
 /// transaction commits.
 pub fn note_key(relation: Oid, key: &[u8]) {
     note_row(relation, key, true);
 }
 
-/// Notes a key as [`note_key`] does, and whether the change voids a lease on it: an expiry does not.
+/// Notes a key as [`note_key`] does. `voids_lease`: whether the change voids a lease on the key; an expiry does not.
 pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     with(|transaction| {
         transaction.touch(relation);
         if key.len() > key::MAX_BYTES {
-            return; // plain SQL may write such a key, but no copy, lease or call can have it
+            return; // plain SQL may write this key, but no copy, lease or call can have it
         }
         let Some(tier) = tier() else {
             return;
@@ -81,8 +81,8 @@ pub fn note_row(relation: Oid, key: &[u8], voids_lease: bool) {
     hand_over_if_preparing();
 }
 
-/// Notes the deletion of a key, before the caller looks for the row. [`second_looks`] returns the key again if a row
-/// may have been stored after that look.
+/// Notes the deletion of a key; called before the caller looks for the row. [`second_looks`] returns the key again if
+/// a row may have been stored after the caller's look.
 pub fn note_deletion(relation: Oid, key: &[u8]) {
     note_outdated(relation);
     let noted = with(|transaction| match tier() {
@@ -100,8 +100,9 @@ pub fn note_deletion(relation: Oid, key: &[u8]) {
     }
 }
 
-/// Marks everything noted so far, and returns the keys for which deletions must look again, because rows were stored
-/// since the first look. Once the marks stand, only rows that are being written now can still appear.
+/// Marks everything noted so far. Returns the keys and prefixes that deletions must look for again, because rows may
+/// have been stored since the first look. After the marks stand, the only new rows are rows that sessions were already
+/// writing.
 pub fn second_looks() -> Vec<SecondLook> {
     let Some(tier) = tier() else {
         return Vec::new();
@@ -118,14 +119,14 @@ pub fn second_looks() -> Vec<SecondLook> {
     })
 }
 
-/// Offers the contents of a row that was just written, to be published as its copy at the commit.
+/// Offers the contents of a row that was just written; the commit publishes them as the row's copy.
 pub fn offer(copied: Copied) {
     if !events::is_late() {
         with(|transaction| transaction.offers.add(copied));
     }
 }
 
-/// Notes that the rows of many keys have changed, as [`note_key`] does of one.
+/// Notes that the rows of many keys have changed, as [`note_key`] does for one key.
 pub fn note_keys(relation: Oid, keys: &Keys) {
     if keys.len() > MAX_KEYS {
         with(|transaction| transaction.note_change(relation, Extent::Rows));
@@ -136,9 +137,9 @@ pub fn note_keys(relation: Oid, keys: &Keys) {
     }
 }
 
-/// Notes the removal of many rows whose keys are not known one by one, which voids all leases of the cache. The caller
-/// passes the prefix of the keys, before it looks for the rows, so that rows stored later get a second look. A
-/// temporary table is skipped: it has no lease, no copy and no slot.
+/// Notes the removal of many rows whose keys are not known, which voids all leases of the cache. Called before the
+/// caller looks for the rows, with the prefix of their keys, so that rows stored later get a second look. Skips a
+/// temporary table, which has no lease, no copy and no slot.
 pub fn note_removal(relation: Oid, prefix: &[u8]) {
     if relation::is_temporary(relation) {
         return;
@@ -181,9 +182,9 @@ pub fn note_outdated(relation: Oid) {
     });
 }
 
-/// Marks everything noted so far, while the commit still has to remove rows. A transaction that removes a row looks
-/// for it after its mark stands, and a session that stores a row looks for the mark after writing it; so one of them
-/// sees the other.
+/// Marks everything noted so far, while the commit still has to remove rows. A transaction that removes a row marks it
+/// and then looks for it; a session that stores a row writes it and then looks for the mark. So at least one of the
+/// two sees the other.
 pub fn mark_early() {
     with(Transaction::mark);
 }
@@ -200,17 +201,17 @@ pub fn note_table(relation: Oid, extent: Extent) {
     hand_over_if_preparing();
 }
 
-/// Moves new marks to the record at once during PREPARE TRANSACTION: then another extension's callback, which runs
-/// after the one of pgcache, has changed something. Such a change is marked already.
+/// Moves the marks of a new change to the record at once during PREPARE TRANSACTION. The change comes from a callback
+/// of another extension that runs after pgcache's callback, and is already marked.
 fn hand_over_if_preparing() {
     if events::phase() == Phase::Preparing {
         prepare();
     }
 }
 
-/// Marks everything noted, before PREPARE TRANSACTION, and moves the marks to a record. Does nothing where the server
-/// allows no prepared transactions: Postgres raises its own error right after this. Raises 53400 when the record has
-/// no room, and the errors of locks.
+/// Marks everything noted, before PREPARE TRANSACTION, and moves the marks to a record. Does nothing if the server
+/// allows no prepared transactions: Postgres then raises its own error. Raises 53400 if the record has no room, and
+/// the errors of locks.
 pub fn prepare() {
     if transaction::most_prepared() > 0 {
         hand_over();
@@ -254,11 +255,11 @@ fn hand_over() {
     if let Err(error) = handed {
         ErrorReport::from(error).report(PgLogLevel::ERROR);
     }
-    // From here on the marks keep other sessions from taking a lease.
+    // Now the marks keep other sessions from taking a lease.
     held::give_up();
 }
 
-/// Drops the ledger after the transaction is prepared: this session no longer owns any of it.
+/// Drops the ledger after the transaction is prepared: its record owns all marks.
 pub fn forget() {
     with(|t| drop(std::mem::take(t)));
 }
@@ -294,12 +295,12 @@ pub fn mark() {
     wait_for_watchers();
 }
 
-/// Waits for each EXEC that holds a marked key, because its client watches the key and no entry existed.
+/// Waits for each EXEC that holds a lock on a marked key because its client watches the key and the key has no entry.
 fn wait_for_watchers() {
     if !watched::is_anything_held() || fault::on(Fault::WatchedAbsentNotHeld) {
         return;
     }
-    // Nothing is borrowed while waiting for the lock, because an error may end the wait.
+    // No borrow is held while waiting for the lock, because an error may end the wait.
     for (relation, keys) in with(|t| t.marked_names()) {
         watched::wait_for(Oid::from_u32(relation), keys.as_deref());
     }

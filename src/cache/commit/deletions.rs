@@ -1,10 +1,10 @@
-//! Remembers the keys and prefixes that a transaction has deleted, so that it can look for their rows a second time
-//! before the commit, when its marks stand.
+//! Remembers the keys and prefixes that a transaction has deleted. The transaction looks for their rows a second time
+//! before the commit, while its marks stand.
 //!
 //! One look is not enough. A session that stores a loaded value writes the row first and checks its lease afterwards.
 //! A deletion that looks for the row first and marks the key later may miss both: at the look the row is not visible
-//! yet, and at the mark the lease has ended. The second look is left out if no session has stored a loaded value in
-//! the cache since the first.
+//! yet, and at the mark the lease has ended. A transaction omits the second look if no session has stored a loaded
+//! value in the cache since the first look.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,7 @@ use crate::pg::events;
 use crate::pg::memory;
 use crate::pg::shmem::stores::StoresSeen;
 
-/// Limit for prefixes remembered one by one. Beyond it, the second look covers all keys of the cache.
+/// The most prefixes that a transaction remembers one by one. Beyond it, the second look covers all keys of the cache.
 const MAX_PREFIXES: usize = 100;
 
 /// Keys and prefixes to look for again in one cache.
@@ -26,18 +26,18 @@ pub struct SecondLook {
     pub prefixes: Vec<Box<[u8]>>,
 }
 
-/// A cache with deletions, and the state of its stores before the first look.
+/// A cache with deletions, and the state of its stores before the first look at its rows.
 struct Seen {
     relation: u32,
     stores: StoresSeen,
 }
 
-/// Deletions under one savepoint. A rollback discards them, because a second look for a key that was not deleted
-/// would remove rows that other sessions wrote.
+/// The deletions under one savepoint. A rollback discards them, because a second look for a key that was not deleted
+/// would remove rows of other sessions.
 #[derive(Default)]
 struct Acts {
-    /// The deleted keys of each cache. False if the transaction has written the key again since, so that the row
-    /// belongs to it and stays.
+    /// The deleted keys of each cache. The value is false if the transaction has written the key again after deleting
+    /// it, so that its own row stays.
     keys: HashMap<u32, HashMap<Box<[u8]>, bool>>,
     prefixes: Vec<(u32, Box<[u8]>)>,
 }
@@ -65,8 +65,8 @@ impl Deletions {
         self.caches.is_empty()
     }
 
-    /// Notes that a cache has a deletion, before the deletion looks for rows. `see` returns the current state of the
-    /// stores.
+    /// Notes that a cache has a deletion; called before the deletion looks for rows. `see` returns the current state
+    /// of the stores.
     pub(super) fn note(&mut self, relation: u32, see: impl Fn() -> StoresSeen) {
         if !self.caches.iter().any(|one| one.relation == relation) {
             let stores = see();
@@ -74,13 +74,14 @@ impl Deletions {
         }
     }
 
-    /// Notes the deletion of a key. Beyond [`MAX_KEYS`] keys of a cache, further keys get only the first look.
+    /// Notes the deletion of a key. A savepoint remembers at most [`MAX_KEYS`] keys of a cache; further keys get only
+    /// the first look.
     pub(super) fn delete(&mut self, relation: u32, key: &[u8]) {
         self.set(relation, key, true);
     }
 
-    /// Notes that a key is written. If it was deleted before, a second look would find the row of this transaction
-    /// itself.
+    /// Notes that a key is written. If the transaction deleted it before, a second look would otherwise remove the
+    /// transaction's own row.
     pub(super) fn write(&mut self, relation: u32, key: &[u8]) {
         let was_deleted = |acts: &Acts| {
             let keys = acts.keys.get(&relation);
@@ -115,8 +116,8 @@ impl Deletions {
         }
     }
 
-    /// Takes the deletions that need a second look: those in caches in which a session has stored a value since the
-    /// first.
+    /// Takes the deletions that need a second look: the deletions in caches in which a session has stored a value
+    /// since the first look.
     pub(super) fn take(&mut self, none_since: impl Fn(u32, StoresSeen) -> bool) -> Vec<SecondLook> {
         let mut acts = std::mem::take(&mut self.acts).into_one();
         let mut looks = Vec::new();

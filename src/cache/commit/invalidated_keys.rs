@@ -3,14 +3,14 @@
 //!
 //! Guards the rules of the model `tracking` in `crates/coherence`:
 //!
-//! - Keys are invalidated after the commit is visible, because a client that reads earlier would keep the old row.
-//!   They are invalidated before the marks are undone, so before a copy of the new row exists, and before COMMIT
-//!   returns.
-//! - Whether any client tracks keys is checked at that moment, not when a row is written: a client that starts
-//!   tracking later reads the committed row.
+//! - Keys are invalidated after the commit is visible, because a client that reads the key before would keep the old
+//!   row. They are invalidated before the marks are undone, and so before a copy of the new row exists, and before
+//!   COMMIT returns.
+//! - Whether any client tracks keys is checked when the keys are invalidated, not when a row is written: a client that
+//!   starts tracking later reads the committed row.
 //! - Rolled-back changes are not sent. A change under a savepoint does not count until the savepoint is released.
 //!   Savepoints are recorded only while a client tracks keys; otherwise every marked key counts as final. A client
-//!   that starts tracking before the commit may get extra invalidations, never too few.
+//!   that starts tracking before the commit may get too many invalidations, never too few.
 
 use std::collections::HashMap;
 use std::thread::sleep;
@@ -29,27 +29,28 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::ring;
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Keys of one cache that a transaction remembers one by one; past that, the whole cache is marked.
+/// The most keys of one cache that a transaction remembers one by one; with more keys it marks the whole cache.
 pub(super) const MAX_KEYS: usize = 10_000;
-/// Beyond this many keys, the whole cache is invalidated: the ring has room for about ten thousand.
+/// The most keys that are invalidated one by one; with more keys the whole cache is invalidated, because the ring has
+/// room for about ten thousand.
 const MOST_KEYS: usize = 1000;
-/// Limit for remembered changes under open savepoints. Further changes count as final at once.
+/// The most remembered changes under an open savepoint. Further changes count as final at once.
 const MOST_OPEN: usize = 10_000;
-/// Interval and limit of a reader's wait for other transactions to notify clients. The wait is limited because one of
-/// these processes may be halted.
+/// How often and how long a reader waits for other transactions to notify clients. The wait is limited because a
+/// process that notifies may be halted.
 const LOOK: Duration = Duration::from_micros(20);
 const LONGEST: Duration = Duration::from_secs(1);
 /// The nesting level outside of any savepoint.
 const OUTERMOST: i32 = 1;
 
-/// State of a key that is to be marked.
+/// How a key is to be marked.
 #[derive(Clone, Copy)]
 pub struct Note {
-    /// False for expiry.
+    /// Whether the change voids a lease on the key; an expiry does not.
     pub voids_lease: bool,
     /// True once no savepoint can roll the change back.
     pub stands: bool,
-    /// The client that made the change, or 0.
+    /// The client that made the change; 0 if no client or several clients did.
     author: u64,
 }
 
@@ -77,12 +78,12 @@ pub type Notes = HashMap<Box<[u8]>, Note>;
 /// A change that a savepoint may roll back: of a key, or of a whole cache.
 pub type Change = (u32, Option<Box<[u8]>>);
 
-/// Changes under savepoints that are open.
+/// Changes under open savepoints.
 #[derive(Default)]
 pub struct Open(Savepoints<Vec<Change>>);
 
 impl Open {
-    /// Returns whether a change that is noted now is final. Remembers it if not.
+    /// Returns whether a change that is noted now is final; remembers the change if not.
     #[inline]
     pub fn stands(&mut self, tier: &Tier, relation: u32, key: Option<&[u8]>) -> bool {
         !tier.is_tracked() || fault::on(Fault::SavepointTold) || self.is_outermost(relation, key)
@@ -103,7 +104,7 @@ impl Open {
         false
     }
 
-    /// Merges a released savepoint of this level into its parent, and returns the changes that are final now.
+    /// Merges a released savepoint into its parent, and returns the changes that are now final.
     pub fn release(&mut self, level: i32) -> Vec<Change> {
         if self.0.is_empty() {
             return Vec::new();
@@ -115,13 +116,13 @@ impl Open {
         }
     }
 
-    /// Drops the changes of a savepoint of this level that was rolled back.
+    /// Drops the changes of a savepoint that was rolled back.
     pub fn roll_back(&mut self, level: i32) {
         drop(self.0.roll_back(level));
     }
 }
 
-/// Invalidates keys of a table cache at tracking clients. Allocates nothing, raises nothing.
+/// Invalidates keys of a table cache at tracking clients. Allocates nothing and raises no error.
 pub fn tell_keys(tier: &Tier, relation: u32, notes: &Notes) {
     let Some(slot) = slot_of(tier, relation) else {
         return;
@@ -142,8 +143,8 @@ pub fn tell_cache(tier: &Tier, relation: u32) {
     }
 }
 
-/// Waits until every committed transaction that this one may have read from has notified clients, because a reply
-/// must not reach a client before the invalidations do. Called at the end of a transaction that has read. Takes
+/// Waits until every committed transaction that this transaction may have read from has notified clients, because a
+/// reply must not reach a client before the invalidations. Called at the end of a transaction that has read. Takes
 /// microseconds, because it waits for no commit.
 pub fn wait_for_visible() {
     let Some(tier) = tier().filter(|tier| tier.is_tracked() && !fault::on(Fault::BackDoesNotWait))
@@ -166,7 +167,8 @@ pub fn wait_for_visible() {
     }
 }
 
-/// Looks the slot up only now: a reader may have given the cache a slot after it was marked without one.
+/// Finds the slot of a cache. The slot is looked up after the commit, because a reader may have given the cache a slot
+/// after it was marked without one.
 fn slot_of(tier: &Tier, relation: u32) -> Option<u32> {
     slots::find(tier, CacheId::of(Oid::from_u32(relation)))
 }

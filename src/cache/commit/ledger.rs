@@ -1,4 +1,4 @@
-//! The ledger of a transaction: the keys and tables that it has changed, which of them are marked, and which of them
+//! The ledger of a transaction: the keys and tables that it has changed, which changes are marked, and which changes
 //! no savepoint can roll back any more.
 
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,8 @@ use crate::pg::shmem::tier::{Tier, tier};
 /// Changes of the current transaction.
 #[derive(Default)]
 pub(super) struct Transaction {
-    /// Caches whose rows were changed or whose entries were removed. Few, and kept with or without a tier.
+    /// Caches whose rows were changed or whose entries were removed. The list is short, and is kept with or without a
+    /// tier.
     pub(super) touched: Vec<u32>,
     /// Relations were created, altered or truncated, so an abort may remove files.
     pub(super) new_files: bool,
@@ -35,9 +36,10 @@ pub(super) struct Transaction {
     pub(super) open: Open,
     /// Relations that were changed after the marks were set.
     pub(super) late: Vec<u32>,
-    /// Announces that this transaction is about to notify clients; a session that reads its changes waits for that.
+    /// The announcement that this transaction is about to notify clients. A session that reads its changes waits until
+    /// the announcement is withdrawn.
     pub(super) announced: Option<Announced>,
-    /// Caches whose leases are all void.
+    /// Caches from which rows with unknown keys are removed, so that all of their leases become void.
     pub(super) removals: Vec<CacheId>,
     /// Caches from which entries are removed because their source changes.
     pub(super) outdated: HashSet<CacheId>,
@@ -46,9 +48,9 @@ pub(super) struct Transaction {
     pub(super) relations: Savepoints<Relations>,
     pub(super) databases: Vec<Oid>,
     pub(super) marks: Marks,
-    /// Values of rows that are not marked yet.
+    /// Values of rows whose keys are not marked yet.
     pub(super) offers: Offers,
-    /// The record of a transaction that is being prepared.
+    /// The record that holds the marks of a transaction that is being prepared.
     pub(super) record: Option<Record>,
 }
 
@@ -59,7 +61,7 @@ pub(super) struct Marked {
 }
 
 impl Marked {
-    /// Joins a note with that of a marked key; false if the key needs a further mark.
+    /// Joins a note with the note of a marked key. Returns false if the key needs another mark.
     fn take(&mut self, relation: u32, key: &[u8], note: Note) -> bool {
         let known = self.keys.get_mut(&relation);
         let Some(known) = known.and_then(|keys| keys.get_mut(key)) else {
@@ -73,8 +75,8 @@ impl Marked {
     }
 }
 
-/// Relations that were created or dropped, by savepoint. Notes of rows survive a rollback to a savepoint, because
-/// marking too much costs a miss, and marking too little returns outdated values.
+/// Relations that were created or dropped, by savepoint. Only these notes are discarded by a rollback to a savepoint;
+/// notes of rows survive it, because marking too much costs a miss, and marking too little returns outdated values.
 #[derive(Default)]
 pub(super) struct Relations {
     pub(super) created: Vec<Oid>,
@@ -89,8 +91,7 @@ impl Join for Relations {
 }
 
 impl Transaction {
-    /// Notes that the row of a key has changed; `deletes`: the transaction is about to look for the row and remove
-    /// it.
+    /// Notes that the row of a key has changed. `deletes`: the transaction is about to look for the row and remove it.
     pub(super) fn note_key(
         &mut self,
         tier: &Tier,
@@ -118,7 +119,7 @@ impl Transaction {
         if self.marked.take(relation, key, note) {
             return;
         }
-        // A temporary table has nothing in the tier, so no mark is needed.
+        // The tier contains nothing of a temporary table, so it needs no mark.
         if !self.keys.contains_key(&relation) && relation::is_temporary(Oid::from_u32(relation)) {
             return;
         }
@@ -146,7 +147,7 @@ impl Transaction {
         self.marks.offers.withdraw(relation, key);
     }
 
-    /// Makes a change final that was noted under a savepoint: it can no longer be rolled back.
+    /// Makes a change final that was noted under a savepoint, because no savepoint can roll it back any more.
     pub(super) fn stand(&mut self, relation: u32, key: Option<&[u8]>) {
         let lists = [&mut self.keys, &mut self.marked.keys];
         for notes in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {
@@ -154,7 +155,7 @@ impl Transaction {
                 note.stands = true;
             }
         }
-        // If all of the cache counts as changed by now, that change becomes final.
+        // The change may have been counted as a change of the whole cache; then that change becomes final.
         let lists = [&mut self.tables, &mut self.marked.tables];
         for whole in lists.into_iter().filter_map(|list| list.get_mut(&relation)) {
             whole.stands = true;

@@ -1,13 +1,13 @@
 //! Sets a transaction's marks in the hot tier before its changes become visible, and undoes them after its end. While
 //! a key or a cache is marked, no session fills in a copy of it or stores a value that it has loaded for it. `changes`
-//! says which changes are marked when.
+//! defines which changes are marked and when.
 //!
-//! Guards that each mark is undone exactly once: a mark is added to the list before it is set, and every step that may
-//! raise an error (memory for the list, a lock of Postgres) comes before it is set.
+//! Guards that each mark is undone exactly once. A mark is added to the list before it is set. Every step that may
+//! raise an error (memory for the list, a lock of Postgres) comes before the mark is set.
 //!
 //! Marking assigns no slot. The mark of a key is on its hash; a cache without a slot that is marked as a whole is
-//! locked in Postgres instead. A reader may assign a slot at the same time, so the code looks for a slot again after
-//! it has marked or locked, as the model in `crates/coherence` requires.
+//! locked in Postgres instead. A reader may assign a slot at the same time, so the transaction looks for a slot again
+//! after marking or locking, as the model in `crates/coherence` requires.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -29,16 +29,16 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
-/// How a table changed as a whole.
+/// In which way a table changed as a whole.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// Its rows.
+    /// Its rows changed.
     Rows,
-    /// Its definition or triggers: nothing may be filled until a session has verified them.
+    /// Its definition or triggers changed: nothing may be filled in until a session has verified them.
     Definition,
 }
 
-/// A table that changes as a whole.
+/// The changes of a table as a whole.
 #[derive(Clone, Copy)]
 pub(super) struct Whole {
     /// All of its rows count as changed, so no single key is noted.
@@ -65,21 +65,21 @@ impl Whole {
     }
 }
 
-/// Marks to undo after the end of the transaction.
+/// The marks that the end of the transaction undoes.
 #[derive(Default)]
 pub struct Marks {
     list: Vec<Mark>,
-    /// Slots that keep readers off because a key of their cache could not be marked for lack of room, each once.
+    /// Slots that keep readers off because the mark of a key found no room, each listed once.
     full: Vec<u32>,
-    /// Relations without a slot that are locked instead, each once.
+    /// Relations without a slot that are locked instead, each listed once.
     locked: Vec<u32>,
     /// Values to publish in place of the copies that the marks have removed.
     pub(super) offers: Offers,
 }
 
 impl Marks {
-    /// Marks a cache from which rows with unknown keys are removed: all of its leases are void, and no new ones are
-    /// granted until the commit is visible.
+    /// Marks a cache from which rows with unknown keys are removed. Its leases become void, and no lease is granted
+    /// until the commit is visible.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_lock(tier, cache) {
             self.pend(tier, number);
@@ -92,16 +92,16 @@ impl Marks {
         tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
     }
 
-    /// Voids all leases of a cache. Must come after `pending_writers` has risen, or the lock is taken: a lease that
-    /// was granted in a partition before the walk reaches it is voided there, and a later request is refused.
+    /// Voids all leases of a cache. Called after `pending_writers` has risen or the cache is locked: the walk over the
+    /// partitions then voids every lease that was granted before it, and a request after the walk is refused.
     fn void_leases(&mut self, tier: &Tier, cache: CacheId) {
         memory::push(&mut self.list, Mark::Leases(cache));
         leases::void_all(tier, cache);
     }
 
-    /// Marks a table as a whole. A change of a definition is noted for any relation, a change of rows only for caches.
-    /// A change of only the definition needs no mark if the relation has no slot: it has no entries, and a slot
-    /// assigned later begins suspended.
+    /// Marks a table as a whole. A change of a definition is noted for any relation, a change of rows only for a
+    /// cache. A change of only the definition needs no mark on a relation without a slot: the relation has no entries
+    /// in the tier, and a slot that it gets later begins suspended.
     pub(super) fn table(&mut self, tier: &Tier, relation: u32, whole: Whole) {
         let cache = CacheId::of(Oid::from_u32(relation));
         let slot = match whole.rows {
@@ -134,7 +134,7 @@ impl Marks {
         }
     }
 
-    /// Marks keys of a table cache. Each key comes with a flag that says whether the change voids its lease.
+    /// Marks keys of a table cache. The flag of each key is true if the change voids its lease.
     pub fn keys<'k>(
         &mut self,
         tier: &Tier,
@@ -162,7 +162,7 @@ impl Marks {
         }
     }
 
-    /// Marks a key. Returns false if the mark found no room; then its whole cache keeps readers off.
+    /// Marks a key. Returns false if the mark found no room; the whole cache then keeps readers off.
     fn key(&mut self, tier: &Tier, cache: CacheId, key: &HotKey, voids_lease: bool) -> bool {
         let (hash, slot) = (key.hash, key.cache);
         let role = session::own_role();
@@ -213,8 +213,8 @@ impl Marks {
         raised.is_some()
     }
 
-    /// Keeps readers off the cache because the mark of one of its keys found no room. Runs before the entry of that
-    /// key is removed. The other copies of the cache stay.
+    /// Keeps readers off the cache because the mark of one of its keys found no room. Runs before the entry of the key
+    /// is removed. The cache's other copies stay.
     fn stand_for_keys(&mut self, tier: &Tier, cache: CacheId, slot: u32) {
         if fault::on(Fault::NoPlaceNotPending) {
             return;
@@ -225,8 +225,8 @@ impl Marks {
         if !self.full.contains(&slot) {
             memory::push(&mut self.full, slot);
             self.pend(tier, slot);
-            // It is undone after the keys of the cache: a set that has marked one of them meanwhile must publish
-            // nothing.
+            // This mark must be undone after the keys of the cache, because a set that marks one of the keys at the
+            // same time must publish nothing.
             self.list.rotate_right(1);
         }
     }
@@ -256,8 +256,8 @@ impl Marks {
         });
     }
 
-    /// Returns the slot of a cache that was written. Locks a cache that has none, and looks again, because a reader
-    /// may have assigned a slot before the lock was taken.
+    /// Returns the slot of a cache that was written. If the cache has none, locks the cache and looks again, because a
+    /// reader may have assigned a slot before the lock was taken.
     fn slot_or_lock(&mut self, tier: &Tier, cache: CacheId) -> Option<u32> {
         find(tier, cache).or_else(|| {
             self.lock(cache);
@@ -265,8 +265,8 @@ impl Marks {
         })
     }
 
-    /// Locks a cache without a slot. A slot that it gets from now on begins unverified, and stays so until this
-    /// transaction has ended.
+    /// Locks a cache without a slot. A slot that the cache gets under the lock begins unverified, and stays so until
+    /// this transaction has ended.
     fn lock(&mut self, cache: CacheId) {
         let relation = cache.relation();
         if fault::on(Fault::NoSlotNotLocked) {
@@ -279,7 +279,7 @@ impl Marks {
     }
 
     /// Keeps readers off caches whose keys were marked without a slot and find no room in the record of a prepared
-    /// transaction. Such a cache may have a slot by now that the marks of its keys do not name.
+    /// transaction. A reader may have given the cache a slot that the marks of its keys do not name.
     fn cover_without_slot(&mut self, tier: &Tier, caches: impl Iterator<Item = CacheId>) {
         for cache in caches {
             if let Some(slot) = self.slot_or_lock(tier, cache) {
@@ -288,7 +288,8 @@ impl Marks {
         }
     }
 
-    /// Moves all marks to the record of a transaction that is being prepared, and that has changed these caches.
+    /// Moves all marks to the record of a transaction that is being prepared. `caches` are the caches that the
+    /// transaction has changed.
     pub fn hand_over(
         &mut self,
         tier: &Tier,
@@ -308,7 +309,7 @@ impl Marks {
         self.list.is_empty()
     }
 
-    /// Puts marks before the present ones, so that they are undone last.
+    /// Puts marks in front of the existing marks, so that they are undone last.
     pub fn put_first(&mut self, mut marks: Vec<Mark>) {
         if !marks.is_empty() {
             for mark in std::mem::take(&mut self.list) {
@@ -318,12 +319,12 @@ impl Marks {
         }
     }
 
-    /// Adds a mark that is set already, or that only names work for the end of the transaction.
+    /// Adds a mark that is already set, or that stands for work at the end of the transaction.
     pub fn add(&mut self, mark: Mark) {
         memory::push(&mut self.list, mark);
     }
 
-    /// Undoes all marks, backwards, and publishes the offers if the transaction has committed.
+    /// Undoes all marks in reverse order, and publishes the offers if the transaction has committed.
     pub fn undo(self, tier: &Tier, committed: bool) {
         for mark in self.list.iter().rev() {
             let offer = match *mark {
@@ -338,7 +339,7 @@ impl Marks {
     }
 }
 
-/// Looks for the slot of a cache before it is marked.
+/// Looks for the slot of a cache before the cache is marked.
 fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     let slot = slots::find(tier, cache);
     if slot.is_none() {
@@ -347,13 +348,13 @@ fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     slot
 }
 
-/// Looks for the slot of a cache again once its mark or lock stands.
+/// Looks for the slot of a cache again, after its mark is set or its lock is taken.
 fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
     slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotLookedForAgain))
 }
 
-/// Publishes the offer under a mark and lowers the mark, under one hold of the partition's lock. If pages must be
-/// reclaimed in another partition, the mark stands meanwhile and all conditions are checked again.
+/// Publishes an offer and lowers its mark under one hold of the partition's lock. If pages must be reclaimed in
+/// another partition, the lock is released; the mark stands during that time, and all conditions are checked again.
 fn publish(tier: &Tier, mark: &Mark, offer: &Offer) {
     let Mark::Key { hash, .. } = *mark else {
         return;
@@ -383,5 +384,5 @@ fn publish(tier: &Tier, mark: &Mark, offer: &Offer) {
             }
         }
     }
-    mark.undo(tier, Some(true)); // other writers took the room each time
+    mark.undo(tier, Some(true)); // other writers took the space each time
 }

@@ -1,4 +1,4 @@
-//! Records the changes of a transaction. At its commit, keeps the hot tier coherent and notifies other sessions and
+//! Records the changes of a transaction. At the commit, keeps the hot tier coherent and notifies other sessions and
 //! clients of the Redis protocol.
 
 mod at_end;

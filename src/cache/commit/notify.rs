@@ -1,8 +1,8 @@
 //! Collects a transaction's changes to watched caches (`cache_watch`), and sends them through NOTIFY when it commits.
 //!
-//! Guards the order that a watcher relies on: a transaction sends one notification for each key, about the last change
-//! of the key, in the order of these last changes, and nothing that was rolled back. The order between transactions,
-//! and the delivery, are those of Postgres' NOTIFY.
+//! Guards the order that a watcher relies on. A transaction sends one notification for each key, about the last change
+//! of the key, in the order of these last changes. It sends nothing that was rolled back. Postgres' NOTIFY defines the
+//! order between transactions, and the delivery.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,10 +19,10 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session::transaction_local::TransactionLocal;
 
-/// A channel and the key that changed; None: all keys.
+/// A channel and the key that changed; None instead of a key means all keys.
 type Place = (u64, Option<Box<[u8]>>);
 
-/// The number of the last change within the session, and the word for it in the payload.
+/// For each key, the number of its last change within the session, and the word for the change in the payload.
 type Last = HashMap<Place, (u64, &'static str)>;
 
 impl Join for Last {
@@ -44,7 +44,7 @@ fn make_room(last: &mut Last, more: usize) {
     }
 }
 
-/// Returns the name of a watched cache's channel.
+/// Returns the name of the channel of a watched cache.
 pub fn channel(id: u64) -> String {
     format!("pgcache_{id:016x}")
 }
@@ -77,7 +77,7 @@ fn put(cache: Oid, key: Option<&[u8]>, word: &'static str) {
     };
     let turn = TURN.get() + 1;
     TURN.set(turn);
-    // A key that does not fit into a payload is sent as null, so its rest is not needed.
+    // A key that does not fit into a payload is sent as null, so the part beyond the limit is not needed.
     let shortened = |key: &[u8]| key[..key.len().min(PAYLOAD_LIMIT)].into();
     let place = (id, key.map(shortened));
     with(|noted| {
@@ -94,7 +94,7 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Last>) -> R) -> R {
     NOTED.with(|noted| noted.change(change))
 }
 
-/// Hands all notes to NOTIFY before the commit, which sends them.
+/// Passes all notes to NOTIFY before the commit, which sends them.
 pub fn at_commit() {
     let last = with(std::mem::take).into_one();
     let mut changes = memory::collect(last.into_iter());
@@ -123,7 +123,7 @@ pub fn roll_back_savepoint(level: i32) {
     drop(with(|noted| noted.roll_back(level)));
 }
 
-/// Builds `{"op": "set", "key": "..."}`; the key is null for a clear, and when it would not fit.
+/// Builds `{"op": "set", "key": "..."}`. The key is null for a clear, and if the key does not fit.
 fn payload(word: &str, key: Option<&[u8]>) -> Vec<u8> {
     let with_key = |key: &[u8]| {
         [
@@ -138,8 +138,8 @@ fn payload(word: &str, key: Option<&[u8]>) -> Vec<u8> {
         .unwrap_or_else(|| with_key(b"null"))
 }
 
-/// Returns a JSON string. Byte-wise escaping is safe, because in a server encoding the bytes of ASCII characters
-/// stand for these characters only.
+/// Returns a JSON string. Escaping byte by byte is safe, because in a server encoding the bytes of ASCII characters
+/// occur in no other character.
 fn quoted(text: &[u8]) -> Vec<u8> {
     let mut json = vec![b'"'];
     for &byte in text {

@@ -17,7 +17,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::tier::Tier;
 
-/// Limits of one transaction, in entries and in bytes.
+/// The most offers of one transaction, in entries and in bytes.
 const MOST: usize = 64;
 const MOST_BYTES: usize = 256 << 10;
 
@@ -27,22 +27,22 @@ pub(super) struct Offers {
     bytes: usize,
 }
 
-/// The value of a row.
+/// The value of a row that may be published as its copy.
 pub(super) struct Offer {
     relation: u32,
     slot: u32,
     hash: u64,
-    /// Key, then value.
+    /// The bytes of the key, then the bytes of the value.
     bytes: Box<[u8]>,
     key_length: usize,
     negative: bool,
     kind: u8,
     deadline: Timestamp,
-    /// Set by this transaction's mark if the mark has removed a copy; otherwise nothing is published.
+    /// Set when this transaction's mark has hidden a copy; otherwise nothing is published.
     marked: Option<Marked>,
 }
 
-/// The version of the cache when the key was marked. A publication requires that it has not changed since.
+/// The version of the cache when the key was marked. The offer is published only if the version is still the same.
 #[derive(Clone, Copy)]
 struct Marked(u64);
 
@@ -70,7 +70,7 @@ impl Offers {
         self.bytes += size;
     }
 
-    /// Withdraws the offer of a key that changes again.
+    /// Withdraws the offer of a key, because the key changes again.
     pub(super) fn withdraw(&mut self, relation: u32, key: &[u8]) {
         if !self.list.is_empty() {
             self.list
@@ -95,8 +95,8 @@ impl Offers {
         self.bytes += later.bytes;
     }
 
-    /// Marks a key under its partition's lock. The copy of an offered key is only hidden: publishing rewrites its
-    /// memory; otherwise the next fill overwrites it, or it is evicted.
+    /// Marks a key under its partition's lock. The copy of an offered key is only hidden: publishing the offer reuses
+    /// its memory. If nothing is published, the next fill overwrites the copy, or it is evicted.
     pub(super) fn mark(&mut self, tier: &Tier, partition: &mut PartitionMut, key: &HotKey) {
         let offered = match self.list.is_empty() {
             true => None,
@@ -111,7 +111,7 @@ impl Offers {
         offer.marked = (had && offer.slot == key.cache).then_some(Marked(version));
     }
 
-    /// Returns the offer under a hash that this transaction has marked.
+    /// Returns the offer with this hash, if this transaction's mark has hidden a copy.
     pub(super) fn find(&self, hash: u64) -> Option<&Offer> {
         let is_it = |offer: &&Offer| offer.hash == hash && offer.marked.is_some();
         self.list.iter().find(is_it)
@@ -120,9 +120,9 @@ impl Offers {
 
 /// The outcome of an attempt to publish.
 pub(super) enum Published {
-    /// The value is stored, or something has changed since the mark; either way, done.
+    /// The value is stored, or must not be stored because something has changed since the mark.
     Done,
-    /// The value needs this many pages of this partition.
+    /// The value needs this many pages, which the caller reclaims from the partition `victim`.
     NeedPages { pages: u32, victim: u32 },
 }
 
@@ -132,7 +132,7 @@ impl Offer {
     }
 
     /// Stores the offer if nothing has changed since this transaction's mark, which still stands. Runs under the
-    /// partition's lock. Allocates nothing, raises nothing.
+    /// partition's lock. Allocates nothing and raises no error.
     pub(super) fn publish(
         &self,
         tier: &Tier,

@@ -1,8 +1,8 @@
 //! Moves the marks of a transaction to a record in shared memory at PREPARE TRANSACTION. Another session commits or
 //! rolls back the prepared transaction, and Postgres calls no callback of an extension there.
 //!
-//! Guards that each mark has one owner at any moment: the session's list, or the record. Steps that may fail come
-//! first; an error here is an ordinary rollback of the transaction.
+//! Guards that each mark has one owner at any time: the session's list, or the record. Steps that may fail come first;
+//! an error here is an ordinary rollback of the transaction.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -13,21 +13,21 @@ use crate::pg::session::{self, transaction};
 use crate::pg::shmem::prepared::Record;
 use crate::pg::shmem::tier::Tier;
 
-/// Makes a record for this transaction. Raises 53400 when undecided transactions use all records.
+/// Creates a record for this transaction. Raises 53400 if undecided transactions use all records.
 pub fn make_record(tier: &Tier) -> Result<Record, Error> {
     let xid = transaction::full_xid();
     undo_marks::lower_decided();
     tier.prepared().make(xid).ok_or(Error::TooManyPrepared)
 }
 
-/// Moves marks to the record, in their order. The mark of a single key for which the record has no room becomes a
-/// mark on its whole cache. Returns false if the cache has no slot for that; the mark and the rest of the list then
-/// still belong to the session, as after an error. Raises 53400 when the record has no room at all.
+/// Moves marks to the record, in their order. If the record has no room for the mark of a single key, the mark becomes
+/// a mark of its whole cache. Returns false if that cache has no slot; the mark and the rest of the list then still
+/// belong to the session, as after an error. Raises 53400 if the record has no room at all.
 pub fn hand_over(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<bool, Error> {
     hand(tier, record, marks, false)
 }
 
-/// Moves marks as [`hand_over`] does, once locks keep readers off the caches that have no slot.
+/// Moves the remaining marks as [`hand_over`] does, after locks keep readers off the caches without a slot.
 pub fn hand_over_covered(tier: &Tier, record: Record, marks: &mut Vec<Mark>) -> Result<(), Error> {
     hand(tier, record, marks, true).map(drop)
 }
@@ -54,7 +54,8 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
         Mark::Key { .. } if fault::on(Fault::OverflowDoesNotStand) => {}
         Mark::Key { slot: NO_SLOT, .. } if !covered => return Ok(false),
         Mark::Key { slot: NO_SLOT, .. } => {}
-        // Entries with a copy keep it; nothing is filled in, leased or stored meanwhile.
+        // Entries with a copy keep the copy. Nothing is filled in, leased or stored while the mark of the cache
+        // stands.
         Mark::Key { slot, .. } => {
             if put_whole(tier, record, Mark::Pending(slot))? {
                 tier.slot(slot).pending_writers.fetch_add(1, SeqCst);
@@ -63,8 +64,8 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
                 put_whole(tier, record, Mark::Leases(cache))?;
             }
         }
-        // No other kind of mark can replace this one. If the record holds an equal mark, that one stands for both, and
-        // the count of this one is undone.
+        // No other kind of mark can replace this one. If the record already holds an equal mark, that mark stands for
+        // both, and the count of this one is undone.
         _ => {
             let is_counted = matches!(mark, Mark::Cache(_) | Mark::Pending(_) | Mark::Stores(_));
             if put_whole(tier, record, mark)? || !is_counted {
@@ -76,15 +77,15 @@ fn hand_one(tier: &Tier, record: Record, mark: Mark, covered: bool) -> Result<bo
     Ok(true)
 }
 
-/// Puts a mark into the record, if the record or the part of its role has room.
+/// Puts a mark into the record. Returns false if neither the record nor a further piece of it has room.
 fn put(tier: &Tier, record: Record, mark: Mark) -> bool {
     let (records, item) = (tier.prepared(), mark.item(tier));
     let add_piece = || records.add_piece(record, session::own_role());
     records.put(record, item) || (tier.assigning(add_piece) && records.put(record, item))
 }
 
-/// Puts the mark of a whole cache into the last places of the record, joined with a mark of that cache if they hold
-/// one. Returns whether the mark is new there.
+/// Puts the mark of a whole cache into the last places of the record, and joins it with a mark of the same cache if
+/// the places hold one. Returns whether this has changed the record. Raises 53400 if the places are full.
 fn put_whole(tier: &Tier, record: Record, mark: Mark) -> Result<bool, Error> {
     let item = mark.item(tier);
     let mut is_new = true;

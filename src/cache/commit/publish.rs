@@ -1,9 +1,9 @@
 //! Collects the messages that a transaction publishes to channels of the Redis protocol, and sends them after its
 //! commit.
 //!
-//! Guards that no rolled-back message is sent, and that the messages of a transaction keep their order. Messages of
-//! different transactions are in the order in which they reach the ring: those of a transaction that begins after the
-//! COMMIT of another has returned come after that other's.
+//! Guards that no rolled-back message is sent, and that the messages of a transaction keep their order. The messages
+//! of different transactions have the order in which they reach the ring: if a transaction begins after the COMMIT of
+//! another has returned, its messages come later.
 
 use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::error::Error;
@@ -14,10 +14,10 @@ use crate::pg::resp::messages::{self, Messages};
 use crate::pg::session;
 use crate::pg::session::transaction_local::TransactionLocal;
 
-/// Longest name of a channel, in bytes: no client can subscribe to a longer one.
+/// The longest name of a channel in bytes: no client can subscribe to a longer name.
 pub const LONGEST_CHANNEL: usize = 2048;
 
-/// Messages, and the bytes that they take of the ring.
+/// Messages, and the number of bytes that they take in the ring.
 #[derive(Default)]
 struct Published {
     messages: Vec<(Vec<u8>, Vec<u8>)>,
@@ -35,8 +35,9 @@ thread_local! {
     static PUBLISHED: TransactionLocal<Savepoints<Published>> = TransactionLocal::default();
 }
 
-/// Notes a message. Drops it if the server does not speak the Redis protocol, or not for this database, because no
-/// client could receive it.
+/// Notes a message. Drops it if the server does not speak the Redis protocol for this database, because no client
+/// could receive it. Raises an error for a channel's name that is too long, and if the transaction publishes more than
+/// the ring can hold.
 pub fn publish(channel: &[u8], text: &[u8]) -> Result<(), Error> {
     let database = ClientRegistry::of_server().map(|registry| registry.database());
     if database != Some(session::database()) {
@@ -68,8 +69,8 @@ fn with<R>(change: impl FnOnce(&mut Savepoints<Published>) -> R) -> R {
     PUBLISHED.with(|published| published.change(change))
 }
 
-/// Refuses PREPARE TRANSACTION for a transaction with messages, because the session that commits it later does not
-/// have them.
+/// Raises an error for PREPARE TRANSACTION if the transaction has messages, because the session that commits it later
+/// does not have them.
 pub fn refuse_to_prepare() -> Result<(), Error> {
     let is_empty = PUBLISHED.with(|all| all.look(Savepoints::is_empty));
     match is_empty {

@@ -1,7 +1,7 @@
-//! Raises notices about settings that the server lacks: one for all of pgcache when the extension is created, and one
-//! for a dependency when it is declared. Both say which settings to change.
+//! Raises notices about settings that the server lacks: one about all of pgcache when the extension is created, and
+//! one about a dependency when the dependency is declared. Both name the settings to change.
 //!
-//! The first notice is raised at the commit, because Postgres discards notices of an extension's script.
+//! The first notice is raised at the commit, because Postgres discards the notices of an extension's script.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::{PgLogLevel, PgSqlErrorCode};
@@ -20,7 +20,7 @@ pub fn ask() {
     ASKED.with(|asked| asked.change(|asked| *asked = true));
 }
 
-/// Reports the requested notice, unless a savepoint was rolled back and the extension with it.
+/// Raises the requested notice, unless the creation of the extension was rolled back to a savepoint.
 pub fn at_commit() {
     if ASKED.with(|asked| asked.look(|&asked| asked)) && database::has_extension() {
         tell_what_is_missing();
@@ -32,8 +32,8 @@ pub fn forget() {
     ASKED.with(|asked| asked.change(|asked| *asked = false));
 }
 
-/// Reports the notice. With `session_preload_libraries` expired entries are hidden, and the other features are
-/// missing.
+/// Raises the notice. With `session_preload_libraries`, plain SQL does not see expired entries, and only the other
+/// features are missing.
 fn tell_what_is_missing() {
     if worker_state::worker_shmem().is_some() {
         return;
@@ -55,8 +55,8 @@ fn tell_what_is_missing() {
     );
 }
 
-/// Reports the changes that a dependency does not cover where sessions load the library with their first call. Leaves
-/// out the names of the preloaded libraries, which not every role may read.
+/// Raises a notice about the changes that a dependency does not cover where a session loads the library with its first
+/// call. The notice leaves out the names of the preloaded libraries, which not every role may read.
 pub fn tell_what_a_dependency_misses() {
     if worker_state::worker_shmem().is_some() || tier::loaded_by_sessions() {
         return;

@@ -2,10 +2,10 @@
 //! them before the client's EXEC has ended.
 //!
 //! No row exists to lock, and writing one would be a visible change. So the EXEC holds a lock for the key, and a
-//! transaction that has changed the key waits for that lock before its commit. The mark of the key decides which of
-//! the two is first: a writer sets its mark and then looks for an EXEC; an EXEC announces itself, takes the lock and
-//! then looks for marks. So at least one of them sees the other. An EXEC that sees a mark releases its locks and
-//! tries again when the writer's commit is visible.
+//! transaction that has changed the key waits for the lock before its commit. The mark of the key decides which
+//! transaction is first: a writer sets its mark and then looks for an EXEC; an EXEC announces itself, takes the lock
+//! and then looks for marks. So at least one of the two sees the other. An EXEC that sees a mark releases its locks
+//! and tries again when the writer's commit is visible.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
@@ -22,27 +22,28 @@ use crate::pg::memory;
 use crate::pg::session::{advisory, wait};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Keys that are locked one by one. For more, the lock of the cache is taken: the server has a few thousand locks.
+/// The most keys that are locked one by one. For more keys the lock of the cache is taken, because the server has only
+/// a few thousand locks.
 const MOST_LOCKS: usize = 64;
 
 thread_local! {
-    /// The bit of this process in the set of processes that hold such locks.
+    /// The bit of this process in the set of processes that hold locks on keys.
     static BIT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Assigns this process its number, and clears the bit that its predecessor may have left.
+/// Assigns this process its number, and clears the bit that an earlier process with the number may have left.
 pub fn begin(number: usize) {
     BIT.set(1 << (number % u64::BITS as usize));
     end();
 }
 
-/// Returns the name of a key's lock. Two keys share one only by chance, which costs a wait.
+/// Returns the name of a key's lock. Two keys share a name only by chance, which costs a wait.
 fn name(key: &[u8]) -> u32 {
     xxh3_64(key) as u32
 }
 
-/// Keeps other transactions that change these keys from committing until this one has ended. The keys are sorted.
-/// Returns false without a tier, where marks do not exist.
+/// Keeps transactions that change these keys from committing until this transaction has ended. The keys are sorted.
+/// Returns false without a tier, because marks do not exist then.
 pub fn hold(relation: Oid, keys: &[HashedKey]) -> bool {
     let Some(tier) = tier() else {
         return false;
@@ -70,25 +71,25 @@ pub fn hold(relation: Oid, keys: &[HashedKey]) -> bool {
     }
 }
 
-/// Returns whether a commit of the key is not visible yet. Reads under the partition's lock, so that a writer that
-/// raises its mark later sees this process announced.
+/// Returns whether a commit that changes the key is not visible yet. Reads under the partition's lock, so that a
+/// writer that raises its mark later sees that this process has announced itself.
 fn is_being_changed(tier: &Tier, key: &HashedKey) -> bool {
     tier.read(key.hash, |_| tier.is_marked(key.hash))
 }
 
-/// Clears the bit of this process when the transaction has ended, and its locks with it.
+/// Clears the bit of this process after the transaction and its locks have ended.
 pub fn end() {
     if let Some(tier) = tier() {
         tier.control().watchers.fetch_and(!BIT.get(), SeqCst);
     }
 }
 
-/// Returns whether a process may hold keys.
+/// Returns whether a process may hold locks on keys.
 pub fn is_anything_held() -> bool {
     tier().is_some_and(|tier| tier.control().watchers.load(SeqCst) != 0)
 }
 
-/// Waits until no EXEC holds these keys of a cache, which are marked; None: any of its keys.
+/// Waits until no EXEC holds these keys of a cache, which are marked. `keys`: None for all keys of the cache.
 pub fn wait_for(relation: Oid, keys: Option<&[Vec<u8>]>) {
     advisory::wait_for_cache(relation, keys.is_none());
     let Some(keys) = keys else {

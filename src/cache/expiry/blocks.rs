@@ -1,8 +1,8 @@
 //! The blocks of a cache's table, or of all its partitions, numbered as one sequence.
 //!
-//! A sweep walks them as if they were one table. So a sweep of a hundred partitions takes no larger steps than the
-//! sweep of one table, and continues in the next partition. The list is made at the beginning of a walk. A partition
-//! that is added later is swept by the next walk; one that is dropped, or that another session has locked against
+//! A sweep walks the blocks as if they were one table. So the sweep of a hundred partitions takes no larger steps than
+//! the sweep of one table, and continues in the next partition. The list is made when a walk begins. A partition that
+//! is added later is swept by the next walk. A partition that is dropped, or that another session has locked against
 //! writers, is skipped.
 
 use pgrx::pg_sys::Oid;
@@ -18,14 +18,14 @@ use crate::pg::table::storage;
 #[derive(Default)]
 pub struct Blocks(Vec<Part>);
 
-/// A table, and the number of the first block after its last one.
+/// A table, and the number of the first block behind its last block.
 #[derive(Clone, Copy)]
 struct Part {
     table: Oid,
     end: u32,
 }
 
-/// Blocks of one table, by their numbers there.
+/// Consecutive blocks of one table, by their numbers in that table.
 #[derive(Clone, Copy)]
 pub struct Chunk {
     table: Oid,
@@ -50,7 +50,7 @@ impl Blocks {
         }
         let mut end: u32 = 0;
         for table in inheritance::leaves(cache.relation) {
-            // A partition that was dropped, or is locked against readers, has no blocks this time.
+            // A partition that was dropped, or is locked against readers, counts no blocks in this walk.
             let lock = Brief::try_on(table, Mode::Read);
             if lock.is_some() && inheritance::is_leaf_of(table, cache.relation) {
                 end = end.saturating_add(storage::blocks(table));
@@ -64,7 +64,7 @@ impl Blocks {
         self.0.last().map_or(0, |part| part.end)
     }
 
-    /// Returns at most `most` blocks from this one on, of one table; None after the last.
+    /// Returns at most `most` blocks of one table, beginning with block `from`; None behind the last block.
     pub fn chunk(&self, from: u32, most: u32) -> Option<Chunk> {
         let place = self.0.partition_point(|part| part.end <= from);
         let part = self.0.get(place)?;
@@ -82,11 +82,12 @@ impl Chunk {
         self.to - self.from
     }
 
-    /// Runs `work` on the table of the chunk. None if the table is no longer a partition of the cache, if it cannot be
-    /// locked without waiting, or if policies apply to the caller, because a partition does not have them.
+    /// Runs `work` on the table of the chunk and returns its result. Returns None if the table is no longer a
+    /// partition of the cache, or if it cannot be locked without waiting. Also returns None if policies apply to the
+    /// caller, because a partition does not have the policies.
     ///
-    /// A partition is swept as its own owner, who may differ from the owner of the whole table, because its triggers
-    /// are that role's code.
+    /// A partition is swept as its own owner, who may differ from the owner of the whole table, because the
+    /// partition's triggers are the code of that role.
     pub fn within<R>(&self, cache: &Cache, work: impl FnOnce(&Cache) -> R) -> Option<R> {
         if !cache.partitioned {
             return Some(work(cache));

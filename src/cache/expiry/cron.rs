@@ -1,4 +1,4 @@
-//! Schedules expiry in pg_cron: one job per database, created and removed by dynamic SQL.
+//! Schedules expiry in pg_cron, with one job per database. Creates and removes the job by dynamic SQL.
 //!
 //! pg_cron is optional. The extension installs and works without it, so its SQL script refers to no object of pg_cron.
 
@@ -14,13 +14,13 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
-/// The first version of pg_cron with schedules in seconds.
+/// The first version of pg_cron that supports schedules in seconds.
 const SECONDS_SINCE: (u32, u32) = (1, 5);
-/// The first version that records each run.
+/// The first version of pg_cron that records each run.
 const RUN_DETAILS_SINCE: (u32, u32) = (1, 3);
 /// The number of rows that `cache_expire` removes by default.
 const BATCH: i32 = 10_000;
-/// Replaces a schedule in seconds for older versions.
+/// The schedule that replaces a schedule in seconds on older versions.
 const EVERY_MINUTE: &str = "* * * * *";
 
 /// The command of a job.
@@ -28,7 +28,7 @@ const EVERY_MINUTE: &str = "* * * * *";
 pub enum Job {
     /// One call of `cache_expire`.
     Batch,
-    /// `pgcache.expire_for` with this time; None: half of the time between two runs.
+    /// A call of `pgcache.expire_for` with this time; None means half of the time between two runs.
     Timed(Option<Interval>),
 }
 
@@ -55,7 +55,7 @@ pub fn schedule(schedule: &str, job: Job, expire_function: &str) -> Result<Strin
     })
 }
 
-/// Returns whether this pg_cron does not support such a schedule.
+/// Returns whether this version of pg_cron does not support the schedule.
 fn falls_back(schedule: &str, version: (u32, u32)) -> bool {
     let schedule = schedule.trim_end();
     let in_seconds = schedule.ends_with("seconds") || schedule.ends_with("second");
@@ -83,9 +83,8 @@ fn job_name() -> String {
     format!("pgcache expiry in {}", name::current_database())
 }
 
-/// Returns the command of a job. Every argument has an explicit type. Otherwise, in a schema in which other roles may
-/// create functions, a role could create an overload without arguments, and the job would run it as the owner of the
-/// job.
+/// Returns the command of a job. Every argument has an explicit type. Otherwise a role that may create functions in
+/// the schema could create an overload without arguments, and the job would run that overload as the owner of the job.
 fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     match job {
         Job::Batch => {
@@ -98,8 +97,8 @@ fn command(schedule: &str, job: Job, expire_function: &str) -> String {
     }
 }
 
-/// Returns half of the time between two runs: of the seconds of a schedule, or of a minute, the shortest time of the
-/// other schedules.
+/// Returns half of the time between two runs: half of the seconds of a schedule in seconds; for any other schedule
+/// half a minute, because the shortest time between its runs is a minute.
 fn half_of(schedule: &str) -> String {
     let seconds = schedule
         .trim()
@@ -110,8 +109,8 @@ fn half_of(schedule: &str) -> String {
     format!("PT{}.{:03}S", millis / 1000, millis % 1000)
 }
 
-/// Returns the command for the database of pg_cron's own tables: one run in a hundred also removes pg_cron's records
-/// of the job's former runs, which at one run every ten seconds would be three million rows a year.
+/// Returns the command for the database that contains pg_cron's own tables. One run in a hundred also removes
+/// pg_cron's records of the job's earlier runs; one run every ten seconds would leave three million rows a year.
 fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     if version < RUN_DETAILS_SINCE {
         return expire.to_owned();
@@ -126,7 +125,8 @@ fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     )
 }
 
-/// Returns the version of the pg_cron that is installed in this database, or the reason why it cannot be used.
+/// Returns the version of pg_cron that is installed in this database. Raises an error that says why pg_cron cannot be
+/// used if there is none.
 fn version_here(schedule: Option<(&str, Job)>, expire_function: &str) -> Result<(u32, u32), Error> {
     let installed = setting(
         c"SELECT extversion FROM pg_catalog.pg_extension \
@@ -145,7 +145,7 @@ fn version_here(schedule: Option<(&str, Job)>, expire_function: &str) -> Result<
     }
 }
 
-/// Returns the command with the same effect that the user can run in pg_cron's own database.
+/// Returns the command with the same effect that the user can run in the database of pg_cron.
 fn command_elsewhere(schedule: Option<(&str, Job)>, expire_function: &str) -> String {
     let quoted = name::quote_literal;
     let Some((schedule, job)) = schedule else {
@@ -164,7 +164,7 @@ fn command_elsewhere(schedule: Option<(&str, Job)>, expire_function: &str) -> St
     )
 }
 
-/// Returns the version of the pg_cron that this server has, because the other database cannot be read from here.
+/// Returns the version of pg_cron that this server has on disk, because the other database cannot be read from here.
 fn version_on_disk() -> (u32, u32) {
     setting(
         c"SELECT default_version FROM pg_catalog.pg_available_extensions \

@@ -1,5 +1,5 @@
-//! Implements `cache_expire` and `pgcache.expire_for`: sweeps in the transaction of the caller, of one cache or of all
-//! caches that the caller may delete from.
+//! Implements `cache_expire` and `pgcache.expire_for`: sweeps one cache, or all caches that the caller may delete
+//! from, in the caller's transaction.
 //!
 //! Two sessions may sweep a cache at the same time: neither waits for the other, and each row is removed once.
 
@@ -22,14 +22,14 @@ use crate::pg::memory;
 use crate::pg::session::{self, advisory, failure, subtransaction};
 use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 
-/// Returns the state that the last sweep of a cache recorded, where shared memory exists.
+/// Returns the state that the last sweep of a cache recorded; None without shared memory and for a temporary table.
 fn state_of(cache: &Cache) -> Option<&'static SweepState> {
     let shmem = worker_shmem().filter(|_| !cache.temporary)?;
     Some(shmem.sweep_state(cache.id))
 }
 
-/// Removes at most `max_rows` rows whose deadline and grace have passed, then all rows above `max_entries`. Returns
-/// the number of expired rows that it removed.
+/// Removes at most `max_rows` rows whose deadline and grace have passed. Then removes all rows beyond the cache's
+/// limits, unless another session is sweeping the cache. Returns the number of expired rows that it removed.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     if cache.storage == Storage::Memory {
         return memory_cache::expire(cache, max_rows);
@@ -47,7 +47,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
 
 /// Sweeps all caches of the database that the caller may delete from. Skips a cache that is locked against writers or
 /// no longer works as a cache. Skips a cache whose sweep raises an error, with a warning. Each cache gets an equal
-/// share of `max_rows`, and shares that are not used up go to the other caches.
+/// share of `max_rows`; unused shares go to the caches that have more expired rows.
 pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     if !database::has_extension() {
         return Err(Error::OlderExtension);
@@ -73,11 +73,11 @@ pub fn expire_all(max_rows: i64) -> Result<i64, Error> {
     Ok(removed)
 }
 
-/// Rows that are removed between two checks of the time.
+/// The number of rows that are removed between two checks of the time.
 const BATCH: i64 = 10_000;
 
-/// Sweeps all caches as [`expire_all`] does, until nothing is due or the time is over. Returns the number of rows, and
-/// whether nothing is due any more. Logs a line if rows are still due.
+/// Sweeps all caches as [`expire_all`] does, until nothing is due or the time is over. Returns the number of removed
+/// rows, and whether nothing more is due. Logs a line if rows are still due.
 pub fn expire_for(max_time: &Interval) -> Result<(i64, bool), Error> {
     let longest = Duration::from_micros(max_time.as_micros().clamp(0, i64::MAX.into()) as u64);
     let began = Instant::now();
@@ -113,10 +113,10 @@ fn expire_share(relation: Oid, share: i64) -> Result<i64, Error> {
     }
 }
 
-/// The hint for a cache whose sweep fails.
+/// The hint of the warning about a sweep that fails.
 pub const MEND: &str = "Fix the problem that the detail names; the next sweep tries again. Until then the expired rows take space, and every function treats them as absent.";
 
-/// Returns the message for a cache whose sweep fails.
+/// Returns the message of the warning about a sweep that fails.
 pub fn could_not_sweep(name: &str) -> String {
     format!("could not remove expired entries of cache \"{name}\"")
 }
@@ -129,7 +129,7 @@ fn expire_one(relation: Oid, max_rows: i64) -> Result<i64, Error> {
     }
 }
 
-/// Returns whether a memory cache is out of reach: the tier is missing, or memory caches are off, or the cache has no
+/// Returns whether a memory cache cannot be swept: memory caches are off, or the tier is missing, or the cache has no
 /// slot. A cache without a slot is empty, and a sweep must not take a slot that another cache may need.
 fn is_out_of_reach(cache: &Cache) -> bool {
     cache.storage == Storage::Memory && (!guc::enabled() || TierHandle::known(cache).is_none())

@@ -2,9 +2,9 @@
 //!
 //! A pass reads a chunk of blocks by row address (a TID range scan), and runs a DELETE only if the chunk has expired
 //! rows. So it needs no index on the deadline, which would keep every overwrite from being a HOT update. A chunk
-//! without expired rows costs a read and nothing else: no row lock, no transaction id. A caller may run the steps of a
-//! pass in one transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot,
-//! because row counts from an older snapshot of the caller would make a sweep remove too much.
+//! without expired rows costs only a read: no row lock, no transaction id. A caller may run the steps of a pass in one
+//! transaction or in many; between steps a pass keeps only numbers. Each step takes a new snapshot, because row counts
+//! from an older snapshot of the caller would make a sweep remove too much.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,29 +19,29 @@ use crate::pg::shmem::worker_state::SweepState;
 use crate::pg::spi::output::Output;
 use crate::pg::value::typed::Typed;
 
-/// Blocks that one look covers: 4 MB, some milliseconds of reading.
+/// The number of blocks in a chunk: 4 MB, which take some milliseconds to read.
 pub const CHUNK: u32 = 512;
 
-/// The state of a walk over a table, and its findings.
+/// The state of a walk over a table, and the counts that it has taken.
 #[derive(Default)]
 pub struct Pass {
     /// The table's blocks when the pass began.
     blocks: Blocks,
-    /// Whether some of them could not be read.
+    /// Whether some chunks could not be read.
     passed_over: bool,
-    /// The block at which the pass began, and how many blocks it has walked.
+    /// The number of the first block of the pass, and how many blocks it has walked.
     first: u32,
     walked: u32,
     /// Blocks per chunk.
     reach: u32,
-    /// Expired rows of the present chunk that still exist; None before it was read.
+    /// The number of expired rows in the current chunk that still exist; None before the chunk is read.
     left: Option<i64>,
-    /// Rows of the present chunk.
+    /// The number of rows in the current chunk.
     rows_here: i64,
-    /// Rows that were not expired, and in a cache with `max_bytes` their bytes.
+    /// The number of rows that are not expired; in a cache with `max_bytes` also their bytes.
     pub live: i64,
     bytes: i64,
-    /// Expired rows that were found, and that were removed.
+    /// The number of expired rows that were found, and the number that were removed.
     pub found: i64,
     pub removed: i64,
     /// Microseconds since the earliest deadline among the expired rows.
@@ -53,11 +53,12 @@ pub struct Pass {
 /// The result of one step.
 pub struct Step {
     pub removed: i64,
-    /// Whether over a quarter of the chunk's rows had expired, so that it pays to continue at once.
+    /// Whether over a quarter of the chunk's rows had expired or the chunk has more, so that it pays to continue at
+    /// once.
     pub worthwhile: bool,
 }
 
-/// The findings of a look at a chunk.
+/// The counts of a chunk.
 struct Look {
     live: i64,
     expired: i64,
@@ -66,7 +67,7 @@ struct Look {
 }
 
 impl Pass {
-    /// Begins a pass where the last one ended. The caller holds a lock on the table.
+    /// Begins a pass at the block where the last pass ended. The caller holds a lock on the table.
     pub fn begin(cache: &Cache, state: Option<&SweepState>) -> Pass {
         let blocks = Blocks::of(cache);
         let first = state.map_or(0, |state| state.cursor.load(Relaxed));
@@ -78,12 +79,12 @@ impl Pass {
         }
     }
 
-    /// Returns whether it has covered the whole table.
+    /// Returns whether the pass has covered the whole table.
     pub fn is_complete(&self) -> bool {
         self.walked >= self.blocks.count() && self.left.is_none()
     }
 
-    /// Returns the block at which the next pass should begin.
+    /// Returns the current block, where the next pass should begin.
     fn position(&self) -> u32 {
         match self.first + self.walked {
             position if position >= self.blocks.count() => position - self.blocks.count(),
@@ -91,21 +92,22 @@ impl Pass {
         }
     }
 
-    /// Returns the blocks of the present chunk, which ends at the end of a table, and where the pass began.
+    /// Returns the blocks of the current chunk, or None if the table has none. A chunk ends at the end of a table at
+    /// the latest, and at the block where the pass began.
     fn chunk(&self) -> Option<Chunk> {
         let left = self.blocks.count() - self.walked;
         self.blocks.chunk(self.position(), left.min(self.reach))
     }
 
-    /// Sets the number of blocks per chunk from the next chunk on.
+    /// Sets the number of blocks per chunk, from the next chunk on.
     pub fn set_reach(&mut self, blocks: u32) {
         if self.left.is_none() {
             self.reach = blocks.clamp(1, CHUNK);
         }
     }
 
-    /// Reads the present chunk and removes at most `max_rows` of its expired rows. The caller holds a writer's lock
-    /// on the table, and has the privileges.
+    /// Reads the current chunk and removes at most `max_rows` of its expired rows. The caller holds a writer's lock on
+    /// the table, and has the privileges to read and delete its rows.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> Step {
         let Some(chunk) = self.chunk() else {
             return Step {
@@ -129,7 +131,7 @@ impl Pass {
         self.passed_over |= done.is_none();
         let (expired, wanted, removed) = done.unwrap_or_default();
         self.removed += removed;
-        // Fewer than wanted: other sessions have locked the rest, which stays for the next sweep.
+        // If fewer rows were removed than wanted, other sessions have locked the rest, which stay for the next sweep.
         let more = removed == wanted && removed < expired;
         self.left = more.then_some(expired - removed);
         if !more {
@@ -141,7 +143,7 @@ impl Pass {
         }
     }
 
-    /// Skips the present chunk without removing anything there, but counts it.
+    /// Counts the rows of the current chunk without removing any, and goes to the next chunk.
     pub fn count_on(&mut self, cache: &Cache) {
         let Some(chunk) = self.chunk() else {
             return;
@@ -155,12 +157,12 @@ impl Pass {
         self.walked += chunk.count();
     }
 
-    /// Returns the rows of the table, expired or not; exact when the pass is complete.
+    /// Returns the number of rows of the table, including expired rows; exact when the pass is complete.
     pub fn rows(&self) -> i64 {
         self.live + self.found - self.removed
     }
 
-    /// Estimates how many live rows are beyond this many bytes. Valid once the pass is complete.
+    /// Estimates how many live rows are beyond this many bytes. Valid after the pass is complete.
     pub fn rows_beyond(&self, most: i64) -> i64 {
         let excess = i128::from(self.bytes.saturating_sub(most).max(0));
         let bytes = i128::from(self.bytes.max(1));
@@ -182,7 +184,8 @@ impl Pass {
         look.expired
     }
 
-    /// Estimates the expired rows that still exist: exact for chunks that were read, extrapolated for the others.
+    /// Estimates the number of expired rows that still exist: exact for chunks that were read, extrapolated for the
+    /// other chunks.
     fn waiting(&self) -> i64 {
         let unseen = i64::from(self.blocks.count().saturating_sub(self.walked));
         let seen = i64::from(self.walked.max(1));
@@ -195,14 +198,15 @@ impl Pass {
         state.waiting.store(self.waiting(), Relaxed);
         state.lag.store(self.lag, Relaxed);
         if self.is_complete() {
-            // Blocks that were not read may have due rows.
+            // Chunks that could not be read may have due rows.
             let next = match self.passed_over {
                 true => clock::BEGIN,
                 false => self.next_deadline.unwrap_or(clock::INFINITY),
             };
             state.next_deadline.store(next, Relaxed);
         }
-        // One visit may not get through a large table, so each pass that reaches its end counts.
+        // Every pass that reaches the end of the table counts, because one visit of the worker may not get through a
+        // large table.
         if self.first + self.walked >= self.blocks.count() {
             state.last_sweep.store(clock::now(), Relaxed);
         }
@@ -216,7 +220,7 @@ fn earlier(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp
     }
 }
 
-/// Returns the parameters that name a chunk: its first row address, and the first after it.
+/// Returns the parameters that delimit a chunk: its first row address, and the first row address behind it.
 pub fn range(chunk: Chunk) -> [Typed; 2] {
     [Typed::address(chunk.from), Typed::address(chunk.to)]
 }
@@ -249,7 +253,7 @@ fn weigh(cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {
 fn remove(cache: &Cache, chunk: Chunk, limit: Timestamp, max_rows: i64) -> i64 {
     let [from, to] = range(chunk);
     let limit = Typed::moment(Some(limit));
-    let _expiring = Expiring::begin(cache.id.relation()); // a partition's trigger reports the whole cache
+    let _expiring = Expiring::begin(cache.id.relation()); // because a partition's trigger reports the whole cache
     let removed = cache
         .plan(Statement::Expire)
         .run_as_of_now(&[from, to, limit, Typed::number(max_rows)], |output| {

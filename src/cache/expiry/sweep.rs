@@ -12,12 +12,12 @@ use super::trim::{Spare, Trim};
 use crate::cache::catalog::registry::Cache;
 use crate::pg::shmem::worker_state::SweepState;
 
-/// Limits of one step.
+/// The limits of one step.
 #[derive(Clone, Copy)]
 pub struct StepSize {
-    /// Rows that it may remove.
+    /// The number of rows that the step may remove.
     pub rows: i64,
-    /// Blocks of the table that it may read, at most [`CHUNK`].
+    /// The number of blocks that the step may read, at most [`CHUNK`].
     pub blocks: u32,
 }
 
@@ -30,26 +30,27 @@ impl StepSize {
 
 /// The result of a step.
 pub struct Step {
-    /// The step used its whole budget, so that its duration is that of a whole step.
+    /// Whether the step used its whole budget, so that its duration is the duration of a whole step.
     pub whole: bool,
-    /// Whether it found enough to continue at once.
+    /// Whether the step found enough to continue at once.
     pub worthwhile: bool,
 }
 
 /// The state of a sweep. An error in a step ends it.
 pub struct Sweep {
     /// The shared state that keeps results for the next sweep; None without shared memory, or while another session
-    /// sweeps.
+    /// sweeps the cache.
     state: Option<&'static SweepState>,
-    /// The table's counter of changes before the sweep, to be stored when the pass is complete.
+    /// The table's counter of changes before the sweep. It is stored when the pass is complete.
     changes: Option<i64>,
-    /// Expired rows that it may remove; None: all. `max_entries` is enforced in any case.
+    /// The number of expired rows that the sweep may remove; None: all. The cache's limits are enforced in any case.
     max_rows: Option<i64>,
-    /// Whether it keeps the cache to its `max_entries` and `max_bytes`.
+    /// Whether the sweep enforces `max_entries` and `max_bytes`.
     trims: bool,
-    /// True if the cache has no limit. With a limit, all rows must be counted.
+    /// Whether the sweep may end before the pass is complete. True if the cache has no limit; with a limit, all rows
+    /// must be counted.
     may_end_early: bool,
-    /// Whether the rows beyond the limit were more than are tolerated.
+    /// Whether more rows were beyond the limit than the tolerance.
     was_far_beyond: bool,
     expired: i64,
     stage: Stage,
@@ -58,23 +59,23 @@ pub struct Sweep {
 enum Stage {
     /// Removes expired rows.
     Pass(Pass),
-    /// The pass has removed its `max_rows`: the rest of the table is counted.
+    /// The pass has removed `max_rows` rows: counts the rest of the table.
     Count(Pass),
-    /// Removes expired rows first, up to the number of rows beyond `max_entries`.
+    /// Removes expired rows that the pass has left, up to the number of rows beyond the limit.
     Leftover {
         pass: Pass,
         wanted: i64,
         excess: i64,
     },
-    /// Removes live rows beyond `max_entries`.
+    /// Removes live rows beyond the limit.
     Trim(Trim),
-    /// All work is done; this many rows are still beyond `max_entries`.
+    /// All work is done; `excess` rows are still beyond the limit.
     Complete { excess: i64 },
 }
 
 impl Sweep {
     /// Begins a sweep that removes at most `max_rows` expired rows. The caller holds a writer's lock on the table.
-    /// `alone`: no other session sweeps it; otherwise that session writes the state and does the trimming.
+    /// `alone`: no other session sweeps the table. Otherwise the other session writes the state and trims.
     pub fn on_demand(
         cache: &Cache,
         state: Option<&'static SweepState>,
@@ -91,7 +92,7 @@ impl Sweep {
     }
 
     /// Begins a sweep of the whole table by a worker, which is the only sweeper. `changes` is the table's counter of
-    /// changes before.
+    /// changes before the sweep.
     pub fn of_worker(cache: &Cache, state: &'static SweepState, changes: i64) -> Sweep {
         Sweep {
             changes: Some(changes),
@@ -116,23 +117,23 @@ impl Sweep {
         matches!(self.stage, Stage::Complete { .. })
     }
 
-    /// Returns the expired rows that it has removed.
+    /// Returns the number of expired rows that the sweep has removed.
     pub fn expired(&self) -> i64 {
         self.expired
     }
 
-    /// Returns whether it may be ended before it is complete: the next one continues where this one is.
+    /// Returns whether the sweep may end before it is complete: the next sweep continues at the same block.
     pub fn may_end_early(&self) -> bool {
         self.may_end_early && matches!(self.stage, Stage::Pass(_))
     }
 
-    /// Returns whether the cache may be beyond its limit again after a complete sweep, because rows were added while
-    /// it trimmed. If rows cannot be removed, a second sweep would do no better.
+    /// Returns whether the cache may be beyond its limit again after a complete sweep, because many rows were added
+    /// while the sweep trimmed. False if rows could not be removed, because a second sweep would do no better.
     pub fn is_to_repeat(&self) -> bool {
         self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess <= 0)
     }
 
-    /// Takes one step. The caller holds a writer's lock on the table, and has the privileges.
+    /// Takes one step. The caller holds a writer's lock on the table, and has the privileges of a sweep.
     pub fn step(&mut self, cache: &Cache, size: StepSize) -> Step {
         let excess = 0;
         match std::mem::replace(&mut self.stage, Stage::Complete { excess }) {
@@ -173,8 +174,8 @@ impl Sweep {
         }
     }
 
-    /// Stores the results of a pass. Runs under the lock on the table, so a change of its settings comes before this
-    /// or after it.
+    /// Stores the results of a pass. Runs under the lock on the table, so a change of the table's settings comes
+    /// before or after the whole step.
     fn note(&self, pass: &Pass) {
         let Some(state) = self.state else {
             return;
@@ -207,7 +208,7 @@ impl Sweep {
         }
     }
 
-    /// Chooses the next stage once all rows of the table are counted.
+    /// Chooses the next stage after all rows of the table are counted.
     fn after_count(&mut self, cache: &Cache, pass: &Pass) -> Stage {
         let excess = excess(cache, pass);
         let wanted = (pass.found - pass.removed).min(excess);
@@ -274,12 +275,12 @@ fn is_limited(cache: &Cache) -> bool {
     cache.settings.max_entries.is_some() || cache.settings.max_bytes.is_some()
 }
 
-/// Returns the rows beyond `max_entries`, after a complete pass.
+/// Returns the number of rows beyond `max_entries` and `max_bytes`, after a complete pass.
 fn excess(cache: &Cache, pass: &Pass) -> i64 {
     let most = cache.settings.max_entries.unwrap_or(i64::MAX);
     let beyond = pass.rows().saturating_sub(most).max(0);
     let by_bytes = cache.settings.max_bytes.map(|most| {
-        // Expired rows that remain are removed first.
+        // Expired rows that remain are removed first, so they are added to the live rows beyond the limit.
         let expired = pass.found - pass.removed;
         match pass.rows_beyond(most) {
             0 => 0,
@@ -289,8 +290,8 @@ fn excess(cache: &Cache, pass: &Pass) -> i64 {
     beyond.max(by_bytes.unwrap_or(0))
 }
 
-/// Returns how many rows beyond the limit a sweep may leave. If a sweep has to trim more rows than that, writers may
-/// add as many in the meantime.
+/// Returns how many rows beyond the limit need no second sweep. If a sweep has to trim more rows, writers may add as
+/// many while it runs.
 fn tolerance(cache: &Cache) -> i64 {
     cache.settings.max_entries.unwrap_or(i64::MAX) / 100 + 1000
 }

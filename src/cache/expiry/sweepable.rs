@@ -1,5 +1,5 @@
-//! Opens one cache for a sweep over all caches. The caller has not named this cache, so it does not wait for the
-//! cache's lock.
+//! Opens one cache for a sweep over all caches. The caller has not named this cache, so the sweep does not wait for
+//! the cache's lock.
 //!
 //! Each cache is swept as its owner, as autovacuum would do, because its triggers are the owner's code and the caller
 //! has not chosen to run them. If row-level security applies to the caller, the sweep runs as the caller, so that the
@@ -19,14 +19,14 @@ const TO_SWEEP: Privileges = Privileges::SELECT
     .and(Privileges::UPDATE)
     .and(Privileges::DELETE);
 
-/// A cache that is open to be swept; its lock is kept until the transaction ends.
+/// A cache that is open for a sweep; its lock is kept until the transaction ends.
 pub struct Sweepable {
     pub cache: Rc<Cache>,
     _owner: Option<AsOwner>,
 }
 
-/// Opens a cache without waiting for its lock. None when it is locked, no longer works as a cache, or may not be
-/// swept by this caller. Raises 42501 if sweeping would run user-defined code as its owner.
+/// Opens a cache without waiting for its lock. Returns None if the cache is locked, no longer works as a cache, or may
+/// not be swept by this caller. Raises 42501 if the sweep would run user-defined code as the owner of the cache.
 pub fn open(relation: Oid) -> Option<Sweepable> {
     if relation::is_temporary_elsewhere(relation)
         || !lock::try_relation(relation, lock::Mode::Write)
@@ -34,8 +34,8 @@ pub fn open(relation: Oid) -> Option<Sweepable> {
         return None;
     }
     let cache = registry::find(relation).ok()?;
-    // The triggers of partitions are judged when each is swept, as its owner: judging all of them here would wait for
-    // their locks.
+    // The triggers of a partition are checked when the partition is swept, as its owner: checking the triggers of all
+    // partitions here would wait for their locks.
     let as_owner = match cache.partitioned {
         true => AsOwner::to_maintain,
         false => AsOwner::to_remove,

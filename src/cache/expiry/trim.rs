@@ -1,10 +1,11 @@
 //! Trims a table cache to its limit: chooses the rows to remove, and removes them chunk by chunk.
 //!
-//! Expired rows have been removed before. Rows that were not read from the hot tier lately are removed first, and
-//! among these the oldest; the age of a row is the number of transactions since it was written (`xmin`). The table is
-//! not sorted. A first walk, the census, counts rows by classes of age, each 1.6 % wide, and the counts yield the age
-//! from which rows are removed. A second walk removes rows of at least that age, in physical order, until enough are
-//! removed.
+//! Expired rows have been removed before. Rows that were not recently read from the hot tier are removed first,
+//! beginning with the oldest. The age of a row is the number of transactions since it was written (`xmin`).
+//!
+//! The table is not sorted. A first walk, the census, counts the rows in classes of age, each 1.6 % wide. The counts
+//! yield the age from which rows are removed. A second walk removes rows of at least this age, in physical order,
+//! until enough rows are removed.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +19,14 @@ use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::typed::Typed;
 
-/// Classes of age for each factor of e, as in `Statement::Census`.
+/// The number of age classes per factor of e, as in `Statement::Census`.
 const CLASSES: f64 = 64.0;
 
 /// The state of a trimming.
 pub struct Trim {
     blocks: Blocks,
     walked: u32,
-    /// Rows that must still be removed.
+    /// The number of rows that must still be removed.
     excess: i64,
     spare: Spare,
     stage: Stage,
@@ -38,7 +39,7 @@ enum Stage {
     Remove { age: i64 },
 }
 
-/// Which rows are spared: those that the tier knows to be used, or none.
+/// Which rows a trimming spares: rows that the tier knows to be used, or none.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Spare {
     Used,
@@ -57,7 +58,7 @@ impl Trim {
         }
     }
 
-    /// Returns how many rows are still too many.
+    /// Returns the number of rows that must still be removed.
     pub fn excess(&self) -> i64 {
         self.excess
     }
@@ -66,14 +67,15 @@ impl Trim {
         self.spare
     }
 
-    /// Returns whether it has removed all it can.
+    /// Returns whether the trimming has removed all the rows that it can.
     pub fn is_complete(&self) -> bool {
         let removing = matches!(self.stage, Stage::Remove { .. });
         self.excess <= 0 || (removing && self.walked >= self.blocks.count())
     }
 
-    /// Walks one chunk further and removes at most about `max_rows` rows there. The caller holds a writer's lock on
-    /// the table, has the privileges, and is the only sweeper.
+    /// Takes one step: counts a chunk for the census, or removes at most about `max_rows` rows from a chunk. Returns
+    /// the number of removed rows. The caller holds a writer's lock on the table, has the privileges of a sweep, and
+    /// is the only sweeper.
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> i64 {
         let chunk = self.blocks.chunk(self.walked, CHUNK);
         let end = self.walked + chunk.map_or(0, |chunk| chunk.count());
@@ -96,14 +98,14 @@ impl Trim {
             .and_then(|chunk| chunk.within(cache, |cache| remove(cache, chunk, age, spare, wanted)))
             .unwrap_or(0);
         self.excess -= removed;
-        // If as many were removed as wanted, the chunk may have more.
+        // If as many rows were removed as wanted, the chunk may contain more.
         if removed < wanted {
             self.walked = end;
         }
         removed
     }
 
-    /// Derives the age from the counts, so that enough rows are at least that old even if all used ones are among
+    /// Derives the age from the counts, so that enough rows are at least that old even if all used rows are among
     /// them.
     fn end_census(&mut self, cache: &Cache) {
         let Stage::Census(classes) = &self.stage else {
@@ -129,7 +131,7 @@ impl Trim {
     }
 }
 
-/// Returns the least age of a class: the inverse of `floor(ln(age + 1) * 64)` of `Statement::Census`.
+/// Returns the lowest age in a class: the inverse of `floor(ln(age + 1) * 64)` in `Statement::Census`.
 fn least_age(class: i64) -> i64 {
     let age = ((class as f64) / CLASSES).exp() - 1.0;
     (age.ceil() as i64).clamp(0, i64::from(i32::MAX))
@@ -155,7 +157,7 @@ fn census(cache: &Cache, chunk: Chunk, classes: &mut BTreeMap<i64, i64>) {
         });
 }
 
-/// Removes at most `wanted` rows of this age from a chunk. Returns how many. Leaves locked rows.
+/// Removes at most `wanted` rows of at least this age from a chunk, and returns their number. Leaves locked rows.
 fn remove(cache: &Cache, chunk: Chunk, age: i64, spare: Spare, wanted: i64) -> i64 {
     let age = Typed::number(age);
     let [from, to] = pass::range(chunk);

@@ -1,7 +1,7 @@
 //! Lists the caches of a database that are due for a sweep by the worker, and sweeps its memory caches.
 //!
-//! A table is not read again if it has not changed since a complete sweep and its next deadline has not passed.
-//! Changes are taken from Postgres' own counters, which may be a second late; then the table is due next time.
+//! The worker skips a table that has not changed since a complete sweep and whose next deadline has not passed. It
+//! reads the changes from Postgres' own counters, which may be a second late; the table is then due at the next visit.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
@@ -24,10 +24,10 @@ use crate::pg::shmem::tier::tier;
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
 
-/// The longest time for which a failing cache is put off.
+/// The longest delay of a cache whose sweep fails.
 pub const LONGEST_DELAY: i64 = 3600 * 1_000_000;
 
-/// No counter of changes is negative, so a table with this value does not count as at rest.
+/// A counter that no table has, because counters are not negative: a table with this value does not count as at rest.
 const NEVER_COUNTED: i64 = -1;
 
 /// A table cache that is due.
@@ -36,22 +36,22 @@ pub struct Due {
     pub relation: Oid,
     pub cache: CacheId,
     pub owner: Oid,
-    /// Its name in the log and in pg_stat_activity.
+    /// The name of the cache in the log and in pg_stat_activity.
     pub name: String,
     /// The table's counter of changes before the sweep.
     pub changes: i64,
 }
 
-/// The work to do in a database.
+/// The work of the worker in one database.
 #[derive(Default)]
 pub struct DueCaches {
     pub tables: Vec<Due>,
-    /// Memory caches with entries: slot, and the deadline up to which their entries have expired.
+    /// Memory caches with entries: the slot of each, and the deadline up to which its entries have expired.
     pub memory: Vec<(u32, Timestamp)>,
 }
 
-/// Returns the caches that are due. On a standby tables are read-only, and memory caches are not. The extension may
-/// have been dropped since the worker started.
+/// Returns the caches that are due; none if the extension was dropped after the worker started. On a standby only
+/// memory caches are due, because tables are read-only there.
 pub fn due(shmem: WorkerShmem) -> DueCaches {
     let mut work = DueCaches::default();
     if !database::keeps_extension() {
@@ -90,8 +90,8 @@ fn add(work: &mut DueCaches, relation: Oid, state: Option<&SweepState>) {
     }
 }
 
-/// Returns the slot of a memory cache, and the deadline up to which its entries have expired. Also trims the cache,
-/// which takes a walk only if it has too many entries.
+/// Returns the slot of a memory cache, and the deadline up to which its entries have expired; None if the cache is
+/// locked or has nothing to sweep. Also trims the cache, which takes a walk only if it has too many entries.
 fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
     if !lock::try_relation(relation, lock::Mode::Read) {
         return None;
@@ -101,7 +101,7 @@ fn due_memory(relation: Oid) -> Option<(u32, Timestamp)> {
         return None;
     }
     let limit = memory_cache::sweep_limit(&cache)?;
-    // It fails only without a tier, and then there is no limit either.
+    // Trimming fails only without a tier, and without a tier `sweep_limit` has returned None.
     let _ = memory_cache::trim(&cache);
     Some(limit)
 }
@@ -129,8 +129,8 @@ fn due_table(relation: Oid, state: Option<&SweepState>) -> Option<Due> {
     })
 }
 
-/// Returns Postgres' counters of a table, or of all its partitions. The sum changes when a partition is added or
-/// removed.
+/// Returns Postgres' counters of a table, or the sum over all of its partitions. The oids of the partitions are added,
+/// so that the sum changes when a partition is added or removed.
 fn counted(relation: Oid) -> Option<Counted> {
     if !relation::is_partitioned(relation) {
         return storage::counted(relation);
@@ -144,8 +144,8 @@ fn counted(relation: Oid) -> Option<Counted> {
     Some(all)
 }
 
-/// Forces the next sweep to read an unchanged table: after a change of its settings, while the caller holds a lock
-/// that keeps sweeps off until they are in force, or after a VACUUM that failed.
+/// Makes the next sweep read an unchanged table. Called after a change of its settings, while the caller holds a lock
+/// that keeps sweeps off until the settings are in force, and after a VACUUM that failed.
 pub fn look_again(relation: Oid) {
     if let Some(state) = worker_shmem().and_then(|shmem| shmem.find(CacheId::of(relation))) {
         state.changes.store(NEVER_COUNTED, Relaxed);
@@ -160,13 +160,14 @@ fn is_at_rest(state: &SweepState, changes: i64, now: Timestamp) -> bool {
         && state.next_deadline.load(Relaxed) > now
 }
 
-/// Returns whether a cache has failed, and is not to be retried yet.
+/// Returns whether the sweep of a cache has failed and must not be tried again yet.
 pub fn is_put_off(state: &SweepState) -> bool {
-    // A moment further away than the longest delay was stored before the clock was set back.
+    // A moment beyond the longest delay was stored before the clock was set back.
     (1..=LONGEST_DELAY).contains(&(state.retry_at.load(Relaxed) - clock::now()))
 }
 
-/// Puts off a cache whose sweep has failed, each time for twice as long. Returns the number of errors in a row.
+/// Puts off a cache whose sweep has failed; the delay doubles with each failure. Returns the number of failures in a
+/// row.
 pub fn put_off(state: &SweepState) -> u32 {
     let before = state.failures.fetch_add(1, Relaxed);
     let interval = guc::expire_interval().map_or(0, |interval| interval.as_micros() as i64);
@@ -179,7 +180,7 @@ pub fn put_off(state: &SweepState) -> u32 {
     before + 1
 }
 
-/// Puts off a cache as [`put_off`] does, and warns of the reason at the first error.
+/// Puts off a cache as [`put_off`] does, and warns of the reason at the first failure.
 pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
     if put_off(state) == 1 {
         failure.warn(on_demand::could_not_sweep(name), on_demand::MEND);
@@ -190,9 +191,9 @@ pub fn put_off_for(failure: &Failure, state: &SweepState, name: &str) {
 pub struct Counters {
     pub relation: Oid,
     pub trimmed: i64,
-    /// The last sweep that covered the whole cache.
+    /// When the last sweep that covered the whole cache ended.
     pub last_sweep: Option<Timestamp>,
-    /// Microseconds for which the longest waiting row of the last sweep had been expired.
+    /// For how many microseconds the row with the earliest deadline had been expired in the last sweep.
     pub lag: i64,
     pub waiting: i64,
 }
@@ -220,9 +221,9 @@ fn trimmed(relation: Oid) -> i64 {
         .map_or(0, |slot| slot.counter(Counter::Trimmed) as i64)
 }
 
-/// Closes the holes that removed entries have left in the tier, for at most this long. Otherwise only a write closes
-/// them, and only in the partitions from which it takes pages: a large value would evict entries although the tier
-/// has room.
+/// Closes the holes that removed entries have left in the tier, for at most this long. Otherwise only a write would
+/// close them, and only in the partitions from which it takes pages: a large value would evict entries although the
+/// tier has room.
 pub fn compact_tier(longest: Duration) {
     let Some(tier) = tier().filter(|_| !fault::on(Fault::HolesStay)) else {
         return;

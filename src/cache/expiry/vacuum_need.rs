@@ -1,13 +1,13 @@
-//! Decides when a cache's table, or its TOAST table, is worth a VACUUM, so that dead rows do not fill the disk.
+//! Decides when VACUUM pays for a cache's table or its TOAST table, so that dead rows do not fill the disk.
 //!
 //! Autovacuum looks at a table once a minute, and in a minute a busy cache replaces its rows several times. So the
-//! worker vacuums as soon as the dead rows are a fifth of the live ones. This keeps a table below twice its fresh
-//! size, even though it can grow while it is vacuumed.
+//! worker vacuums as soon as the table has a fifth as many dead rows as live rows. This keeps a table below twice its
+//! fresh size, even though it can grow while it is vacuumed.
 //!
 //! Large values need more. Values of 100 kB, replaced some hundred times a second, leave as many dead bytes between
 //! two visits of the worker as all live data take, and a table does not shrink again by itself. So writers count the
-//! bytes that they leave dead and request a VACUUM, for which the worker comes at once. The count is a hint: it
-//! includes changes that are rolled back, and only the time of a VACUUM depends on it.
+//! bytes that they leave dead, and request a VACUUM, which the worker runs at once. The count is a hint: it includes
+//! changes that are rolled back, and only the time of a VACUUM depends on it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,34 +24,35 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{SweepState, worker_shmem};
 use crate::pg::table::storage::{self, Counted};
 
-/// The threshold of autovacuum. A table below it is at most some pages too large.
+/// The threshold of autovacuum. A table with fewer dead rows is at most some pages too large.
 const MIN_DEAD_ROWS: i64 = 50;
-/// Dead rows that are worth a VACUUM, as a fraction of the live ones.
+/// VACUUM pays if dead rows times this number exceed the live rows.
 const DEAD_ROW_RATIO: i64 = 5;
 
-/// Dead bytes that request no VACUUM before the next sweep, whatever the table's size.
+/// The number of dead bytes below which no VACUUM is requested before the next sweep, whatever the size of the table.
 const MIN_DEAD_BYTES: u64 = 2 << 20;
-/// Dead bytes that are worth a VACUUM, as a fraction of the live ones. For a table the live bytes are its size, free
-/// space included; for a TOAST table they are those of its chunks.
+/// VACUUM pays if dead bytes times this number exceed the live bytes. The live bytes of a table are its size, free
+/// space included; the live bytes of a TOAST table are the bytes of its chunks.
 const DEAD_BYTES_RATIO: u64 = 8;
 
-/// Microseconds without a request for a VACUUM after which a table counts as at rest.
+/// After this many microseconds without a request for a VACUUM, a table counts as at rest.
 pub const QUIET: i64 = 2_000_000;
 
-/// Indexes of the arrays in the state: tables with the rows, and TOAST tables.
+/// Indexes into the arrays of the state: the tables with the rows, and their TOAST tables.
 const OWN: usize = 0;
 const TOAST: usize = 1;
 
-/// A table that is worth a VACUUM, and its index in the state, `OWN` or `TOAST`.
+/// A table that needs a VACUUM, and its index in the state, `OWN` or `TOAST`.
 pub struct VacuumNeed {
     cache: Oid,
     pub table: Oid,
     pub place: usize,
-    /// Whether the file may be shortened, see `may_shorten`.
+    /// Whether VACUUM may shorten the file; see `may_shorten`.
     pub shorten: bool,
 }
 
-/// Counts the bytes that a write has left dead. A sweep does not count, because VACUUM follows it anyway.
+/// Counts the bytes that a write has left dead. Bytes of a sweep are not counted, because a VACUUM follows the sweep
+/// anyway.
 pub fn note_dead(relation: Oid, dead: DeadBytes) {
     let Some(shmem) = worker_shmem().filter(|_| !Expiring::is_on()) else {
         return;
@@ -78,7 +79,8 @@ pub fn note_dead(relation: Oid, dead: DeadBytes) {
     }
 }
 
-/// Returns whether a worker could vacuum a table: it must be a cache, not another table with a pgcache trigger.
+/// Returns whether a worker could vacuum a table. The table must be a cache, and not another table with a trigger of
+/// pgcache.
 fn can_be_vacuumed(relation: Oid) -> bool {
     registry::find(relation).is_ok()
 }
@@ -87,7 +89,8 @@ fn dead_bytes_limit(state: &SweepState, place: usize) -> u64 {
     state.vacuum_at[place].load(Relaxed).max(MIN_DEAD_BYTES)
 }
 
-/// Returns the cache for which a VACUUM was requested; None if it is not a cache any more, or cannot be swept now.
+/// Records that the worker answers a request for a VACUUM. Returns the cache; None if the relation is no longer a
+/// cache, or cannot be swept now.
 pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     sweepable::open(relation)?;
     state.answered_at.store(clock::now(), Relaxed);
@@ -100,15 +103,16 @@ pub fn answer(relation: Oid, state: &SweepState) -> Option<Due> {
     })
 }
 
-/// Returns the tables of a cache that are worth a VACUUM now. Rows that the last one could not remove, because an old
-/// snapshot still sees them, do not count again until as many have been added.
+/// Returns the tables of a cache that need a VACUUM now. Rows that the last VACUUM could not remove, because an old
+/// snapshot still sees them, do not count again until as many rows have been added.
 pub fn tables_to_vacuum(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     tables(cache, state, |tables, place| {
         needs_vacuum(tables, place, state)
     })
 }
 
-/// Returns the tables of a cache at rest whose free space at the end can be returned to the system.
+/// Returns the tables of a cache at rest whose free space at the end of the file can be returned to the operating
+/// system.
 pub fn tables_to_shorten(cache: Oid, state: &SweepState) -> Vec<VacuumNeed> {
     let mut need = tables(cache, state, |_, _| true);
     need.retain(|need| need.shorten);
@@ -131,8 +135,8 @@ fn tables(
     need
 }
 
-/// Returns the tables with a cache's rows, or those with their long values. Partitions are not locked, so one may be
-/// dropped when it is read.
+/// Returns the tables with a cache's rows, or their TOAST tables. Partitions are not locked, so a partition may have
+/// been dropped when a caller reads it.
 fn tables_at(cache: Oid, place: usize) -> Vec<Oid> {
     let tables = match relation::is_partitioned(cache) {
         true => inheritance::leaves(cache),
@@ -147,7 +151,8 @@ fn tables_at(cache: Oid, place: usize) -> Vec<Oid> {
     }
 }
 
-/// Returns whether a table is worth a VACUUM: of several partitions, those with many dead rows.
+/// Returns whether VACUUM pays for a table. A single table always pays; of several partitions only a partition with
+/// many dead rows does.
 fn is_worth_it(table: Oid, all: &[Oid]) -> bool {
     all.len() <= 1 || storage::counted(table).is_some_and(|counted| has_died(counted, 0))
 }
@@ -155,7 +160,7 @@ fn is_worth_it(table: Oid, all: &[Oid]) -> bool {
 fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<VacuumNeed> {
     if !lock::try_relation(table, lock::Mode::Verify) {
         // Another VACUUM or an index build holds the lock, so Postgres would skip the worker's VACUUM with a warning.
-        // The table is read again once they have ended, even if it does not change any more.
+        // The next sweep reads the table again, even if it does not change any more.
         if needs_vacuum(&tables_at(cache, place), place, state) {
             upkeep::look_again(cache);
         }
@@ -170,8 +175,8 @@ fn open(cache: Oid, table: Oid, place: usize, state: &SweepState) -> Option<Vacu
     })
 }
 
-/// Returns whether VACUUM may shorten the file. To shorten it, VACUUM waits up to five seconds for a moment without
-/// writers. If rows die quickly, more of them die in that time than shortening gains.
+/// Returns whether VACUUM may shorten the file. To do so, VACUUM waits up to five seconds for a moment without
+/// writers. If rows die quickly, more rows die during the wait than shortening gains.
 fn may_shorten(table: Oid, state: &SweepState) -> bool {
     let quiet = clock::now() - state.answered_at.load(Relaxed);
     !(0..QUIET).contains(&quiet) && lock::try_relation(table, lock::Mode::Define)
@@ -188,12 +193,12 @@ fn has_died(counted: Counted, left: i64) -> bool {
     new > MIN_DEAD_ROWS && new * DEAD_ROW_RATIO > counted.live + left
 }
 
-/// Resets the count when a VACUUM begins: later dead bytes are for the next one.
+/// Resets the count when a VACUUM begins: dead bytes that are counted later are for the next VACUUM.
 pub fn begin(need: &VacuumNeed, state: &SweepState) {
     state.dead_bytes[need.place].store(0, Relaxed);
 }
 
-/// Stores how many rows a VACUUM has left, and how large the table is.
+/// Stores how many dead rows a VACUUM has left, and how large the table is.
 pub fn note(need: &VacuumNeed, state: &SweepState) {
     let counted = storage::counted_of(&tables_at(need.cache, need.place));
     let dead = counted.map_or(0, |counted| counted.dead);
@@ -202,8 +207,8 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
         return; // partitions count no dead bytes: see the trigger of a row
     }
     let size = storage::bytes(need.table);
-    // Rows that an old snapshot still sees count as live: otherwise ever more of them would be read again for the
-    // same gain, as long as that snapshot lives.
+    // Rows that an old snapshot still sees count as live. Otherwise VACUUM would read ever more of them for the same
+    // gain while the snapshot exists.
     let held = match (need.place, counted) {
         (TOAST, Some(counted)) => {
             size.min((counted.live + counted.dead).max(0) as u64 * storage::TOAST_CHUNK)
@@ -213,7 +218,7 @@ pub fn note(need: &VacuumNeed, state: &SweepState) {
     state.vacuum_at[need.place].store(held / DEAD_BYTES_RATIO, Relaxed);
 }
 
-/// Resets the counts when no worker can vacuum the cache now: the next request comes when as much more has died.
+/// Resets the counts if no worker can vacuum the cache now: the next request comes after as many more bytes have died.
 pub fn forget(state: &SweepState) {
     for died in &state.dead_bytes {
         died.store(0, Relaxed);
