@@ -9,9 +9,10 @@ use crate::error::Error;
 use crate::pg::value::call::TextRow;
 use crate::pg::value::datum::Text;
 
-/// Runs a call with the caller's own privileges on the function and on the cache, and returns its rows. None if its
-/// key is not on this node, or if another node was meant. A role that may call a function may also call
-/// `pgcache.at_key`, so only calls on distributed caches are accepted: they do no more than the function itself.
+/// Runs a call with the caller's own privileges on the function and on the cache, and returns its rows. Returns None
+/// if the key of the call is not on this node, or if the call was addressed to another node. Accepts only calls on
+/// distributed caches: a role that may call a function may also call `pgcache.at_key`, and the call then does no more
+/// than the function itself.
 pub fn answer(
     key: Text,
     node: i64,
@@ -32,7 +33,7 @@ pub fn answer(
     let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
     let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named));
     let rows = rows.map_err(|error| match error {
-        Error::DroppedExtension => Error::NotSent, // it has no function with this many arguments
+        Error::DroppedExtension => Error::NotSent, // the extension has no function with this many arguments
         other => other,
     })?;
     Ok((!sent.has_missed()).then_some(rows))

@@ -1,8 +1,8 @@
 //! Sends a call of a pgcache function to another node of Citus, and runs calls on the shards of this node.
 //!
 //! Citus delegates a call of `pgcache.at_key(key, ...)` to the node that has the key, as a write of the transaction,
-//! if the call stands alone in the FROM clause and its key is a constant. A text argument is sent as `=` followed by
-//! the text, so that an empty text differs from NULL.
+//! if the call stands alone in the FROM clause and its key is a constant. A text argument is sent as `=` and the text,
+//! so that an empty text differs from NULL.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -24,10 +24,10 @@ use crate::pg::value::call::TextRow;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
-/// Arguments of a call, as texts.
+/// The arguments of a call, as texts.
 pub type Arguments = Vec<Option<Text>>;
 
-/// Returns the answer of the node of a key; None if it does not have the key, or cannot be reached from here.
+/// Returns the answer of a key's node; None if that node does not have the key, or cannot be reached from this node.
 pub fn node_of_key(
     node: i64,
     key: Text,
@@ -46,7 +46,7 @@ pub fn node_of_key(
     }
     sql.extend_from_slice(b"]::pg_catalog.text[]) AS r(a)");
     let sql = std::ffi::CString::new(sql).unwrap_or_default();
-    // Citus deparses the call as if backslashes were ordinary characters.
+    // Citus deparses the call as if a backslash were an ordinary character.
     let _literals = literals();
     let found = query_once(&sql, &[], &[], |output| output.texts(0, 0))?;
     let texts = found.elements("columns").ok()?;
@@ -68,22 +68,22 @@ pub fn decoded(coded: Text) -> Option<Text> {
 }
 
 /// Runs a call on this node, on one relation, and returns its rows. Each argument has the declared type, so that
-/// Postgres resolves the call to pgcache's function and never to a user-defined one of that name. The plan is kept,
-/// because a call on all entries visits each shard.
+/// Postgres resolves the call to pgcache's function and never to a user-defined function with its name. The plan is
+/// kept, because a call on all entries visits each shard.
 pub fn here(function: &'static str, arguments: &Arguments) -> Result<Vec<TextRow>, Error> {
     let plan = declared(function, arguments.len())?;
     let arguments: Vec<Typed> = arguments.iter().copied().map(Typed::from).collect();
     Ok(plan.run(&arguments, rows))
 }
 
-/// While this lives, a backslash in a literal is an ordinary character.
+/// Makes a backslash in a literal an ordinary character while the returned value lives.
 pub fn literals() -> Held {
     Held::set(c"standard_conforming_strings", c"on")
 }
 
-/// The plan of a call, made from the declaration of its function.
+/// The plan of a call, built from the declaration of its function.
 struct Declared {
-    /// The state of functions and schemas in which it was found.
+    /// The state of functions and schemas when the declaration was read.
     found: Functions,
     plan: Rc<Plan>,
 }
@@ -93,7 +93,8 @@ thread_local! {
     static DECLARED: ManuallyDrop<RefCell<BTreeMap<&'static str, Declared>>> = ManuallyDrop::default();
 }
 
-/// Returns the plan of a call of the extension's function of this name, with texts as its arguments.
+/// Returns the plan of a call of the extension's function with this name and number of arguments. The arguments are
+/// texts.
 fn declared(function: &'static str, arguments: usize) -> Result<Rc<Plan>, Error> {
     let is_current = |known: &&Declared| known.found == Functions::now();
     let known = |known: &Declared| Rc::clone(&known.plan);
@@ -128,8 +129,8 @@ fn declared(function: &'static str, arguments: usize) -> Result<Rc<Plan>, Error>
     Ok(plan)
 }
 
-/// Returns the expression that reads a text as a value of this type. For a regclass it calls the input function,
-/// because a cast from text treats numbers differently.
+/// Returns an expression that reads a text parameter as a value of this type. For regclass it calls the input
+/// function, because a cast from text treats numbers differently.
 fn read_as(parameter: usize, of: &[u8]) -> Vec<u8> {
     match of {
         b"pg_catalog.regclass" => {
@@ -152,8 +153,8 @@ const DECLARATION: &str = "SELECT pg_catalog.concat(pg_catalog.quote_ident(n.nsp
     JOIN pg_catalog.pg_extension AS e ON e.oid OPERATOR(pg_catalog.=) d.refobjid \
     AND e.extname OPERATOR(pg_catalog.=) 'pgcache' WHERE p.proname OPERATOR(pg_catalog.=)";
 
-/// Returns the relation of this name, resolved as for the caller. Raises 42P01 if it does not exist, because the
-/// caller of the function expects that error.
+/// Returns the relation with this name, resolved as for the caller. Raises 42P01 if the relation does not exist,
+/// because the caller of the function expects that error.
 pub fn relation(name: Text) -> Option<Oid> {
     let mut sql = b"SELECT ".to_vec();
     sql.extend_from_slice(&name::literal(name.bytes()));
@@ -172,7 +173,7 @@ fn rows(output: &Output) -> Vec<TextRow> {
     }))
 }
 
-/// Returns the arguments with another relation as the cache.
+/// Returns the arguments with this relation as the cache.
 pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     let mut arguments = arguments.clone();
     if let Some(argument) = arguments.get_mut(place) {
@@ -181,7 +182,7 @@ pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     arguments
 }
 
-/// Returns the arguments with the cache named as another node knows it.
+/// Returns the arguments with the name of the cache, by which another node resolves it.
 pub fn elsewhere(arguments: &Arguments, place: usize, spread: &Spread) -> Arguments {
     on(arguments, place, &spread.name)
 }

@@ -1,7 +1,7 @@
-//! Distributes a local cache over the nodes of Citus, and alters and drops a distributed one.
+//! Distributes a local cache over the nodes of Citus, and alters and drops a distributed cache.
 //!
 //! Citus does the work, in the caller's transaction: it copies the live rows to shards, creates triggers and defaults
-//! on the shards and on the tables of that name on other nodes, and drops all of them with the cache.
+//! on the shards and on the cache's tables on other nodes, and drops all of them with the cache.
 
 use std::ffi::CStr;
 use std::rc::Rc;
@@ -23,13 +23,13 @@ use crate::pg::session::{self, lock, transaction};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 
-/// Lets Citus accept tables with triggers. By default Citus refuses them, because triggers may read rows of other
-/// shards. The triggers of pgcache do not.
+/// Lets Citus accept tables with triggers while the returned value lives. By default Citus refuses them, because
+/// triggers may read rows of other shards. The triggers of pgcache do not.
 fn with_triggers() -> Held {
     Held::set(c"citus.enable_unsafe_triggers", c"on")
 }
 
-/// Distributes a cache, which the caller owns and has locked with the strongest lock.
+/// Distributes a cache. The caller owns the cache and holds an ACCESS EXCLUSIVE lock on it.
 pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Error> {
     if shard_count.is_some_and(|count| count <= 0) {
         return Err(Error::ShardCountNotPositive);
@@ -39,7 +39,7 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
     }
     check(cache)?;
     // Citus raises notices about the rows that it copies, and a hint about the rows that it leaves in the local table.
-    // This function removes the latter.
+    // This function removes the rows in the local table.
     let _quiet = Held::set(c"client_min_messages", c"warning");
     let _held = with_triggers();
     let shards = match shards_of_ours() {
@@ -61,7 +61,7 @@ pub fn distribute(cache: &Rc<Cache>, shard_count: Option<i32>) -> Result<(), Err
     }
     let argument = [Typed::oid(cache.relation)];
     query_once(SPREAD, &[OIDOID], &argument, |_| ());
-    // Citus leaves the rows in the local table, where they are no longer visible.
+    // Citus leaves the rows in the local table, where no query sees them any more.
     query_once(EMPTY, &[OIDOID], &argument, |_| ());
     Ok(())
 }
@@ -72,13 +72,13 @@ const SPREAD: &CStr =
 const EMPTY: &CStr =
     c"SELECT pg_catalog.truncate_local_data_after_distributing_table($1::pg_catalog.regclass)";
 
-/// Returns how many of `most` entries each shard may keep.
+/// Returns how many entries each shard may keep if the whole cache may keep `most`.
 fn part_of(most: i64, shards: i64) -> i64 {
     (most + shards - 1) / shards.max(1)
 }
 
-/// Longest name, in bytes, to which Citus can add the number of a shard without shortening it. If Citus shortens a
-/// name, the session waits for itself.
+/// The longest name in bytes to which Citus can append the number of a shard. Citus shortens a longer name, and the
+/// session then waits for itself.
 const LONGEST_NAME: usize = 53;
 
 fn check(cache: &Cache) -> Result<(), Error> {
@@ -112,8 +112,8 @@ fn check(cache: &Cache) -> Result<(), Error> {
     ))
 }
 
-/// Returns the number of shards of the table by which all nodes recognize distributed caches; None before it is
-/// distributed.
+/// Returns the number of shards of `pgcache.distributed`, the table that marks distributed caches on all nodes.
+/// Returns None if the table is not distributed yet.
 fn shards_of_ours() -> Option<i64> {
     let count = query_once(
         c"SELECT pg_catalog.count(*) FROM pg_catalog.pg_dist_shard AS s \
@@ -125,8 +125,8 @@ fn shards_of_ours() -> Option<i64> {
     count.filter(|&count| count > 0)
 }
 
-/// Creates and distributes `pgcache.distributed`, and colocates the function `pgcache.at_key` with its shards. After a
-/// restore the table exists, but is not distributed.
+/// Creates and distributes `pgcache.distributed`, and colocates the function `pgcache.at_key` with its shards. Returns
+/// the number of shards. After a restore the table exists but is not distributed.
 fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     if !session::is_superuser() {
         return Err(Error::NotSpreadBefore);
@@ -141,8 +141,8 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
         &[count],
         |_| (),
     );
-    // Without this, Citus would colocate tables whose keys have any collation, and then refuse them for their
-    // collation.
+    // Without this, Citus would colocate tables whose keys have any collation, and would then refuse them because of
+    // their collation.
     ddl::run(&[b"UPDATE pg_catalog.pg_dist_colocation SET distributioncolumncollation = a.attcollation \
         FROM pg_catalog.pg_dist_partition AS p JOIN pg_catalog.pg_attribute AS a ON a.attrelid OPERATOR(pg_catalog.=) p.logicalrelid \
         AND a.attname OPERATOR(pg_catalog.=) 'key' \
@@ -158,13 +158,13 @@ fn prepare(shard_count: Option<i32>) -> Result<i64, Error> {
     shards_of_ours().ok_or(Error::NoCitus)
 }
 
-/// Returns whether a cache is distributed, so that changing and dropping it concerns all nodes.
+/// Returns whether a cache is distributed, so that a change or a drop of it concerns all nodes.
 pub fn is_spread(cache: Option<Oid>) -> bool {
     cache.is_some_and(|cache| shard_metadata::of(cache).is_some())
 }
 
-/// Changes the settings of a distributed cache on all nodes. `most` is the limit of the whole cache, of which each
-/// shard gets a part.
+/// Changes the settings of a distributed cache on all nodes. `most` is the limit for the whole cache; each shard gets
+/// a part of it.
 pub fn alter(
     cache: Option<Oid>,
     function: &CStr,
@@ -203,6 +203,6 @@ fn own(cache: Option<Oid>, function: &CStr) -> Result<Oid, Error> {
     privilege::require_owner(cache);
     transaction::require_writable(function);
     lock::relation(cache, lock::Mode::Remove);
-    privilege::require_owner(cache); // checked again, because the lock may have been waited for
+    privilege::require_owner(cache); // checked again, because this may have waited for the lock
     Ok(cache)
 }

@@ -3,9 +3,9 @@
 //! Guards three rules:
 //!
 //! - A call is answered by the node that has its key, on the table of the shard, which is a cache of its own. The
-//!   table that the caller names is empty and never read or written.
-//! - A session reads or writes a shard only under Citus' lock on its placement, taken on the node on which the call
-//!   was made; otherwise the shard could move meanwhile.
+//!   table that the caller names is empty; no call reads or writes it.
+//! - A session reads or writes a shard only under Citus' lock on its placement, taken on the node where the call was
+//!   made; otherwise the shard could move during the call.
 //! - A call to another node is a query of Citus, in the caller's transaction and as the caller.
 
 pub mod answer;

@@ -1,10 +1,10 @@
 //! Answers a call on several keys of a distributed cache, or on all of its entries: one call for each shard, in one
-//! transaction. Citus commits it in two phases if more than one node has written.
+//! transaction. Citus commits the transaction in two phases if more than one node has written.
 //!
-//! A transaction may have several connections to a node. Each has written shards that no other has, and Citus picks
-//! the connection by the key of a call. So a call contains the keys of one shard. Only a call that reads, while no
-//! transaction over nodes is open, reads all shards of a node at once. All callers visit nodes and shards in the same
-//! order, so that two of them do not deadlock.
+//! A transaction may have several connections to a node. Each connection has written shards that no other connection
+//! has written, and Citus picks the connection by the key of a call. So a call contains only keys of one shard. A call
+//! may read all shards of a node at once only if no transaction over nodes is open. All callers visit nodes and shards
+//! in the same order, so that two callers do not deadlock.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -32,7 +32,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
         lock::relation(request.cache, lock::Mode::Write);
     }
     let Some(asked) = asked(request) else {
-        return to_any(request, spread); // so that the function itself raises the error for such arguments
+        return to_any(request, spread); // the function itself then raises the error for the arguments
     };
     let mut spread = request.present(Rc::clone(spread))?;
     for attempt in 0..ATTEMPTS {
@@ -86,8 +86,8 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     Err(request.no_node())
 }
 
-/// Returns the keys that a call names, in order; `Some(None)` for a call on all entries; None if the arguments are not
-/// such lists.
+/// Returns the keys that a call names, in their order; `Some(None)` for a call on all entries. Returns None if the
+/// arguments are not valid lists, or are empty.
 #[allow(clippy::option_option)]
 fn asked(request: &Request) -> Option<Option<Asked>> {
     let call = request.call;
@@ -124,14 +124,15 @@ struct Asked {
     values: Option<(usize, ValueType, Vec<Datum>)>,
 }
 
-/// A shard and the keys in it; or the first of several shards of another node, and the keys of all of them.
+/// A shard and the keys in it. With `of_node`, the first of several shards of another node, and the keys in all of
+/// them.
 struct Part {
     shard: Shard,
     keys: Vec<usize>,
     of_node: bool,
 }
 
-/// Splits the keys by node, then by shard.
+/// Returns the shards with keys, sorted by node and then by shard; for a call on all entries all shards.
 fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
     let part = |shard: &Shard| Part {
         shard: *shard,
@@ -152,7 +153,7 @@ fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
     parts
 }
 
-/// Joins the parts of each other node into one, in this order.
+/// Joins the parts of each other node into one part; keeps the order.
 fn by_node(parts: Vec<Part>, spread: &Spread) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::new();
     for part in parts {
@@ -176,7 +177,7 @@ struct Gathering<'g, 'r> {
 }
 
 impl Gathering<'_, '_> {
-    /// Returns the rows of all parts, as one result; None if a shard was not found on its expected node.
+    /// Returns the rows of all parts as one result; None if a shard was not found on its expected node.
     fn all(&self, parts: &[Part]) -> Result<Option<Vec<TextRow>>, Error> {
         let request = self.request;
         let mut rows: Vec<TextRow> = Vec::new();
@@ -225,7 +226,7 @@ impl Gathering<'_, '_> {
         }))
     }
 
-    /// Returns a key by which Citus finds the shard.
+    /// Returns a key that Citus routes to the shard.
     fn key(&self, part: &Part) -> Text {
         match self.asked {
             Some(asked) => asked.texts[part.keys[0]],
@@ -253,7 +254,7 @@ impl Gathering<'_, '_> {
         Ok(Some(ask::here(request.route.function, &arguments)?))
     }
 
-    /// Returns the arguments of the call for the keys of a part, and for at most `left` rows.
+    /// Returns the arguments of the call for the keys of a part, with a limit of `left` rows if the call has a limit.
     fn arguments(&self, printed: &Arguments, keys: &Part, left: Option<i64>) -> Arguments {
         let request = self.request;
         let mut arguments = printed.clone();
@@ -287,14 +288,14 @@ fn number(rows: &[TextRow]) -> i64 {
         .unwrap_or(0)
 }
 
-/// Sorts rows that are in the order of `order` into the order of the request.
+/// Sorts rows into the order of the request; `order` is the position of each row's key in the request.
 fn in_order(rows: Vec<TextRow>, order: &[usize]) -> Vec<TextRow> {
     let mut rows: Vec<(usize, TextRow)> = order.iter().copied().zip(rows).collect();
     rows.sort_by_key(|&(at, _)| at);
     rows.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Returns the first rows in key order, which is that of their bytes.
+/// Returns the first `most` rows in key order, which is the order of the keys' bytes.
 fn page(mut rows: Vec<TextRow>, most: Option<i32>) -> Vec<TextRow> {
     let key = |row: &TextRow| {
         row.first()
@@ -312,7 +313,7 @@ fn to_any(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     single_shard::answer(request, Rc::clone(spread), None)
 }
 
-/// Clears the cache by a statement of Citus, which first takes its locks on all nodes.
+/// Clears the cache by a statement of Citus, which first takes Citus' locks on all nodes.
 fn clear(request: &Request, spread: &Spread) -> Result<Way, Error> {
     ddl::run(&[b"TRUNCATE ", spread.name.to_bytes()]);
     let _ = shard_metadata::of(request.cache);

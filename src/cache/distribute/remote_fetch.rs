@@ -1,11 +1,11 @@
-//! Runs `cache_fetch` for a key that another node of Citus has, and answers `cache_lease` for such a key in a
-//! transaction with a single snapshot.
+//! Runs `cache_fetch` for a key that is on another node of Citus. Also answers `cache_lease` for a key on another node
+//! in a transaction with a single snapshot.
 //!
 //! A loader is SQL of the caller, and runs on the caller's node. So a fetch works like a program that computes a value
-//! itself: it requests the value or a lease from the key's node, runs the loader here, and stores the value on the
-//! key's node under that lease. Each of the three calls is routed separately and checks the caller's privileges. The
-//! lease lets the key's node notice each write in between. Facts about the cache from before the loader ran are not
-//! used afterwards.
+//! itself: it requests the value or a lease from the key's node, runs the loader on this node, and stores the value on
+//! the key's node under the lease. Each of the three calls is routed separately and checks the caller's privileges. By
+//! the lease, the key's node notices each write between the request and the store. After the loader has run, no fact
+//! about the cache from before is used.
 
 use pgrx::datum::Interval;
 
@@ -65,7 +65,7 @@ pub fn is_made_here(request: &Request) -> bool {
     }
 }
 
-/// Answers a call whose key another node has.
+/// Answers a call for a key that is on another node.
 pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Way, Error> {
     let row = match (&request.route.kind, key) {
         (Kind::Fetch { .. }, key) => vec![fetch(request, spread, key)?],
@@ -75,7 +75,7 @@ pub fn answer(request: &Request, spread: &Spread, key: Option<Text>) -> Result<W
     Ok(Way::Answered(request.call.give(&[row])))
 }
 
-/// Removes the wait from a request for a lease on another node, if other sessions may wait for this one, because no
+/// Sets the wait to 0 in a request for a lease on another node if other sessions may wait for this session, because no
 /// node would detect the deadlock. A single server has the same rule.
 pub fn patience(request: &Request, arguments: &mut Arguments) {
     if let Kind::Lease { wait, .. } = request.route.kind
@@ -91,8 +91,8 @@ fn may_wait() -> bool {
     held::may_wait() && !two_phases::has_written_elsewhere()
 }
 
-/// Answers a request for a lease without one, because the key's node cannot know how old this snapshot is, and data
-/// read with it may be out of date.
+/// Answers a request for a lease without a lease: the key's node cannot know how old this snapshot is, and data read
+/// with it may be out of date.
 fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Result<TextRow, Error> {
     let steps = Steps::of(request.route.function);
     let (value, state) = match look(steps, spread, key)? {
@@ -102,7 +102,7 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
     Ok(vec![value, Some(Text::new(state.as_bytes())), None])
 }
 
-/// Returns the live value; None for a miss.
+/// Returns the live value, which is None for a negative entry; None for a miss.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
     let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;
@@ -112,7 +112,7 @@ fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>
     })
 }
 
-/// Returns the row of a function that returns one row.
+/// Returns the row of a function that returns one row; an empty row if it returns none.
 fn one_row(function: &'static str, arguments: &Arguments) -> Result<TextRow, Error> {
     let rows = ask::here(function, arguments)?;
     Ok(rows.into_iter().next().unwrap_or_default())
@@ -139,7 +139,7 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
         deadline::check_ttl(ttl)?;
     }
     loaders::check_recursion(request.cache, key)?;
-    // The limit of a transaction protects the lease records of the other node, too.
+    // The limit of leases per transaction also protects the lease records of the other node.
     let may_store = transaction::is_writable() && !lock::one_snapshot_per_transaction();
     if !may_store || held::is_full() {
         return match look(fetch.steps, spread, key.text())? {
@@ -163,10 +163,10 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
     }
 }
 
-/// One fetch of a key that another node has.
+/// A fetch of a key that is on another node.
 struct Fetch<'f> {
     request: &'f Request<'f>,
-    /// The name of the cache, quoted.
+    /// The name of the cache, qualified and quoted.
     cache: Text,
     steps: &'static Steps,
     key: Key,
@@ -175,7 +175,7 @@ struct Fetch<'f> {
 }
 
 impl Fetch<'_> {
-    /// Runs the loader, and stores the value if a lease is given.
+    /// Runs the loader, and stores the value if a lease is given. Returns the value.
     fn load(&self, lease: Option<Text>) -> Result<Option<Text>, Error> {
         let loaded = self.run(lease)?;
         let definition = registry::definition(self.request.cache)?;
@@ -206,8 +206,8 @@ impl Fetch<'_> {
         Ok(value)
     }
 
-    /// Runs the loader. If it fails, releases the lease so that the next caller tries at once, as on a single server.
-    /// The loader's changes are rolled back first, so that the key's node can still be reached.
+    /// Runs the loader. If the loader fails, releases the lease so that the next caller tries at once, as on a single
+    /// server. First rolls the loader's changes back, so that the key's node can still be reached.
     fn run(&self, lease: Option<Text>) -> Result<Loaded, Error> {
         let run = || loaders::run(self.request.cache, self.key, self.loader);
         if lease.is_none() {
@@ -216,7 +216,7 @@ impl Fetch<'_> {
         let loaded = subtransaction::attempt(run);
         if !matches!(loaded, Ok(Ok(_))) {
             let arguments = vec![Some(self.key.text()), lease, Some(self.cache)];
-            // Whatever the release returns, the loader's error is reported.
+            // The loader's error is reported, whatever the release returns.
             drop(subtransaction::attempt(|| {
                 ask::here("cache_release", &arguments).map(drop)
             }));
@@ -224,7 +224,7 @@ impl Fetch<'_> {
         loaded.unwrap_or_else(|failure| raise_from(self.loader, failure))
     }
 
-    /// Returns a value in the type of the function's result, as that type prints it.
+    /// Returns a value as the type of the function's result prints it.
     fn printed(&self, value: Stored) -> Text {
         match self.steps.bytes {
             true => call::print_bytes(convert::result::<Bytes>(value)),

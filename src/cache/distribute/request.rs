@@ -1,5 +1,5 @@
-//! [`Request`]: a call on a distributed cache, with the kind of its function, the node to which it is addressed, and
-//! whether another node has sent it.
+//! [`Request`]: a call on a distributed cache, with its function's kind, the node that it is addressed to, and whether
+//! another node has sent it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::pg::session::{shard_lock, subtransaction};
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;
 
-/// How often a call is tried while it meets shards that move.
+/// The most attempts of a call that meets shards that are being moved.
 pub const ATTEMPTS: usize = 50;
 /// Milliseconds between two attempts.
 pub const PAUSE: i64 = 20;
@@ -27,7 +27,7 @@ pub struct Route {
     pub function: &'static str,
     pub cache: usize,
     pub kind: Kind,
-    /// The privileges that its caller needs on the cache.
+    /// The privileges on the cache that the caller needs.
     pub needs: Privileges,
 }
 
@@ -46,7 +46,7 @@ impl Route {
     }
 }
 
-/// The kind of a function.
+/// The kind of a function. The fields are positions of arguments, except `writes`.
 pub enum Kind {
     /// Reads one entry.
     Read { key: usize },
@@ -54,13 +54,14 @@ pub enum Kind {
     Write { key: usize },
     /// Returns one entry, or computes it on the caller's node and stores it.
     Fetch { key: usize },
-    /// Returns the lease of one entry, which outlives the transaction; `wait` limits the wait for another lease.
+    /// Returns the lease of one entry, which outlives the transaction; argument `wait` limits the wait for another
+    /// lease.
     Lease { key: usize, wait: usize },
-    /// Reads several entries: a row for each key, in order.
+    /// Reads several entries, and returns a row for each key, in the order of the keys.
     ReadMany { keys: usize },
-    /// Writes several entries, with values if given, and returns how many.
+    /// Writes several entries, with values if given, and returns their number.
     WriteMany { keys: usize, values: Option<usize> },
-    /// Works on all entries, and returns a count.
+    /// Works on all entries and returns a count. `most` limits the count; `writes`: the function changes entries.
     Sum { most: Option<usize>, writes: bool },
     /// Returns a page of all entries in key order; the key is the first column.
     Page { most: usize },
@@ -73,41 +74,42 @@ pub enum Kind {
 /// A call that another node has sent.
 #[derive(Clone, Copy)]
 pub struct SentCall {
-    /// The node to which it was sent.
+    /// The node that the call was sent to.
     pub node: i64,
     pub function: &'static str,
     pub cache: Oid,
-    /// The hash of the key by which the call was sent. It names the target shard, even for a call on all entries.
+    /// The hash of the key that routed the call. It identifies the target shard, even for a call on all entries.
     pub hash: i64,
-    /// The checksum of the shards of the node, if the call is for all of them.
+    /// The checksum of the node's shards, if the call is for all of them.
     pub all: Option<i64>,
 }
 
-/// The node to which a call is sent, and whether the call is for one of its shards or for all.
+/// The node that a call is sent to, and whether the call is for one of the node's shards or for all of them.
 #[derive(Clone, Copy)]
 pub struct Addressee(i64);
 
 impl Addressee {
-    /// The checksum is stored above the number of the node, which has 32 bits.
+    /// The number of a node has 32 bits; the checksum is stored above it.
     const NODE: i64 = 0xffff_ffff;
 
-    /// Addresses the node, for the shard of the key by which Citus finds it.
+    /// Addresses the shard of a node that contains the key of the call.
     pub fn of_key(node: i64) -> Addressee {
         Addressee(node)
     }
 
-    /// Addresses the node, for all of its shards. It answers only if it has the same shards, because a move is not
-    /// committed on all nodes at once.
+    /// Addresses all shards of a node. The node answers only if its shards have the same checksum, because a move is
+    /// not committed on all nodes at once.
     pub fn all_of(spread: &Spread, node: i64) -> Addressee {
         Addressee(node | spread.sum_of_shards(node) << 32)
     }
 
-    /// Returns the number by which a call carries the address.
+    /// Returns the address as the number that a call carries.
     pub fn number(self) -> i64 {
         self.0
     }
 
-    /// Splits the number that a call carries: the node, and the checksum if the call is for all shards of the node.
+    /// Splits the number that a call carries into the node and the checksum. The checksum is None if the call is for a
+    /// single shard.
     pub fn parts(number: i64) -> (i64, Option<i64>) {
         let sum = number >> 32;
         (number & Addressee::NODE, (sum != 0).then_some(sum))
@@ -115,14 +117,14 @@ impl Addressee {
 }
 
 thread_local! {
-    /// Set if another node has sent the next call: if its key is not here, the call is not sent on. Calls of other
-    /// functions or on other caches, for example from a trigger, do not match.
+    /// Set if another node has sent the next call: if its key is not on this node, the call is not sent on. Calls of
+    /// other functions or on other caches, for example from a trigger, do not match.
     static SENT: Cell<Option<SentCall>> = const { Cell::new(None) };
-    /// Set if the key of that call is not on this node.
+    /// Set if the key of the sent call is not on this node.
     static MISSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Announces that another node has sent the next call; dropping this withdraws the announcement.
+/// Announces that another node has sent the next call. Dropping the value withdraws the announcement.
 pub struct Sent(());
 
 impl Sent {
@@ -132,7 +134,7 @@ impl Sent {
         Sent(())
     }
 
-    /// Returns whether the call was for a key that is not here.
+    /// Returns whether the key of the call is not on this node.
     pub fn has_missed(&self) -> bool {
         MISSED.get()
     }
@@ -145,7 +147,7 @@ impl Drop for Sent {
     }
 }
 
-/// Takes the announcement, if it is for this function and this cache.
+/// Takes the announcement if it is for this function and this cache; otherwise returns None.
 pub fn take_sent(cache: Oid, function: &str) -> Option<SentCall> {
     let sent = SENT.get();
     let sent = sent.filter(|sent| sent.cache == cache && sent.function == function)?;
@@ -163,7 +165,7 @@ pub struct Request<'r> {
 }
 
 impl Request<'_> {
-    /// Returns the current shards, as Citus reports them.
+    /// Returns the current shards of the cache, as Citus reports them.
     pub fn present(&self, spread: Rc<Spread>) -> Result<Rc<Spread>, Error> {
         shard_lock::hear();
         match spread.is_stale() {
@@ -177,7 +179,8 @@ impl Request<'_> {
         }
     }
 
-    /// Sends the call to the node of a key, and returns its rows.
+    /// Sends the call to the node of a key and returns its rows. Returns None if that node does not have the key or
+    /// cannot be reached.
     pub fn ask(
         &self,
         spread: &Spread,
@@ -186,8 +189,8 @@ impl Request<'_> {
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
         let arguments = ask::elsewhere(arguments, self.route.cache, spread);
-        // Outside of a transaction block the call costs one message to the other node, otherwise three. But it needs
-        // the block to see the transaction's own writes there.
+        // Outside of a transaction block the call costs one message to the other node, in a block three. But it needs
+        // the block to see the transaction's own writes on the other node.
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
         let block = if alone { c"off" } else { c"on" };
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
@@ -207,9 +210,9 @@ impl Request<'_> {
         subtransaction::attempt(ask).unwrap_or_else(|failure| failure.raise())
     }
 
-    /// Returns whether one call may read all shards of a node. It may if it only reads, and if no transaction over
-    /// nodes is open or begins with it. In such a transaction another connection could have written one of the shards,
-    /// or could wait for it.
+    /// Returns whether one call may read all shards of a node. The call must only read, and no transaction over nodes
+    /// may be open or begin with it. In a transaction over nodes another connection could have written one of the
+    /// shards, or could wait for it.
     pub fn asks_nodes(&self, spread: &Spread) -> bool {
         self.route.only_reads()
             && self.sent.is_none()
@@ -218,7 +221,7 @@ impl Request<'_> {
             && !distributed::coordinates(spread.here)
     }
 
-    /// Returns the arguments as texts.
+    /// Returns the arguments as texts, without the cache.
     pub fn printed(&self) -> Arguments {
         (0..self.call.len())
             .map(|place| match place == self.route.cache {
@@ -228,13 +231,13 @@ impl Request<'_> {
             .collect()
     }
 
-    /// Answers, to the node that has sent the call, that its key is not here.
+    /// Answers the node that has sent the call that its key is not on this node.
     pub fn missed(&self) -> Way {
         MISSED.set(true);
         Way::Answered(self.call.give(&[vec![None; self.call.columns()]]))
     }
 
-    /// Returns the error for a key for which no node answers.
+    /// Returns the error for a call that no node answers.
     pub fn no_node(&self) -> Error {
         match relation::spelled(self.cache) {
             Some(_) => Error::NoNode(relation::display_name(self.cache)),
@@ -244,13 +247,13 @@ impl Request<'_> {
 }
 
 impl Spread {
-    /// Returns a shard for a call without a key: one of this node, if it has any.
+    /// Returns a shard for a call without a key: a shard of this node, if it has any.
     pub fn any(&self) -> Shard {
         let here = self.shards.iter().find(|shard| self.is_here(shard));
         *here.unwrap_or(&self.shards[0])
     }
 
-    /// Returns the table of a shard of this node; None for a shard of another one.
+    /// Returns the table of a shard of this node; None for a shard of another node.
     pub fn table(&self, shard: &Shard) -> Result<Option<Oid>, Error> {
         match (self.is_here(shard), shard.table) {
             (false, _) => Ok(None),

@@ -39,7 +39,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
         return Ok(Way::Here);
     };
     let sent = request::take_sent(cache, route.function);
-    // Checks the privileges on the cache; those on the shard are checked, too.
+    // Checks the privileges on the cache; the call on the shard checks the privileges on the shard, too.
     open::require(cache, route.needs);
     if !route.only_reads() && !matches!(route.kind, Kind::Fetch { .. }) {
         // Citus treats a call that it delegates as a read.

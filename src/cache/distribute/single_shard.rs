@@ -1,5 +1,5 @@
-//! Answers a call on one key of a distributed cache. The call runs on the table of the key's shard if this node has
-//! it; otherwise it is sent to the node that does.
+//! Answers a call on one key of a distributed cache. The call runs on the table of the key's shard if the shard is on
+//! this node; otherwise the call is sent to the node of the shard.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ use crate::pg::session::{lock, shard_lock, transaction, wait};
 use crate::pg::value::call::Way;
 use crate::pg::value::datum::Text;
 
-/// Answers a call of one key. An invalid key is sent to any shard, so that the function itself raises the error.
+/// Answers a call on one key. An invalid key is sent to any shard, so that the function itself raises the error.
 pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Result<Way, Error> {
     let writes = !request.route.only_reads();
     if writes && request.sent.is_none() {
-        // Locked until the end of the transaction, so that no other session redefines the table meanwhile. For a call
-        // from another node, the sender holds the lock, because statements of Citus that would change the table lock
-        // it on all nodes.
+        // The lock is held until the end of the transaction, so that no other session redefines the table before then.
+        // For a call from another node the sender holds the lock, because a statement of Citus that would change the
+        // table locks it on all nodes.
         lock::relation(request.cache, lock::Mode::Write);
     }
     let mut spread = request.present(spread)?;
@@ -27,7 +27,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
             None => spread.any(),
         };
         // The sending node keeps the shard of its call in place. If this node waited for the lock as well, it could
-        // wait for a move that waits for that node.
+        // wait for a move that waits for the sending node.
         let keeps = request.sent.is_none() || attempt > 0;
         if keeps {
             shard_lock::keep(shard.lock);

@@ -1,10 +1,10 @@
-//! Makes Citus commit a transaction in two phases if it writes on this node and on another.
+//! Makes Citus commit a transaction in two phases if the transaction writes on this node and on another node.
 //!
-//! Citus counts only the writes that it runs itself. A call on a shard of this node bypasses it, and so does a write
-//! into a local table. If Citus then writes on one other node, for a call or for plain SQL, it commits there first,
-//! in one phase: a crash of this node before its own commit would keep only half of the transaction. So such a
-//! transaction ends with a statement that changes nothing and makes Citus commit in two phases. It runs right before
-//! the commit, because only then all writes are known: calls and plain SQL, in any order.
+//! Citus counts only the writes that it runs itself. A call on a shard of this node bypasses Citus, and so does a
+//! write into a local table. If Citus then writes on one other node, for a call or for plain SQL, it commits on that
+//! node first, in one phase: a crash of this node before its own commit would keep only half of the transaction. So a
+//! transaction of this kind ends with a statement that changes nothing and makes Citus commit in two phases. The
+//! statement runs right before the commit, because only then are all writes known: calls and plain SQL, in any order.
 
 use pgrx::pg_sys::InvalidOid;
 
@@ -20,11 +20,11 @@ use crate::pg::value::datum::Text;
 /// The writes of the transaction so far.
 #[derive(Default)]
 struct Written {
-    /// A key that was written on a shard of this node, bypassing Citus.
+    /// A key that a call has written on a shard of this node, bypassing Citus.
     here: Option<Vec<u8>>,
-    /// Keys of two shards; the first was written on another node.
+    /// Keys of two shards; a call has written the first on another node.
     elsewhere: Option<[Vec<u8>; 2]>,
-    /// Citus' number of this node.
+    /// The Citus group id of this node.
     node: i64,
     /// Whether Citus will commit in two phases.
     told: bool,
@@ -34,7 +34,7 @@ thread_local! {
     static WRITTEN: TransactionLocal<Written> = TransactionLocal::default();
 }
 
-/// Notes a write of a key on a shard of this node, bypassing Citus.
+/// Notes that a call writes a key on a shard of this node, bypassing Citus.
 pub fn wrote_here(spread: &Spread, key: Text) {
     WRITTEN.with(|written| {
         written.change(|written| {
@@ -45,10 +45,10 @@ pub fn wrote_here(spread: &Spread, key: Text) {
     tell_at_once();
 }
 
-/// Notes a write that Citus is about to make on another node.
+/// Notes that Citus is about to write a key on another node.
 pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
     if !has_written_elsewhere() {
-        held::count_lock(); // a session may wait for it there, and no node would detect the deadlock
+        held::count_lock(); // another session may wait for it there, and no node would detect the deadlock
         let keys = [key, spread.key_beside(shard)].map(|key| key.bytes().to_vec());
         WRITTEN.with(|written| {
             written.change(|written| {
@@ -65,8 +65,8 @@ pub fn has_written_elsewhere() -> bool {
     WRITTEN.with(|written| written.look(|written| written.elsewhere.is_some()))
 }
 
-/// Makes Citus commit in two phases if the transaction has written here and Citus has a transaction of its own open.
-/// Called right before the commit.
+/// Makes Citus commit in two phases if the transaction has called write functions and Citus has a transaction of its
+/// own open. Called right before the commit.
 pub fn at_commit() {
     let keys = WRITTEN.with(|written| {
         let node = written.look(|written| (!written.told).then_some(written.node));
@@ -98,8 +98,8 @@ impl Written {
         self.here.is_some() || self.elsewhere.is_some()
     }
 
-    /// Returns keys of the shards over which [`tell`] runs its statement. One shard of this node is enough. Otherwise
-    /// it takes two shards, because Citus writes one shard of another node in one phase.
+    /// Returns keys of the shards on which [`tell`] runs its statement. One shard of this node is enough. Otherwise
+    /// two shards are needed, because Citus commits a write of one shard of another node in one phase.
     fn keys(&self) -> Vec<Vec<u8>> {
         match (&self.here, &self.elsewhere) {
             (Some(key), _) => vec![key.clone()],
@@ -109,8 +109,8 @@ impl Written {
     }
 }
 
-/// Runs [`tell`] before Citus evaluates more of its own statement, if that would write on another node outside of a
-/// transaction. Runs in a subtransaction, which Citus treats as a transaction block.
+/// Runs [`tell`] before Citus goes on evaluating its own statement, if Citus would otherwise write on another node
+/// outside of a transaction. Runs in a subtransaction, which Citus treats as a transaction block.
 fn tell_at_once() {
     let told = WRITTEN.with(|written| written.look(|written| written.told));
     if told || !distributed::commits_at_once() {
@@ -123,7 +123,7 @@ fn tell_at_once() {
 }
 
 /// Deletes from the empty table `pgcache.distributed`, so that Citus commits in two phases. Runs as the owner of the
-/// table, because the caller has no rights on it.
+/// table, because the caller has no privileges on it.
 fn tell(keys: &[Vec<u8>]) {
     let is_one = |key: &Vec<u8>| [b"key OPERATOR(pg_catalog.=) ", &name::literal(key)[..]].concat();
     let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();

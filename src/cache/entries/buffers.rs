@@ -1,5 +1,5 @@
-//! Two buffers of a process, for the value that a command has found and for the value that it builds. One command at a
-//! time uses them.
+//! Two buffers of a process: one for the value that a command has found, and one for the value that it builds. Only
+//! one command at a time uses them.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -7,13 +7,13 @@ use std::mem::ManuallyDrop;
 use super::failed::Failed;
 use crate::cache::memory::raw::{self, EntryMeta};
 
-/// Bytes that a buffer keeps from one command to the next. A process has one pair of buffers, not one for each
-/// connection. No long value fits in them.
+/// The number of bytes that a buffer keeps between two commands. A process has one pair of buffers, not a pair for
+/// each connection. A buffer that has held a long value is shrunk.
 const KEPT: usize = raw::LONG;
-/// Values up to this size are copied with a single look-up.
+/// The capacity of an unused buffer: a value up to this size is copied with a single look-up.
 const SHORT: usize = 8 << 10;
 
-/// Buffers of one command: for a value that was found, and for one that is built.
+/// The buffers of one command: for the value that it has found, and for the value that it builds.
 #[derive(Default)]
 pub struct Buffers {
     pub found: Vec<u8>,
@@ -51,12 +51,12 @@ fn shrink(buffer: &mut Vec<u8>) {
     }
 }
 
-/// Returns the value in a buffer that [`super::store::Store::get`] has filled; empty for a negative entry.
+/// Returns the value in a buffer that [`super::store::Store::get`] has filled; it is empty for a negative entry.
 pub fn value<'b>(seen: &EntryMeta, found: &'b [u8]) -> &'b [u8] {
     found.get(..seen.length).unwrap_or_default()
 }
 
-/// Returns the reply of GET: nil for a negative entry.
+/// Returns the reply of GET; None, which is sent as nil, for a missing or a negative entry.
 pub fn shown<'b>(seen: &Option<EntryMeta>, found: &'b [u8]) -> Option<&'b [u8]> {
     seen.as_ref()
         .filter(|seen| !seen.negative)

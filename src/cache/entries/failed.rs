@@ -1,17 +1,17 @@
-//! [`Failed`]: the reasons why an entry was not read or changed.
+//! [`Failed`]: why an entry was not read or changed.
 
 use crate::cache::memory::raw::OutOfMemory;
 use crate::error::Error;
 
-/// The reason why an entry was not read or changed.
+/// Why an entry was not read or changed.
 #[derive(Debug)]
 pub enum Failed {
-    /// The cache was dropped, or has no slot in the tier.
+    /// The cache was dropped, or has lost its slot in the tier.
     Gone,
     /// No entry can have this key.
     Key,
     OutOfMemory,
-    /// The change was not carried out: a policy or a trigger of the table keeps the entry from being written.
+    /// A policy or a trigger of the table has kept the entry from being written.
     NotCarriedOut,
     /// The cache is not open for writing.
     NotOpen,

@@ -1,8 +1,8 @@
 //! Implements [`Store`] for memory caches, and for the copies of a table's entries that the Redis protocol reads.
 //!
-//! A change is decided under the lock of the key's partition. A decision that may raise an error, such as a comparison
-//! of jsonb values, is made on a copy outside of the lock, and the change happens only if the entry still equals that
-//! copy.
+//! A change is decided under the lock of the key's partition. A decision that may raise an error, for example a
+//! comparison of jsonb values, is made on a copy of the entry outside of the lock. The change then happens only if the
+//! entry still equals the copy.
 
 use pgcache_store::{EntryRef, NO_DEADLINE};
 
@@ -34,7 +34,7 @@ impl Present for EntryRef<'_> {
     }
 }
 
-/// Keys that are prefetched from memory at once.
+/// The number of keys that are prefetched at once.
 const AHEAD: usize = 32;
 
 impl Store for Entries<'_> {
@@ -228,7 +228,7 @@ impl Store for Entries<'_> {
     }
 }
 
-/// A condition on the present entry, checked under the lock before a change.
+/// A condition on the current entry, checked under the lock before a change.
 trait Holds {
     /// Returns whether the condition holds for every entry.
     fn is_always(&self) -> bool {
@@ -249,7 +249,7 @@ impl Holds for If<'_> {
     }
 }
 
-/// Holds if the entry still equals its copy.
+/// The condition that the entry still equals its copy.
 struct Unchanged<'v>(Copied<'v>);
 
 impl Holds for Unchanged<'_> {
@@ -259,7 +259,7 @@ impl Holds for Unchanged<'_> {
     }
 }
 
-/// Stores an entry if the condition holds, and returns whether it holds.
+/// Stores an entry if the condition holds. Returns whether the condition held.
 #[inline]
 fn put_if(
     entries: &Entries<'_>,
@@ -285,7 +285,7 @@ fn put_if(
     }
 }
 
-/// Stores an entry as [`put_if`] does, or removes it if the new deadline has passed.
+/// Stores an entry as [`put_if`] does, or removes the current entry if the new deadline has passed.
 #[inline]
 fn put_or_remove_if(
     entries: &Entries<'_>,
@@ -303,13 +303,13 @@ fn put_or_remove_if(
     Ok(allowed)
 }
 
-/// Removes an entry without looking at it. Returns whether it was live.
+/// Removes an entry without reading its value. Returns whether the entry was live.
 pub fn delete(entries: &Entries<'_>, key: &RawKey) -> bool {
     let (_, removed) = entries.delete_at(key, |_| true);
     noted_removal(entries, key, removed)
 }
 
-/// Counts a removal, if there was one, and notifies watchers.
+/// Counts a removal and notifies watchers, if an entry was removed. Returns `removed`.
 fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     if removed {
         Entries::tally(entries, Counter::Deletes, 1);
@@ -318,7 +318,7 @@ fn noted_removal(entries: &Entries<'_>, key: &RawKey, removed: bool) -> bool {
     removed
 }
 
-/// Returns a copy of a jsonb entry with its value as text, the form in which callers pass and receive it.
+/// Returns the deadline of a jsonb entry, and its value as text, the form in which callers pass and receive it.
 #[cold]
 fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
     if meta.negative {
@@ -328,7 +328,7 @@ fn printed((meta, value): (EntryMeta, &[u8])) -> (EntryMeta, Text) {
     (meta, convert::result::<Text>(json))
 }
 
-/// Converts a text to jsonb in place.
+/// Converts the text in the buffer to jsonb in place.
 #[cold]
 fn parse(made: &mut Vec<u8>) -> Result<(), Failed> {
     let json = convert::json(Text::new(made))?;
@@ -337,8 +337,9 @@ fn parse(made: &mut Vec<u8>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Returns the jsonb that an entry must equal. The comparison works on a copy: equal values may differ in their
-/// bytes, and the comparison may raise an error, which must not happen under the lock.
+/// Returns the jsonb value that an entry must equal; None for any other condition. The comparison needs a copy of the
+/// entry: equal values may differ in their bytes, and the comparison may raise an error, which must not happen under
+/// the lock.
 fn json_of(entries: &Entries<'_>, condition: &If<'_>) -> Option<Stored> {
     match condition {
         If::Equal(Value::Stored(expected)) if entries.value_type() == ValueType::Json => {
@@ -358,8 +359,9 @@ fn if_equal(
     Ok(judge_copy(entries, key, judge, act)?.is_some())
 }
 
-/// Judges a copy of a live entry, outside of any lock, and acts on the entry if it is still the same; otherwise
-/// starts over. Returns the judgement; None if the entry does not exist or needs no action.
+/// Applies `judge` to a copy of a live entry, outside of any lock, and `act` to the entry itself if it still equals
+/// the copy; otherwise starts over. Returns the result of `judge`; None if no live entry exists or `judge` returns
+/// None.
 pub fn judge_copy<R>(
     entries: &Entries<'_>,
     key: &RawKey,
@@ -391,7 +393,7 @@ fn entry_of(entries: &Entries<'_>, meta: &EntryMeta, value: &[u8]) -> Entry {
     }
 }
 
-/// Acts on each key. Returns for how many keys `act` was true.
+/// Calls `act` for each key. Returns for how many keys the result was true.
 fn each_key<'k, E>(
     entries: &Entries<'_>,
     keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -400,8 +402,8 @@ fn each_key<'k, E>(
     each_ahead(entries, keys, |key| key, act)
 }
 
-/// Acts on each item, which has one key, and prefetches some keys at a time. Returns for how many items `act` was
-/// true.
+/// Calls `act` for each item, which has one key, and prefetches [`AHEAD`] keys at a time. Returns for how many items
+/// the result was true.
 fn each_ahead<'k, T, E>(
     entries: &Entries<'_>,
     mut items: impl Iterator<Item = T> + Clone,

@@ -1,8 +1,8 @@
 //! Reads entries for functions of SQL. A read of a table cache looks into the hot tier first; after a miss it reads
 //! the table and fills the copy in.
 //!
-//! Guards that the token for a copy is taken before the snapshot of the read. Otherwise a change committed in between
-//! would not keep the old row from being copied.
+//! Guards that the token for a copy is taken before the snapshot of the read. Otherwise a change that is committed
+//! between the snapshot and the token would not keep the old row from being copied.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -27,26 +27,25 @@ use crate::pg::value::datum::Text;
 
 pub use crate::cache::model::entry::{Entry, Look};
 
-/// The entry of a read, and the counter of the read.
+/// The result of a read, and the counter that counts the read.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub entry: Option<Entry>,
     pub counter: Counter,
 }
 
-/// Returns the live entry under a key. The caller has checked the privileges.
+/// Returns the live entry of a key. The caller has checked the privileges.
 pub fn get(relation: Oid, key: HashedKey) -> Result<Option<Entry>, Error> {
     let found = look(relation, key, Privileges::SELECT, Look::Counted, |_| None);
     found.map(|found| found.entry)
 }
 
-/// Returns the live entry under a key and the counter of the read, for a caller that may count the read itself.
+/// Returns the live entry of a key and the counter of the read, for a caller that may count the read itself.
 pub fn find(relation: Oid, key: HashedKey, counts: Look) -> Result<Found, Error> {
     look(relation, key, Privileges::SELECT, counts, |_| None)
 }
 
-/// Returns the live entry under a key, or a stale one whose grace has not passed yet, for a call that needs these
-/// privileges.
+/// Returns the entry of a key that is live, or stale within the cache's grace, for a call that needs these privileges.
 pub fn get_or_stale(
     relation: Oid,
     key: HashedKey,
@@ -95,7 +94,7 @@ fn get_from_memory(
     Ok(seen(cache, memory_cache::get(cache, key, grace)?, counts))
 }
 
-/// Builds the result of a read that no copy of a table's entry has answered, and counts the read.
+/// Builds the result of a read that no copy of a table's row has answered, and counts the read if `counts` says so.
 fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     let counter = figure_of(cache, entry.is_some());
     if counts == Look::Counted {
@@ -104,7 +103,7 @@ fn seen(cache: &Cache, entry: Option<Entry>, counts: Look) -> Found {
     Found { entry, counter }
 }
 
-/// Returns the counter of a read that no copy of a table's entry has answered.
+/// Returns the counter of a read that no copy of a table's row has answered.
 fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     match (is_hit, cache.storage) {
         (false, _) => Counter::Misses,
@@ -113,7 +112,7 @@ fn figure_of(cache: &Cache, is_hit: bool) -> Counter {
     }
 }
 
-/// Reads the entry from the table and fills its copy. Takes the token before the snapshot of the read.
+/// Reads the entry from the table and fills in its copy. Takes the token before the snapshot of the read.
 fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> Option<Entry> {
     let token = copies::token(cache, key);
     pause::at(Window::TokenToSnapshot);
@@ -129,10 +128,11 @@ fn get_from_table(cache: &Reading, key: HashedKey, grace: Option<Interval>) -> O
     entry
 }
 
-/// Keys that are prefetched from the tier at once: more would evict each other from the processor's nearest cache.
+/// The number of keys that are prefetched from the tier at once: more keys would evict each other from the processor's
+/// nearest cache.
 const BATCH: usize = 32;
 
-/// Returns the live entry under each of these keys, in their order.
+/// Returns the live entry of each key, in the order of the keys; None for a key without one.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Error> {
     let (found, hot_hits) = find_many(cache, keys)?;
     let hits = found.iter().flatten().count() as u64;
@@ -142,7 +142,7 @@ pub fn get_many(cache: &Reading, keys: &[Key]) -> Result<Vec<Option<Entry>>, Err
     Ok(found)
 }
 
-/// Reads entries as [`get_many`] does, without counting. Also returns how many entries come from the tier.
+/// Reads entries as [`get_many`] does, without counting the reads. Also returns how many entries come from the tier.
 pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u64), Error> {
     let hashed = keys.iter().map(|&key| cache.hashed(key));
     let keys = &memory::collect(hashed)[..];
@@ -164,10 +164,11 @@ pub fn find_many(cache: &Reading, keys: &[Key]) -> Result<(Vec<Option<Entry>>, u
     Ok((found, hot_hits as u64))
 }
 
-/// Keys whose copies are filled again from one snapshot: few, so that little is committed meanwhile.
+/// The number of keys whose copies are filled again from one snapshot. It is low, so that few changes are committed
+/// during the read.
 const REFILL: usize = 64;
 
-/// Reads the missing entries from the table, all with one snapshot, and fills their copies.
+/// Reads the missing entries from the table, all from one snapshot, and fills in their copies.
 fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<Entry>]) {
     let places = memory::collect((0..keys.len()).filter(|&place| found[place].is_none()));
     let missing = memory::collect(places.iter().map(|&place| keys[place]));
@@ -184,7 +185,8 @@ fn get_many_from_table(cache: &Reading, keys: &[HashedKey], found: &mut [Option<
 }
 
 /// Reads again, in small batches, the entries whose copies were refused because another session committed in their
-/// stripe during a long read. The result of the call does not come from these reads: it stays that of one snapshot.
+/// stripe during a long read. The result of the call does not come from these reads: all of it comes from one
+/// snapshot.
 fn refill(cache: &Reading, refused: &[HashedKey]) {
     for batch in refused.chunks(REFILL) {
         if copies::token(cache, batch[0]).is_some() {
@@ -194,8 +196,8 @@ fn refill(cache: &Reading, refused: &[HashedKey]) {
     }
 }
 
-/// Shows each entry that the table has under these keys, with the position of the key and whether its copy was
-/// filled. Takes the tokens before the snapshot.
+/// Passes each entry that the table has under these keys to `show`, with the position of the key and whether the copy
+/// was filled in. Takes the tokens before the snapshot.
 fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize, Entry, bool)) {
     let tokens = memory::collect(keys.iter().map(|&key| copies::token(cache, key)));
     let asked = memory::collect(keys.iter().map(|key| key.key));
@@ -212,7 +214,7 @@ fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize
     }
 }
 
-/// Shows a page of live entries in key order.
+/// Passes a page of live entries to `show`, in key order.
 pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     let page = &checked(cache, page)?;
     match cache.storage {
@@ -224,7 +226,7 @@ pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) ->
     Ok(())
 }
 
-/// Shows the keys of a page of live entries.
+/// Passes the keys of a page of live entries to `show`, in key order.
 pub fn keys(
     cache: &Reading,
     page: &Page,

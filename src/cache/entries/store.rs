@@ -1,10 +1,9 @@
-//! [`Store`]: the operations on the entries of a cache, which functions of SQL and commands of the Redis protocol
-//! share.
+//! [`Store`]: the operations on the entries of a cache that functions of SQL and commands of the Redis protocol share.
 //!
 //! It has two implementations, [`super::memory`] and [`super::table`]. A function and a command with the same meaning
-//! use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides about the
-//! entry as it is now, and refuses the change if another session has changed the entry meanwhile. A table cache locks
-//! the row before it decides.
+//! use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides about a
+//! copy of the entry, and changes the entry only if no other session has changed it since the copy. A table cache
+//! locks the row before it decides.
 
 use super::buffers::Buffers;
 use crate::cache::model::key::Key;
@@ -27,7 +26,7 @@ pub enum Value<'v> {
 }
 
 impl Value<'_> {
-    /// Returns the bytes as they were passed.
+    /// Returns the bytes of the value, unconverted.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -40,14 +39,14 @@ impl Value<'_> {
 /// An entry to store.
 #[derive(Clone, Copy)]
 pub struct NewEntry<'v> {
-    /// None: a negative entry.
+    /// The value; None for a negative entry.
     pub value: Option<Value<'v>>,
-    /// [`pgcache_store::NO_DEADLINE`]: it never expires.
+    /// The deadline; [`pgcache_store::NO_DEADLINE`] if the entry never expires.
     pub deadline: Timestamp,
 }
 
 impl<'v> NewEntry<'v> {
-    /// Returns an entry with a value that a client has sent.
+    /// Builds an entry with a value that a client has sent.
     #[inline]
     pub fn spelled(value: &'v [u8], deadline: Timestamp) -> NewEntry<'v> {
         NewEntry {
@@ -57,7 +56,7 @@ impl<'v> NewEntry<'v> {
     }
 }
 
-/// The condition under which an entry is stored or removed. A negative entry has no value, so it equals none.
+/// The condition for storing or removing an entry. A negative entry has no value, so it equals no value.
 #[derive(Clone, Copy)]
 pub enum If<'v> {
     Always,
@@ -70,7 +69,7 @@ pub enum If<'v> {
 }
 
 impl If<'_> {
-    /// Returns whether the condition holds for an entry; None stands for a missing one.
+    /// Returns whether the condition holds for an entry; None stands for a missing entry.
     #[inline]
     pub fn holds(&self, entry: Option<&dyn Present>) -> bool {
         match self {
@@ -87,14 +86,14 @@ impl If<'_> {
 /// The decision about an entry.
 pub enum Change {
     Keep,
-    /// Stores the value in the buffer, until this deadline.
+    /// Stores the value that the buffer contains, with this deadline.
     Put(Timestamp),
     /// Gives the entry this deadline.
     Touch(Timestamp),
     Remove,
 }
 
-/// An entry under a lock, or a copy of one: no session changes it meanwhile.
+/// An entry that is locked, or a copy of an entry: no session changes it while the value exists.
 pub trait Present {
     /// Returns the deadline and length of the entry.
     fn meta(&self) -> EntryMeta;
@@ -102,41 +101,45 @@ pub trait Present {
     fn has(&self, value: &Value) -> bool;
 }
 
-/// A copy of an entry: deadline and length, and the value in the form that clients receive. None stands for a missing
-/// entry.
+/// A copy of an entry: its deadline and length, and its value in the form that clients receive. None stands for a
+/// missing entry.
 pub type Copied<'v> = Option<(EntryMeta, &'v [u8])>;
 
 /// The entries of a cache. `E` is the error of the caller.
 pub trait Store: Sized {
     type Key<'k>;
 
-    /// Returns the key that a client has sent as these bytes.
+    /// Returns the key from the bytes that a client has sent.
     fn key<'k>(&self, bytes: &'k [u8]) -> Self::Key<'k>;
-    /// Returns the key of a function of SQL, which is in canonical form already.
+    /// Returns the key of a function of SQL, which is already in canonical form.
     fn key_of<'k>(&self, key: &'k Key) -> Self::Key<'k>;
-    /// Returns the key in the canonical form of the cache; None if no entry can have it.
+    /// Returns the bytes of the key in the canonical form of the cache; None if no entry can have the key.
     fn spelled<'k>(&self, key: &'k Self::Key<'_>) -> Option<&'k [u8]>;
     /// Returns an error if a value of this length cannot be stored under the key.
     fn check_length(&self, key: &Self::Key<'_>, length: usize) -> Result<(), Failed>;
     /// Adds to a counter of the cache.
     fn tally(&self, counter: Counter, times: u64);
 
-    /// Copies a live value to the start of the buffer, which grows as needed.
+    /// Copies the value of a live entry to the start of the buffer, which grows as needed. Returns None if no live
+    /// entry exists.
     fn get(&self, key: &Self::Key<'_>, buffer: &mut Vec<u8>) -> Result<Option<EntryMeta>, Failed>;
-    /// Reads several keys, in their order, as `get` does. Returns for how many of them `each` was true.
+    /// Reads several keys as `get` does, in their order, and passes each result and value to `each`. Returns for how
+    /// many keys `each` returned true.
     fn get_each<'k, E: From<Failed>>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
         buffers: &mut Buffers,
         each: impl FnMut(Result<Option<EntryMeta>, OutOfMemory>, &[u8]) -> Result<bool, E>,
     ) -> Result<i64, E>;
-    /// Returns a number that rises when a commit changes the key, for entries that are copies of table rows.
+    /// Returns a number that rises when a commit changes the key. It is 0 except for entries that are copies of table
+    /// rows.
     fn epoch(&self, _key: &Self::Key<'_>) -> u64 {
         0
     }
-    /// Returns the deadline and length of a live entry.
+    /// Returns the deadline and length of a live entry; None if no live entry exists.
     fn look(&self, key: &Self::Key<'_>) -> Result<Option<EntryMeta>, Failed>;
-    /// Reads several keys, in their order, as `look` does. Returns for how many of them `each` was true.
+    /// Reads several keys as `look` does, in their order, and passes each result to `each`. Returns for how many keys
+    /// `each` returned true.
     fn look_each<'k, E: From<Failed>>(
         &self,
         keys: impl Iterator<Item = &'k [u8]> + Clone,
@@ -148,14 +151,15 @@ pub trait Store: Sized {
         key: &Self::Key<'_>,
         holds: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Returns how much eviction considers an entry used, 0 to 7. Rows of a table are not evicted.
+    /// Returns how strongly eviction considers an entry used, from 0 to 7. It is 0 for rows of a table, which are not
+    /// evicted.
     fn use_rank(&self, _key: &Self::Key<'_>) -> u32 {
         0
     }
-    /// Returns how many bytes a live entry takes.
+    /// Returns the number of bytes that a live entry takes.
     fn size(&self, key: &Self::Key<'_>) -> Result<Option<u64>, Failed>;
 
-    /// Stores an entry if the condition holds, and returns whether it did.
+    /// Stores an entry if the condition holds. Returns whether the entry was stored.
     fn put(
         &self,
         key: &Self::Key<'_>,
@@ -171,28 +175,29 @@ pub trait Store: Sized {
     ) -> Result<bool, Failed> {
         self.put(key, new, condition)
     }
-    /// Decides about an entry and changes it, atomically. `decide` gets the present entry and a buffer for a new
-    /// value. It is called again if another session changes the entry meanwhile. Afterwards `found` contains the
-    /// former value.
+    /// Lets `decide` choose a change of an entry, and makes the change, atomically. `decide` gets the current entry
+    /// and a buffer for a new value. It is called again if another session has changed the entry since the call.
+    /// Returns the result of the last call; `found` then contains the previous value.
     fn change<R, E: From<Failed>>(
         &self,
         key: &Self::Key<'_>,
         buffers: &mut Buffers,
         decide: impl Fn(Copied<'_>, &mut Vec<u8>) -> Result<(Change, R), E>,
     ) -> Result<R, E>;
-    /// Gives a live entry another deadline if `allows` returns true, and returns whether it did.
+    /// Gives a live entry another deadline if `allows` returns true. Returns whether the deadline was set.
     fn touch(
         &self,
         key: &Self::Key<'_>,
         deadline: Timestamp,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Gives a live entry a deadline that is one ttl from now, and returns whether the entry exists. The cache may
-    /// keep the old deadline (`touch_after`).
+    /// Gives a live entry a deadline that is one ttl from now. Returns whether a live entry exists. The cache may keep
+    /// the old deadline (`touch_after`).
     fn slide(&self, key: &Self::Key<'_>, deadline: Timestamp) -> Result<bool, Failed> {
         self.touch(key, deadline, |_| true)
     }
-    /// Copies a live value to the start of the buffer if `slide` would keep its deadline.
+    /// Copies the value of a live entry to the start of the buffer if `slide` would keep the entry's deadline;
+    /// otherwise returns None.
     fn get_if_left(
         &self,
         _key: &Self::Key<'_>,
@@ -201,27 +206,29 @@ pub trait Store: Sized {
     ) -> Result<Option<EntryMeta>, Failed> {
         Ok(None)
     }
-    /// Removes a live entry if `allows` returns true, and returns whether it did.
+    /// Removes a live entry if `allows` returns true. Returns whether the entry was removed.
     fn remove(
         &self,
         key: &Self::Key<'_>,
         allows: impl Fn(&dyn Present) -> bool,
     ) -> Result<bool, Failed>;
-    /// Removes a live entry if the condition holds, and returns whether it did.
+    /// Removes a live entry if the condition holds. Returns whether the entry was removed.
     fn remove_if(&self, key: &Self::Key<'_>, condition: If<'_>) -> Result<bool, Failed>;
-    /// Removes an entry and copies it to `found`.
+    /// Removes an entry and copies it to `found`. Returns None if it was not live.
     fn take(&self, key: &Self::Key<'_>, buffers: &mut Buffers)
     -> Result<Option<EntryMeta>, Failed>;
-    /// Removes several entries without reading them, and returns how many were live.
+    /// Removes several entries without reading their values. Returns how many of them were live.
     fn delete_each<'k>(&self, keys: impl Iterator<Item = &'k [u8]> + Clone) -> Result<i64, Failed>;
 
-    /// Sorts keys in the order in which they are changed, so that two calls do not deadlock.
+    /// Sorts keys into the order in which a table changes them, so that two calls do not deadlock. Does nothing for a
+    /// memory cache.
     fn in_order(&self, keys: &mut [&[u8]]);
-    /// Keeps other sessions from changing the entries under these keys until the transaction ends. Another session may
-    /// still add an entry under a key that has none.
+    /// Keeps other sessions from changing the rows of these keys until the transaction ends. Another session may still
+    /// add a row for a key that has none. Does nothing for a memory cache.
     fn hold(&self, keys: &[&[u8]]) -> Result<(), Failed>;
-    /// Stores all of the entries or none, and returns whether it did. If a key is passed twice, its last value wins.
-    /// With `new_only` it stores them only if none of the keys has an entry.
+    /// Stores all of the entries or none, and returns whether they were stored. If a key is passed twice, its last
+    /// value wins. With `new_only`, a table stores them only if no key has an entry; a memory cache ignores
+    /// `new_only`.
     fn set_all<'k>(
         &self,
         pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,
@@ -242,7 +249,7 @@ pub fn is_unchanged(entry: Option<&dyn Present>, copied: Copied<'_>) -> bool {
     }
 }
 
-/// Returns an error for bytes that a cache of this type does not accept.
+/// Raises an error for bytes that a cache of this type does not accept.
 #[inline]
 pub fn check_value(value_type: ValueType, value: &[u8]) -> Result<(), Error> {
     match value_type == ValueType::Text && !encoding::is_text(value) {
@@ -251,7 +258,7 @@ pub fn check_value(value_type: ValueType, value: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Returns whether two keys that clients have sent belong to one entry.
+/// Returns whether two keys that clients have sent denote the same entry.
 pub fn is_same_key<S: Store>(entries: &S, one: &[u8], other: &[u8]) -> bool {
     let (key, other_key) = (entries.key(one), entries.key(other));
     let spelled = entries.spelled(&key);

@@ -36,29 +36,29 @@ use crate::pg::value::datum::{Bytes, Text, ValueType};
 use crate::pg::value::stored::Stored;
 use crate::pg::{encoding, memory};
 
-/// Bytes that a row takes besides its key and value: header, line pointer, deadline.
+/// The bytes of a row besides its key and value: header, line pointer, deadline.
 const ROW: usize = 40;
 
-/// The entries of a table.
+/// The entries of a table cache.
 pub struct Rows<'c> {
-    /// The cache as the session found it.
+    /// The cache as the session has loaded it.
     pub cache: &'c Cache,
     opened: Opened<'c>,
-    /// True if user-defined triggers and policies may run, because the transaction has the settings for that.
+    /// True if user-defined triggers and policies may run, because the transaction has the settings for them.
     pub user_code: bool,
-    /// The number of reads, among those not counted yet, that a copy in the tier has answered.
+    /// The number of reads that a copy in the tier has answered and that are not counted yet.
     hot_hits: Cell<u64>,
 }
 
-/// The cache under a lock on its table, which the transaction keeps until it ends.
+/// The cache under a lock on its table; the transaction keeps the lock until it ends.
 enum Opened<'c> {
     Now(&'c Cache),
-    /// Set at the first change of the transaction.
+    /// The cache is opened at the first change of the transaction, which sets the cell.
     Later(&'c OnceCell<Rc<Cache>>),
 }
 
 impl<'c> Rows<'c> {
-    /// Returns the rows of a cache that is open for changes.
+    /// Returns the rows of a cache that is already open for changes.
     pub fn of(cache: &'c Cache) -> Rows<'c> {
         Rows {
             cache,
@@ -68,7 +68,7 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Returns the rows of a cache that is open for reading, and is opened for changes at the first change.
+    /// Returns the rows of a cache that is open for reading; the first change opens it for changes.
     pub fn open_later(
         cache: &'c Cache,
         opened: &'c OnceCell<Rc<Cache>>,
@@ -82,13 +82,13 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Returns the cache, opened for changes.
+    /// Returns the cache, which must be open for changes.
     pub fn changed(&self) -> Result<&'c Cache, Failed> {
         removal::settle();
         self.opened().ok_or(Failed::NotOpen)
     }
 
-    /// Returns the cache if it is open for changes already.
+    /// Returns the cache if it is already open for changes.
     pub fn opened(&self) -> Option<&'c Cache> {
         match self.opened {
             Opened::Now(cache) => Some(cache),
@@ -96,7 +96,7 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Sets the cache, which has been opened for changes.
+    /// Sets the cache after it has been opened for changes.
     pub fn set_opened(&self, cache: Rc<Cache>) {
         if let Opened::Later(opened) = self.opened {
             let _ = opened.set(cache);
@@ -111,7 +111,7 @@ impl<'c> Rows<'c> {
         }
     }
 
-    /// Returns the key for a write, or an error if no entry can have it.
+    /// Returns the key for a write. Raises an error if no entry can have the key.
     pub fn new_key(&self, key: &Option<HashedKey>) -> Result<Key, Failed> {
         let key = key.as_ref().ok_or(Failed::Key)?.key;
         self.cache.check_room(key)?;
@@ -149,7 +149,7 @@ impl<'c> Rows<'c> {
         Ok(found.entry)
     }
 
-    /// Returns the live entry under each key.
+    /// Returns the live entry of each key.
     fn find_each<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
@@ -168,7 +168,7 @@ impl<'c> Rows<'c> {
         })))
     }
 
-    /// Returns the live entry under a key, if a touch keeps its deadline (`touch_after`).
+    /// Returns the live entry of a key if a touch would keep its deadline (`touch_after`).
     fn left_as_it_is(
         &self,
         key: &Option<HashedKey>,
@@ -183,7 +183,7 @@ impl<'c> Rows<'c> {
         Ok(left.and_then(|found| found.entry))
     }
 
-    /// Changes an entry if `allows` returns true, and returns whether it did.
+    /// Applies `action` to an entry if `allows` returns true. Returns whether the entry was changed.
     fn change_if(
         &self,
         key: &Option<HashedKey>,
@@ -203,7 +203,7 @@ impl<'c> Rows<'c> {
         Ok(changed.unwrap_or(false))
     }
 
-    /// Locks the row under a key, if one exists.
+    /// Locks the row of a key, if one exists.
     pub fn hold_key(&self, key: &Option<HashedKey>) -> Result<(), Failed> {
         self.change_if(key, Seek::Any, RowAction::Keep, |_| false)?;
         Ok(())
@@ -258,7 +258,8 @@ impl Store for Rows<'_> {
         Ok(())
     }
 
-    /// Splits hits: a caller counts all of them as hits of the tier, and `hot_hits` knows how many were.
+    /// Adds to a counter. A caller counts all hits as hits of the tier, so this splits them: `hot_hits` is the number
+    /// of hits of the tier, and the rest are hits of the table.
     fn tally(&self, counter: Counter, times: u64) {
         if counter == Counter::HotHits {
             let hot = self.hot_hits.take().min(times);
@@ -325,8 +326,8 @@ impl Store for Rows<'_> {
         Ok(meta.map(|meta| (ROW + length + meta.length) as u64))
     }
 
-    /// Stores an entry whose deadline has passed as an expired row and does not remove it, because a role that may
-    /// overwrite need not have the right to delete.
+    /// Stores an entry whose deadline has passed as an expired row instead of removing the row, because a role that
+    /// may overwrite rows need not have the privilege to delete them.
     fn put(
         &self,
         key: &Option<HashedKey>,
@@ -453,7 +454,7 @@ impl Store for Rows<'_> {
             return Ok(None);
         };
         let taken = take(cache, key.key);
-        // The row is deleted by now. If memory for its copy is missing, the error rolls the deletion back.
+        // The row is already deleted. If memory for its copy is missing, the error rolls the deletion back.
         Ok(
             taken.map(|entry| match copy_out(&entry, &mut buffers.found) {
                 Ok(meta) => meta,
@@ -506,7 +507,8 @@ impl Store for Rows<'_> {
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
             if !ops::add(cache, *key, Some(*value), deadline) {
-                // Another session has added this key since this one looked. No session has seen the rows added here.
+                // Another session has added this key after this session looked. No session has seen the rows that were
+                // added here.
                 let own = entries.iter().take(at).map(|&(key, _)| key);
                 each_once(own, |key| Ok::<_, Failed>(delete(cache, key)))?;
                 return Ok(false);
@@ -533,7 +535,7 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     taken
 }
 
-/// Acts once on each key, in key order. Returns for how many `act` was true.
+/// Calls `act` once for each key, in key order. Returns for how many keys the result was true.
 pub fn each_once<E>(
     keys: impl Iterator<Item = Key>,
     mut act: impl FnMut(Key) -> Result<bool, E>,
@@ -546,7 +548,7 @@ pub fn each_once<E>(
     Ok(done)
 }
 
-/// Inserts or overwrites several entries, passed in key order and each key once.
+/// Inserts or overwrites several entries, which are in key order and contain each key once.
 pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
     ops::set_many(cache, entries, deadline)?;
     cache.count(Counter::Sets, entries.len() as u64);
@@ -572,7 +574,7 @@ pub fn last_of_each<V>(entries: impl Iterator<Item = (Key, V)>) -> Vec<(Key, V)>
     memory::collect(numbered.into_iter().map(|(_, entry)| entry))
 }
 
-/// An entry whose row is locked, or was read.
+/// Implements the trait for an entry whose row is locked, or was read.
 impl Present for Entry {
     fn meta(&self) -> EntryMeta {
         let printed = self.value.map(printed);
@@ -588,7 +590,7 @@ impl Present for Entry {
     }
 }
 
-/// Returns the value in the form that clients receive: JSON as text.
+/// Returns the value in the form that clients receive: jsonb as text.
 fn printed(value: Stored) -> Stored {
     match value.value_type() {
         ValueType::Json => Stored::of(convert::result::<Text>(value)),
@@ -618,7 +620,7 @@ fn deadline_of(moment: Timestamp) -> Deadline {
     (moment != NO_DEADLINE).then_some(moment)
 }
 
-/// Notes the deadline for clients that are notified when an entry that they have read expires.
+/// Notes the deadline of an entry that a client has read, so that the client is notified when the entry expires.
 fn note_deadline(entry: Option<&Entry>) {
     if let Some(deadline) = entry.and_then(|entry| entry.deadline) {
         raw::note_soonest(deadline);

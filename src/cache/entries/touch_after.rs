@@ -1,9 +1,9 @@
 //! Skips the write of a touch that would extend a deadline by less than `touch_after`, a share of the ttl that
 //! `cache_tune` sets.
 //!
-//! Such a touch is a read: it takes no lock on the row and no transaction id, and does not wait for another session's
-//! change of the row. Guards two rules: a touch that would bring a deadline forward is always written, and only an
-//! update that would run no user-defined trigger, rule or policy is skipped.
+//! A skipped touch is a read: it takes no lock on the row and no transaction id, and does not wait for another
+//! session's change of the row. Guards two rules: a touch that would bring a deadline forward is always written, and a
+//! touch is skipped only if its update would run no user-defined trigger, rule or policy.
 
 use super::read::{self, Found, Look};
 use crate::cache::catalog::registry::{self, Cache};
@@ -15,7 +15,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::table::routing;
 use crate::pg::value::moment::DeadlineForm;
 
-/// Returns the live entry of a key if a touch keeps its deadline. None: the touch must write, or the key
+/// Returns the live entry of a key if a touch keeps its deadline. Returns None if the touch must write, or if the key
 /// has no live entry. The caller has opened the cache for a change.
 pub fn left_as_it_is(cache: &Cache, key: HashedKey, new: Deadline) -> Result<Option<Found>, Error> {
     let Some(share) = cache.settings.touch_after else {

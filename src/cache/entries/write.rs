@@ -1,5 +1,5 @@
 //! Changes entries for functions of SQL. Most functions are one call of [`Store`]. Counters, `touch`, `take` and
-//! `delete` are not, because over a table they are one statement, and over a memory cache they return a datum.
+//! `delete` are not: over a table each is one statement, and over a memory cache they return a datum.
 
 use pgcache_store::NO_DEADLINE;
 
@@ -39,8 +39,8 @@ macro_rules! on_entries {
     };
 }
 
-/// Runs a call on the entries of a memory cache. Starts over if the cache was cleared and given another slot
-/// meanwhile; raises an error if it was dropped.
+/// Runs a call on the entries of a memory cache. Starts over if the cache has got another slot during the call. Raises
+/// an error if the cache was dropped.
 fn on_memory<R>(
     cache: &Cache,
     call: impl Fn(&Entries<'_>) -> Result<R, Failed>,
@@ -60,7 +60,7 @@ fn new(entry: Entry) -> NewEntry<'static> {
     }
 }
 
-/// Stores an entry if the condition holds, and returns whether it did.
+/// Stores an entry if the condition holds. Returns whether the entry was stored.
 fn put(cache: &Cache, key: Key, entry: Entry, condition: If<'_>) -> Result<bool, Error> {
     on_entries!(cache, entries => entries.put(&entries.key_of(&key), new(entry), condition))
 }
@@ -95,17 +95,18 @@ pub fn set_many(
     Ok(entries.len() as i64)
 }
 
-/// Inserts an entry if no live one exists.
+/// Inserts an entry if no live entry exists. Returns whether it was inserted.
 pub fn add(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Absent)
 }
 
-/// Overwrites a live entry.
+/// Overwrites a live entry. Returns whether a live entry existed.
 pub fn replace(cache: &Cache, key: Key, entry: Entry) -> Result<bool, Error> {
     put(cache, key, entry, If::Present)
 }
 
-/// Overwrites an entry if the live value equals `expected`; None equals a negative or a missing entry.
+/// Overwrites an entry if its live value equals `expected`; None equals a negative or a missing entry. Returns whether
+/// it did.
 pub fn replace_if(
     cache: &Cache,
     key: Key,
@@ -119,13 +120,13 @@ fn equals(expected: Option<Stored>) -> If<'static> {
     expected.map_or(If::NoValue, |value| If::Equal(Value::Stored(value)))
 }
 
-/// Removes a live entry whose value equals `expected`; None equals a negative entry.
+/// Removes a live entry if its value equals `expected`; None equals a negative entry. Returns whether it did.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> Result<bool, Error> {
     on_entries!(cache, entries => entries.remove_if(&entries.key_of(&key), equals(expected)))
 }
 
-/// Adds to a counter and returns the sum. The deadline applies only if no live entry exists. None if a user-defined
-/// trigger has kept the row from being written.
+/// Adds to a counter and returns the sum. The deadline applies only if no live entry exists. Returns None if a
+/// user-defined trigger has kept the row from being written.
 pub fn increment(
     cache: &Cache,
     key: Key,
@@ -143,8 +144,8 @@ pub fn increment(
     number(sum)
 }
 
-/// Adds to the counter of a live entry and returns the sum. None if no live entry exists, or if a policy or trigger of
-/// the table keeps it from being written.
+/// Adds to the counter of a live entry and returns the sum. Returns None if no live entry exists, or if a policy or a
+/// trigger of the table keeps the row from being written.
 pub fn increment_existing(cache: &Cache, key: Key, delta: i64) -> Result<Option<i64>, Error> {
     if cache.storage == Storage::Memory {
         return count_in_memory(cache, key, delta, None);
@@ -189,8 +190,8 @@ fn number(counter: Option<Stored>) -> Result<Option<i64>, Error> {
     text.map(|text| counter::parse(text.bytes())).transpose()
 }
 
-/// Gives a live entry a new deadline, and returns the result of `project` for the entry. An error of `project` leaves
-/// the entry unchanged. Counts a read.
+/// Gives a live entry a new deadline, and returns the result of `project` for the entry. If `project` raises an error,
+/// the entry stays unchanged. Counts a read.
 pub fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -222,7 +223,7 @@ pub fn touch<R>(
     Ok(touched)
 }
 
-/// Gives a live entry a new deadline without copying its value, and returns whether the entry exists.
+/// Gives a live entry a new deadline without copying its value. Returns whether a live entry exists.
 pub fn set_deadline(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool, Error> {
     if cache.storage != Storage::Memory {
         let left = touch_after::left_as_it_is(cache, cache.hashed(key), deadline)?;
@@ -238,12 +239,12 @@ fn redate_in_memory(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool,
     })
 }
 
-/// Returns the live entry, for a touch that keeps its deadline. The cache is open.
+/// Returns the live entry of a key, for a touch that keeps its deadline. The cache is open.
 pub fn get_to_touch(cache: &Cache, key: Key, counts: Look) -> Result<Option<Entry>, Error> {
     Ok(read::find(cache.relation, cache.hashed(key), counts)?.entry)
 }
 
-/// Removes the deadline of a live entry.
+/// Removes the deadline of a live entry. Returns whether a live entry exists.
 pub fn persist(cache: &Cache, key: Key) -> Result<bool, Error> {
     match cache.storage {
         Storage::Memory => redate_in_memory(cache, key, None),
@@ -261,8 +262,8 @@ pub fn delete(cache: &Cache, key: Key) -> Result<bool, Error> {
     Ok(in_table::delete(cache, key))
 }
 
-/// Removes an entry, and returns the result of `project` for it if it was live. An error of `project` leaves the entry
-/// in place.
+/// Removes an entry. Returns the result of `project` for it if it was live. If `project` raises an error, the entry
+/// stays.
 pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result<Option<R>, Error> {
     if cache.storage == Storage::Memory {
         return on_memory(cache, |entries| {
@@ -278,7 +279,7 @@ pub fn take<R>(cache: &Cache, key: Key, project: impl Fn(&Entry) -> R) -> Result
     Ok(in_table::take(cache, key).as_ref().map(project))
 }
 
-/// Removes several entries and returns how many were live.
+/// Removes several entries and returns how many of them were live.
 pub fn delete_many(cache: &Cache, keys: impl Iterator<Item = Key>) -> Result<i64, Error> {
     each_once(keys, |key| delete(cache, key))
 }

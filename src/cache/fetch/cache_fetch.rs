@@ -1,19 +1,20 @@
-//! Implements `cache_fetch`: returns the live value of a key, or the value of a loader, which one session at a time
-//! runs.
+//! Implements `cache_fetch`: returns the live value of a key, or computes the value with a loader, which only one
+//! session at a time runs for a key.
 //!
 //! 1. Look the key up, and return a live value.
 //! 2. Otherwise request the lease of the key.
-//! 3. With the lease, look once more, because its last holder may just have finished. Then run the loader and store.
+//! 3. With the lease, look the key up once more, because the last holder may just have finished. Then run the loader
+//!    and store the value.
 //! 4. Without the lease, return a stale value. If none exists, wait for the holder and start over.
-//! 5. When the wait is over, run the loader and store nothing, because storing would wait for the row that the holder
-//!    has written.
+//! 5. When the time for waiting is over, run the loader and store nothing, because storing would wait for the row that
+//!    the holder has written.
 //!
-//! Nothing is stored either while a change of the source, or of the key, is being committed, because a value loaded
-//! then is about to be out of date.
+//! A fetch also stores nothing while a change of the source or of the key is being committed, because a value that was
+//! loaded at that time is about to be out of date.
 //!
-//! A loader is user-defined code and may take long, and no lock is held meanwhile. So facts about the cache from
-//! before the loader ran are not used afterwards: the value is stored as a new writer would store it, with the
-//! privileges, the storage and the type that the cache has then.
+//! A loader is user-defined code, may take long, and runs without a lock. So the fetch uses no facts about the cache
+//! from before the loader ran: it stores the value as a new writer would, with the privileges, the storage and the
+//! type that the cache has after the load.
 
 use pgrx::datum::Interval;
 use pgrx::pg_sys::Oid;
@@ -48,7 +49,7 @@ pub struct Fetch {
     pub key: HashedKey,
     pub loader: Text,
     pub ttl: Option<Interval>,
-    /// The required privileges; checked again when the value is stored, because the loader may take long.
+    /// The required privileges. They are checked again when the value is stored, because the loader may take long.
     pub needs: Privileges,
 }
 
@@ -63,7 +64,7 @@ impl Fetch {
         let mut commit = None;
         let mut counts = Look::Counted;
         loop {
-            let cache = open::known(self.relation)?; // each time, because the last round may have waited
+            let cache = open::known(self.relation)?; // each time, because the previous round may have waited
             cache.check_writable()?;
             let is_replayed = load_token::is_replayed(&cache);
             let found = entries::get_or_stale(self.relation, self.key, self.needs, counts)?;
@@ -108,7 +109,7 @@ impl Fetch {
         }
     }
 
-    /// Loads with the lease. `refresh`: a live value exists and is to be replaced.
+    /// Loads the value under the lease. `refresh`: a live value exists and is to be replaced.
     fn load_once(
         &self,
         cache: &Cache,
@@ -138,7 +139,8 @@ impl Fetch {
         })
     }
 
-    /// Loads without a lease; the token shows whether a change was committed meanwhile. `refresh` as above.
+    /// Loads the value without a lease; the token shows whether a change was committed during the load. `refresh` as
+    /// above.
     fn load_untracked(
         &self,
         cache: &Cache,
@@ -174,7 +176,7 @@ impl Fetch {
         })
     }
 
-    /// Builds an entry from the loaded value, for the cache as it is now, and stores it.
+    /// Builds an entry from the loaded value for the current definition of the cache, and stores it.
     fn store(
         &self,
         loaded: Loaded,
@@ -191,7 +193,7 @@ impl Fetch {
         Ok(entry)
     }
 
-    /// Loads for the caller without storing.
+    /// Loads the value for the caller without storing it.
     fn load_only(&self, cache: &Cache) -> Result<Entry, Error> {
         let loaded = self.load(cache)?;
         self.unstored(cache, loaded.value)
@@ -219,8 +221,8 @@ impl Fetch {
         Ok(())
     }
 
-    /// Stores in a table. If this session waited for a transaction that had locked and changed the row, that
-    /// transaction's value stays. Under REPEATABLE READ a row that this transaction cannot see stays, too.
+    /// Stores the value in a table. If this session waited for a transaction that had locked and changed the row, the
+    /// value of that transaction stays. Under REPEATABLE READ a row that this transaction cannot see stays, too.
     fn store_in_table(
         &self,
         cache: &Cache,
@@ -248,12 +250,12 @@ impl Fetch {
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
         pause::at(Window::ToldToWritten);
-        entries::set(cache, cache.key(self.key.key), entry) // its keys may have another type by now
+        entries::set(cache, cache.key(self.key.key), entry) // converted again, because the key's type may have changed
     }
 
     /// Returns whether this transaction has changed the source of an entry of a memory cache, or may have changed it
-    /// without a trigger noticing. Other sessions would at once read a value loaded from that change, although it may
-    /// be rolled back.
+    /// without firing a trigger. Other sessions would at once read a value that was loaded from the change, although
+    /// the change may be rolled back.
     fn is_changing(&self, cache: &Cache) -> bool {
         if cache.storage != Storage::Memory {
             return false;
@@ -262,8 +264,8 @@ impl Fetch {
         pending::is_noted(self.relation, self.key.bytes()) || pending::may_miss_changes()
     }
 
-    /// Returns what [`Fetch::is_changing`] returns, for a check after loading: also true while a statement that
-    /// changes the source has not ended, because its triggers have not fired yet.
+    /// Returns what [`Fetch::is_changing`] returns, for a check after the load. Also returns true while a statement
+    /// that changes the source is running, because its triggers have not fired yet.
     fn may_be_changing(&self, cache: &Cache) -> bool {
         self.is_changing(cache) || sources::may_be_half_changed(self.relation)
     }
@@ -300,14 +302,14 @@ impl Fetch {
 /// The result of a loader.
 struct LoaderResult {
     value: Loaded,
-    /// The loader used a value that a fetch from another cache returned without storing it. When that value changes,
-    /// no row of the other cache is removed, so nothing would invalidate this one. Checked only if entries of this
-    /// cache have sources.
+    /// The loader used a value that a fetch from another cache returned without storing it. When the used value
+    /// changes, no row of the other cache is removed, so nothing would invalidate the value of this cache. True only
+    /// if entries of this cache have sources.
     from_unstored: bool,
 }
 
-/// Returns `stays`: whether a value stays stored in a table. Notes one that does not, for a loader that computes
-/// another value from it.
+/// Returns `stays`: whether a value stays stored in a table. Notes a value that does not stay, for a loader that
+/// computes another value from it.
 fn note_unless_stored(stays: bool) -> bool {
     if !stays {
         loaders::note_unstored();
@@ -315,25 +317,25 @@ fn note_unless_stored(stays: bool) -> bool {
     stays
 }
 
-/// Returns the result of storing in a table; None: nothing was stored, which is noted.
+/// Returns the result of storing in a table. None means that nothing was stored, which is noted.
 fn stored_or_noted(done: Option<Result<(), Error>>) -> Result<(), Error> {
     note_unless_stored(done.is_some());
     done.unwrap_or(Ok(()))
 }
 
-/// Returns whether this session may store. False in a read-only transaction or on a standby, unless the cache is in
-/// memory, and always in a parallel worker, whose loader sees uncommitted rows of its leader.
+/// Returns whether this session may store the value. False in a read-only transaction or on a standby, unless the
+/// cache is in memory. Always false in a parallel worker, whose loader sees uncommitted rows of its leader.
 fn can_store(cache: &Cache) -> bool {
     let is_worker = session::is_parallel_worker() && !fault::on(Fault::ParallelWorkerStores);
     !is_worker && (cache.storage == Storage::Memory || transaction::is_writable())
 }
 
-/// Returns whether this session can see values that other sessions store meanwhile.
+/// Returns whether this session sees values that other sessions store while it waits.
 fn sees_others(cache: &Cache) -> bool {
     cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction()
 }
 
-/// Records how long the loaders of a cache take.
+/// Records how long a loader of the cache took.
 fn note_time(cache: &Cache, micros: Timestamp) {
     if let Some(tier) = tier()
         && let Some(slot) = cache.slot(tier)
@@ -342,10 +344,10 @@ fn note_time(cache: &Cache, micros: Timestamp) {
     }
 }
 
-/// Returns whether a live entry is reloaded before its deadline. The nearer the deadline and the slower the loader,
-/// the likelier this is, so that about one of many callers reloads. This is the "optimal probabilistic cache stampede
-/// prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time of the cache's loaders in place
-/// of each entry's own.
+/// Returns whether a live entry is reloaded before its deadline. The closer the deadline and the slower the loader,
+/// the more likely is a reload, so that about one of many callers reloads the entry. This is the "optimal
+/// probabilistic cache stampede prevention" of Vattani, Chierichetti and Lowenstein (VLDB 2015), with the mean time of
+/// the cache's loaders instead of the time of each entry.
 fn refreshes_early(cache: &Cache, entry: &Entry) -> bool {
     let (Some(beta), Some(deadline)) = (cache.settings.early_refresh, entry.deadline) else {
         return false;

@@ -1,8 +1,8 @@
 //! Implements `cache_lease`, `cache_set_leased` and `cache_release`, for values that are computed outside of the
 //! database.
 //!
-//! A client that misses a key gets a numbered lease, computes the value, and stores it under that number. Guards that
-//! the value is stored only if the key and its source have not changed since the lease was granted.
+//! A client that misses a key gets a numbered lease, computes the value, and stores it under that number. This module
+//! guards that the value is stored only if the key and its source have not changed since the lease was granted.
 
 use std::time::Duration;
 
@@ -29,27 +29,28 @@ pub enum State {
     Hit,
     /// The value has expired within its grace, and another client or session computes a new one.
     Stale,
-    /// The caller computes it. Without a number, its value cannot be stored: all records are in use, or the snapshot
-    /// may be too old.
+    /// The caller computes the value. None instead of a number means that the value cannot be stored: all records are
+    /// in use, or the snapshot may be too old, or a change is being committed.
     Win(Option<u64>),
-    /// Another client or session computes it, and no value can be served meanwhile.
+    /// Another client or session computes the value, and no stale value can be served.
     Busy,
 }
 
 /// The result of `cache_lease`.
 pub struct Leased {
-    /// The value; with `Win` the stale one, if one exists.
+    /// The value; with `Win` the stale value, if one exists.
     pub found: Option<Entry>,
     pub state: State,
 }
 
-/// Returns the value of a key or, if it has none, the lease to compute it.
+/// Returns the value of a key or, if the key has none, the lease to compute it. `wait`: how long to wait for the lease
+/// of another client or session.
 pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, Error> {
     let longest = wait.as_micros().clamp(0, i64::MAX.into()) as u64;
     let patience = Patience::of(Duration::from_micros(longest));
     let mut counts = Look::Counted;
     loop {
-        let cache = open::known(relation)?; // each time, because the last round may have waited
+        let cache = open::known(relation)?; // each time, because the previous round may have waited
         let found = entries::get_or_stale(relation, key, Privileges::SELECT, counts)?;
         counts = Look::Uncounted;
         if found.is_some_and(is_live) {
@@ -73,9 +74,9 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
     }
 }
 
-/// Looks once more after the lease is won, because its last holder may have finished between the first look and the
-/// request. Gives the lease up if the snapshot of this transaction may be older than the last removal, because the
-/// caller's value must not be stored then.
+/// Looks the key up once more after the lease is won, because its last holder may have finished between the first
+/// look-up and the request. Gives the lease up if the snapshot of this transaction may be older than the last removal,
+/// because the caller's value must then not be stored.
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;
     let is_hit = found.is_some_and(is_live);
@@ -94,7 +95,7 @@ fn is_live(found: Entry) -> bool {
     deadline::is_live(found.deadline)
 }
 
-/// Stores a value if the lease is still valid. Returns whether it did.
+/// Stores a value if the lease is still valid. Returns whether the value is stored.
 pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> Result<bool, Error> {
     let Some(lease) = leases::named(key, lease.unwrap_or(0))? else {
         return Ok(false);
@@ -114,7 +115,7 @@ pub fn set(cache: &Cache, key: HashedKey, entry: Entry, lease: Option<i64>) -> R
     let keep = |done: &Result<(), Error>| done.is_ok() && !leases::is_void(lease);
     match subtransaction::keep_if(set, keep) {
         Some(done) => done.map(|()| !leases::is_void(lease)),
-        None => Ok(false), // REPEATABLE READ: another session has changed the row
+        None => Ok(false), // under REPEATABLE READ another session has changed the row
     }
 }
 

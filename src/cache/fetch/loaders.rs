@@ -1,6 +1,6 @@
-//! The loaders that this session has run: their plans, and the keys that they are loading.
+//! The loaders of this session: their plans, and the keys that they are loading.
 //!
-//! A loader that fetches the key that it is loading would wait for itself, so such a fetch raises an error.
+//! A loader that fetches the key that it is loading would wait for itself, so that fetch raises an error.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;
@@ -14,24 +14,24 @@ use crate::pg::catalog::invalidation::Roles;
 use crate::pg::spi::loader::{Loaded, Loader};
 use crate::pg::value::datum::Text;
 
-/// Plans that a session keeps. An application has a handful of loaders. A text that is built for each key is planned
-/// each time anyway.
+/// The number of plans that a session keeps. An application has a handful of loaders. A loader whose text is built for
+/// each key is planned each time anyway.
 const KEPT: usize = 64;
 
-/// The text of a loader, and the roles in force when it was planned, because policies are part of a plan.
+/// The text of a loader, and the state of the roles when it was planned, because a plan contains policies.
 type Name = (Box<[u8]>, Roles);
 
 type Kept = Vec<(Name, Rc<Loader>)>;
 
 thread_local! {
-    /// The most recently used comes last. Never dropped: at the end of the process the memory of the plans is freed
-    /// already.
+    /// The most recently used plan comes last. Never dropped, because a process frees the memory of the plans before
+    /// its thread-locals.
     static PLANS: ManuallyDrop<RefCell<Kept>> = ManuallyDrop::default();
     static UNSTORED: Cell<u64> = const { Cell::new(0) };
     static AT_WORK: RefCell<Vec<(u32, Box<[u8]>)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Refuses a fetch of a key that this session is loading.
+/// Raises an error for a fetch of a key that this session is loading.
 pub fn check_recursion(relation: Oid, key: Key) -> Result<(), Error> {
     let text = key.text();
     let loading = AT_WORK.with(|at_work| {
@@ -77,7 +77,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     if let Some(loader) = kept {
         return Ok(loader);
     }
-    let roles = Roles::now(); // before planning, because a message may arrive meanwhile
+    let roles = Roles::now(); // before planning, because a message may arrive during it
     let loader = Rc::new(Loader::prepare(text)?);
     let too_old = PLANS.with(|plans| {
         let plans = &mut *plans.borrow_mut();
@@ -88,7 +88,7 @@ fn planned(text: Text) -> Result<Rc<Loader>, Error> {
     Ok(loader)
 }
 
-/// Guard: while it lives, the session is loading a key. Dropping it ends that, however the load ends.
+/// Marks a key as being loaded by this session while the value lives, also if the load ends with an error.
 struct AtWork;
 
 impl AtWork {

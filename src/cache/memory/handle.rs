@@ -1,8 +1,8 @@
 //! Reads, stores and removes single entries of a memory cache, through a handle on the tier and the cache's slot.
 //!
 //! Guards that an entry changes only under the lock of its partition, in one step with the lease of its key, while the
-//! slot still belongs to the cache, and while no mark is set. A session that has changed the source of an entry does
-//! not find the entry, although other sessions find it until the commit.
+//! slot still belongs to the cache and no mark is set. A session that has changed the source of an entry does not find
+//! the entry, although other sessions find it until the commit.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -29,7 +29,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::datum::Text;
 
-/// The tier and the cache's slot in it.
+/// The tier and the slot of a memory cache in it.
 #[derive(Clone, Copy)]
 pub struct TierHandle {
     pub tier: &'static Tier,
@@ -38,8 +38,8 @@ pub struct TierHandle {
 }
 
 impl TierHandle {
-    /// Returns the handle of a memory cache, and assigns a slot if it has none. Raises 55000 without a tier and while
-    /// `pgcache.enabled` is off, 53400 when all slots are taken.
+    /// Returns the handle of a memory cache, and assigns a slot if the cache has none. Raises 55000 without a tier and
+    /// while `pgcache.enabled` is off, and 53400 if all slots are taken.
     pub fn of(cache: &Cache) -> Result<TierHandle, Error> {
         let tier = tier().ok_or(Error::NoTier)?;
         match guc::enabled() {
@@ -48,7 +48,7 @@ impl TierHandle {
         }
     }
 
-    /// Returns the handle also while `pgcache.enabled` is off.
+    /// Returns the handle as [`TierHandle::of`] does, but also while `pgcache.enabled` is off.
     pub fn in_tier(cache: &Cache, tier: &'static Tier) -> Result<TierHandle, Error> {
         removal::settle();
         let slot = match cache.slot(tier) {
@@ -65,8 +65,8 @@ impl TierHandle {
         })
     }
 
-    /// Returns the handle of a memory cache that has a slot. Waits for nothing and reads no catalog. The caller has
-    /// checked that the slot need not be opened (`Cache::is_to_open`).
+    /// Returns the handle of a memory cache; None if the cache has no slot. Waits for nothing and reads no catalog.
+    /// The caller has checked that the slot need not be opened (`Cache::is_to_open`).
     pub fn known(cache: &Cache) -> Option<TierHandle> {
         let tier = tier()?;
         Some(TierHandle {
@@ -76,8 +76,8 @@ impl TierHandle {
         })
     }
 
-    /// Gives the cache a slot under a lock. Without the lock a session could drop the view meanwhile, and no session
-    /// would free a slot that is assigned after the drop.
+    /// Gives the cache a slot under a lock. Without the lock another session could drop the view at the same time, and
+    /// no session would free a slot that is assigned after the drop.
     fn assign_slot(cache: &Cache, tier: &Tier) -> Result<u32, Error> {
         let _open = open::lock_to_read(cache.relation, Privileges::NONE)?;
         let slot = cache.slot_or_new(tier).ok_or(Error::NoSlot)?;
@@ -89,23 +89,23 @@ impl TierHandle {
         hot_key(self.tier, cache.id, self.slot, bytes)
     }
 
-    /// Returns the version of the cache's present content.
+    /// Returns the version of the cache's current content.
     pub fn version(&self) -> u64 {
         self.tier.slot(self.slot).version.load(SeqCst)
     }
 
-    /// Returns whether the slot is still the cache's.
+    /// Returns whether the slot still belongs to the cache.
     #[inline]
     pub fn belongs_to(&self, cache: &Cache) -> bool {
         self.tier.cache_of(self.slot).is(cache.id, SeqCst)
     }
 
-    /// Copies the live entry under a key out of the tier.
+    /// Copies the live entry of a key out of the tier.
     pub fn copy_out(&self, cache: &Cache, key: &HotKey) -> Option<Entry> {
         self.copy_out_within(cache, key, None)
     }
 
-    /// Copies out the entry under a key that is live, or has expired within this grace.
+    /// Copies the entry of a key out of the tier if it is live or within this grace.
     pub fn copy_out_within(
         &self,
         cache: &Cache,
@@ -121,7 +121,7 @@ impl TierHandle {
         io::copy_out(self.tier, key, cache.value_type, grace, valid)
     }
 
-    /// Returns a live entry with a copy of its key, for bytes that a walk has found.
+    /// Returns a live entry and its key, for bytes that a walk has found.
     pub fn entry(&self, cache: &Cache, bytes: &[u8]) -> Option<(Text, Entry)> {
         let entry = self.copy_out(cache, &self.key(cache, bytes))?;
         Some((Text::new(bytes), entry))
@@ -134,7 +134,8 @@ impl TierHandle {
         self.tier.read(key.hash, live) && self.belongs_to(cache)
     }
 
-    /// Returns the entry under a lock, if it is of the present content and live.
+    /// Returns the entry of a key if it is live and belongs to the current content. The caller holds the partition's
+    /// lock.
     pub fn live<'p>(&self, partition: &PartitionRef<'p>, key: &HotKey) -> Option<EntryRef<'p>> {
         if pending::hides(self.relation, key.bytes) {
             return None;
@@ -146,7 +147,7 @@ impl TierHandle {
             .filter(|entry| io::is_live(&entry.header(), now))
     }
 
-    /// Returns whether a transaction that commits right now, or is prepared, keeps this key from being stored.
+    /// Returns whether a transaction that is committing, or is prepared, keeps this key from being stored.
     fn is_fenced(&self, hash: u64) -> bool {
         if fault::on(Fault::FenceNotKept) {
             return false;
@@ -156,8 +157,8 @@ impl TierHandle {
             || self.tier.is_marked(hash)
     }
 
-    /// Stores an entry if `still` holds under the lock, and voids the key's lease. Returns false when `still` did not
-    /// hold. Raises 54000 for an entry that the tier cannot hold.
+    /// Stores an entry if `still` returns true under the lock, and voids the key's lease. Returns whether the entry
+    /// was stored or counts as stored and evicted. Raises 54000 for an entry that is too large for the tier.
     pub fn put(
         &self,
         cache: &Cache,
@@ -170,7 +171,7 @@ impl TierHandle {
     }
 
     /// Stores an entry in the tier's format, which was built for one version of the cache. Returns false if the cache
-    /// has another version by now, or `still` did not hold.
+    /// has another version, or if `still` returned false.
     pub fn put_record(
         &self,
         cache: &Cache,
@@ -181,7 +182,7 @@ impl TierHandle {
     ) -> Result<bool, Error> {
         check_size(key.bytes, record.value)?;
         if self.is_fenced(key.hash) {
-            // The fence may be outdated: its transaction may have ended.
+            // The transaction of the fence may have ended without lowering the fence.
             unverified_after_restart::is_proven(self.tier, self.slot, self.relation);
             undo_marks::lower_decided();
         }
@@ -210,14 +211,14 @@ impl TierHandle {
                 pending::note_stored(self.relation, key.bytes);
                 Ok(true)
             }
-            // Counts as evicted at once, because a transaction is changing the source of the entry.
+            // Counts as stored and evicted at once, because a transaction is changing the source of the entry.
             StoreOutcome::Refused if fenced.get() => Ok(true),
             StoreOutcome::Refused => Ok(false),
             StoreOutcome::TooLarge => {
                 self.tier.control().rejected.fetch_add(1, Relaxed);
                 Err(Error::EntryTooLarge(record.value.len()))
             }
-            // Counts as written and evicted at once, because the previous entry must not survive the write.
+            // Counts as stored and evicted at once. The previous entry must not survive the write.
             StoreOutcome::Crowded => {
                 self.remove(key, |_| true);
                 Ok(true)
@@ -225,13 +226,14 @@ impl TierHandle {
         }
     }
 
-    /// Removes the entry if `still` holds, and voids the key's lease. Returns whether `still` held.
+    /// Removes the entry if `still` returns true under the lock, and voids the key's lease. Returns the result of
+    /// `still`.
     pub fn remove(&self, key: &HotKey, still: impl Fn(&PartitionRef) -> bool) -> bool {
         self.remove_because(key, RemovalCause::Cleared, still)
     }
 
-    /// Removes the entry for this reason if `still` holds, and voids the key's lease unless the reason is expiry.
-    /// Returns whether `still` held.
+    /// Removes the entry for this reason if `still` returns true under the lock. Voids the key's lease unless the
+    /// reason is expiry. Returns the result of `still`.
     pub fn remove_because(
         &self,
         key: &HotKey,
@@ -259,9 +261,9 @@ impl TierHandle {
     }
 }
 
-/// Opens a slot that has survived a promotion or was restored at the start. Removes entries that depend on a table, so
-/// that they are not counted either: after a promotion they may be computed from rows that have changed since, because
-/// replay removes no entries. Entries without dependencies stay.
+/// Opens a slot that has survived a promotion or was restored at the start. Removes the entries of a cache that
+/// depends on tables, so that they are not counted either: after a promotion they may have been computed from rows
+/// that have changed since, because replay removes no entries. Entries of a cache without dependencies stay.
 #[cold]
 fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     if session::in_recovery() {
@@ -292,12 +294,12 @@ fn open_recovered(cache: &Cache, tier: &Tier, slot: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Raises 54000 for an entry that the tier cannot hold.
+/// Raises 54000 for an entry that is too large for the tier.
 pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
     check_length(key, value.len())
 }
 
-/// Raises 54000 for an entry that the tier cannot hold, before its value is built.
+/// Raises 54000 for an entry that is too large for the tier, before its value is built.
 pub fn check_length(key: &[u8], value: usize) -> Result<(), Error> {
     let tier = tier().ok_or(Error::NoTier)?;
     let limit = tier.region().layout().max_value(key.len());

@@ -1,4 +1,4 @@
-//! Reads and changes entries of memory caches, which exist in the hot tier only.
+//! Reads and changes entries of memory caches, which exist only in the hot tier.
 
 pub mod handle;
 pub mod ops;

@@ -1,5 +1,5 @@
-//! The operations on a memory cache that [`super::raw`] lacks: read an entry into a datum, store the value of a
-//! loader, count, list, clear and sweep.
+//! The operations on a memory cache that are not in [`super::raw`]: reads an entry into a datum, stores the value of a
+//! loader, counts, lists, clears and sweeps.
 //!
 //! A change takes effect at once and is not rolled back.
 
@@ -26,14 +26,14 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::tier::tier;
 use crate::pg::value::datum::Text;
 
-/// Copies one entry when called; None if the entry no longer exists. The callback that receives this decides in which
-/// memory the copy is made.
+/// Copies one entry when it is called; None if the entry no longer exists. The callback that receives this function
+/// chooses the memory for the copy.
 pub type CopyOut<'m, T> = &'m dyn Fn() -> Option<T>;
 
 /// An entry and its key.
 pub type Row = (Text, Entry);
 
-/// Returns the entry under a key that is live, or within this grace.
+/// Returns the entry of a key that is live or within this grace.
 pub fn get(cache: &Cache, key: HashedKey, grace: Option<Interval>) -> Result<Option<Entry>, Error> {
     let handle = TierHandle::of(cache)?;
     let hot_key = key.in_slot(handle.slot);
@@ -49,7 +49,7 @@ pub fn note(cache: &Cache, key: &[u8], change: RowChange) {
     }
 }
 
-/// Stores a value that was computed under a lease, if the lease is still valid. Returns whether it was.
+/// Stores a value that was computed under a lease, if the lease is still valid. Returns whether the value was stored.
 pub fn set_leased(
     cache: &Cache,
     key: HashedKey,
@@ -68,8 +68,8 @@ pub fn set_leased(
     Ok(stored)
 }
 
-/// Stores a value that was computed without a lease, if neither its source nor the entry has changed since.
-/// `refresh`: a live entry existed, which may be replaced.
+/// Stores a value that was computed without a lease, if neither its source nor the entry has changed since the token
+/// was taken. `refresh`: a live entry existed, which may be replaced.
 pub fn set_if_unchanged(
     cache: &Cache,
     key: HashedKey,
@@ -100,7 +100,7 @@ pub fn count(cache: &Cache) -> Result<i64, Error> {
     Ok(live)
 }
 
-/// Shows all live entries, in no order.
+/// Passes all live entries to `show`, in no order.
 pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     walk::each_key(handle.tier, handle.slot, |key| {
@@ -109,7 +109,7 @@ pub fn all(cache: &Cache, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Erro
     Ok(())
 }
 
-/// Removes all entries whose key begins with `prefix`. Returns how many were live.
+/// Removes all entries whose key begins with `prefix`. Returns how many of them were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
     load_token::note_removal(handle.tier, cache.id);
@@ -132,13 +132,13 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
     Ok(live.get())
 }
 
-/// Makes all entries outdated, so that no look-up finds them and they only take space. Returns the first version that
-/// is valid.
+/// Makes all entries outdated, so that no look-up finds them and they only take space. Returns the first valid
+/// version.
 pub fn disown_all(cache: &Cache, handle: &TierHandle) -> u64 {
     load_token::note_removal(handle.tier, cache.id);
     leases::void_all(handle.tier, cache.id);
     handle.tier.renew_version(handle.slot);
-    leases::void_all(handle.tier, cache.id); // voids leases that began while the first call ran
+    leases::void_all(handle.tier, cache.id); // voids leases that were granted while the first call ran
     handle.version()
 }
 
@@ -152,7 +152,7 @@ pub fn clear(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Removes expired and outdated entries. Returns how many. Then trims to `max_entries`.
+/// Removes at most `max_rows` expired entries and returns their number. Then trims the cache to its limits.
 pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     let handle = TierHandle::of(cache)?;
     let limit = deadline::swept_until(clock::now(), cache.settings.grace);
@@ -171,7 +171,7 @@ pub fn expire(cache: &Cache, max_rows: i64) -> Result<i64, Error> {
     Ok(removed as i64)
 }
 
-/// Removes expired entries one by one, at most `max_rows`, because watchers are notified of each.
+/// Removes at most `max_rows` expired entries one by one, because watchers are notified of each. Returns their number.
 fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64) -> i64 {
     let max = usize::try_from(max_rows).unwrap_or(0);
     let mut removed = 0;
@@ -202,7 +202,7 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Estimates how many entries must be removed until a cache has at most this many bytes.
+/// Estimates how many entries must be removed so that a cache has at most `most` bytes.
 fn beyond_bytes(handle: &TierHandle, most: i64) -> i64 {
     let slot = handle.tier.slot(handle.slot);
     let (entries, bytes) = (slot.entries.load(Relaxed), slot.bytes.load(Relaxed));
@@ -212,7 +212,8 @@ fn beyond_bytes(handle: &TierHandle, most: i64) -> i64 {
     i64::try_from(beyond).unwrap_or(0)
 }
 
-/// Returns a memory cache's slot and the deadline up to which its entries have expired; None while it has no entries.
+/// Returns the slot of a memory cache and the deadline up to which its entries have expired; None if the cache has no
+/// entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

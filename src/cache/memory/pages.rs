@@ -1,11 +1,11 @@
-//! Pages of a memory cache, for `cache_scan` and `cache_keys`: live entries in the order of their keys.
+//! Pages of a memory cache, for `cache_scan` and `cache_keys`: live entries in key order.
 //!
-//! The tier has no order, so a page needs a walk over all of it. Consecutive pages of a session share one walk, which
-//! keeps the next keys in a [`Window`] and follows the journals of keys that were inserted since. So a page shows
-//! every entry that is live from its call to its return, as if it had walked by itself, at a cost that depends on its
-//! own length only.
+//! The tier has no order, so a page needs a walk over all of it. Consecutive pages of a session share one walk: it
+//! keeps the next keys in a [`Window`], and later pages follow the journals of keys that were inserted after the walk.
+//! So a page shows every entry that is live from its call to its return, as if it had made its own walk, at a cost
+//! that depends only on its own length.
 //!
-//! The first walk keeps few keys, because most callers want one page. Each walk that continues it keeps more.
+//! The first walk keeps few keys, because most callers want one page. Each following walk keeps more.
 
 use std::cell::{Cell, RefCell};
 
@@ -21,7 +21,7 @@ use crate::pg::memory;
 use crate::pg::session;
 use crate::pg::value::datum::Text;
 
-/// Keys that a first walk keeps, and the factor for each walk that continues it.
+/// The number of keys that a first walk keeps, and the factor for each following walk.
 const FIRST_ROOM: usize = 1024;
 const GROWTH: usize = 16;
 
@@ -29,14 +29,14 @@ thread_local! {
     static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
 }
 
-/// State that a page leaves to the next one.
+/// The state that a page leaves to the next page.
 struct Kept {
     window: Window,
-    /// The number of keys that its walk could keep.
+    /// The number of keys that the walk of the window could keep.
     room: usize,
 }
 
-/// Shows a page of live entries.
+/// Passes a page of live entries to `show`.
 pub fn scan(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     each(cache, &handle, page, &mut |key| {
@@ -51,7 +51,7 @@ pub fn scan(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> R
     Ok(())
 }
 
-/// Shows the keys of a page of live entries. Does not count as a use of the entries.
+/// Passes the keys of a page of live entries to `show`. Does not count as a use of the entries.
 pub fn keys(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Text>)) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
     each(cache, &handle, page, &mut |key| {
@@ -64,12 +64,12 @@ pub fn keys(cache: &Cache, page: &Page, show: &mut dyn FnMut(CopyOut<Text>)) -> 
     Ok(())
 }
 
-/// Calls `show` for keys that may be on the page until it has returned true `max_rows` times.
+/// Calls `show` for keys that may be on the page, until it has returned true `max_rows` times.
 fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[u8]) -> bool) {
     let end = after_prefix(page.prefix.bytes());
     let mut start = first_key(page);
     let mut left = page.max_rows;
-    // Taken out of the thread-local, so that an error leaves no window behind.
+    // The window leaves the thread-local during the call, so that an error leaves no window behind.
     let mut kept = KEPT.take();
     while left > 0 && end.as_ref().is_none_or(|end| start < *end) {
         let now = reach(handle, kept.take(), &start, end.as_deref(), page.max_rows);
@@ -84,7 +84,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
         }
         match now.window.end() {
             Some(window_end) => start = memory::copy(window_end),
-            None if left > 0 => return, // that was the last page
+            None if left > 0 => return, // no further page exists
             None => {}
         }
         kept = Some(now);
@@ -94,7 +94,7 @@ fn each(cache: &Cache, handle: &TierHandle, page: &Page, show: &mut dyn FnMut(&[
     }
 }
 
-/// Returns a window with the keys from `start` on: the kept one, or that of a new walk.
+/// Returns a window with the keys from `start` on: the kept window, or the window of a new walk.
 fn reach(
     handle: &TierHandle,
     kept: Option<Kept>,
@@ -109,7 +109,7 @@ fn reach(
             if kept.window.reaches(handle.slot, start) {
                 return kept;
             }
-            first // so many keys were inserted that the window has become too short
+            first // inserted keys have made the window too short
         }
         Some(kept) if kept.window.ends_at(handle.slot, start) => kept.room.saturating_mul(GROWTH),
         _ => first,
@@ -120,7 +120,7 @@ fn reach(
     }
 }
 
-/// Returns the least bytes that the first key of a page may have.
+/// Returns the lower bound of the first key of a page.
 fn first_key(page: &Page) -> Vec<u8> {
     let prefix = page.prefix.bytes();
     match &page.after {

@@ -1,10 +1,11 @@
-//! Reads and changes entries of a memory cache as bytes, each under the lock of its partition. Also reads the copies
-//! of table rows in the tier.
+//! Reads and changes entries of a memory cache as bytes, each under the lock of its partition. Also reads copies of
+//! table rows in the tier.
 //!
-//! A change takes effect at once and is not rolled back; it voids the key's lease under the same lock. Guards the
-//! needs of a network process's event loop: nothing here waits, reads a catalog or raises an error. So [`Entries::of`]
-//! does not assign a slot to a cache, which may wait; [`Entries::open`], for functions of SQL, does. The caller
-//! provides the memory.
+//! A change takes effect at once and is not rolled back; it voids the key's lease under the same lock.
+//!
+//! Guards that the event loop of a network process can call these functions: [`Entries::of`] and the operations on its
+//! result never wait, read a catalog or raise an error. [`Entries::open`], for functions of SQL, may assign a slot and
+//! thus wait. The caller provides the memory.
 
 use std::cell::Cell;
 
@@ -25,35 +26,36 @@ use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::stored::Kind;
 
-/// Keys that are prefetched from memory at once.
+/// The number of keys that are prefetched at once.
 const AT_ONCE: usize = 32;
-/// Values of more bytes can be read in pieces: copying this many takes as long as ten look-ups.
+/// A value of more bytes can be read in pieces: copying this many bytes takes as long as ten look-ups.
 pub const LONG: usize = 256 << 10;
 
 thread_local! {
     static HITS: Cell<u64> = const { Cell::new(0) };
     static MISSES: Cell<u64> = const { Cell::new(0) };
-    /// The earliest deadline among the copies of rows that were read since this was last taken.
+    /// The earliest deadline among the copies of rows that were read since the last call of [`take_soonest`].
     static SOONEST: Cell<Timestamp> = const { Cell::new(NO_DEADLINE) };
 }
 
-/// The entries of a memory cache at one moment.
+/// The entries of a memory cache, as of the time `now`.
 pub struct Entries<'c> {
     cache: &'c Cache,
     handle: TierHandle,
     now: Timestamp,
-    /// Set for a session, which may have changed the source of an entry, and may be cancelled.
+    /// True for a session, which may have changed the source of an entry, and may be cancelled; false for a network
+    /// process.
     by_session: bool,
 }
 
-/// Deadline and length of an entry.
+/// The deadline and length of an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct EntryMeta {
-    /// [`NO_DEADLINE`]: the entry never expires.
+    /// The deadline; [`NO_DEADLINE`] if the entry never expires.
     pub deadline: Timestamp,
-    /// A stored NULL.
+    /// True for a stored NULL.
     pub negative: bool,
-    /// Bytes of the value.
+    /// The length of the value in bytes.
     pub length: usize,
 }
 
@@ -69,13 +71,13 @@ impl EntryMeta {
 
 /// The result of a look-up.
 pub enum Found {
-    /// A value in the buffer, or no entry.
+    /// The value is in the buffer; None if no entry exists.
     Whole(Option<EntryMeta>),
-    /// A long value, read by [`Entries::read_on`].
+    /// The value is long, and [`Entries::read_on`] reads it.
     Long(Reading),
 }
 
-/// The process is out of memory for a value.
+/// The process has no memory left for a value.
 #[derive(Debug)]
 pub struct OutOfMemory;
 
@@ -89,7 +91,7 @@ pub enum Written {
     Gone,
 }
 
-/// A key while its partition is locked.
+/// A key whose partition is locked.
 pub struct Present<'e, 'p> {
     entries: &'e Entries<'e>,
     partition: &'e PartitionRef<'p>,
@@ -97,7 +99,7 @@ pub struct Present<'e, 'p> {
 }
 
 impl<'p> Present<'_, 'p> {
-    /// Returns the live entry. Takes a second look-up besides that of the write itself.
+    /// Returns the live entry. Costs a second look-up, besides the look-up of the write itself.
     #[inline]
     pub fn entry(&self) -> Option<EntryRef<'p>> {
         self.entries.live(self.partition, self.key)
@@ -108,8 +110,7 @@ impl<'p> Present<'_, 'p> {
 pub type RawKey<'k> = HotKey<'k>;
 
 impl<'c> Entries<'c> {
-    /// Returns the entries for a network process. None while the cache has no slot: no session has stored anything in
-    /// it.
+    /// Returns the entries for a network process. None if the cache has no slot: no session has stored anything in it.
     pub fn of(cache: &'c Cache, now: Timestamp) -> Option<Entries<'c>> {
         let handle = TierHandle::known(cache)?;
         Some(Entries {
@@ -120,8 +121,8 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Returns the entries for a function of SQL. The cache gets a slot if it has none. Raises 55000 without a tier,
-    /// 53400 when all slots are taken.
+    /// Returns the entries for a function of SQL, and assigns a slot if the cache has none. Raises 55000 without a
+    /// tier, and 53400 if all slots are taken.
     pub fn open(cache: &'c Cache) -> Result<Entries<'c>, Error> {
         Ok(Entries {
             cache,
@@ -135,14 +136,14 @@ impl<'c> Entries<'c> {
         self.cache
     }
 
-    /// Ends a call of SQL that was cancelled.
+    /// Ends a call of SQL that was cancelled; does nothing in a network process.
     pub fn check_for_interrupts(&self) {
         if self.by_session {
             session::check_for_interrupts();
         }
     }
 
-    /// Returns whether the entry under a key does not count for this transaction.
+    /// Returns whether the entry of a key does not count for this transaction.
     #[inline]
     fn hides(&self, key: &RawKey) -> bool {
         self.by_session && pending::hides(self.cache.relation, key.bytes)
@@ -166,7 +167,7 @@ impl<'c> Entries<'c> {
         self.handle.tier
     }
 
-    /// Prefetches a key's part of the index, and returns the hash for [`prefetch_entries`].
+    /// Prefetches a key's part of the index. Returns the hash for [`prefetch_entries`].
     #[inline]
     pub fn prefetch_index(&self, key: &[u8]) -> u64 {
         let hash = self.key(key).hash;
@@ -174,8 +175,8 @@ impl<'c> Entries<'c> {
         hash
     }
 
-    /// Prefetches the index and then the entries of these keys, some at a time, so that their memory is being loaded
-    /// before the first look-up.
+    /// Prefetches the index and then the entries of these keys, [`AT_ONCE`] at a time, so that their memory is being
+    /// loaded before the first look-up.
     pub fn prefetch<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) {
         let mut hashes = [0; AT_ONCE];
         loop {
@@ -193,7 +194,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Returns whether an entry belongs to the present content, is live, and has the cache's type.
+    /// Returns whether an entry belongs to the current content, is live, and has the cache's type.
     #[inline]
     fn is_valid(&self, header: &Header) -> bool {
         header.version == self.handle.version()
@@ -211,7 +212,7 @@ impl<'c> Entries<'c> {
             .filter(|entry| self.is_valid(&entry.header()))
     }
 
-    /// Copies a live value to the start of the buffer, if it has the room.
+    /// Copies a live value to the start of the buffer if the buffer is large enough.
     #[inline]
     fn copy(&self, key: &RawKey, buffer: &mut [u8]) -> GetOutcome {
         if self.hides(key) {
@@ -226,7 +227,8 @@ impl<'c> Entries<'c> {
         found
     }
 
-    /// Copies a live value to the start of the buffer, which grows as needed, and counts a use.
+    /// Copies a live value to the start of the buffer, which grows as needed, and counts a use. Returns None if no
+    /// live entry exists.
     #[inline]
     pub fn get(
         &self,
@@ -242,14 +244,14 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Returns the epoch of the key's stripe: it rises before and after each commit that changes the key.
+    /// Returns the epoch of the key's stripe, which rises before and after each commit that changes the key.
     pub fn epoch(&self, key: &RawKey) -> u64 {
         self.tier()
             .read(key.hash, |partition| partition.epoch(key.hash))
     }
 
-    /// Copies a live value as [`Entries::get`] does, but only begins to read a long value, which [`Entries::read_on`]
-    /// reads in pieces.
+    /// Copies a live value as [`Entries::get`] does, but only begins to read a long value; [`Entries::read_on`] then
+    /// reads the value in pieces.
     #[inline]
     pub fn get_or_begin(&self, key: &RawKey, buffer: &mut Vec<u8>) -> Result<Found, OutOfMemory> {
         loop {
@@ -270,7 +272,7 @@ impl<'c> Entries<'c> {
     }
 
     /// Copies the next piece of a long value; [`Reading::next`] returns the length of the piece. After the last piece
-    /// the copy equals the value at that moment, and counts as a use.
+    /// the copy equals the current value, and counts as a use.
     pub fn read_on(&self, key: &RawKey, reading: &mut Reading, into: &mut [u8]) -> Piece {
         let piece = self.tier().read(key.hash, |partition| {
             partition.read_on(key, |header| self.is_valid(header), reading, into)
@@ -281,17 +283,17 @@ impl<'c> Entries<'c> {
         piece
     }
 
-    /// Returns the deadline and length of a live entry. Does not count as a use.
+    /// Returns the deadline and length of a live entry; None if no live entry exists. Does not count as a use.
     pub fn look(&self, key: &RawKey) -> Option<EntryMeta> {
         self.look_at(key, |entry| EntryMeta::of(&entry.header()))
     }
 
-    /// Returns whether a live entry exists for which `holds` is true.
+    /// Returns whether a live entry exists for which `holds` returns true.
     pub fn look_if(&self, key: &RawKey, holds: impl FnOnce(&EntryRef) -> bool) -> bool {
         self.look_at(key, holds).unwrap_or(false)
     }
 
-    /// Returns how much eviction considers an entry used, 0 to 7.
+    /// Returns how strongly eviction considers an entry used, from 0 to 7.
     pub fn use_rank(&self, key: &RawKey) -> u32 {
         self.tier().read(key.hash, |partition| {
             let live = self.live(&partition, key);
@@ -299,7 +301,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Returns how many bytes of the tier a live entry takes.
+    /// Returns the number of bytes of the tier that a live entry takes.
     pub fn size(&self, key: &RawKey) -> Option<u64> {
         self.look_at(key, |entry| entry.bytes())
     }
@@ -313,7 +315,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Notes the deadline of a copy of a row. An entry of a memory cache needs no note, because its change notifies
+    /// Notes the deadline of a copy of a row. An entry of a memory cache needs no note, because its removal notifies
     /// clients.
     #[inline]
     fn note_deadline(&self, header: &Header) {
@@ -322,7 +324,7 @@ impl<'c> Entries<'c> {
         }
     }
 
-    /// Stores an entry if `still` returns true; `still` may read the present entry.
+    /// Stores an entry if `still` returns true; `still` may read the current entry.
     pub fn put_at(
         &self,
         key: &RawKey,
@@ -360,11 +362,11 @@ impl<'c> Entries<'c> {
             if !self.handle.belongs_to(self.cache) {
                 return Ok(Written::Gone);
             }
-            // The cache was cleared meanwhile, so the entry is stored into the new content.
+            // The cache was cleared during the attempt, so the entry is stored into the new content.
         }
     }
 
-    /// Removes a live entry if `still` returns true for it. Returns whether it did.
+    /// Removes a live entry if `still` returns true for it. Returns whether the entry was removed.
     pub fn remove_at(&self, key: &RawKey, still: impl Fn(&EntryRef) -> bool) -> bool {
         self.handle.remove(key, |partition| {
             let entry = self.live(partition, key);
@@ -372,9 +374,9 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Removes the entry under a key, live or not, if `still` returns true for the live entry, and voids the key's
-    /// lease, because a session that computes the value has begun before this. Returns the answer of `still`, and
-    /// whether a live entry was removed.
+    /// Removes the entry of a key, live or not, if `still` returns true for the live entry or for None. Also voids the
+    /// key's lease, because a session that computes the value has begun before the removal. Returns the result of
+    /// `still`, and whether a live entry was removed.
     pub fn delete_at(
         &self,
         key: &RawKey,
@@ -389,7 +391,7 @@ impl<'c> Entries<'c> {
         (allowed, allowed && live.get())
     }
 
-    /// Gives a live entry another deadline if `allows` returns true for it. Returns whether it did.
+    /// Gives a live entry another deadline if `allows` returns true for it. Returns whether the deadline was set.
     pub fn touch_at(
         &self,
         key: &RawKey,
@@ -407,19 +409,20 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Fails for a value of this length that the tier cannot hold under the key.
+    /// Raises an error for a value of this length if the tier cannot hold it with the key.
     pub fn check_length(&self, key: &RawKey, length: usize) -> Result<(), Error> {
         handle::check_length(key.bytes, length)
     }
 
-    /// Returns the number of entries, including expired ones that are not removed yet.
+    /// Returns the number of entries, including expired entries that are not removed yet.
     pub fn count(&self) -> u64 {
         let entries = &self.tier().slot(self.handle.slot).entries;
         u64::try_from(entries.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0)
     }
 
-    /// Visits the entries of the next places, until `visit` returns false. Calls it under a lock for each entry, with
-    /// the entry if it is a live one of this cache. Returns the place at which to continue.
+    /// Visits the entries from a position on, until `visit` returns false. Calls `visit` under a lock for each entry
+    /// of the tier; the argument is None for an entry of another cache or one that is not live. Returns the position
+    /// where the walk continues.
     pub fn walk(&self, place: Place, mut visit: impl FnMut(Option<&EntryRef>) -> bool) -> Place {
         walk::look_on(self.tier(), place, |entry| {
             let header = entry.header();
@@ -428,7 +431,7 @@ impl<'c> Entries<'c> {
         })
     }
 
-    /// Returns the number of places that a walk has.
+    /// Returns the number of positions in a walk.
     pub fn places(&self) -> u64 {
         walk::places(self.tier())
     }
@@ -438,7 +441,8 @@ impl<'c> Entries<'c> {
         ops::disown_all(self.cache, &self.handle)
     }
 
-    /// Removes entries of versions before this one in the next places. Returns the place at which to continue.
+    /// Removes entries of versions before `version` from a position on. Returns the position where the sweep
+    /// continues.
     pub fn sweep(&self, place: Place, version: u64) -> Place {
         walk::remove_on(
             self.tier(),
@@ -449,7 +453,7 @@ impl<'c> Entries<'c> {
         )
     }
 
-    /// Returns the present state of an entry, to be compared with a later one.
+    /// Returns the current state of an entry, which a caller compares with a later state.
     pub fn sight(&self, key: &RawKey) -> Sight {
         self.tier().read(key.hash, |partition| Sight {
             slot: self.handle.slot,
@@ -482,24 +486,24 @@ pub fn note_soonest(deadline: Timestamp) {
     SOONEST.set(SOONEST.get().min(deadline));
 }
 
-/// Takes the earliest deadline of the rows whose copies were read since the last call; None if no such row has a
+/// Returns the earliest deadline of the rows whose copies were read since the last call; None if no row had a
 /// deadline.
 pub fn take_soonest() -> Option<Timestamp> {
     let soonest = SOONEST.replace(NO_DEADLINE);
     (soonest != NO_DEADLINE).then_some(soonest)
 }
 
-/// Returns hits and misses of this process since it began, of all caches.
+/// Returns the hits and misses of this process since it began, of all caches.
 pub fn reads() -> (u64, u64) {
     (HITS.get(), MISSES.get())
 }
 
-/// Returns hits and misses since the last call, for a process that adds them to a sum.
+/// Returns the hits and misses since the last call, for a process that adds them to a sum.
 pub fn take_reads() -> [u64; 2] {
     [HITS.take(), MISSES.take()]
 }
 
-/// The state of an entry when a client with a WATCH saw it. Changes are counted only while a [`Watching`] lives.
+/// The state of an entry when a client with a WATCH read it. Changes are counted only while a [`Watching`] lives.
 #[derive(Clone, Copy)]
 pub struct Sight {
     slot: u32,
@@ -509,7 +513,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Returns whether the entry has changed between two sights. A clear of the cache does not change a key without an
+    /// Returns whether the entry has changed between two states. A clear of the cache does not change a key without an
     /// entry.
     pub fn differs(&self, other: &Sight) -> bool {
         let unchanged = self.slot == other.slot
@@ -525,11 +529,11 @@ impl Sight {
     }
 }
 
-/// While a value of this type lives, changes of memory caches are counted.
+/// Makes changes of memory caches count while the value lives.
 pub struct Watching(&'static Tier);
 
 impl Watching {
-    /// Begins to count. None without a tier, where no entry can be watched.
+    /// Begins to count. Returns None without a tier, because no entry can be watched then.
     pub fn begin() -> Option<Watching> {
         let tier = crate::pg::shmem::tier::tier()?;
         tier.control().changes.watch();

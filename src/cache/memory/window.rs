@@ -1,11 +1,11 @@
-//! A window over the keys of a memory cache: the next keys in order, found by one walk over the tier and kept for the
-//! pages that follow.
+//! A window over the keys of a memory cache: the next keys in order, which one walk over the tier has found, kept for
+//! the pages that follow.
 //!
-//! A window has every present key between its two ends, and perhaps keys whose entries are removed, expired or
-//! outdated. So a page looks up the entry of each key, and of all changes only a new key makes a window incomplete;
-//! the tier's journals list new keys.
+//! A window contains every key of the cache between its two ends, and perhaps keys whose entries are removed, expired
+//! or outdated. So a page looks up the entry of each key. The only change that makes a window incomplete is a new key,
+//! and the tier's journals list new keys.
 //!
-//! Guards the bound of a session's memory: a window takes at most [`MOST_BYTES`], however large the cache or the page.
+//! Guards the limit on a session's memory: a window takes at most [`MOST_BYTES`], however large the cache or the page.
 
 use std::collections::BinaryHeap;
 
@@ -13,16 +13,16 @@ use crate::cache::tier::walk::Met;
 use crate::pg::memory;
 use crate::pg::shmem::tier::Tier;
 
-/// Limit for the memory that the keys of a window take in the session.
+/// The most bytes that the keys of a window take in the session's memory.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
-/// Memory that a key takes besides its bytes: the list's element, and the allocator's part.
+/// The memory that a key takes besides its bytes: the element of the list, and the overhead of the allocator.
 const KEY_OVERHEAD: usize = 40;
 
-/// All keys of a slot in `start <= key < end`.
+/// All keys of a slot from `start` to `end`, excluding `end`.
 pub struct Window {
     met: Met,
     start: Vec<u8>,
-    /// None: no end.
+    /// None if the window has no end.
     end: Option<Vec<u8>>,
     /// Sorted.
     keys: Vec<Vec<u8>>,
@@ -30,8 +30,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Walks over the tier for the least keys of `start <= key < end`, at most `room`. If there are more, the window
-    /// ends before them.
+    /// Walks over the tier for the first keys of `start <= key < end` in key order, at most `room`. If more keys
+    /// exist, the window ends before them.
     pub fn walk(tier: &Tier, slot: u32, start: &[u8], end: Option<&[u8]>, room: usize) -> Window {
         let mut least = Least::new(room);
         let met = Met::all(tier, slot, |key| {
@@ -48,24 +48,24 @@ impl Window {
         }
     }
 
-    /// Returns whether the window has the keys of a slot from this one on.
+    /// Returns whether the window contains the keys of a slot from `start` on.
     pub fn reaches(&self, slot: u32, start: &[u8]) -> bool {
         self.met.slot() == slot
             && &self.start[..] <= start
             && self.end.as_ref().is_none_or(|end| start < &end[..])
     }
 
-    /// Returns whether the window has the keys of a slot up to this one, excluding it.
+    /// Returns whether the window contains the keys of a slot up to `start`, excluding it.
     pub fn ends_at(&self, slot: u32, start: &[u8]) -> bool {
         self.met.slot() == slot && self.end() == Some(start)
     }
 
-    /// Returns the end of its keys; None if it is unbounded.
+    /// Returns the end of the window; None if it has no end.
     pub fn end(&self) -> Option<&[u8]> {
         self.end.as_deref()
     }
 
-    /// Returns its keys from this one on.
+    /// Returns the keys of the window from `start` on.
     pub fn from(&self, start: &[u8]) -> &[Vec<u8>] {
         let first = self.keys.partition_point(|key| &key[..] < start);
         &self.keys[first..]
@@ -87,14 +87,14 @@ impl Window {
             self.end_before(limit);
         }
         let mut new = least.heap.into_sorted_vec();
-        new.dedup(); // a key that was inserted, removed and inserted again is met twice
+        new.dedup(); // a key that was inserted, removed and inserted again is visited twice
         if !new.is_empty() {
             self.merge(new);
             self.shorten();
         }
     }
 
-    /// Drops its keys from this one on.
+    /// Drops the keys from `limit` on, which becomes the end of the window.
     fn end_before(&mut self, limit: Vec<u8>) {
         let stay = self.keys.partition_point(|key| *key < limit);
         for key in self.keys.drain(stay..) {
@@ -103,11 +103,11 @@ impl Window {
         self.end = Some(limit);
     }
 
-    /// Merges new keys, which are sorted, into its own.
+    /// Merges new keys, which are sorted, into the window's keys.
     fn merge(&mut self, new: Vec<Vec<u8>>) {
         let mut merged = memory::list(self.keys.len() + new.len());
         let mut own = std::mem::take(&mut self.keys);
-        // From the end, so that each own key moves once.
+        // The merge starts at the end, so that each old key moves once.
         for key in new.into_iter().rev() {
             let at = own.partition_point(|own| *own < key);
             merged.extend(own.drain(at..).rev());
@@ -119,7 +119,7 @@ impl Window {
         self.keys = merged;
     }
 
-    /// Drops its last keys while it is too large.
+    /// Drops the last keys while the window is too large.
     fn shorten(&mut self) {
         while self.bytes > MOST_BYTES
             && let Some(last) = self.keys.pop()
@@ -130,7 +130,7 @@ impl Window {
     }
 }
 
-/// Returns the least byte string above this one.
+/// Returns the next byte string after this one.
 pub fn after(key: &[u8]) -> Vec<u8> {
     let mut after = memory::list(key.len() + 1);
     after.extend_from_slice(key);
@@ -138,12 +138,12 @@ pub fn after(key: &[u8]) -> Vec<u8> {
     after
 }
 
-/// The least of the offered keys.
+/// The first keys in key order of all keys that were offered.
 struct Least {
     heap: BinaryHeap<Vec<u8>>,
     bytes: usize,
     room: usize,
-    /// The least key that was offered and is not kept; no later key is kept either.
+    /// The first key in key order that was offered and not kept; no later key is kept either.
     limit: Option<Vec<u8>>,
 }
 

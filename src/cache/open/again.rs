@@ -1,9 +1,9 @@
-//! Looks a second time, right before the commit, for rows under the keys that the transaction has deleted. Since the
+//! Looks a second time, right before the commit, for rows under the keys that the transaction has deleted. After the
 //! first look, another session may have stored a row from data that the deletion was meant to invalidate.
 //!
-//! Guards that a deletion wins over a fetch that began before it. The marks of the deletion stand by now, so no
-//! session can still store a value that was loaded before. The deletion waits for a row that is written and not
-//! committed, as an INSERT of the same key would.
+//! Guards that a deletion wins over a fetch that began before it. The marks of the deletion stand during the second
+//! look, so no session can still store a value that it loaded before. The deletion waits for a row that is written and
+//! not committed, as an INSERT of the same key would.
 
 use std::rc::Rc;
 
@@ -18,7 +18,7 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{lock, transaction};
 use crate::pg::value::datum::Text;
 
-/// Requests that the second look runs before the callbacks of the commit, if removing a row may run user-defined code.
+/// Makes the second look run before the callbacks of the commit, if removing a row may run user-defined code.
 pub fn ask_for_end(cache: &Cache) {
     if !cache.changes_alone() {
         pre_commit_portal::ask_for();
@@ -32,8 +32,8 @@ pub fn look_again() {
         return;
     }
     for look in changes::second_looks() {
-        // The second look acts as the owner, for whom no policy hides a row. So with policies only the first look
-        // counts.
+        // The second look runs as the owner, from whom no policy hides a row. So if the table has policies, only the
+        // first look counts.
         let found = registry::find(look.relation);
         let Some(cache) = found.ok().filter(|cache| !cache.row_security) else {
             continue;

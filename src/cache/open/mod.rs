@@ -1,7 +1,7 @@
-//! Opens a cache for a call: checks privileges, takes the lock, and checks the privileges again, because the former
+//! Opens a cache for a call: checks privileges, takes the lock, and checks the privileges again, because the previous
 //! holder of the lock may have revoked them. A role without privileges is refused before it waits for a lock.
 //!
-//! Before a call reads a cache, entries are removed that depend on rows that this transaction has changed.
+//! Before a call reads a cache, it removes the entries that depend on rows that this transaction has changed.
 
 pub mod again;
 pub mod removal;
@@ -19,8 +19,8 @@ use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{hint, lock, transaction};
 use crate::pg::table::shape;
 
-/// Raises 42501 unless the current user has these privileges on the relation, with a hint with the GRANT if it is a
-/// cache.
+/// Raises 42501 unless the current user has these privileges on the relation. If the relation is a cache, a hint
+/// contains the GRANT.
 pub fn require(relation: Oid, needs: Privileges) {
     if fault::on(Fault::PrivilegeNotAsked) {
         return;
@@ -28,7 +28,7 @@ pub fn require(relation: Oid, needs: Privileges) {
     privilege::require(relation, needs, shape::is_marked_as_cache);
 }
 
-/// Checks again under the lock, after waiting for it.
+/// Checks the privileges again under the lock.
 fn require_again(relation: Oid, needs: Privileges) {
     if !fault::on(Fault::PrivilegeNotAskedAgain) {
         require(relation, needs);
@@ -42,8 +42,8 @@ pub fn to_read(cache: Option<Oid>, needs: Privileges) -> Result<Reading, Error> 
     lock_to_read(relation, needs)
 }
 
-/// Opens a cache for reading, for a caller whose privileges were checked. They are checked again under the lock,
-/// because its former holder may have revoked them.
+/// Opens a cache for reading, for a caller that has checked the privileges. Checks them again under the lock, because
+/// the previous holder of the lock may have revoked them.
 pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> {
     removal::settle();
     let _lock = lock::Shared::on(relation);
@@ -54,8 +54,8 @@ pub fn lock_to_read(relation: Oid, needs: Privileges) -> Result<Reading, Error> 
     })
 }
 
-/// Opens a cache for writing; the lock on a table is kept until the transaction ends. `function` names the caller in
-/// the error for a read-only transaction, in which memory caches can be written.
+/// Opens a cache for writing; the lock on a table is kept until the transaction ends. `function` is the name of the
+/// caller in the error for a read-only transaction, which can write only memory caches.
 pub fn to_write(
     cache: Option<Oid>,
     needs: Privileges,
@@ -81,14 +81,14 @@ pub fn to_write(
     Ok(cache)
 }
 
-/// Returns the cache if it is a memory cache, whose writers need no lock. Keeps no lock: with a reader's lock that
-/// stays (REPEATABLE READ), two callers that then take the strongest lock would deadlock.
+/// Returns the cache if it is a memory cache, whose writers need no lock; None for a table cache. Keeps no lock: under
+/// REPEATABLE READ a reader's lock stays, and two callers that then take the strongest lock would deadlock.
 fn memory_cache(relation: Oid) -> Result<Option<Rc<Cache>>, Error> {
     let cache = find(relation)?;
     Ok((cache.storage == Storage::Memory).then_some(cache))
 }
 
-/// Returns the cache as this session has loaded it, for a call that looks it up again under a lock where it must be
+/// Returns the cache as this session has loaded it. The caller looks the cache up again under a lock where it must be
 /// current.
 pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     match remembered(relation) {
@@ -99,7 +99,7 @@ pub fn known(relation: Oid) -> Result<Rc<Cache>, Error> {
     }
 }
 
-/// Opens a cache to remove all of its entries; a table with the lock that TRUNCATE takes.
+/// Opens a cache to remove all of its entries. Takes the lock of TRUNCATE on a table.
 pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cache>, Error> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     require(relation, Privileges::TRUNCATE);
@@ -109,9 +109,9 @@ pub fn to_clear(cache: Option<Oid>, function: &std::ffi::CStr) -> Result<Rc<Cach
     }
 }
 
-/// Opens a cache for a definition statement, with the lock that the statement itself takes: a weaker one before it
-/// would let two callers deadlock. Looks without a lock first, so that a relation that is not a cache is never locked
-/// that strongly.
+/// Opens a cache for a definition statement, and takes the lock that the statement itself takes: with a weaker lock
+/// first, two callers could deadlock. Looks the cache up without a lock first, so that a relation that is not a cache
+/// is never locked that strongly.
 pub fn to_define(
     cache: Option<Oid>,
     needs: Privileges,

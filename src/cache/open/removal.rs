@@ -1,11 +1,12 @@
 //! Removes entries that depend on rows that this transaction has changed (`model::pending` keeps the list).
 //!
-//! Runs right before the commit, for two reasons. Until then another session may compute an entry from the old row,
-//! which must be removed, too. And locks on entries are held for a short time only. In the changing session itself, a
-//! call that opens a cache removes the entries earlier, so that it finds no entry computed from an old row.
+//! Runs right before the commit, for two reasons. Before then another session may compute an entry from the old row,
+//! and that entry must be removed, too. And the locks on entries are held only for a short time. In the session that
+//! has changed the rows, a call that opens a cache removes the entries earlier, so that it finds no entry computed
+//! from an old row.
 //!
-//! Guards that entries of a memory cache are fenced off until the commit is visible: no session stores one that it has
-//! computed from an old row.
+//! Guards that entries of a memory cache are fenced off until the commit is visible: no session stores an entry that
+//! it has computed from an old row.
 
 use std::rc::Rc;
 
@@ -28,8 +29,8 @@ use crate::pg::session::pause::{self, Window};
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::tier;
 
-/// Removes entries that depend on rows that this transaction has changed, before the session looks at a cache itself.
-/// A parallel query cannot remove; its reads check `pending::is_due` instead.
+/// Removes entries that depend on rows that this transaction has changed, before the session itself reads a cache. A
+/// parallel query cannot remove entries; its reads check `pending::is_due` instead.
 pub fn settle() {
     while pending::is_unsettled() {
         if session::in_parallel_mode() {
@@ -39,22 +40,22 @@ pub fn settle() {
     }
 }
 
-/// Removes all dependent entries right before the commit, until a removal notes nothing new.
+/// Removes all dependent entries right before the commit. Repeats the removal until it notes no further entries.
 pub fn at_commit() {
     while pending::is_left_to_commit() {
         remove(When::Commit);
     }
 }
 
-/// Removes all dependent entries at the last point at which user-defined code may run.
+/// Removes all dependent entries at the last point where user-defined code may run.
 pub fn at_end() {
     while pending::is_left_to_commit() {
         remove(When::Ending);
     }
 }
 
-/// Returns whether removing would run user-defined triggers or policies. Checked under locks that are kept until the
-/// commit, so that no other session can add one afterwards.
+/// Returns whether the removal would run user-defined triggers or policies. Checks this under locks that are kept
+/// until the commit, so that no other session can add a trigger or policy afterwards.
 pub fn runs_user_code() -> bool {
     let mut caches = pending::caches()
         .into_iter()
@@ -64,7 +65,7 @@ pub fn runs_user_code() -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// While more statements of the transaction may follow.
+    /// More statements of the transaction may follow.
     Now,
     /// Only deferred triggers may still follow.
     Ending,
@@ -77,8 +78,8 @@ impl When {
     }
 }
 
-/// Removes from tables first: the entries of a memory cache would not come back if that fails, and its fences stand
-/// until the commit is visible.
+/// Removes all noted entries. Tables come first: the entries of a memory cache would not come back if a later table
+/// failed, and the fences of a memory cache stand until the commit is visible.
 fn remove(when: When) {
     pending::begin_removal();
     let _writable = transaction::Writable::enter();
@@ -96,14 +97,15 @@ fn remove(when: When) {
         };
         match cache.storage {
             Storage::Memory => in_memory.push((cache.relation, noted)),
-            // The table got its triggers or policies only after the step for them, or the user has closed the cursor
-            // by which that step runs.
+            // The table got its triggers or policies after the step that may run them, or the user has closed the
+            // cursor that runs that step.
             _ if when == When::Commit && !cache.changes_alone() => refuse(&cache),
             _ => delete(&cache, noted, when),
         }
     }
     if when.is_last() {
-        // Triggers have run since; one may have dropped the view, or created another one of that name.
+        // The removals from tables have run triggers, which may have dropped the view or created another view with its
+        // name.
         for (relation, noted) in in_memory {
             if let Ok(cache) = registry::find(relation) {
                 fence(&cache, noted);
@@ -113,10 +115,10 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// Opens a cache for removal; None for a relation that was dropped meanwhile or is no cache any more, which has no
-/// entries. Takes at once the lock under which a table will be changed: two transactions that both `clear` it after
-/// taking a weaker lock would deadlock. Looks the cache up again under the lock, because the table may have a trigger
-/// or a foreign key by now.
+/// Opens a cache for removal. Returns None for a relation that was dropped or is no longer a cache, because it has no
+/// entries. Takes the lock for the change of a table at once: two transactions that both `clear` the table after
+/// taking a weaker lock would deadlock. Looks the cache up again under the lock, because the table may have got a
+/// trigger or a foreign key.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -124,16 +126,16 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
         (_, false) => lock::Mode::Write,
     };
     if clears && mode == lock::Mode::Remove && tier().is_none() {
-        // Before the table's lock, because a loading session holds no lock on the table yet, and would wait for this
-        // one.
+        // Locked before the table, because a loading session holds no lock on the table yet, and would wait for the
+        // table's lock.
         ask::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);
     find(relation)
 }
 
-/// Returns the cache; None for another relation. Raises 42809 for one whose entries are on Citus' shards, because
-/// they would outlive the change.
+/// Returns the cache; None for any other relation. Raises 42809 for a cache whose entries are on Citus' shards,
+/// because those entries would outlive the change.
 fn find(relation: Oid) -> Option<Rc<Cache>> {
     match registry::find(relation) {
         Err(Error::Distributed(name) | Error::OverShards(name)) => {
@@ -166,16 +168,16 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
 }
 
 /// Clears a table with TRUNCATE, which notifies dependent caches even if the table is empty. Caches that depend on
-/// each other would clear each other endlessly, so a second TRUNCATE runs only if rows were added since.
+/// each other would clear each other endlessly, so a second TRUNCATE runs only if the table has got rows again.
 fn clear(cache: &Cache) {
     if !pending::note_cleared(cache.relation) || inheritance::has_content(cache.relation) {
         remove_many::truncate(cache);
     }
 }
 
-/// Marks keys and waits, so that until this commit is visible no session stores under them a value that it loaded
-/// before. Values that other sessions have stored already are visible to the removal, because the marks come first.
-/// Keys without an entry are marked, too, because a session may be computing one from the old row.
+/// Marks keys and waits, so that until this commit is visible no session stores a value that it loaded for them
+/// before. The removal sees the values that other sessions have already stored, because the marks come first. Keys
+/// without an entry are marked, too, because a session may be computing an entry from the old row.
 fn keep_loaded_out(cache: &Cache, keys: &Keys) {
     changes::note_keys(cache.relation, keys);
     match tier() {
@@ -184,7 +186,7 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
                 changes::mark_early();
             }
             pause::at(Window::MarkToRemove);
-            // A transaction that was prepared before the server's start is not counted any more.
+            // A transaction that was prepared before the server's start is no longer counted as a store.
             if fault::on(Fault::RemovalDoesNotWait) {
                 return;
             }
@@ -196,7 +198,7 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
         }
         None => {
             ask::keep_loaders_out(cache, Some(keys));
-            // A prepared loader holds no lock any more.
+            // A prepared loader no longer holds the lock of its key.
             if lock::is_touched(cache.relation) {
                 remove_many::wait_for_unseen(cache, keys);
             }
@@ -206,10 +208,10 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
 
 fn fence(cache: &Cache, noted: &Noted) {
     let Some(tier) = tier() else {
-        return; // no tier, no entries
+        return; // without a tier the cache has no entries
     };
     let Some(slot) = cache.slot_or_new(tier) else {
-        return; // no room for a cache, no entries
+        return; // the tier has no room for the cache, so the cache has no entries
     };
     match noted.all {
         true => {

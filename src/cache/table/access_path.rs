@@ -1,8 +1,7 @@
-//! Decides whether a call reads or writes a table directly through its index, or by a kept plan. No other file decides
-//! this.
+//! Decides whether a call accesses a table directly through its index, or by a kept plan. No other file decides this.
 //!
-//! Both paths have the same result. The direct one is for tables that are plain enough (`pg::table::target`);
-//! `pgcache.table_path = plan` turns it off, for comparison and diagnosis.
+//! Both paths have the same result. Direct access is for tables that are plain enough (`pg::table::target`). The
+//! setting `pgcache.table_path = plan` turns it off, for comparison and diagnosis.
 
 use std::cell::Cell;
 
@@ -22,12 +21,12 @@ pub struct Taken {
     pub plan: i64,
 }
 
-/// Returns the session's counts so far.
+/// Returns how often this session has taken each path.
 pub fn taken() -> Taken {
     TAKEN.get()
 }
 
-/// Returns the table, if a look-up by key goes to it directly.
+/// Returns the table if a look-up by key accesses it directly, else None; counts the path.
 #[inline]
 pub fn to_read(cache: &Cache) -> Option<&Target> {
     counted(present(cache).filter(|target| {
@@ -35,7 +34,7 @@ pub fn to_read(cache: &Cache) -> Option<&Target> {
     }))
 }
 
-/// Returns the table, if a write by key goes to it directly.
+/// Returns the table if a write by key accesses it directly, else None; counts the path.
 #[inline]
 pub fn to_write(cache: &Cache) -> Option<&Target> {
     counted(
@@ -44,8 +43,8 @@ pub fn to_write(cache: &Cache) -> Option<&Target> {
     )
 }
 
-/// Returns the facts about the table, unless it has changed since they were read, because a direct access might then
-/// miss a new trigger, rule or policy.
+/// Returns the facts about the table, or None if the table may have changed since they were read: direct access might
+/// then miss a new trigger, rule or policy.
 #[inline]
 fn present(cache: &Cache) -> Option<&Target> {
     cache.target.as_ref().filter(|_| !cache.is_stale())

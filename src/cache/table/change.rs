@@ -1,9 +1,9 @@
-//! Changes an entry depending on its present state: locks the row, decides, and then writes.
+//! Changes an entry depending on its current state: locks the row, decides, and writes.
 //!
-//! Guards that the decision still holds when the row is changed. A missing row cannot be locked, so the insertion
-//! decides: if another session has inserted the row first, the decision is made again. Also guards that the caller
-//! notices a change that was not carried out, because a policy or a user-defined trigger may keep a row from being
-//! written.
+//! Guards that the decision still holds when the row is changed. A missing row cannot be locked, so the INSERT shows
+//! whether the decision holds: if another session has inserted the row first, the decision is made again. Also guards
+//! that the caller notices a change that was not carried out, because a policy or a user-defined trigger may keep a
+//! row from being written.
 
 use super::{direct, ops, row, versions};
 use crate::cache::catalog::registry::Cache;
@@ -18,13 +18,13 @@ use crate::pg::value::typed::Typed;
 
 pub use crate::pg::table::write::Seek;
 
-/// The number of attempts to insert. If an insertion conflicts this often with no visible row, a policy or a trigger
-/// keeps it out.
+/// The number of attempts to insert. If an INSERT conflicts this often without a visible row, a policy or a trigger
+/// keeps the row out.
 const MOST_TRIES: u32 = 10;
 
-/// Applies the change that `decide` chooses for the live entry under a key, or for None. `decide` may be called
-/// several times, with the entry as it is then. Returns its last answer; None if the change was not carried out. The
-/// cache is open for writing.
+/// Applies the change that `decide` chooses for the live entry of a key, or for None if the key has no live entry.
+/// `decide` may be called several times, each time with the current entry. Returns the result of its last call; None
+/// if the change was not carried out. The cache is open for writing.
 pub fn change<R>(
     cache: &Cache,
     key: Key,
@@ -42,7 +42,7 @@ pub fn change<R>(
     if let Some(answer) = direct::change_live(cache, key, seek, &mut decide) {
         return Some(answer);
     }
-    // Locking a row needs UPDATE. A caller that may only remove compares the value instead.
+    // Locking a row needs the privilege UPDATE. A caller that may only delete compares the value instead.
     let locks = privilege::has(cache.relation, Privileges::UPDATE);
     for _ in 0..MOST_TRIES {
         session::check_for_interrupts();
@@ -67,7 +67,7 @@ pub fn change<R>(
     None
 }
 
-/// Applies the decision about the live entry. Returns whether that succeeded.
+/// Applies the decision about the live entry. Returns whether the change was carried out.
 fn is_done(
     cache: &Cache,
     key: Key,
@@ -90,13 +90,13 @@ fn is_done(
     }
 }
 
-/// Locks and returns the row under a key. No other session changes it from now on.
+/// Locks and returns the row of a key. No other session changes the row before this transaction ends.
 fn lock(cache: &Cache, key: Key) -> Option<Entry> {
     let at = versions::to_change(cache, key);
     ops::run_at(cache, Statement::Lock, key, &[], at, row::first)
 }
 
-/// Returns the row under a key as it is now.
+/// Returns the row of a key without locking it.
 fn look(cache: &Cache, key: Key) -> Option<Entry> {
     match versions::must_choose(cache) {
         true => versions::get(cache, key),

@@ -2,9 +2,9 @@
 //!
 //! Guards the rules of ARCHITECTURE.md, "Coherence":
 //!
-//! - A copy is valid only if its version is that of its cache, which every mark of the cache changes.
-//! - A copy is filled in only if no writer of its stripe or its cache has marked or unmarked between the token and the
-//!   fill, and only by a transaction that cannot have uncommitted changes.
+//! - A copy is valid only while its version is the version of its cache. Every mark of the cache changes the version.
+//! - A copy is filled in only if no writer has marked or unmarked the key's stripe or the cache between the token and
+//!   the fill, and only by a transaction that cannot have uncommitted changes.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -28,15 +28,15 @@ use crate::pg::shmem::slot::Counter;
 use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::stored::Stored;
 
-/// The state that must not change between a miss and the fill that follows it.
+/// The state that must not change between a miss and the fill that follows the miss.
 pub struct Token {
     slot: u32,
     version: u64,
-    /// The epoch of the stripe.
+    /// The epoch of the key's stripe.
     epoch: u64,
 }
 
-/// Returns the tier, if this session may use copies of this cache's entries now.
+/// Returns the tier if this session may currently use copies of this cache's entries.
 #[inline]
 fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     let tier = tier()?;
@@ -47,7 +47,7 @@ fn tier_for(cache: &Cache) -> Option<&'static Tier> {
     allowed.then_some(tier)
 }
 
-/// Returns whether this transaction reads committed rows only, so that it may serve copies and make them.
+/// Returns whether this transaction reads only committed rows, so that it may serve copies and fill them in.
 #[inline]
 fn may_use_copies() -> bool {
     session::reads_committed_only()
@@ -55,7 +55,7 @@ fn may_use_copies() -> bool {
         || fault::on(Fault::OldSnapshotUsesCopies) && !transaction::has_xid()
 }
 
-/// Returns the copy of a live entry, or of one within this grace. Needs no lock on the table. Counts a hit unless
+/// Returns the copy of an entry that is live or within this grace. Needs no lock on the table. Counts a hit unless
 /// `counts` is [`Look::Uncounted`].
 #[inline]
 pub fn lookup(
@@ -79,7 +79,7 @@ pub fn lookup(
     Some(entry)
 }
 
-/// Returns whether the tier knows that a table's entry is used: its copy was read since it was made.
+/// Returns whether the tier knows that a table's entry is used: its copy was read after it was filled in.
 pub fn is_used(cache: &Cache, key: Key) -> bool {
     let Some((tier, slot)) = tier().and_then(|tier| Some((tier, cache.slot(tier)?))) else {
         return false;
@@ -89,8 +89,8 @@ pub fn is_used(cache: &Cache, key: Key) -> bool {
         .is_some_and(|used| used > 0)
 }
 
-/// Takes a token for the fill, if one may follow. Called before the snapshot that reads the row; the caller has the
-/// cache open for reading.
+/// Takes a token for a fill; None if no copy may be filled in. Called before the snapshot that reads the row is taken.
+/// The caller has opened the cache for reading.
 pub fn token(cache: &Cache, key: HashedKey) -> Option<Token> {
     let tier = tier_for(cache)?;
     let slot = cache.slot_or_new(tier)?;
@@ -121,8 +121,7 @@ fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<T
     })
 }
 
-/// Returns whether nothing that the token records has changed and no writer is active. The caller holds the
-/// partition's lock.
+/// Returns whether the state in the token is unchanged and no writer is active. The caller holds the partition's lock.
 fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &PartitionRef) -> bool {
     let slot = tier.slot(token.slot);
     (partition.epoch(hash) == token.epoch || fault::on(Fault::FillEpochNotCompared))
@@ -133,8 +132,8 @@ fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &Part
         && slot.suspended.load(SeqCst) == 0
 }
 
-/// Fills in the row that was read after the token was taken. Returns false if another session's commit refused it; a
-/// value that gets no copy in any case counts as filled.
+/// Fills in the copy of a row that was read after the token was taken. Returns false if another session's commit has
+/// refused the copy. A value that gets no copy in any case counts as filled in.
 pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool {
     let Some(tier) = tier_for(cache) else {
         return true;
@@ -162,7 +161,7 @@ pub fn fill(cache: &Cache, key: HashedKey, token: &Token, entry: &Entry) -> bool
     stored != StoreOutcome::Refused
 }
 
-/// Offers the value of a row that this transaction has written, so that its copy need not be filled again after the
+/// Offers the value of a row that this transaction has written, so that its copy need not be filled in again after the
 /// commit. Does so only if a copy exists, because entries without readers must not push out entries with readers.
 pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) {
     let length = value.as_ref().map_or(0, |value| value.bytes().len());
@@ -194,11 +193,11 @@ pub fn offer(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline)
     events::emit(|observer| (observer.stored)(copied));
 }
 
-/// Allows a suspended cache to be filled again, if its triggers see every row.
+/// Clears the suspension of a cache if its triggers see every change of a row. Returns whether they do.
 ///
 /// The lock conflicts with every command that could change a trigger, and taking it delivers the changes of finished
-/// commands. So the catalog state read under it is current and stays so until the flag is cleared. A plain reader's
-/// lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
+/// commands. So the catalog state that is read under the lock is current, and stays current until the flag is cleared.
+/// A plain reader's lock would not wait for ALTER TABLE ... DISABLE TRIGGER.
 fn verify_triggers(tier: &Tier, slot: u32, relation: Oid) -> bool {
     let lock = lock::Brief::try_on(relation, lock::Mode::Verify);
     if lock.is_none() && !fault::on(Fault::TriggersVerifiedWithoutLock) {

@@ -2,8 +2,8 @@
 //! `pg::table::write`. Each function has the effect of a statement of `cache::model::statement`.
 //!
 //! A write notes its key before it returns, as the table's trigger would. A deadline is compared with the clock after
-//! the row is locked. A function returns None if only the statement can do the work; by then it has changed nothing
-//! that the statement would not do again.
+//! the row is locked. A function returns None if only the statement can do the work; anything that the function has
+//! already changed, the statement does again.
 
 use super::access_path;
 use crate::cache::catalog::registry::Cache;
@@ -23,20 +23,21 @@ use crate::pg::table::{search, storage, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
-/// Returns the entry under a key, live or not.
+/// Returns the entry of a key, live or not.
 pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
     let found = read::get(target, key.text()).ok()?;
     Some(found.and_then(|found| entry_of(target, key, found)))
 }
 
-/// Returns the entry of a row. None for another session's row under a key whose entry the transaction has removed, see
-/// `versions`.
+/// Returns the entry of a row. Returns None for another session's row if the transaction has removed the entry of the
+/// key; see `versions`.
 fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entry> {
     let stands = counts || !pending::is_noted(target.relation, key.text().bytes());
     stands.then_some(row)
 }
 
-/// Returns the entries under several keys, live or not, all from one snapshot.
+/// Passes the entries of several keys, live or not, to `found`, each with the position of its key. All come from one
+/// snapshot.
 pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
     let texts = keys.iter().map(|key| key.text());
     read::get_many(target, texts, |place, row| {
@@ -54,7 +55,7 @@ pub fn set(target: &Target, key: Key, value: Option<Stored>, deadline: Deadline)
     done.then(|| note(target, key, events::RowChange::Set))
 }
 
-/// Inserts or overwrites several entries, in this order.
+/// Inserts or overwrites several entries, in their order.
 pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) -> Option<()> {
     let rows = entries.iter().map(|&(key, value)| {
         let value = Some(value);
@@ -68,7 +69,7 @@ pub fn set_many(target: &Target, entries: &[(Key, Stored)], deadline: Deadline) 
     write::put_all(target, rows, noted).then_some(())
 }
 
-/// Removes an entry, expired or not. Returns the entry as it was.
+/// Removes an entry, expired or not. Returns the entry before the removal.
 pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     let removed = write::remove(target, key.text()).ok()?;
     if removed.is_some() {
@@ -77,10 +78,10 @@ pub fn remove(target: &Target, key: Key) -> Option<Option<Entry>> {
     Some(removed)
 }
 
-/// Reading a page of a table takes as long as this many look-ups of a key in the index.
+/// The number of look-ups in the index that take as long as reading one page of the table.
 const KEYS_A_BLOCK: usize = 12;
 
-/// Removes the entries under these keys, in the order of the keys.
+/// Removes the entries of these keys, in key order.
 pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     let key_of = |number: usize| Text::new(keys.get(number));
     let blocks = storage::blocks(target.relation) as usize;
@@ -103,7 +104,8 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     write::remove_all(target, &rows, key_of, removed).then_some(())
 }
 
-/// Applies the change that `decide` chooses for the live entry under a key, or for None, once the row is locked.
+/// Applies the change that `decide` chooses for the live entry of a key, or for None, after the row is locked. Returns
+/// the result of `decide`.
 pub fn change_live<R>(
     cache: &Cache,
     key: Key,
@@ -116,7 +118,8 @@ pub fn change_live<R>(
     })
 }
 
-/// Applies the change that `decide` chooses for the row under a key, live or not, once it is locked.
+/// Applies the change that `decide` chooses for the row of a key, live or not, after the row is locked. Returns the
+/// result of `decide`.
 pub fn change<R>(
     target: &Target,
     key: Key,

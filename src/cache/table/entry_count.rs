@@ -12,15 +12,15 @@ use crate::pg::session::{clock, lock, random};
 use crate::pg::table::storage;
 use crate::pg::value::typed::Typed;
 
-/// Blocks that are read for an estimate: all of a small table, random ones of a larger table.
+/// The number of blocks that are read for an estimate: all blocks of a small table, random blocks of a larger one.
 const SAMPLED: usize = 32;
 
-/// The entries of a table.
+/// An estimate of a table's entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EntryCount {
     pub entries: u64,
     pub expiring: u64,
-    /// Mean remaining time of the expiring entries, in milliseconds.
+    /// The mean remaining time of the expiring entries, in milliseconds.
     pub time_left: u64,
 }
 
@@ -35,8 +35,8 @@ struct Sample {
     blocks: u64,
 }
 
-/// Estimates the entries of a table. None if that would wait, or if the relation is no table cache. Runs inside a
-/// transaction.
+/// Estimates the entries of a table. Returns None if the estimate would wait for a lock, or if the relation is not a
+/// table cache. Runs inside a transaction.
 pub fn of(relation: Oid) -> Option<EntryCount> {
     let _lock = lock::Brief::try_on(relation, lock::Mode::Read)?;
     let cache = registry::find(relation).ok()?;
@@ -48,7 +48,7 @@ pub fn of(relation: Oid) -> Option<EntryCount> {
         false => vec![relation],
     };
     let rows = storage::counted_of(&tables).map_or(0, |counted| counted.live.max(0));
-    // Policies hide rows from the role. Postgres' own row count is public.
+    // Policies may hide rows from the role, but Postgres' own row count is public.
     if cache.row_security {
         return Some(EntryCount {
             entries: rows as u64,
@@ -57,7 +57,7 @@ pub fn of(relation: Oid) -> Option<EntryCount> {
     }
     let mut sample = Sample::default();
     let mut blocks = 0;
-    // Of many partitions only some are sampled, one block each.
+    // If the table has many partitions, only some are sampled, one block each.
     let most = SAMPLED.min(tables.len()).max(1);
     let first = (random::number() % tables.len().max(1) as u64) as usize;
     let chosen = tables.iter().cycle().skip(first).take(most);
@@ -72,14 +72,15 @@ pub fn of(relation: Oid) -> Option<EntryCount> {
 }
 
 impl Sample {
-    /// Adds blocks of a partition. Returns how many it has.
+    /// Samples at most `most` blocks of a partition. Returns the number of its blocks, or None if it cannot be locked
+    /// without waiting.
     fn add_partition(&mut self, table: Oid, most: usize) -> Option<u64> {
         let _lock = lock::Brief::try_on(table, lock::Mode::Read)?;
         let partition = registry::partition(table)?;
         Some(self.add(&partition, most))
     }
 
-    /// Adds at most `most` blocks of a table. Returns how many it has.
+    /// Samples at most `most` blocks of a table. Returns the number of its blocks.
     fn add(&mut self, cache: &Cache, most: usize) -> u64 {
         let blocks = u64::from(storage::blocks(cache.relation));
         if blocks <= most as u64 {
@@ -110,8 +111,8 @@ impl Sample {
         self.blocks += u64::from(until - from);
     }
 
-    /// Returns the estimate for a table with this many rows by Postgres' count (0 if it has none) and this many
-    /// blocks.
+    /// Returns the estimate for a table. `rows`: Postgres' own count of its rows, 0 if Postgres has none. `blocks`:
+    /// the number of its blocks. `is_whole`: the sample covers all of its blocks.
     fn count(&self, rows: i64, blocks: u64, is_whole: bool) -> EntryCount {
         let found = self.live + self.expired;
         let share = |part: i64, of: i64| part as f64 / of.max(1) as f64;

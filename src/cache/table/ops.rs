@@ -1,8 +1,9 @@
 //! The operations on entries of a table cache: get, scan, count, set, add, replace, increment, touch, delete and take.
-//! Removals of many entries are in `remove_many`.
+//! The removal of many entries is in `remove_many`.
 //!
-//! Each operation runs one statement, or several in key order, so that two calls never deadlock. A value carries its
-//! type, and `api` converts it. A read compares the deadline with the wall clock after it has the row.
+//! Each operation accesses the table directly, or runs one statement, or several in key order, so that two calls never
+//! deadlock. A value carries its type; `api` converts it. A read compares the deadline with the wall clock after it
+//! has read the row.
 
 use pgrx::datum::Interval;
 
@@ -26,7 +27,7 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
-/// Returns the entry under a key that is live, or within this grace.
+/// Returns the entry of a key that is live or within this grace.
 pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> {
     if cache.is_out_of_reach() || pending::is_due(cache.relation, key.text().bytes()) {
         return None;
@@ -45,7 +46,7 @@ pub fn get(cache: &Reading, key: Key, grace: Option<Interval>) -> Option<Entry> 
     found.filter(within)
 }
 
-/// Returns the live entries under several keys, in key order, all from one snapshot.
+/// Returns the live entries of several keys, in key order, all from one snapshot.
 pub fn get_many(cache: &Reading, keys: &[Key]) -> Vec<(Text, Entry)> {
     if cache.is_out_of_reach() || keys.is_empty() {
         return Vec::new();
@@ -79,7 +80,7 @@ pub fn scan(cache: &Reading, page: &Page) -> Vec<(Text, Entry)> {
     rows(cache, page, |bounded| Statement::Scan { bounded })
 }
 
-/// Returns the keys of a page of live entries; their values are not read.
+/// Returns the keys of a page of live entries in key order, without reading the values.
 pub fn keys(cache: &Reading, page: &Page) -> Vec<Text> {
     let rows = rows(cache, page, |bounded| Statement::ScanKeys { bounded });
     memory::collect(rows.into_iter().map(|(key, _)| key))
@@ -130,7 +131,7 @@ pub fn count(cache: &Reading) -> i64 {
     counted.unwrap_or(0)
 }
 
-/// Entries that are counted at once, if not every row counts.
+/// The number of entries per page if the count must check each row.
 const COUNTED_AT_ONCE: usize = 10_000;
 
 fn count_by_pages(cache: &Reading) -> i64 {
@@ -192,8 +193,8 @@ pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) ->
     Ok(())
 }
 
-/// Inserts if no live entry exists. Uses one statement if the table cannot be written directly: under a policy or a
-/// trigger of the table's own it takes half the time of a lock and an insertion.
+/// Inserts an entry if no live entry exists. Uses one statement if the table cannot be written directly: under a
+/// policy or a user-defined trigger, one statement takes half the time of a lock and an INSERT.
 pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     if versions::is_absent(cache, key) {
         return write(cache, Statement::Set, key, value, deadline);
@@ -206,7 +207,7 @@ pub fn add(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -
         .unwrap_or_else(|| write(cache, Statement::Add, key, value, deadline))
 }
 
-/// Overwrites a live entry.
+/// Overwrites a live entry. Returns whether it did.
 pub fn replace(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadline) -> bool {
     if versions::is_absent(cache, key) {
         return false;
@@ -228,9 +229,9 @@ pub fn overwrite(cache: &Cache, key: Key, value: Option<Stored>, deadline: Deadl
     }) > 0
 }
 
-/// Adds to a counter, which starts from 0 if no live integer entry exists. Returns the stored form of the sum; None
-/// when a user-defined trigger kept the row from being written. Uses one statement under policies and triggers, for
-/// the reason given at [`add`].
+/// Adds to a counter. The counter starts from 0 if no live entry exists or the entry has no value. Returns the stored
+/// form of the sum; None if a user-defined trigger has kept the row from being written. Uses one statement if the
+/// table cannot be written directly, for the reason given at [`add`].
 pub fn increment(
     cache: &Cache,
     key: Key,
@@ -266,8 +267,8 @@ pub fn increment(
     ))
 }
 
-/// Adds to the counter of a live entry. Returns the stored form of the sum as the row has it; None if no live entry
-/// exists.
+/// Adds to the counter of a live entry. Returns the stored form of the sum as the row contains it; None if no live
+/// entry exists.
 pub fn increment_existing(
     cache: &Cache,
     key: Key,
@@ -300,7 +301,7 @@ pub fn increment_existing(
     ))
 }
 
-/// Sets or removes the deadline of a live entry. Returns the entry after the change.
+/// Sets or removes the deadline of a live entry. Returns the entry with its new deadline.
 pub fn touch(cache: &Cache, key: Key, deadline: Deadline) -> Option<Entry> {
     if versions::is_absent(cache, key) {
         return None;
@@ -341,7 +342,7 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
     !is_absent && removed.is_some_and(deadline::is_live)
 }
 
-/// Removes an entry, expired or not. Returns it if it was live.
+/// Removes an entry, expired or not. Returns the entry if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     if versions::is_absent(cache, key) {
         delete(cache, key);
@@ -355,7 +356,7 @@ pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     remove(cache, Statement::Delete, key, &[], row::first).filter(Entry::is_live)
 }
 
-/// Removes a live entry whose value equals `expected`; None equals a negative entry.
+/// Removes a live entry if its value equals `expected`; None equals a negative entry. Returns whether it did.
 pub fn delete_if(cache: &Cache, key: Key, expected: Option<Stored>) -> bool {
     if versions::is_absent(cache, key) {
         return false;
@@ -405,7 +406,7 @@ fn remove<R>(
     }
 }
 
-/// Runs a statement whose first parameter is the key, on the row of this address if one is given.
+/// Runs a statement whose first parameter is the key; with `at`, only on the row with this address.
 pub fn run_at<R>(
     cache: &Cache,
     statement: Statement,
@@ -421,7 +422,7 @@ pub fn run_at<R>(
     cache.plan_in(statement, form).run(&arguments, read)
 }
 
-/// Runs a statement whose rows are not read. Returns how many it touched.
+/// Runs a statement without reading its rows. Returns the number of rows that it processed.
 fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
     cache
         .plan(statement)
@@ -429,13 +430,14 @@ fn run(cache: &Cache, statement: Statement, arguments: &[Typed]) -> u64 {
 }
 
 /// Takes the owner's identity for a statement that needs more privileges than its function requires of the caller.
-/// Keeps the caller's identity if row-level security applies, because policies are about the caller.
+/// Keeps the caller's identity if row-level security applies, because the policies apply to the caller.
 pub fn as_owner_unless(cache: &Cache, needs: Privileges) -> Option<AsOwner> {
     let own_identity =
         privilege::has(cache.relation, needs) || privilege::row_security_applies(cache.relation);
     (!own_identity).then(|| {
         let owner = AsOwner::of(cache.relation);
-        // Owners may have revoked a privilege from themselves. The statement would report that without a hint.
+        // An owner may have revoked a privilege from itself. The statement would report the missing privilege without
+        // a hint.
         privilege::require(cache.relation, needs, |_| true);
         owner
     })

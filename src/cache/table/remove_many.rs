@@ -17,11 +17,11 @@ use crate::pg::table::{search, truncate};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
-/// Beyond this many keys, the planner chooses the path, knowing their number.
+/// The most keys that are passed as one array. With more keys the planner chooses the path by their number.
 const MANY_KEYS: usize = 1_000;
 
-/// Removes the entries under these keys as they are now, including those that the transaction's own snapshot is too
-/// old to see.
+/// Removes the entries of these keys as they are now, including entries that are too new for the transaction's own
+/// snapshot.
 pub fn delete_keys(cache: &Cache, keys: &Keys) {
     let direct = access_path::to_write(cache);
     if direct.is_some_and(|target| direct::remove_all(target, keys).is_some()) {
@@ -45,8 +45,8 @@ pub fn delete_keys(cache: &Cache, keys: &Keys) {
     plan.change_as_of_now(&array);
 }
 
-/// Waits for transactions that have written a row under one of these keys that this transaction cannot see. If the
-/// table has no index by key, waits for all its writers.
+/// Waits for transactions that have written a row of one of these keys that this transaction cannot see. If the index
+/// by key cannot be searched directly, waits for all writers of the table.
 pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     let waited = cache.target.as_ref().is_some_and(|target| {
         let mut numbers = memory::collect(0..keys.len());
@@ -59,7 +59,7 @@ pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
     }
     lock::wait_for_writers(cache.relation);
     if cache.partitioned {
-        // A writer of a single partition holds no lock on the whole.
+        // A writer of a single partition holds no lock on the whole table.
         for partition in inheritance::leaves(cache.relation) {
             lock::wait_for_writers(partition);
         }
@@ -71,12 +71,12 @@ pub fn delete_all(cache: &Cache) {
     cache.plan(Statement::DeleteAll).change_as_of_now(&[]);
 }
 
-/// Removes all entries as TRUNCATE does. The caller holds its lock.
+/// Removes all entries as TRUNCATE does. The caller holds the lock of TRUNCATE.
 pub fn truncate(cache: &Cache) {
     truncate::truncate(cache.relation);
 }
 
-/// Removes all entries whose key begins with `prefix`. Returns how many were live.
+/// Removes all entries whose key begins with `prefix`. Returns how many of them were live.
 pub fn delete_prefix(cache: &Cache, prefix: Text) -> i64 {
     keys_with_prefix(cache, prefix)
         .into_iter()
@@ -111,7 +111,7 @@ fn keys(cache: &Cache, prefix: Text, wanted: impl Fn(u32) -> bool) -> Vec<Key> {
             });
             let keys = rows.filter_map(|row| output.text(row, 0));
             let mut keys = memory::collect(keys.map(Key::stored));
-            keys.dedup_by(|next, kept| next.bytes() == kept.bytes()); // see `versions`
+            keys.dedup_by(|next, kept| next.bytes() == kept.bytes()); // a key may have two rows: see `versions`
             keys
         })
 }

@@ -1,4 +1,4 @@
-//! Removes the expired row under a key before plain SQL writes that key. Otherwise an INSERT would conflict with a row
+//! Removes the expired row of a key before plain SQL writes the key. Otherwise an INSERT would conflict with a row
 //! that no SELECT shows.
 
 use std::ffi::CStr;
@@ -19,11 +19,11 @@ use crate::pg::table::{probe, routing};
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 
-/// Removes the row under this key if it has expired. `written` is the relation that the statement writes, and has
-/// locked: a cache, or partitions of one. A table that no longer is a cache keeps its rows.
+/// Removes the row of this key if the row has expired. `written` is the relation that the statement writes and has
+/// locked: a cache, or a table with caches as partitions. A table that is no longer a cache keeps its rows.
 ///
-/// A role that may write a key needs no DELETE privilege for this, because a SELECT also shows that the key has no
-/// entry. The cache's own triggers run as its owner, as they do in a sweep.
+/// A role that may write a key needs no DELETE privilege for the removal, because the key has no entry in the eyes of
+/// any SELECT. The cache's own triggers run as its owner, as they do in a sweep.
 pub fn renew(written: Oid, key: &[u8]) {
     let key = Key::stored(Text::new(key));
     let Some(cache) = holder(written, key) else {
@@ -38,7 +38,7 @@ pub fn renew(written: Oid, key: &[u8]) {
     }
 }
 
-/// Inserts rows that a COPY has held back, as the session's role.
+/// Inserts the rows that a COPY has held back, as the role of the session.
 pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]) {
     let plan = Plan::over(table, insert.to_owned(), &[row_type], Paths::Costed);
     for &row in rows {
@@ -46,9 +46,9 @@ pub fn insert_held_back(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]
     }
 }
 
-/// Returns the cache to which the row of this key belongs: for a partitioned cache, the partition, so that only the
-/// partition is read and changed, as its owner. Tables above it that the statement does not write are not locked,
-/// because DETACH PARTITION locks from above and would wait for a statement that waits for it.
+/// Returns the cache that contains the row of this key. For a partitioned cache it is the partition, so that only the
+/// partition is read and changed, as its owner. Does not lock tables above the partition that the statement does not
+/// write: DETACH PARTITION locks from above, and a deadlock with the statement would follow.
 fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     let own = registry::remembered(written);
     if let Some(cache) = own.filter(|cache| !cache.partitioned) {
@@ -60,8 +60,8 @@ fn holder(written: Oid, key: Key) -> Option<Rc<Cache>> {
     registry::partition(written).or_else(|| registry::find(written).ok())
 }
 
-/// Returns whether the row of a key has expired, for a table that is not read directly. Checked before removing,
-/// because a removal may be refused, and a writer of a key without an expired row must not get that error.
+/// Returns whether the row of a key has expired, for a table that is not read directly. Checked before the removal,
+/// because the removal may raise an error, and a writer of a key without an expired row must not get that error.
 fn finds_expired(cache: &Cache, key: Key) -> bool {
     let _owner = AsOwner::to_maintain(cache.relation);
     cache

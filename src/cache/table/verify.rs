@@ -1,9 +1,9 @@
-//! Compares the copies in the hot tier with the rows of the table, to show that the coherence protocol holds.
+//! Compares the copies in the hot tier with the rows of the table, to check that the coherence protocol holds.
 //!
-//! Safe to run under any load. The row is read with a new snapshot. If the copy still exists afterwards and its stripe
-//! is unchanged, it must equal the row; otherwise a value was served that no SELECT would have shown. A transaction
-//! that has written, or that keeps one snapshot, compares nothing, because it sees other rows than those from which
-//! the copies were made.
+//! The check is safe under any load. It reads the row with a new snapshot. If the copy still exists afterwards and its
+//! stripe is unchanged, the copy must equal the row; otherwise the tier has served a value that no SELECT would have
+//! shown. A transaction that has written, or that keeps one snapshot, compares nothing, because it does not see the
+//! rows from which the copies were made.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -21,15 +21,16 @@ use crate::pg::shmem::tier::{Tier, tier};
 use crate::pg::value::convert;
 use crate::pg::value::datum::Text;
 
-/// An entry that differs from its row: key, the copy, the row.
+/// An entry whose copy differs from its row: key, copy, row.
 pub type Difference = (Text, Entry, Option<Entry>);
 
-/// Compares one entry with its row when it is called.
+/// Compares one entry with its row when it is called; None if they agree.
 pub type Compare<'f> = &'f dyn Fn() -> Option<Difference>;
 
-/// Passes `show` a comparison for each copy in turn. `show` decides in which memory the result is allocated.
+/// Calls `show` for each copy with a function that compares the copy with its row. `show` chooses the memory in which
+/// the result is allocated.
 pub fn each(cache: &Reading, show: &mut dyn FnMut(Compare)) {
-    // Nothing can be compared without copies or a table, or with a snapshot that need not show other sessions'
+    // Nothing can be compared without copies or a table, or with a snapshot that does not show other sessions'
     // commits. A caller from whom policies may hide rows gets no copies at all.
     let judges =
         cache.storage != Storage::Memory && session::reads_committed_only() && !cache.row_security;

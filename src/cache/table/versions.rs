@@ -1,14 +1,14 @@
-//! Chooses between two versions of one key. A transaction with a single snapshot sees both if another session has
-//! removed the key after the snapshot and the transaction itself has written the key again.
+//! Chooses between two versions of one key. A transaction with a single snapshot sees two versions if another session
+//! has removed the key after the snapshot, and the transaction itself has then written the key again.
 //!
-//! Guards the rule of that choice: **the version that this transaction has written is the entry**. The other one must
-//! have been removed by a session whose commit the snapshot does not show; otherwise the key would not have been free.
-//! A plain SELECT shows both. The direct path to the table follows the same rule (`pg::table::read`).
+//! Guards the rule for the choice: **the version that this transaction has written is the entry**. The other version
+//! must have been removed by a session whose commit the snapshot does not show; otherwise the key would not have been
+//! free. A plain SELECT shows both versions. The direct path to the table follows the same rule (`pg::table::read`).
 //!
-//! A key never has more than two versions, because committed rows have each key once, both at the snapshot and now. It
-//! has only one unless the transaction has written. Under READ COMMITTED nothing here runs unless the transaction has
-//! changed the source of entries of the cache. In that case rows that other sessions have stored since do not count as
-//! entries, neither for reads nor for changes.
+//! A key never has more than two versions, because committed rows contain each key once, both at the snapshot and now.
+//! It has only one version if the transaction has not written. Under READ COMMITTED nothing here runs unless the
+//! transaction has changed the source of entries of the cache. Rows that other sessions have stored after that change
+//! do not count as entries, neither for reads nor for changes.
 
 use pgrx::datum::Interval;
 
@@ -28,40 +28,40 @@ use crate::pg::value::typed::Typed;
 pub struct Version {
     pub key: Text,
     pub entry: Entry,
-    /// Whether this transaction has written it.
+    /// Whether this transaction has written the row.
     own: bool,
     /// Its row address.
     address: Typed,
 }
 
-/// Returns whether there may be two versions of a key.
+/// Returns whether a key may have two versions.
 #[inline]
 fn may_be_two() -> bool {
     !session::sees_one_version()
 }
 
-/// Returns whether some rows that a statement finds in the cache may not count: there may be two versions of a key,
-/// or one that another session has stored since the transaction changed the source of the entry.
+/// Returns whether a statement over the cache may find rows that do not count. A key may have two versions, or a row
+/// that another session stored after this transaction changed the source of the entry.
 #[inline]
 pub fn must_choose(cache: &Cache) -> bool {
     may_be_two() || pending::is_noted_in(cache.relation)
 }
 
-/// Returns the entry under a key, live or not.
+/// Returns the entry of a key, live or not.
 pub fn get(cache: &Cache, key: Key) -> Option<Entry> {
     let version = one_of_each(cache, visible(cache, key)).pop()?;
     Some(version.entry)
 }
 
-/// Returns one entry for each of these keys that has one, live or not, in key order.
+/// Returns the entries of these keys, live or not, in key order.
 pub fn get_many(cache: &Cache, keys: Typed) -> Vec<(Text, Entry)> {
     let plan = cache.plan_in(Statement::GetMany, Form::Versions);
     let found = one_of_each(cache, plan.run(&[keys], read));
     memory::collect(found.into_iter().map(|found| (found.key, found.entry)))
 }
 
-/// Returns a page of live entries. `bounds` are the arguments of the statement: the first key, a key to skip, the
-/// number of rows, and the end.
+/// Returns a page of live entries in key order. `bounds` are the arguments of the statement: the first key, a key to
+/// skip, the number of rows, and the end.
 pub fn scan(
     cache: &Cache,
     statement: Statement,
@@ -76,7 +76,7 @@ pub fn scan(
         let mut found = plan.run(&bounds, read);
         let is_all = found.len() < most;
         if !is_all && let Some(last) = found.pop() {
-            // The other version of the last key may be beyond the end.
+            // The other version of the last key may be in the next read.
             found.retain(|version| version.key.bytes() != last.key.bytes());
         }
         let behind = Typed::from(found.last().map(|version| version.key));
@@ -93,18 +93,18 @@ pub fn scan(
     page
 }
 
-/// Rows that are read at once.
+/// The most rows that one statement reads.
 const LONGEST_READ: usize = 20_000;
 
-/// Returns whether a key has no entry, whatever rows it has: the transaction has changed the source of the entry, and
-/// no row of the key is its own. Other sessions cannot change that meanwhile: they can neither write a row in this
-/// transaction's name nor remove one of its rows.
+/// Returns whether a key has no entry although it may have rows: the transaction has changed the source of the entry,
+/// and has written no row of the key itself. Other sessions cannot change the answer during the call: they can neither
+/// write a row in the name of this transaction nor remove one of its rows.
 pub fn is_absent(cache: &Cache, key: Key) -> bool {
     pending::is_noted(cache.relation, key.text().bytes())
         && !visible(cache, key).iter().any(|version| version.own)
 }
 
-/// Returns the address of the row that a statement must change, if its key has two versions.
+/// Returns the address of the row that a statement must change; None if the key has only one version.
 pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     match may_be_two() {
         true => own_over_other(&visible(cache, key)).map(|(own, _)| own.address),
@@ -112,21 +112,21 @@ pub fn to_change(cache: &Cache, key: Key) -> Option<Typed> {
     }
 }
 
-/// The work of a removal.
+/// How to remove a key.
 pub enum Removal {
     /// Run the statement as usual.
     Plain,
-    /// Do nothing: the key only has rows that a sweep removes.
+    /// Do nothing, because the key has only rows that a sweep removes.
     Nothing,
-    /// Run the statement on this row alone.
+    /// Run the statement only on this row.
     Only(Typed),
-    /// Run the statement on this row and, if it is removed, on the other one too. The latter ends in 40001; otherwise
-    /// the transaction would see that row from then on, as if its key had not been removed.
+    /// Run the statement on this row and, if the row is removed, on the other row, too. The second removal raises
+    /// 40001; without it, the rest of the transaction would see the other row, as if its key had not been removed.
     Both(Typed),
 }
 
-/// Returns how to remove a key. Leaves a row past its deadline and grace to the sweep, which may have removed it since
-/// the snapshot, because a second removal would end in 40001.
+/// Returns how to remove a key. Leaves a row past its deadline and grace to the sweep: the sweep may have removed the
+/// row after the snapshot, and a second removal would raise 40001.
 pub fn to_remove(cache: &Cache, key: Key) -> Removal {
     if !lock::one_snapshot_per_transaction() {
         return Removal::Plain;
@@ -162,8 +162,8 @@ fn own_over_other(versions: &[Version]) -> Option<(&Version, &Version)> {
 }
 
 /// Returns the version that counts for each key, in key order. Leaves out a key if the transaction has changed the
-/// source of its entry and has thus removed the entry: a row that it still sees was removed by another session, or
-/// stored by one since, from the old source row.
+/// source of its entry, and has thus removed the entry. A row that the transaction still sees was removed by another
+/// session, or was stored by another session from the old source row.
 fn one_of_each(cache: &Cache, mut found: Vec<Version>) -> Vec<Version> {
     found.sort_by(|one, other| {
         let keys = cache.key_type.compare(one.key.bytes(), other.key.bytes());

@@ -1,6 +1,6 @@
-//! [`HashedKey`]: a key with its hash over database, relation and key, by which the tier finds the entry.
+//! [`HashedKey`]: a key with its hash over database, relation and key. The tier uses the hash to find the entry.
 //!
-//! A call hashes its key once, at its beginning, and passes the hash down.
+//! A call hashes its key once, at its beginning, and passes the hash on.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +29,7 @@ impl HashedKey {
         self.key.bytes()
     }
 
-    /// Returns the key in the form of the store, for the cache of a slot.
+    /// Returns the key in the form of the store, for the cache that has the slot.
     #[inline]
     pub fn in_slot(&self, slot: u32) -> HotKey<'_> {
         HotKey {
@@ -39,8 +39,8 @@ impl HashedKey {
         }
     }
 
-    /// Prefetches the key's part of the index: in a large tier a look-up mostly waits for memory, and the privileges
-    /// can be checked meanwhile. Changes nothing, and shows nothing to the caller.
+    /// Prefetches the key's part of the index: in a large tier a look-up mostly waits for memory, and the call can
+    /// check the privileges during that time. Changes nothing, and shows nothing to the caller.
     #[inline]
     pub fn prefetch(&self) {
         if let Some(tier) = tier() {
@@ -49,7 +49,7 @@ impl HashedKey {
     }
 }
 
-/// Prefetches the index and then the entries of several keys, so that their memory is being loaded before the first
+/// Prefetches the index for several keys and then their entries, so that their memory is being loaded before the first
 /// look-up.
 pub fn prefetch_all(keys: &[HashedKey]) {
     let Some(tier) = tier() else {
@@ -63,7 +63,7 @@ pub fn prefetch_all(keys: &[HashedKey]) {
     }
 }
 
-/// Hashes these bytes, and returns the key in the form of the store.
+/// Hashes these bytes and returns the key in the form of the store.
 #[inline]
 pub fn hot_key<'k>(tier: &Tier, cache: CacheId, slot: u32, bytes: &'k [u8]) -> HotKey<'k> {
     HotKey {
@@ -73,7 +73,7 @@ pub fn hot_key<'k>(tier: &Tier, cache: CacheId, slot: u32, bytes: &'k [u8]) -> H
     }
 }
 
-/// Hashes a key with a seed that is new at each start of the server, so that no client can choose keys that collide.
+/// Hashes a key. The seed is new at each start of the server, so that no client can choose keys that collide.
 #[inline]
 fn hash(tier: &Tier, cache: CacheId, bytes: &[u8]) -> u64 {
     let seed = tier.control().seed.load(Relaxed);

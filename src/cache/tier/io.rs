@@ -20,21 +20,21 @@ use crate::pg::shmem::tier::Tier;
 use crate::pg::value::datum::{Room, ValueType};
 use crate::pg::value::stored::{self, Kind};
 
-/// Values up to this size are copied twice, so that one look-up is enough for them.
+/// Values up to this size are copied twice, so that a single look-up is enough.
 const SHORT: usize = 8192;
 
 thread_local! {
-    /// Buffer for a short value, filled under the lock; never dropped.
+    /// The buffer for a short value, filled under the lock; never dropped.
     static BUFFER: ManuallyDrop<RefCell<Vec<u8>>> = ManuallyDrop::new(RefCell::new(vec![0; SHORT]));
 }
 
-/// Returns whether an entry of the tier is live now; always, if it has no deadline.
+/// Returns whether an entry of the tier is live at `now`. An entry without a deadline is always live.
 #[inline]
 pub fn is_live(header: &Header, now: Timestamp) -> bool {
     now < header.deadline || fault::on(Fault::ExpiredCopyServed)
 }
 
-/// Copies a valid entry that is live, or within this grace, out of the tier into a datum.
+/// Copies an entry out of the tier into a datum, if the entry is valid, and live or within this grace.
 pub fn copy_out(
     tier: &Tier,
     key: &HotKey,
@@ -42,9 +42,9 @@ pub fn copy_out(
     grace: Option<Interval>,
     valid: impl Fn(&Header) -> bool,
 ) -> Option<Entry> {
-    // The clock is read only if the entry has a deadline, because reading it takes a tenth of a hit's time. A grace,
-    // however, is subtracted beforehand and not under the partition's lock, because calendar arithmetic allocates and
-    // may fail.
+    // The clock is read only if the entry has a deadline, because reading it takes a tenth of the time of a hit. A
+    // grace is subtracted before and not under the partition's lock, because calendar arithmetic allocates and may
+    // fail.
     let stale_since = grace.map(|grace| deadline::swept_until(clock::now(), Some(grace)));
     let since = || stale_since.unwrap_or_else(clock::now);
     let valid = |header: &Header| {
@@ -77,13 +77,13 @@ pub fn copy_out(
     }
 }
 
-/// The result of a look-up with the short buffer.
+/// The result of a look-up with the short buffer: an entry or a miss, or the length of a longer value.
 enum Copied {
     Entry(Option<Entry>),
     Longer(u32),
 }
 
-/// Copies a value straight into the datum. Its length may have changed meanwhile.
+/// Copies a long value straight into the datum. Starts over if the value has become longer since the last look-up.
 fn copy_out_long(
     mut length: u32,
     value_type: ValueType,
@@ -102,7 +102,8 @@ fn copy_out_long(
     }
 }
 
-/// Builds an entry; None if it has another type, because the cache was dropped and recreated under the same oid.
+/// Builds an entry. Returns None if the entry has another type, because the cache was dropped and recreated with the
+/// same oid.
 fn as_entry(
     header: &Header,
     value_type: ValueType,
@@ -115,7 +116,7 @@ fn as_entry(
     })
 }
 
-/// Returns an entry as the tier keeps it. Fails if its value is not of this type.
+/// Returns an entry in the form of the tier. Raises an error if the value does not have this type.
 pub fn record(version: u64, entry: &Entry, value_type: ValueType) -> Result<NewEntry<'_>, Error> {
     let value = match &entry.value {
         None => &[],
@@ -140,12 +141,12 @@ pub enum StoreOutcome {
     /// `still` returned false.
     Refused,
     TooLarge,
-    /// Other writers took the room each time: the entry counts as evicted at once.
+    /// Other writers took the space each time: the entry counts as stored and evicted at once.
     Crowded,
 }
 
-/// Stores a record if `still` holds under the lock, and makes room in other partitions if needed, from entries
-/// expired by `now` first. `stored` runs under the same lock after the record is stored.
+/// Stores a record if `still` returns true under the lock. If the partition needs space, reclaims pages in other
+/// partitions, first from entries that have expired by `now`. `stored` runs under the lock after the record is stored.
 pub fn store(
     tier: &Tier,
     key: &HotKey,

@@ -1,5 +1,5 @@
-//! The hot tier as caches use it: slots, shares of its memory, hashed keys, copies of single entries, and walks over
-//! all entries.
+//! The operations of caches on the hot tier: slots, shares of its memory, hashed keys, copies of single entries, and
+//! walks over all entries.
 
 pub mod hashed_key;
 pub mod io;

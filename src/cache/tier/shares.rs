@@ -1,9 +1,9 @@
 //! Copies the share of each cache from its definition into its slot: `max_bytes`, the bytes of the tier that the cache
-//! may hold, and `reserve`, the bytes that other caches must leave to it.
+//! may take, and `reserve`, the bytes that other caches must leave to it.
 //!
 //! A share takes effect with the commit of the definition. The session that has changed the definition then writes the
-//! share into the slot. Every session that loads the definition also checks whether the slot agrees, because after a
-//! restart or COMMIT PREPARED no session has written it.
+//! share into the slot. Every session that loads the definition also compares the slot with it, because after a
+//! restart or COMMIT PREPARED no session has written the share.
 
 use std::collections::BTreeSet;
 
@@ -21,9 +21,10 @@ use crate::pg::shmem::tier::{Tier, tier};
 /// The definitions that a transaction has changed.
 #[derive(Default)]
 struct Changing {
-    /// Relations whose definition it has changed, also under savepoints that were rolled back.
+    /// Relations whose definition the transaction has changed, including changes under savepoints that were rolled
+    /// back.
     relations: BTreeSet<u32>,
-    /// The shares in their definitions at the commit.
+    /// The shares in these definitions at the commit.
     shares: Vec<(CacheId, Share)>,
 }
 
@@ -53,8 +54,8 @@ pub fn is_changing(relation: Oid) -> bool {
     CHANGING.with(|changing| changing.look(|c| c.relations.contains(&relation.to_u32())))
 }
 
-/// Notes the shares in the present definitions. Called before the commit. `definition` returns None for a
-/// relation that is not a cache.
+/// Notes the shares in the current definitions; called before the commit. `definition` returns None for a relation
+/// that is not a cache.
 pub fn before_commit(definition: impl Fn(Oid) -> Option<Settings>) {
     let relations = CHANGING.with(|changing| changing.look(|c| c.relations.clone()));
     for relation in relations.into_iter().map(Oid::from_u32) {
@@ -65,7 +66,7 @@ pub fn before_commit(definition: impl Fn(Oid) -> Option<Settings>) {
     }
 }
 
-/// Writes the noted shares into the slots. Called once the commit is visible.
+/// Writes the noted shares into the slots; called after the commit is visible.
 pub fn committed() {
     let changing = CHANGING.with(|changing| changing.change(std::mem::take));
     for (cache, share) in changing.shares {
@@ -82,7 +83,7 @@ pub fn forget() {
     CHANGING.with(|changing| changing.change(std::mem::take));
 }
 
-/// Writes the share into the slot of a cache, unless the slot has it already with all of its reserve.
+/// Writes the share into the slot of a cache, unless the slot already has the share and all of its reserve.
 pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
     let agrees = || {
         let slot = tier.slot(slot);
@@ -98,8 +99,8 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
     });
 }
 
-/// Raises 53400 unless the reserves of other caches leave this many bytes. Caches that have no slot, because no
-/// session has used them since the start, do not count.
+/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot, because no session
+/// has used it since the start, does not count.
 pub fn check_reserve(cache: CacheId, reserve: Option<i64>) -> Result<(), Error> {
     let Some(tier) = tier() else {
         return Ok(());

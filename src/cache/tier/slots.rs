@@ -1,9 +1,11 @@
-//! Assigns and frees slots: the numbers by which the hot tier knows caches.
+//! Assigns and frees slots: the numbers that identify caches in the hot tier.
 //!
-//! A slot belongs to a relation of a database until that relation is dropped, or its creation is rolled back; on a
-//! standby until a session notices the drop. It is never taken from a live relation. Code that remembers the number of
-//! a slot checks at each use which cache owns it, after it has read the version. A freed slot gets a new version first
-//! and a new cache later, so an entry that matches the version read before belongs to the former cache.
+//! A slot belongs to a relation of a database until the relation is dropped, or its creation is rolled back; on a
+//! standby until a session notices the drop. A slot is never taken from a live relation.
+//!
+//! Code that remembers the number of a slot reads the slot's version, and then checks which cache owns the slot, at
+//! each use. A freed slot first gets a new version and later a new cache, so an entry that matches the version read
+//! before belongs to the former cache.
 
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -29,7 +31,7 @@ pub fn of_database(tier: &Tier, database: Oid) -> impl Iterator<Item = (Oid, u32
         })
 }
 
-/// Returns the slot of a cache, if it has one.
+/// Returns the slot of a cache; None if it has none.
 pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     let place = tier
         .caches()
@@ -38,8 +40,8 @@ pub fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
     Some(place as u32)
 }
 
-/// Returns the slot of a cache, and assigns one if it has none. None if all are taken. `memory_id` is the id of a
-/// memory cache, or 0 for a table.
+/// Returns the slot of a cache, and assigns one if the cache has none. Returns None if all slots are taken.
+/// `memory_id` is the id of a memory cache, or 0 for a table.
 pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     let to_open = session::in_recovery();
     let take = || take(tier, cache, memory_id, to_open);
@@ -55,15 +57,15 @@ pub fn assign(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
 }
 
 /// Gives a slot to a memory cache whose entries are restored at the start, when no catalog can be read. The first
-/// session that uses the cache opens the slot. None when all are taken.
+/// session that uses the cache opens the slot. Returns None if all slots are taken.
 pub fn assign_at_start(tier: &Tier, cache: CacheId, memory_id: u64) -> Option<u32> {
     tier.assigning(|| take(tier, cache, memory_id, true))
 }
 
 /// Takes a free slot; the caller holds the assignment lock. `to_open`: the first user of a memory cache on a primary
-/// must open it. Skips a slot that a transaction has marked for the former cache and not unmarked yet, because that
-/// transaction will still lower the slot's `pending_writers`. (DROP frees a slot while another transaction that marked
-/// it is still committing.)
+/// must open the slot. Skips a slot that a transaction has marked for the former cache and not unmarked yet, because
+/// that transaction will still lower the slot's `pending_writers`. (DROP may free a slot while another transaction
+/// that has marked it is committing.)
 fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u32> {
     let is_free = |number: &u32| {
         tier.cache_of(*number).load(SeqCst).is_none()
@@ -77,12 +79,13 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u3
     slot.memory_id.store(memory_id, SeqCst);
     let begins_suspended = !fault::on(Fault::NewSlotNotSuspended);
     slot.suspended.store(u32::from(begins_suspended), SeqCst);
-    // A writer that changed a whole table while it had no slot has locked it instead, so the slot begins unverified.
-    // Removals before this moment are not known.
+    // A writer that changed a whole table while the table had no slot has locked the table instead, so the slot begins
+    // unverified. Removals before the slot was taken are not known, so the slot counts as if entries had just been
+    // removed.
     let may_be_changing = memory_id == 0 || transaction::most_prepared() > 0;
     let begins_unproven = may_be_changing && !fault::on(Fault::NewSlotNotUnproven);
     slot.unproven.store(u32::from(begins_unproven), SeqCst);
-    // Nothing opens the slot of a table: its copies are made after the promotion.
+    // No session opens the slot of a table, whose copies are made only after the promotion.
     let is_memory = memory_id != 0 || fault::on(Fault::TableSlotToOpen);
     slot.recovered
         .store(u32::from(is_memory && to_open), SeqCst);
@@ -94,14 +97,14 @@ fn take(tier: &Tier, cache: CacheId, memory_id: u64, to_open: bool) -> Option<u3
     Some(number)
 }
 
-/// Removes the share of a slot that has no cache; the caller holds the assignment lock.
+/// Removes the share of a slot that has no cache. The caller holds the assignment lock.
 fn forget_share(tier: &Tier, slot: u32) {
     if !fault::on(Fault::NewSlotKeepsShare) {
         tier.put_share(slot, Share::default());
     }
 }
 
-/// Frees the slot of a dropped relation, and its entries.
+/// Frees the slot of a dropped relation, and removes its entries.
 pub fn free(tier: &Tier, cache: CacheId) {
     let Some(number) = tier.assigning(|| {
         let number = find(tier, cache)?;
@@ -117,11 +120,12 @@ pub fn free(tier: &Tier, cache: CacheId) {
     tier.assigning(|| tier.cache_of(number).store(None, SeqCst));
 }
 
-/// Frees the slots of relations of this database, and of whole databases, that were dropped unnoticed: a standby only
-/// replays their DROP, and elsewhere a session may have given a cache a slot while it was being dropped. On a standby
-/// only memory caches have entries in a slot. These may be evicted at any time, so freeing a slot too early costs
-/// misses and nothing else. On a primary a relation that is not visible may be one that is being created; its creator
-/// holds a lock on it.
+/// Frees the slots of relations of this database, and of whole databases, that were dropped without freeing them. A
+/// standby only replays a DROP; on a primary a session may give a cache a slot while the cache is being dropped.
+///
+/// On a standby only memory caches have entries in a slot. Such entries may be evicted at any time, so freeing a slot
+/// too early only costs misses. On a primary an invisible relation may be a relation that is being created; its
+/// creator holds a lock on it.
 pub fn free_gone(tier: &Tier) {
     if fault::on(Fault::GoneSlotsKept) {
         return;

@@ -12,11 +12,11 @@ use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::tier::Tier;
 
-/// Slots of the store's index that are visited under one hold of the lock.
+/// The number of index slots of the store that one step visits under the lock.
 const STEP: u32 = 512;
 
-/// Removes the entries of a slot for which `judge` is true. Returns how many. Can be cancelled between two steps,
-/// except at the end of a transaction, where interrupts are held off.
+/// Removes the entries of a slot for which `judge` returns true, and returns their number. Can be cancelled between
+/// two steps, except at the end of a transaction, where interrupts are held off.
 pub fn remove_entries(
     tier: &Tier,
     slot: u32,
@@ -44,7 +44,8 @@ pub fn remove_entries(
     removed
 }
 
-/// Removes expired entries of several slots in one walk over a partition, each up to its deadline.
+/// Removes the expired entries of several slots in one walk over a partition. Each slot comes with the deadline up to
+/// which its entries have expired.
 pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]) {
     let mut cursor = Cursor::default();
     let limit_of = |slot: u32| limits.iter().find(|limit| limit.0 == slot);
@@ -65,9 +66,8 @@ pub fn expire_partition(tier: &Tier, partition: u32, limits: &[(u32, Timestamp)]
     }
 }
 
-/// Returns the sparse pages of a partition to the tier, each under its own hold of the lock, so the lock is held only
-/// for the time that it takes to move 64 runs, 4 kB together. Stops early when `goes_on` returns false; returns
-/// whether it did.
+/// Returns the sparse pages of a partition to the tier, each under its own hold of the lock: one hold moves at most 64
+/// runs, 4 kB together. Stops when `goes_on` returns false. Returns true if it stopped before the partition was done.
 pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool) -> bool {
     let mut has_holes = tier.read_at(partition, |partition| partition.has_holes());
     while has_holes {
@@ -79,12 +79,13 @@ pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool
     false
 }
 
-/// Removes about `excess` entries of a slot, those that are used least, spread over all partitions.
+/// Removes about `excess` of the least used entries of a slot, spread over all partitions.
 pub fn remove_least_used(tier: &Tier, slot: u32, excess: i64) {
     let mut excess = u64::try_from(excess).unwrap_or(0);
     for most_used in [0, 1, 2, 3, 4, 5, 6, 7] {
         for partition in 0..tier.partitions() {
-            // Removes the rest in equal shares: the hash of the keys spreads the entries evenly.
+            // Each partition removes an equal share of the rest, because the hash of the keys spreads the entries
+            // evenly.
             let share = excess.div_ceil(u64::from(tier.partitions() - partition));
             excess -= remove_used_up_to(tier, partition, slot, most_used, share);
             if excess == 0 {
@@ -115,12 +116,12 @@ fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, mos
     removed
 }
 
-/// A position in a walk over the whole tier, as a number that callers can keep: slots of the store's index do not
-/// move while the server runs. A walk begins at 0, and is complete when it returns to 0.
+/// A position in a walk over the whole tier, as a number that a caller can keep, because index slots of the store do
+/// not move while the server runs. A walk begins at 0, and is complete when it returns to 0.
 pub type Place = u64;
 
-/// Takes one step of a walk and returns the position of the next. Calls `visit` under the partition's lock for the
-/// entries of the next slots, until it returns false.
+/// Takes one step of a walk and returns the next position. Calls `visit` under the partition's lock for the entries of
+/// the next index slots, until it returns false.
 pub fn look_on(tier: &Tier, place: Place, mut visit: impl FnMut(&EntryRef) -> bool) -> Place {
     step(tier, place, |partition, cursor| {
         tier.read_at(partition, |partition| {
@@ -129,7 +130,8 @@ pub fn look_on(tier: &Tier, place: Place, mut visit: impl FnMut(&EntryRef) -> bo
     })
 }
 
-/// Takes one step of a walk that removes the entries of a slot for which `judge` is true.
+/// Takes one step of a walk that removes the entries of a slot for which `judge` returns true. Returns the next
+/// position.
 pub fn remove_on(
     tier: &Tier,
     slot: u32,
@@ -148,12 +150,12 @@ pub fn remove_on(
     })
 }
 
-/// Returns the number of positions.
+/// Returns the number of positions in a walk.
 pub fn places(tier: &Tier) -> u64 {
     u64::from(tier.partitions()) * u64::from(tier.region().layout().slots())
 }
 
-/// Takes one step. A position that no step has returned counts as the end.
+/// Takes one step and returns the next position. A position that no step has returned counts as the end.
 fn step(tier: &Tier, place: Place, walk: impl FnOnce(u32, &mut Cursor) -> bool) -> Place {
     let slots = u64::from(tier.region().layout().slots());
     let (Some(partition), Some(slot)) = (place.checked_div(slots), place.checked_rem(slots)) else {
@@ -173,7 +175,7 @@ fn step(tier: &Tier, place: Place, walk: impl FnOnce(u32, &mut Cursor) -> bool) 
     if next < places(tier) { next } else { 0 }
 }
 
-/// Calls `visit` for the keys of all live entries, in no order, while no lock is held. Keys are copied under the
+/// Calls `visit` for the keys of all live entries of a slot, in no order and without a lock. Keys are copied under the
 /// locks into memory that was reserved before.
 pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     let version = tier.slot(slot).version.load(SeqCst);
@@ -186,7 +188,7 @@ pub fn each_key(tier: &Tier, slot: u32, visit: impl FnMut(&[u8])) {
     );
 }
 
-/// Returns the least `max` keys of entries whose deadline is not after `limit`.
+/// Returns the first `max` keys in key order whose entries have a deadline of at most `limit`.
 pub fn expired_keys(tier: &Tier, slot: u32, limit: i64, max: usize) -> Vec<Vec<u8>> {
     let mut least: BinaryHeap<Vec<u8>> = BinaryHeap::new();
     let expired = |header: &Header| header.deadline <= limit;
@@ -224,15 +226,15 @@ fn each_key_in(
     }
 }
 
-/// The keys of a slot that a session has visited, so that it can continue from there without another walk.
+/// The keys of a slot that a session has visited, so that it can later visit only new keys, without another walk.
 pub struct Met {
     slot: u32,
-    /// By partition: the number of keys that had been inserted at the last visit.
+    /// For each partition, the number of keys that had been inserted at the last visit.
     inserted: Vec<u64>,
 }
 
 impl Met {
-    /// Visits all present keys, live or not, in no order. Calls `visit` while no lock is held.
+    /// Visits all keys of the slot, live or not, in no order. Calls `visit` without a lock.
     pub fn all(tier: &Tier, slot: u32, mut visit: impl FnMut(&[u8])) -> Met {
         let mut met = Met {
             slot,
@@ -245,13 +247,13 @@ impl Met {
         met
     }
 
-    /// The slot that was walked.
+    /// Returns the slot that was walked.
     pub fn slot(&self) -> u32 {
         self.slot
     }
 
-    /// Visits the keys that were inserted since the last visit, and maybe others once more. Costs nothing if no key
-    /// was inserted.
+    /// Visits the keys that were inserted since the last visit, and maybe other keys once more. Costs nothing if no
+    /// key was inserted.
     pub fn follow(&mut self, tier: &Tier, mut visit: impl FnMut(&[u8])) {
         let mut found = None;
         for partition in 0..tier.partitions() {
@@ -265,7 +267,8 @@ impl Met {
         }
     }
 
-    /// Returns false if more keys were inserted than the journal keeps.
+    /// Visits the new keys of a partition by its journal. Returns false if more keys were inserted than the journal
+    /// keeps.
     fn follow_in(
         &mut self,
         tier: &Tier,
@@ -295,7 +298,7 @@ impl Met {
         found: &mut Keys,
         visit: &mut impl FnMut(&[u8]),
     ) {
-        // Read before the walk, because keys that are inserted behind it meanwhile are in the journal.
+        // Read before the walk, because the journal contains the keys that are inserted behind the walk.
         self.inserted[partition as usize] =
             tier.read_at(partition, |partition| partition.inserted());
         each_key_in(tier, partition, found, |_| true, visit);
@@ -303,7 +306,7 @@ impl Met {
 }
 
 /// Keys of a slot on their way out of the tier: copied under a lock into memory that was reserved before, and passed
-/// on without it.
+/// on without the lock.
 struct Keys {
     slot: u32,
     copied: Vec<u8>,
@@ -317,7 +320,7 @@ impl Keys {
         }
     }
 
-    /// Takes the key of an entry that counts. Returns whether there is room for another one.
+    /// Copies the key of an entry that counts. Returns whether there is room for another key.
     fn take(&mut self, entry: &EntryRef, counts: impl Fn(&Header) -> bool) -> bool {
         let header = entry.header();
         if header.cache == self.slot && counts(&header) {
@@ -336,7 +339,7 @@ impl Keys {
     }
 }
 
-/// Returns the number of live entries of the present content.
+/// Returns the number of live entries of a slot's current content.
 pub fn count_live(tier: &Tier, slot: u32) -> u64 {
     let version = tier.slot(slot).version.load(SeqCst);
     let mut live = 0;
@@ -361,7 +364,7 @@ pub fn count_live(tier: &Tier, slot: u32) -> u64 {
     live
 }
 
-/// Returns the least `max` live keys for which `counts` is true, in order.
+/// Returns the first `max` live keys for which `counts` returns true, in key order.
 pub fn least_keys(
     tier: &Tier,
     slot: u32,
@@ -377,7 +380,7 @@ pub fn least_keys(
     least.into_sorted_vec()
 }
 
-/// Appends a key's length and bytes. The caller has checked that the longest key fits.
+/// Appends the length and the bytes of a key. The caller has checked that the longest key fits.
 fn push_key(found: &mut Vec<u8>, entry: &EntryRef) {
     let length = entry.header().key_len;
     let at = found.len() + 4;
@@ -386,13 +389,13 @@ fn push_key(found: &mut Vec<u8>, entry: &EntryRef) {
     entry.copy_key(&mut found[at..]);
 }
 
-/// Returns the first key that `push_key` has appended, and the rest.
+/// Returns the first key that [`push_key`] has appended, and the rest.
 fn first_key(found: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, rest) = found.split_first_chunk::<4>()?;
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
-/// Takes a key into the heap, which never holds more than `max`.
+/// Adds a key to the heap, which keeps the first `max` keys in key order.
 fn keep_least(least: &mut BinaryHeap<Vec<u8>>, key: &[u8], max: usize) {
     if least.len() >= max {
         if least.peek().is_none_or(|largest| key >= &largest[..]) {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every part of the layout, and the numbers of `ValueType`, may change only together with MAGIC; otherwise an older
-//! file would be read as something else.
+//! file would be misread.
 
 use std::ffi::CStr;
 use std::path::Path;
@@ -18,12 +18,12 @@ pub const FILE: &CStr = c"pg_stat/pgcache_memory.stat";
 pub const UNFINISHED: &CStr = c"pg_stat/pgcache_memory.tmp";
 /// The last byte is the number of the format.
 pub const MAGIC: &[u8; 8] = b"pgcache\x01";
-/// Stands in the place of a cache where no more entries follow.
+/// The value of [`EntryHead::cache`] after the last entry.
 pub const END: u32 = u32::MAX;
-/// Bytes of the checksum.
+/// The length of the checksum in bytes.
 pub const CHECKSUM: u64 = 8;
 
-/// Returns one of the two names as a path.
+/// Returns one of the two file names as a path.
 pub fn path(name: &'static CStr) -> &'static Path {
     Path::new(name.to_str().unwrap_or_default())
 }
@@ -31,7 +31,7 @@ pub fn path(name: &'static CStr) -> &'static Path {
 /// The fixed part of an entry, before its key and value.
 #[derive(Clone, Copy)]
 pub struct EntryHead {
-    /// The cache's place in the list of caches.
+    /// The index of the cache in the list of caches.
     pub cache: u32,
     pub key_len: u32,
     pub value_len: u32,
@@ -41,7 +41,7 @@ pub struct EntryHead {
 }
 
 impl EntryHead {
-    /// Bytes of a head.
+    /// The length of a head in bytes.
     pub const BYTES: usize = 22;
 
     pub fn to_bytes(self) -> [u8; EntryHead::BYTES] {

@@ -1,13 +1,12 @@
-//! [`Limit`]: the time after which saving or restoring entries ends unfinished, so that a restart is not delayed for
-//! long.
+//! [`Limit`]: the time limit for saving or restoring entries, so that a restart is not delayed for long.
 
 use std::io;
 use std::time::{Duration, Instant};
 
-/// The longest time. The caller of a restart waits meanwhile; `pg_ctl` waits for a minute.
+/// The time limit. A caller of `pg_ctl restart` waits during that time; `pg_ctl` waits for a minute.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The time since saving or restoring began.
+/// When saving or restoring began.
 #[derive(Clone, Copy)]
 pub struct Limit {
     began: Instant,
@@ -20,7 +19,7 @@ impl Limit {
         }
     }
 
-    /// Fails once the time is over.
+    /// Returns an error after the time is over.
     pub fn check(self) -> io::Result<()> {
         match self.began.elapsed() < LONGEST {
             true => Ok(()),

@@ -2,11 +2,11 @@
 //! end of a clean shutdown, and restores them at the next start, before any other process exists.
 //!
 //! Guards that a start restores entries only if no server has run on the data directory since they were saved. The
-//! file contains the control file as the shutdown left it, and a start compares all of it. The file is removed before
-//! it is read, so that no second start can read it.
+//! file contains the control file as the shutdown left it, and a start compares all of its bytes. The file is removed
+//! before it is read, so that no second start can read it.
 //!
-//! The postmaster cannot read catalogs. So a restored slot is treated like a slot from before a promotion: the first
-//! session that opens it compares the memory id, and drops the entries of a cache with dependencies.
+//! The postmaster cannot read catalogs. So a restored slot is treated like a slot that has survived a promotion: the
+//! first session that opens it compares the memory id, and drops the entries of a cache with dependencies.
 
 mod format;
 mod limit;
@@ -35,7 +35,8 @@ pub fn save() {
     let Some(tier) = tier().filter(|_| guc::save_memory()) else {
         return;
     };
-    // A crash or an immediate stop leaves another state. The data of a standby changes while it is down.
+    // After a crash or an immediate stop the control file has another state. So it has on a standby, whose data
+    // changes while it is down.
     let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
         return;
     };
@@ -63,7 +64,7 @@ pub fn save() {
     }
 }
 
-/// Restores the saved entries, and removes the file first, even if nothing is restored. Called at the start.
+/// Restores the saved entries. Removes the file first, even if nothing is restored. Called at the start.
 pub fn restore() {
     let file = match File::open(path(FILE)) {
         Ok(file) => Some(file),
@@ -99,7 +100,7 @@ pub fn restore() {
     }
 }
 
-/// Removes the file, and waits until the removal is on disk.
+/// Removes the file and waits until the removal is on disk.
 fn remove_saved() -> io::Result<()> {
     match fs::remove_file(path(FILE)) {
         Ok(()) if restart::syncs() => File::open("pg_stat")?.sync_all(),

@@ -19,15 +19,15 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::restart::{self, ControlFile};
 use crate::pg::shmem::tier::Tier;
 
-/// Bytes that are read at once.
+/// The number of bytes that are read at once.
 const BUFFER: usize = 1 << 20;
-/// Entries between two looks at the clock.
+/// The number of entries between two checks of the time.
 const AT_ONCE: u64 = 1024;
 
-/// The reason why nothing was restored.
+/// Why nothing was restored.
 pub enum NotRestored {
-    /// A server has run on the data since, perhaps without the library, or this start is going to replay
-    /// WAL.
+    /// A server has run on the data since the entries were saved, perhaps without the library, or this start is going
+    /// to replay WAL.
     Outdated,
     Unreadable(io::Error),
 }
@@ -44,7 +44,7 @@ pub struct Restored {
     pub of: u64,
 }
 
-/// Restores the entries that are live and find room. Stops when the time is over.
+/// Restores the entries that are live and find space in the tier. Stops when the time is over.
 pub fn read(tier: &Tier, mut file: File, limit: Limit) -> Result<Restored, NotRestored> {
     let of = check(&mut file, limit)?;
     file.rewind()?;
@@ -63,7 +63,7 @@ pub fn read(tier: &Tier, mut file: File, limit: Limit) -> Result<Restored, NotRe
     Ok(Restored { entries, of })
 }
 
-/// Verifies the checksum, and returns the number of entries in the file.
+/// Verifies the checksum and returns the number of entries in the file.
 fn check(file: &mut File, limit: Limit) -> io::Result<u64> {
     let length = file.metadata()?.len();
     let summed = length
@@ -80,7 +80,7 @@ fn check(file: &mut File, limit: Limit) -> io::Result<u64> {
         let part = buffer.get_mut(..length).unwrap_or_default();
         file.read_exact(part)?;
         sum.update(part);
-        // The last eight bytes may begin in the part before.
+        // The last eight bytes may begin in the previous part.
         let last = part.len().min(8);
         count.rotate_left(last);
         count[8 - last..].copy_from_slice(&part[part.len() - last..]);
@@ -98,8 +98,8 @@ fn damaged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "The file is damaged.")
 }
 
-/// Returns whether nothing has run on the data directory since this was its control file, and nothing will be replayed
-/// into it.
+/// Returns whether no server has run on the data directory since this was its control file, and no WAL will be
+/// replayed into it.
 fn is_unchanged(saved: &[u8]) -> io::Result<bool> {
     let control = ControlFile::read()?;
     let same = control.bytes() == saved && control.is_shut_down() && !restart::will_recover();
@@ -109,7 +109,7 @@ fn is_unchanged(saved: &[u8]) -> io::Result<bool> {
 /// A saved cache and its slot.
 type Place = (CacheId, u32);
 
-/// Gives each cache of the list a slot, as long as slots are free.
+/// Gives each cache in the list a slot, while slots are free; None for a cache without a slot.
 fn assign_slots(tier: &Tier, input: &mut Input) -> io::Result<Vec<Option<Place>>> {
     let mut slots = Vec::new();
     for _ in 0..input.number()? {
@@ -147,7 +147,7 @@ fn store_all(
     }
 }
 
-/// Stores an entry. Returns false if it has expired or the tier cannot hold it.
+/// Stores an entry. Returns false if the entry has expired or the tier cannot hold it.
 fn store(tier: &Tier, (cache, slot): Place, head: &EntryHead, key: &[u8], value: &[u8]) -> bool {
     let now = clock::now();
     let limit = tier.region().layout().max_value(key.len());
@@ -189,7 +189,7 @@ impl Input {
         Ok(bytes)
     }
 
-    /// Reads this many bytes into the buffer, replacing its content.
+    /// Reads `length` bytes into the buffer, replacing its content.
     fn fill(&mut self, buffer: &mut Vec<u8>, length: usize) -> io::Result<()> {
         buffer.clear();
         buffer.try_reserve(length)?;

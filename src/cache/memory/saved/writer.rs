@@ -17,19 +17,18 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::restart::{self, ControlFile};
 use crate::pg::shmem::tier::Tier;
 
-/// Bytes that are collected before they are written. A longer entry gets a longer buffer.
+/// The number of bytes that are collected before they are written. A longer entry gets a longer buffer.
 const BUFFER: usize = 1 << 20;
-/// Bytes after which the file is written to disk, so that the last wait for the disk, which nothing can interrupt, is
-/// short.
+/// After this many bytes the file is synced to disk, so that the last sync, which nothing can interrupt, is short.
 const SYNCED_EVERY: usize = 32 << 20;
 
-/// The size of the file.
+/// The number of saved entries, and the size of the file.
 pub struct Saved {
     pub entries: u64,
     pub bytes: u64,
 }
 
-/// Writes the live entries of all memory caches to the unfinished file. Fails when the time is over.
+/// Writes the live entries of all memory caches to the unfinished file. Returns an error when the time is over.
 pub fn write(tier: &Tier, control: &ControlFile, limit: Limit) -> io::Result<Saved> {
     let caches = Caches::of(tier);
     let mut output = Output::create(limit)?;
@@ -55,7 +54,7 @@ fn write_partition(
 ) -> io::Result<()> {
     let mut cursor = Cursor::default();
     loop {
-        // The length of an entry that did not fit into the buffer.
+        // Set to the length of an entry that did not fit into the buffer.
         let mut longer = None;
         let visit = |entry: &EntryRef| {
             let header = entry.header();
@@ -73,7 +72,7 @@ fn write_partition(
         match longer {
             Some(length) => {
                 output.make_room(length)?;
-                cursor = Cursor::at(cursor.slot().saturating_sub(1)); // the entry that did not fit
+                cursor = Cursor::at(cursor.slot().saturating_sub(1)); // back to the entry that did not fit
             }
             None if done => return Ok(()),
             None => {}
@@ -83,9 +82,9 @@ fn write_partition(
 
 /// The memory caches that have a slot.
 struct Caches {
-    /// In the order of the file, each with its memory id.
+    /// The caches in the order of the file, each with its memory id.
     list: Vec<(CacheId, u64)>,
-    /// By slot: the place in the list, and the version of the present content.
+    /// For each slot of a memory cache, the index in the list, and the version of the current content.
     by_slot: Vec<Option<(u32, u64)>>,
     now: Timestamp,
 }
@@ -111,7 +110,7 @@ impl Caches {
         }
     }
 
-    /// Returns the place of an entry's cache in the list; None for an entry that is not saved.
+    /// Returns the index of an entry's cache in the list; None for an entry that is not saved.
     fn place_of(&self, header: &Header) -> Option<u32> {
         let (place, version) = (*self.by_slot.get(header.cache as usize)?)?;
         (header.version == version && is_live(header, self.now)).then_some(place)
@@ -125,7 +124,7 @@ fn length(header: &Header) -> usize {
 /// The unfinished file.
 struct Output {
     file: File,
-    /// Its capacity is reserved while no lock is held.
+    /// The capacity is reserved while no lock is held.
     buffer: Vec<u8>,
     checksum: Xxh3,
     entries: u64,
@@ -161,7 +160,8 @@ impl Output {
         Ok(())
     }
 
-    /// Appends an entry if the buffer has room for it, and allocates nothing, because a lock is held.
+    /// Appends an entry if the buffer has room for it; otherwise returns false. Allocates nothing, because a lock is
+    /// held.
     fn take(&mut self, cache: u32, header: &Header, entry: &EntryRef) -> bool {
         if self.buffer.len() + length(header) > self.buffer.capacity() {
             return false;
@@ -186,7 +186,7 @@ impl Output {
         true
     }
 
-    /// Writes the content of the buffer, and makes room in it for this many bytes.
+    /// Writes the content of the buffer, and makes room for this many bytes.
     fn make_room(&mut self, length: usize) -> io::Result<()> {
         self.flush()?;
         if length > self.buffer.capacity() {
