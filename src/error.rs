@@ -1,9 +1,9 @@
-//! Every error that pgcache itself raises, each declared once with its SQLSTATE, message, detail and hint.
+//! The errors that pgcache itself raises, each declared once with its SQLSTATE, message, detail and hint.
 //!
 //! Errors of Postgres (a failed cast, a serialization failure, a missing privilege) keep their texts and are not
 //! listed here. `pg::session::failure` removes a detail that would show a row, and `pg::session::hint` adds hints to
-//! some. Messages follow the style of Postgres: lower case, no full stop. They contain nothing of a key or a value,
-//! because they end up in logs. Each error has a hint, which docs/reference.md repeats.
+//! some errors. Messages follow the style of Postgres: lower case, no full stop. They contain no part of a key or a
+//! value, because they are written to logs. Each error has a hint, which docs/reference.md repeats.
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -25,7 +25,7 @@ impl Error {
     }
 }
 
-/// Converts the texts to the server's encoding.
+/// Builds a report whose texts are in the server's encoding.
 impl From<Error> for ErrorReport {
     fn from(error: Error) -> ErrorReport {
         let words = error.words();
@@ -80,19 +80,19 @@ errors! {
         hint "Pass a value that is not NULL.";
     }
 
-    /// An array argument has a NULL element.
+    /// An array argument contains a NULL element.
     NullElement(name: &'static str) => ERRCODE_NULL_VALUE_NOT_ALLOWED {
         message "{name} must not contain nulls";
         hint "Remove the nulls from the array, and set negative entries one at a time.";
     }
 
-    /// The key has no characters.
+    /// The key is the empty string.
     EmptyKey => ERRCODE_INVALID_PARAMETER_VALUE {
         message "key must not be empty";
         hint "Pass a key of at least one character.";
     }
 
-    /// The key has more bytes than [`pgcache_store::MAX_KEY`].
+    /// The key is longer than [`pgcache_store::MAX_KEY`] bytes.
     LongKey(bytes: usize) => ERRCODE_STRING_DATA_RIGHT_TRUNCATION {
         message "key is too long";
         detail "The key has {bytes} bytes, and the limit is {} bytes.", pgcache_store::MAX_KEY;
@@ -141,26 +141,26 @@ errors! {
         hint "Omit shard_count for the number of shards that citus.shard_count says.";
     }
 
-    /// The relation exists and is not a cache.
+    /// The relation exists but is not a cache.
     NotACache(name: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "\"{name}\" is not a cache";
         hint "The view pgcache.caches lists the caches that you may read. To create a cache use cache_create(), and to turn a table into a cache use cache_attach().";
     }
 
-    /// Citus keeps the table's rows on other relations, its shards.
+    /// Citus keeps the rows of the table in other relations, its shards.
     Distributed(name: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "\"{name}\" is distributed by Citus";
         detail "The rows of the table are on shards, which the functions of pgcache do not search.";
         hint "Turn the table into a local table with undistribute_table(), or use plain SQL. The page docs/scaling.md describes how to spread caches over servers.";
     }
 
-    /// A function was called on a distributed cache that it does not support.
+    /// A function that does not support distributed caches was called on one.
     OverShards(name: String) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "function is not supported on distributed cache \"{name}\"";
         hint "The page docs/scaling.md lists the functions that work on distributed caches.";
     }
 
-    /// A cache cannot be distributed: its name, and the reason.
+    /// A cache cannot be distributed. Fields: its name, the reason.
     Undistributable(name: String, why: &'static str) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cache \"{name}\" cannot be distributed";
         detail "{why}";
@@ -179,13 +179,13 @@ errors! {
         hint "A superuser must distribute the first cache, because this creates the table pgcache.distributed, by which all nodes recognize distributed caches.";
     }
 
-    /// The number of shards differs from that of the caches that are distributed already.
+    /// The number of shards differs from the number of shards of the existing distributed caches.
     OtherShards(shards: i64) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "shard_count must be {shards}, as for the other distributed caches of this database";
         hint "Omit shard_count, because all distributed caches of a database have the same number of shards.";
     }
 
-    /// The node of a key cannot be called from here.
+    /// The node of a key cannot be called from this node, or from this kind of statement.
     NoNode(name: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "cannot call the node that holds the entries of cache \"{name}\" from here";
         hint "If a shard was being moved, run the statement again. Do not call the function for rows of a distributed table, because Citus evaluates such calls on the shards.";
@@ -197,60 +197,60 @@ errors! {
         hint "Do not call this function directly; the functions of pgcache call it.";
     }
 
-    /// A temporary view over the entries of a memory cache, made by hand.
+    /// The view is a temporary view over the entries of a memory cache, made by hand.
     TemporaryView(name: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "\"{name}\" is not a cache";
         detail "A temporary view has no entries.";
         hint "The view pgcache.caches lists the caches that you may read. To create a cache use cache_create(), and to turn a table into a cache use cache_attach().";
     }
 
-    /// The relation carries pgcache's trigger, but lacks what a cache needs.
+    /// The relation has the trigger of pgcache, but lacks a feature that a cache needs.
     BrokenCache(name: String, why: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "\"{name}\" no longer works as a cache";
         detail "{why}";
         hint "A cache needs the columns key text COLLATE \"C\" as its primary key, value of type text, jsonb or bytea, and expires_at timestamptz. For a table with other columns use cache_attach().";
     }
 
-    /// A table cannot become a cache: its name, the reason, and a hint.
+    /// A table cannot become a cache. Fields: its name, the reason, a hint.
     Unattachable(name: String, why: String, hint: Option<String>) => ERRCODE_DATATYPE_MISMATCH {
         message "table \"{name}\" cannot become a cache";
         detail "{why}";
         hint "{}", hint.as_deref().unwrap_or("The page docs/attach.md lists what a table needs.");
     }
 
-    /// A relation cannot become a cache because of its kind: its name, the reason, and a hint if one helps.
+    /// A relation cannot become a cache because of its kind. Fields: its name, the reason, a hint if one helps.
     AttachedKind(name: String, why: &'static str, hint: Option<&'static str>) => ERRCODE_DATATYPE_MISMATCH {
         message "table \"{name}\" cannot become a cache";
         detail "{why}";
         hint "{}", hint.unwrap_or("The page docs/attach.md lists what a table needs.");
     }
 
-    /// `cache_attach` of a relation that is a cache.
+    /// `cache_attach` was called for a relation that is already a cache.
     AttachedAlready(name: String) => ERRCODE_DUPLICATE_TABLE {
         message "\"{name}\" is already a cache";
         hint "Change its settings with cache_alter(). To use other columns, detach it first with cache_detach().";
     }
 
-    /// `cache_attach` names a column that the table lacks, or names none and the table lacks the column of the usual
-    /// name.
+    /// `cache_attach` names a column that the table lacks. Or it names no column, and the table lacks the column with
+    /// the default name.
     NoSuchColumn { column: String, table: String, argument: &'static str, holds: &'static str } => ERRCODE_UNDEFINED_COLUMN {
         message "column \"{column}\" of table \"{table}\" does not exist";
         hint "Name the column that holds the {holds}: {argument} => 'column name'.";
     }
 
-    /// `expires_unit` is an unknown word.
+    /// `expires_unit` is neither `s` nor `ms`.
     UnknownUnit(name: String) => ERRCODE_INVALID_PARAMETER_VALUE {
         message "unknown expires_unit \"{name}\"";
         hint "Use s or ms for a column that holds a Unix time, and omit expires_unit for a column of type timestamptz.";
     }
 
-    /// `cache_detach` of a cache that has no table.
+    /// `cache_detach` was called for a memory cache, which has no table.
     DetachedView(name: String) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "memory cache \"{name}\" has no table";
         hint "Drop the memory cache with cache_drop().";
     }
 
-    /// `cache_detach` of the cache that the extension itself has created.
+    /// `cache_detach` was called for the cache that the extension itself has created.
     DetachedMain => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pgcache.main cannot be detached";
         hint "pgcache.main belongs to the extension; use another cache.";
@@ -262,14 +262,14 @@ errors! {
         hint "Write to the table with SQL.";
     }
 
-    /// A default ttl was set for a cache whose value or deadline Postgres computes, so that functions cannot write to
-    /// it.
+    /// A default ttl was set for a cache whose value or deadline Postgres computes: functions cannot write to the
+    /// cache.
     GeneratedTtl => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "cache whose value or deadline column is generated cannot have a default ttl";
         hint "Omit ttl, or change the expression that computes the deadline.";
     }
 
-    /// The table's key column has no room for a key.
+    /// The key column of the table is too short for a key.
     KeyBeyondColumn => ERRCODE_STRING_DATA_RIGHT_TRUNCATION {
         message "key is too long for the table's column";
         hint "Use a shorter key, or make the column longer.";
@@ -299,31 +299,31 @@ errors! {
         hint "If the cache was dropped and created again, run the statement again. The view pgcache.caches lists the caches that you may read.";
     }
 
-    /// A relation that is not a cache has the name.
+    /// A relation that is not a cache has this name.
     NameTaken(name: String) => ERRCODE_WRONG_OBJECT_TYPE {
         message "relation \"{name}\" already exists and is not a cache";
         hint "Choose another name for the cache. To turn an existing table into a cache use cache_attach().";
     }
 
-    /// A cache has the name already.
+    /// A cache with this name already exists.
     CacheExists(name: String) => ERRCODE_DUPLICATE_TABLE {
         message "cache \"{name}\" already exists";
         hint "Use if_not_exists => true to keep the existing cache unchanged.";
     }
 
-    /// `storage` is an unknown word.
+    /// `storage` is none of unlogged, logged and memory.
     UnknownStorage(name: String) => ERRCODE_INVALID_PARAMETER_VALUE {
         message "unknown storage \"{name}\"";
         hint "The storage must be unlogged, logged or memory.";
     }
 
-    /// A memory cache on a server without a hot tier.
+    /// A memory cache was used on a server without a hot tier.
     NoTier => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "memory caches need pgcache's shared memory";
         hint "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server.";
     }
 
-    /// A memory cache while `pgcache.enabled` is off.
+    /// A memory cache was used while `pgcache.enabled` is off.
     Disabled => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "memory caches are disabled";
         detail "pgcache.enabled is off on this server.";
@@ -336,13 +336,13 @@ errors! {
         hint "Run ALTER EXTENSION pgcache UPDATE in this database.";
     }
 
-    /// The extension was dropped, and one of its functions still runs.
+    /// The extension was dropped while one of its functions runs.
     DroppedExtension => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "extension \"pgcache\" was dropped while the statement ran";
         hint "Run CREATE EXTENSION pgcache, then run the statement again.";
     }
 
-    /// `pgcache.memory_entries` was called with settings that no memory cache has.
+    /// No memory cache has the settings that `pgcache.memory_entries` was called with.
     NoSuchView => ERRCODE_UNDEFINED_TABLE {
         message "memory cache with these settings does not exist";
         hint "Create the cache with cache_create(), or run cache_alter() on it after a restore.";
@@ -354,13 +354,13 @@ errors! {
         hint "Run the statement again.";
     }
 
-    /// `lock_timeout` has passed while a commit waited for an EXEC, or an EXEC for a commit.
+    /// `lock_timeout` has passed while a commit waited for an EXEC, or an EXEC waited for a commit.
     LockTimeout => ERRCODE_LOCK_NOT_AVAILABLE {
         message "canceling statement due to lock timeout";
         hint "Run the transaction again, or raise lock_timeout.";
     }
 
-    /// A query of a function names columns that the function does not return.
+    /// A query names columns that the function does not return.
     WrongColumns => ERRCODE_DATATYPE_MISMATCH {
         message "column definition list does not match the function's result";
         hint "Query the view of the memory cache.";
@@ -373,25 +373,25 @@ errors! {
         hint "Use smaller batches, or give the machine more memory.";
     }
 
-    /// All slots of the hot tier are taken by other caches.
+    /// Other caches take all slots of the hot tier.
     NoSlot => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED {
         message "too many caches for the hot tier";
         hint "Raise pgcache.hot_size: the hot tier has a place for one cache per 512 kB.";
     }
 
-    /// The system lacks the shared memory that the hot tier requests, in bytes.
+    /// The system lacks the shared memory that the hot tier requests. Field: the requested bytes.
     NoSharedMemory(bytes: usize) => ERRCODE_OUT_OF_MEMORY {
         message "pgcache.hot_size requests {} MB of shared memory, which the system cannot provide", bytes >> 20;
         hint "Lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier.";
     }
 
-    /// With `huge_pages = on`, the system lacks the huge pages that the hot tier requests, in bytes.
+    /// With `huge_pages = on`, the system lacks the huge pages that the hot tier requests. Field: the requested bytes.
     NoHugePages(bytes: usize) => ERRCODE_OUT_OF_MEMORY {
         message "pgcache.hot_size requests {} MB of huge pages, which the system cannot provide", bytes >> 20;
         hint "Reserve more huge pages (vm.nr_hugepages), set huge_pages = try, or lower pgcache.hot_size in postgresql.conf; 0 starts the server without a hot tier.";
     }
 
-    /// An entry of a memory cache that the hot tier cannot hold.
+    /// An entry of a memory cache is too large for the hot tier. Field: the bytes of its value.
     EntryTooLarge(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED {
         message "entry does not fit in the hot tier";
         detail "The value has {bytes} bytes.";
@@ -410,7 +410,7 @@ errors! {
         hint "Pass JSON, or use a text cache and the functions without _json.";
     }
 
-    /// JSON with a character that is not valid in jsonb or in the server encoding.
+    /// JSON contains a character that is not valid in jsonb or in the server encoding.
     UnknownCharacter => ERRCODE_UNTRANSLATABLE_CHARACTER {
         message "value contains a character that is not valid in jsonb or in the server encoding";
         hint "Remove the character, or use a text or bytea cache and the functions without _json.";
@@ -434,16 +434,16 @@ errors! {
         hint "Delete the entry, or count in smaller steps.";
     }
 
-    /// A warning: a text for a bytea cache looks like the printed form of a bytea, but its characters are stored as
-    /// bytes.
+    /// A warning: a text for a bytea cache looks like the printed form of a bytea, but the bytes of its characters are
+    /// stored.
     HexLiteralAsText => ERRCODE_WARNING {
         message "text that looks like a bytea literal is interpreted as plain text";
         detail "The cache holds bytea values, and a text argument means the bytes of its characters.";
         hint "If bytes were meant, use cache_set_bytes(), or another function whose name ends in _bytes.";
     }
 
-    /// On a server without a hot tier, another extension's callback has changed rows on which entries depend, after
-    /// PREPARE TRANSACTION was allowed.
+    /// During PREPARE TRANSACTION, the callback of another extension has changed rows on which entries depend, after
+    /// pgcache's callback had run.
     PreparedWrite => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "rows on which entries depend were changed while the transaction was being prepared";
         hint "Change the rows in a statement of the transaction, or do not use PREPARE TRANSACTION.";
@@ -467,27 +467,27 @@ errors! {
         hint "Publish messages outside of the two-phase transaction.";
     }
 
-    /// The name of a channel is too long; its length in bytes.
+    /// The name of a channel is too long. Field: its length in bytes.
     LongChannel(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED {
         message "name of the channel is too long";
         detail "The name has {bytes} bytes; 2048 bytes are the maximum.";
         hint "Publish to a channel with a shorter name.";
     }
 
-    /// One transaction has published more than this many bytes.
+    /// A transaction has published too many bytes. Field: the limit in bytes.
     TooMuchPublished(bytes: usize) => ERRCODE_PROGRAM_LIMIT_EXCEEDED {
         message "too many messages in one transaction";
         detail "The messages of one transaction may take {bytes} bytes in total.";
         hint "Publish the messages in several transactions, or publish shorter messages.";
     }
 
-    /// `pgcache.resp_kill` of another role's client.
+    /// `pgcache.resp_kill` was called for a client that the role may not end.
     ClientOfAnother => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "permission denied to terminate a client of the Redis protocol";
         hint "Only roles with privileges of the client's role or of pg_signal_backend may terminate it, and only superusers if the client's role is a superuser.";
     }
 
-    /// A trigger function of pgcache was not called by its trigger.
+    /// A trigger function of pgcache was not called by the right trigger.
     NotATrigger(name: &'static str) => ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED {
         message "function \"pgcache.{name}\" was not called by its trigger";
         hint "Use cache_create() or cache_depend(), which create such triggers.";
@@ -520,19 +520,19 @@ errors! {
         hint "Add LIMIT 1, or an aggregate.";
     }
 
-    /// `cache_depend` of a logged cache on a table that a crash empties.
+    /// `cache_depend` was called for a logged cache and a table that a crash empties.
     UnloggedSource(name: String) => ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE {
         message "a logged cache cannot depend on unlogged table \"{name}\"";
         hint "A crash empties the table but keeps the entries. Run ALTER TABLE ... SET LOGGED on the table, or SET UNLOGGED on the cache.";
     }
 
-    /// A removal as a cache's owner would fire a trigger whose function belongs to another role.
+    /// A removal as the owner of a cache would fire a trigger whose function belongs to another role.
     TriggerOfAnother { trigger: String, cache: String, role: String } => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "trigger \"{trigger}\" would run code of role \"{role}\" as the owner of cache \"{cache}\"";
         hint "Drop the trigger and revoke TRIGGER on the cache from the role that created it, or make the owner of the cache the owner of the trigger's function.";
     }
 
-    /// A removal as a cache's owner would evaluate a trigger's condition, which may run code of any role.
+    /// A removal as the owner of a cache would evaluate the condition of a trigger, which may run code of any role.
     ConditionOfAnother { trigger: String, cache: String } => ERRCODE_INSUFFICIENT_PRIVILEGE {
         message "condition of trigger \"{trigger}\" may run code of any role as the owner of cache \"{cache}\"";
         hint "Drop the trigger and revoke TRIGGER on the cache from the role that created it, or move the condition into a function that the owner of the cache owns.";
@@ -544,25 +544,25 @@ errors! {
         hint "Add pgcache to shared_preload_libraries in postgresql.conf, keep pgcache.hot_size above 0, and restart the server.";
     }
 
-    /// `cache_lease` with a negative wait.
+    /// `cache_lease` was called with a negative wait.
     NegativeWait => ERRCODE_INVALID_PARAMETER_VALUE {
         message "wait must not be negative";
         hint "An interval of 0 does not wait.";
     }
 
-    /// A share of the ttl that is below 0 or above 1.
+    /// `ttl_jitter` is below 0 or above 1.
     JitterOutOfRange => ERRCODE_INVALID_PARAMETER_VALUE {
         message "ttl_jitter must be between 0 and 1";
         hint "The value is a fraction of the ttl: 0.1 is a tenth.";
     }
 
-    /// A factor of early refresh that is negative or not a number.
+    /// `early_refresh` is negative or not a finite number.
     EarlyRefreshOutOfRange => ERRCODE_INVALID_PARAMETER_VALUE {
         message "early_refresh must not be negative";
         hint "0 turns early refresh off, and 1 is the usual factor.";
     }
 
-    /// A share of the ttl that is below 0 or above a half.
+    /// `touch_after` is below 0 or above a half.
     TouchAfterOutOfRange => ERRCODE_INVALID_PARAMETER_VALUE {
         message "touch_after must be between 0 and 0.5";
         hint "The value is a fraction of the ttl: 0.1 is a tenth.";
@@ -580,13 +580,13 @@ errors! {
         hint "0 removes max_bytes or the reserve.";
     }
 
-    /// A cache would have a reserve that it may not fill.
+    /// The reserve of a cache is larger than its `max_bytes`, so the cache could not fill it.
     ReserveAboveBound => ERRCODE_INVALID_PARAMETER_VALUE {
         message "reserve must not be larger than max_bytes";
         hint "Raise max_bytes, or lower the reserve.";
     }
 
-    /// The reserves of all caches would be too large; the number of bytes that can still be reserved.
+    /// The reserves of all caches would be too large. Field: the bytes that can still be reserved.
     ReserveTooLarge(left: u64) => ERRCODE_CONFIGURATION_LIMIT_EXCEEDED {
         message "reserves must not hold more than half of the hot tier";
         detail "{left} bytes can still be reserved.";
@@ -617,7 +617,7 @@ errors! {
         hint "Compute the key from the columns of the row.";
     }
 
-    /// A key expression calls a function whose result depends on the moment, the user or the catalogs.
+    /// A key expression calls a function whose result depends on the time, the user or the catalogs.
     UnsteadyKey(what: String) => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "key_expression must not contain {what}, whose result does not depend on the row alone";
         hint "Wrap the call in an IMMUTABLE function that sets what the result depends on, and call that function.";
@@ -629,7 +629,7 @@ errors! {
         hint "Declare dependencies on the underlying tables.";
     }
 
-    /// TRUNCATE of the source would clear `pgcache.main`.
+    /// TRUNCATE of a source would clear `pgcache.main`.
     DependencyOfMain => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pgcache.main cannot depend on a table";
         hint "TRUNCATE of the table would clear pgcache.main. Create a separate cache with cache_create().";
@@ -647,7 +647,7 @@ errors! {
         hint "The owner of the table must declare the dependency on it with cache_depend() first.";
     }
 
-    /// No dependency of this cache was declared on the table.
+    /// The cache has no dependency on the table.
     NoDependency(name: String) => ERRCODE_UNDEFINED_OBJECT {
         message "cache does not depend on table \"{name}\"";
         hint "Name the table on which the dependency was declared.";
@@ -659,19 +659,19 @@ errors! {
         hint "Declare dependencies with cache_depend().";
     }
 
-    /// The limit of a rate limit is zero or negative.
+    /// `max_hits` of a rate limit is zero or negative.
     LimitNotPositive => ERRCODE_INVALID_PARAMETER_VALUE {
         message "max_hits must be positive";
         hint "Pass a limit of at least 1.";
     }
 
-    /// A rate limit's window is zero or negative.
+    /// The window of a rate limit is zero or negative.
     WindowNotPositive => ERRCODE_INVALID_PARAMETER_VALUE {
         message "per must be positive";
         hint "Pass the length of the window, such as '1 minute'.";
     }
 
-    /// pg_cron is not installed on this server, or in no database that can be found from here.
+    /// pg_cron is not installed on this server, or not in a database that can be found from this one.
     NoCron => ERRCODE_FEATURE_NOT_SUPPORTED {
         message "pg_cron is not installed";
         hint "If pgcache is in shared_preload_libraries, its worker removes expired entries every pgcache.expire_interval. Otherwise install pg_cron, or call cache_expire() from your own scheduler.";

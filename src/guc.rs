@@ -7,22 +7,23 @@ use std::time::Duration;
 use crate::pg::hooks::expired_rows::begun::SHOW_EXPIRED;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting, PostgresGucEnum};
 
-/// On by default. In an emergency an operator turns it off without a restart.
+/// On by default. In an emergency an administrator turns it off without a restart.
 static ENABLED: GucSetting<bool> = GucSetting::<bool>::new(true);
 
-/// Kilobytes. 64 MB hold some 400,000 small entries and are negligible on any server that runs Postgres.
+/// In kilobytes. The default of 64 MB holds some 400,000 small entries and is negligible on any server that runs
+/// Postgres.
 static HOT_SIZE: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
-/// Kilobytes: the store cannot address more.
+/// In kilobytes: the most that the store can address.
 const LARGEST_HOT_SIZE: i32 = (pgcache_store::MAX_REGION / 1024) as i32;
-/// Bytes of key and value. 0, the default, takes the average size in the tier when the server stopped.
+/// The bytes of key and value. The default of 0 takes the average size in the tier when the server stopped.
 static HOT_ENTRY_SIZE: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// Kilobytes. A page fragment or an image fits; a value that would evict thousands of entries does not.
+/// In kilobytes. A page fragment or an image fits into the default; a value that would evict thousands of entries does
+/// not.
 static HOT_MAX_VALUE: GucSetting<i32> = GucSetting::<i32>::new(1024);
 /// On by default. A user who doubts a value turns it off in one session and compares.
 static HOT_TIER: GucSetting<bool> = GucSetting::<bool>::new(true);
 
-/// Off by default, so that a file with values in clear text appears in the data directory only if an administrator
-/// wants it.
+/// Off by default: a file with values in clear text appears in the data directory only if an administrator wants it.
 static SAVE_MEMORY: GucSetting<bool> = GucSetting::<bool>::new(false);
 
 /// Returns whether a clean shutdown saves the entries of memory caches for the next start.
@@ -30,23 +31,22 @@ pub fn save_memory() -> bool {
     SAVE_MEMORY.get()
 }
 
-/// Milliseconds. Expired rows cost only space, and in 10 s little of it; a visit costs some milliseconds of a
-/// database's time.
+/// In milliseconds. Expired rows cost only space, and in the default of 10 s little of it; a visit costs some
+/// milliseconds of a database's time.
 static EXPIRE_INTERVAL: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Rows. Deleting this many takes some tens of milliseconds, and keeps the keys of a transaction few enough to be
-/// marked one by one in the hot tier.
+/// In rows. Deleting the default number takes some tens of milliseconds. It keeps the keys of a transaction few enough
+/// to be marked one by one in the hot tier.
 static EXPIRE_BATCH: GucSetting<i32> = GucSetting::<i32>::new(5_000);
 
-/// Returns whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only
-/// these may check it. Code that records a change, marks it or removes dependent entries must not, because
-/// processes see a reload at different times, and a process that still has `on` reads the copies of all
-/// sessions.
+/// Returns whether the hot tier is read and filled, the Redis protocol answers, and workers sweep. Only the code of
+/// these three may check it. Code that records a change, marks it or removes dependent entries must not check it:
+/// processes see a reload at different times, and a process that still has `on` reads the copies of all sessions.
 #[inline]
 pub fn enabled() -> bool {
     ENABLED.get()
 }
 
-/// Returns the time between two visits of the worker to a database; None: the worker is off.
+/// Returns the time between two visits of the worker to a database; None if the worker is off.
 pub fn expire_interval() -> Option<Duration> {
     let milliseconds = u64::try_from(EXPIRE_INTERVAL.get()).unwrap_or(0);
     (milliseconds > 0 && enabled()).then(|| Duration::from_millis(milliseconds))
@@ -57,20 +57,20 @@ pub fn expire_batch() -> i64 {
     i64::from(EXPIRE_BATCH.get())
 }
 
-/// Milliseconds. Longer than most loaders take, shorter than most callers' patience.
+/// In milliseconds. The default is longer than most loaders take, and shorter than the patience of most callers.
 static FETCH_WAIT: GucSetting<i32> = GucSetting::<i32>::new(5_000);
-/// Milliseconds. Twice the wait: a session that waits for a slow holder gives up before a second holder
-/// begins.
+/// In milliseconds. The default is twice the wait: a session that waits for a slow holder gives up before a second
+/// holder begins.
 static LEASE_TIME: GucSetting<i32> = GucSetting::<i32>::new(10_000);
 
 const HOUR: i32 = 3_600_000;
 
-/// Returns the time that `cache_fetch` waits for another session's value.
+/// Returns how long `cache_fetch` waits for another session's value.
 pub fn fetch_wait() -> Duration {
     Duration::from_millis(FETCH_WAIT.get().unsigned_abs().into())
 }
 
-/// Returns the milliseconds that a lease lasts.
+/// Returns how many milliseconds a lease lasts.
 pub fn lease_time() -> i64 {
     LEASE_TIME.get().into()
 }
@@ -81,10 +81,10 @@ static TABLE_PATH: GucSetting<TablePath> = GucSetting::<TablePath>::new(TablePat
 /// How calls access the rows of a table cache.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TablePath {
-    /// Direct access by the index if the table is plain enough, otherwise plans.
+    /// Directly by the index if the table is plain enough, otherwise by plans.
     #[name = c"auto"]
     Auto,
-    /// Kept plans only.
+    /// Only by kept plans.
     #[name = c"plan"]
     Plan,
 }
@@ -94,19 +94,19 @@ pub fn table_path_is_direct() -> bool {
     TABLE_PATH.get() == TablePath::Auto
 }
 
-/// Returns the bytes of shared memory for the hot tier, bookkeeping included.
+/// Returns the bytes of shared memory for the hot tier, including its bookkeeping.
 pub fn hot_size() -> usize {
     usize::try_from(HOT_SIZE.get()).unwrap_or(0) * 1024
 }
 
-/// Returns the bytes of key and value for which the tier's index is laid out; None: those of the last run.
+/// Returns the bytes of key and value that the layout of the tier's index assumes; None: the average of the last run.
 pub fn hot_entry_size() -> Option<usize> {
     usize::try_from(HOT_ENTRY_SIZE.get())
         .ok()
         .filter(|size| *size > 0)
 }
 
-/// Returns the length of the longest value that the hot tier holds.
+/// Returns the maximum length in bytes of a value in the hot tier.
 pub fn hot_max_value() -> usize {
     usize::try_from(HOT_MAX_VALUE.get()).unwrap_or(0) * 1024
 }
@@ -116,7 +116,7 @@ pub fn hot_tier() -> bool {
     HOT_TIER.get() && enabled()
 }
 
-/// Defines the settings. `preloading`: shared memory can still be requested.
+/// Defines the settings. `preloading`: the server is starting, so that shared memory can still be requested.
 pub fn define(preloading: bool) {
     GucRegistry::define_bool_guc(
         c"pgcache.enabled",
@@ -133,8 +133,8 @@ pub fn define(preloading: bool) {
         &HOT_SIZE,
         0,
         LARGEST_HOT_SIZE,
-        // Without preloading it is too late for a postmaster setting. It is defined nevertheless, because otherwise
-        // each session would warn of the setting in the configuration file.
+        // Without preloading it is too late for a postmaster setting. The setting is still defined, because otherwise
+        // each session would warn of it if the configuration file contains it.
         match preloading {
             true => GucContext::Postmaster,
             false => GucContext::Sighup,
@@ -226,7 +226,7 @@ pub fn define(preloading: bool) {
         crate::pg::session::pause::define();
         crate::pg::session::fault::define(preloading);
     }
-    // Postgres warns of a misspelt pgcache.* in a configuration file from now on, instead of ignoring it.
+    // Makes Postgres warn of a misspelt pgcache.* in a configuration file instead of ignoring it.
     crate::pg::session::reserve_settings_prefix(c"pgcache");
 }
 

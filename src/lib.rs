@@ -1,15 +1,15 @@
 //! pgcache: a cache inside Postgres, for SQL and for clients of the Redis protocol.
 //!
-//! The map, from the top down; a module names only modules below it:
+//! The modules from the top down; a module names only modules below it:
 //!
 //! - `api`: the SQL functions that users call: arguments, privileges, conversions; one file for each family of
 //!   functions.
 //! - `resp`: the Redis protocol: connections, commands, permissions.
 //! - `worker`: the background sweeps: a launcher, and its visits to databases.
-//! - `cache`: what a call means: keys, deadlines, entries, definitions, expiry, coherence.
+//! - `cache`: the meaning of a call: keys, deadlines, entries, definitions, expiry, coherence.
 //! - `pg`: all access to Postgres' C interface; all unsafe code.
 //!
-//! The SQL declarations are written by hand, in `sql/pgcache--<version>.sql`; read them first to learn the API.
+//! The SQL declarations are written by hand, in `sql/pgcache--<version>.sql`; start there to learn the API.
 //! ARCHITECTURE.md describes the life of a get and of a set.
 
 mod api;
@@ -25,8 +25,8 @@ use pgrx::prelude::*;
 
 pgrx::pg_module_magic!(name, version);
 
-/// Registers settings, shared memory, workers and hooks. Postgres calls this once in each process that loads the
-/// library.
+/// Registers settings, shared memory, workers and hooks. Postgres calls this function once in each process that loads
+/// the library.
 #[pg_guard]
 pub extern "C-unwind" fn _PG_init() {
     pg::hooks::panic_hook::install();

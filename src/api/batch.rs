@@ -20,7 +20,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Returns the live values under these keys.
+    /// Returns a row for each key: the key, and its live value or NULL.
     [1, READ_MANY, TO_READ]
     fn cache_get_many<Text>, cache_get_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<2>> {
@@ -31,7 +31,7 @@ functions! {
         })
     }
 
-    /// Returns a row for each key: the live value, whether the key was found, and the deadline.
+    /// Returns a row for each key: the key, whether it was found, its live value, and its deadline.
     [1, READ_MANY, TO_READ]
     fn cache_lookup_many<Text>, cache_lookup_many_bytes<Bytes>:
     fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<Stream<4>> {
@@ -41,7 +41,7 @@ functions! {
         })
     }
 
-    /// Inserts or overwrites several entries. For a key that is passed twice the last value wins.
+    /// Inserts or overwrites several entries, and returns their number. If a key is passed twice, its last value wins.
     [3, SET_MANY, TO_WRITE]
     fn cache_set_many<Text>, cache_set_many_bytes<Bytes>:
     fn(
@@ -63,7 +63,7 @@ functions! {
         Ok(entries::set_many(&cache, keys.into_iter().zip(values), deadline)?)
     }
 
-    /// Removes several entries.
+    /// Removes several entries, and returns how many of them were live.
     [1, WRITE_MANY, TO_DELETE]
     fn cache_delete_many: fn(keys: Option<ArrayOf<Text>>, cache: Option<Oid>) -> Answer<i64> {
         let cache = open::to_write(cache, TO_DELETE, NAME)?;
@@ -72,8 +72,8 @@ functions! {
     }
 }
 
-/// Returns a row for each key, in the order of the argument. `columns` builds the row from the key as the caller wrote
-/// it, and from the live entry if one exists.
+/// Returns a row for each key, in the order of the argument. `columns` builds the row from the key in the caller's
+/// spelling, and from the live entry if one exists.
 fn each_found<const N: usize>(
     keys: Option<ArrayOf<Text>>,
     cache: Option<Oid>,
@@ -93,7 +93,7 @@ fn each_found<const N: usize>(
     }))
 }
 
-/// Returns the keys twice: as the caller wrote them, and in the canonical form of the cache.
+/// Returns the keys twice: in the caller's spelling, and in the canonical form of the cache.
 fn checked(cache: &Cache, keys: &ArrayOf<Text>) -> Result<(Vec<Text>, Vec<Key>), Error> {
     let texts = keys.elements("keys")?;
     let mut keys = memory::list(texts.len());

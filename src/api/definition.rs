@@ -63,8 +63,8 @@ fn cache_create(
     }
 }
 
-/// Raises a notice if the cache's name differs from the argument because Postgres folded or truncated it. A name is
-/// not a key, so the message may show it.
+/// Raises a notice if Postgres has folded or truncated the name of the cache, so that it differs from the argument. A
+/// name is not a key, so the message may contain it.
 fn tell_change(new: &NewRelation) {
     let Some(change) = new.change else {
         return;
@@ -116,8 +116,8 @@ fn cache_alter(
             change,
         )?);
     }
-    // Changing a column's DEFAULT needs the strongest lock. Take it at once, because two sessions that both start with
-    // the weaker lock would wait for each other.
+    // Changing a column's DEFAULT needs the strongest lock. It is taken at once, because two sessions that both start
+    // with a weaker lock would wait for each other.
     let mode = match ttl {
         Some(_) => Mode::Remove,
         None => Mode::Define,
@@ -125,7 +125,7 @@ fn cache_alter(
     let cache = open_as_owner(cache, mode, c"cache_alter()")?;
     let settings = cache.settings.changed(ttl, max_entries, grace)?;
     if ttl.is_some() && settings.ttl.is_some() && cache.is_attached() {
-        // A table to which functions cannot write gets no default ttl.
+        // A table that functions cannot write to gets no default ttl.
         cache.check_writable().map_err(|_| Error::GeneratedTtl)?;
     }
     define::alter(&cache, settings);
@@ -227,7 +227,7 @@ fn cache_attach(
     privilege::require_owner(table);
     transaction::require_writable(c"cache_attach()");
     lock::relation(table, Mode::Remove);
-    privilege::require_owner(table); // again: the call may have waited for the lock
+    privilege::require_owner(table); // again, because the call may have waited for the lock
     attach::attach(table, &names, settings)?;
     Ok(table)
 }
@@ -238,8 +238,8 @@ fn cache_detach(cache: Option<Oid>) -> Answer<()> {
     Ok(attach::detach(&cache)?)
 }
 
-/// Returns one row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. NULLs for a relation
-/// that no longer works as a cache, so that the view itself never fails.
+/// Returns one row of `pgcache.caches`: storage, value_type, ttl, max_entries, grace. All are NULL for a relation that
+/// no longer works as a cache, so that the view itself never fails.
 #[pg_extern]
 fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
     let Some(cache) = outline(cache)? else {
@@ -260,7 +260,8 @@ fn cache_settings(cache: Option<Oid>) -> Answer<OutRow<5>> {
     ]))
 }
 
-/// Returns the settings of `cache_tune`: negative_ttl, ttl_jitter, early_refresh.
+/// Returns the settings of `cache_tune`: negative_ttl, ttl_jitter, early_refresh. All are NULL for a relation that no
+/// longer works as a cache.
 #[pg_extern]
 fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
     let Some(cache) = outline(cache)? else {
@@ -274,7 +275,7 @@ fn refresh_settings(cache: Option<Oid>) -> Answer<OutRow<3>> {
     ]))
 }
 
-/// Returns the share of the ttl by which a touch must move a deadline; NULL if each touch writes.
+/// Returns the share of the ttl that a touch must move a deadline by; NULL if each touch writes.
 #[pg_extern]
 fn touch_after(cache: Option<Oid>) -> Answer<Option<f64>> {
     Ok(outline(cache)?.and_then(|cache| cache.settings.touch_after))
@@ -299,9 +300,9 @@ fn share(cache: Option<Oid>) -> Answer<OutRow<4>> {
     ]))
 }
 
-/// Sets the DEFAULT of a cache's column `expires_at` by the cache's ttl, and adds the trigger that the cache needs as
-/// a partition of another table. The caller must own the cache. Skips a relation that does not work as a cache,
-/// because the upgrade script calls this for all caches.
+/// Sets the DEFAULT of a cache's deadline column by the cache's ttl, and adds the trigger that the cache needs as a
+/// partition of another table. The caller must own the cache. Skips a relation that does not work as a cache, because
+/// the upgrade script calls this for all caches.
 #[pg_extern]
 fn put_default(cache: Option<Oid>) -> Answer<()> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
@@ -316,8 +317,8 @@ fn put_default(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Returns whether expired rows of a cache are hidden from plain SQL, and if not, why: hides_expired,
-/// not_hidden_because. NULLs for a relation that no longer works as a cache.
+/// Returns whether expired rows of a cache are hidden from plain SQL, and the reason if they are not: hides_expired,
+/// not_hidden_because. Both are NULL for a relation that no longer works as a cache.
 #[pg_extern]
 fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
     let Some(outline) = outline(cache)? else {
@@ -333,7 +334,7 @@ fn hiding(cache: Option<Oid>) -> Answer<OutRow<2>> {
     ]))
 }
 
-/// Reads the outline of a cache without a lock, so that a listing of all caches waits for no session.
+/// Reads the outline of a cache without waiting for a lock, so that a listing of all caches waits for no session.
 fn outline(cache: Option<Oid>) -> Answer<Option<Outline>> {
     let Some(relation) = cache else {
         return Ok(None);
@@ -352,6 +353,6 @@ pub fn open_as_owner(
     open::require(relation, Privileges::NONE);
     privilege::require_owner(relation);
     let cache = open::to_define(cache, Privileges::NONE, mode, function)?;
-    privilege::require_owner(relation); // again: the call may have waited for the lock
+    privilege::require_owner(relation); // again, because the call may have waited for the lock
     Ok(cache)
 }

@@ -28,10 +28,10 @@ fn cache_depend(
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     open::require(relation, TO_DELETE);
     lock::relation(relation, Mode::Read);
-    open::require(relation, TO_DELETE); // checked again, because the lock may have been waited for
+    open::require(relation, TO_DELETE); // again, because the call may have waited for the lock
     let cache = registry::find(relation)?;
     if distributed::is_distributed(source) {
-        // Rows change on shards, which lack the source's triggers.
+        // The rows change on shards, which lack the triggers of the source.
         return Err(Error::Distributed(relation::display_name(source)).into());
     }
     if define::is_main(&cache) {
@@ -60,7 +60,8 @@ fn cache_undepend(source: Option<Oid>, cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Opens the table on whose rows a cache depends. Only its owner may create triggers of this kind on it.
+/// Locks and returns the source of a dependency, which must be a table that the caller owns. Only its owner may create
+/// dependency triggers on it.
 fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
     let source = source.ok_or(Error::NullArgument("source"))?;
     transaction::require_writable(function);
@@ -69,7 +70,7 @@ fn open_source(source: Option<Oid>, function: &std::ffi::CStr) -> Answer<Oid> {
         return Err(Error::SourceNotATable(relation::display_name(source)).into());
     }
     lock::relation(source, Mode::Define);
-    privilege::require_owner(source); // checked again, because the lock may have been waited for
+    privilege::require_owner(source); // again, because the call may have waited for the lock
     Ok(source)
 }
 

@@ -1,5 +1,5 @@
-//! SQL functions for caches that Citus distributes over its nodes: `cache_distribute`, and `pgcache.at_key`, by which
-//! one node calls another.
+//! SQL functions for caches that Citus distributes over its nodes: `cache_distribute`, and `pgcache.at_key`, with
+//! which one node calls another.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
@@ -22,7 +22,7 @@ fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> 
 
 /// Runs one of the functions in `routes` on entries of this node, because another node has sent the call. The SQL
 /// function is strict and returns no set, so Postgres replaces a call with a NULL key by NULL before Citus plans it;
-/// Citus would crash on such a call.
+/// Citus would crash on a call with a NULL key.
 #[pg_extern]
 fn at_key(
     key: Option<Text>,
@@ -47,7 +47,7 @@ fn at_key(
     })))
 }
 
-/// Returns the routes of all functions that a node may send to another.
+/// Returns the routes of all functions that one node may call on another.
 fn routes() -> impl Iterator<Item = &'static Route> {
     let families = [
         read::ROUTES,

@@ -1,4 +1,4 @@
-//! SQL functions that remove expired entries, on demand (`cache_expire`, `pgcache.expire_for`) or by a pg_cron job
+//! SQL functions that remove expired entries: on demand (`cache_expire`, `pgcache.expire_for`), or by a pg_cron job
 //! (`cache_schedule_expiry`).
 
 use pgrx::datum::Interval;
@@ -17,7 +17,8 @@ use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Removes expired entries of one cache, or of all caches if none is named, and returns their number.
+    /// Removes expired entries of one cache, or of all caches if no cache is named. Returns the number of removed
+    /// entries.
     [0, SWEEP, TO_DELETE]
     fn cache_expire: fn(cache: Option<Oid>, max_rows: Option<i32>) -> Answer<i64> {
         let max_rows = i64::from(max_rows.ok_or(Error::NullArgument("max_rows"))?);
@@ -33,7 +34,7 @@ functions! {
     }
 }
 
-/// Removes expired entries until none is due or the time is over. Columns: removed, done.
+/// Removes expired entries until no entry is due or the time is over. Columns: removed, done.
 #[pg_extern]
 fn expire_for(max_time: Option<Interval>) -> Answer<OutRow<2>> {
     let max_time = max_time.ok_or(Error::NullArgument("max_time"))?;

@@ -15,7 +15,7 @@ use crate::pg::value::rows::OutRow;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Counts one hit, if the window has room.
+    /// Counts one hit if the window has room. Columns: allowed, remaining, retry_after.
     [3, WRITE, TO_WRITE]
     fn cache_rate_limit:
     fn(

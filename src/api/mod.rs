@@ -1,8 +1,8 @@
 //! The SQL API: one Rust function for each SQL function of `sql/pgcache--*.sql`.
 //!
-//! A function here checks its arguments, states the privileges that the caller needs, and converts values. The meaning
-//! of the call is in `cache`. The SQL declarations are written by hand, and one that differs from its Rust function
-//! would be undefined behaviour, so `t/tests/signatures.rs` compares each pair.
+//! A function here checks its arguments, names the privileges that the caller needs, and converts values. The meaning
+//! of the call is in `cache`. The SQL declarations are written by hand. A declaration that differs from its Rust
+//! function would be undefined behaviour, so `t/tests/signatures.rs` compares each pair.
 
 /// Declares functions on entries; see [`crate::pg::value::call::functions`].
 macro_rules! functions {
@@ -35,10 +35,10 @@ use pgrx::pg_sys::panic::ErrorReport;
 use crate::cache::distribute::request::Kind;
 use crate::pg::catalog::privilege::Privileges;
 
-/// The result of every function, or an error for the user.
+/// The result of a function, or an error for the user.
 pub type Answer<T> = Result<T, ErrorReport>;
 
-/// Privileges by kind of function, as docs/reference.md lists them.
+/// The privileges that each kind of function needs, as docs/reference.md lists them.
 pub const TO_READ: Privileges = Privileges::SELECT;
 pub const TO_WRITE: Privileges = Privileges::SELECT
     .and(Privileges::INSERT)
@@ -46,7 +46,7 @@ pub const TO_WRITE: Privileges = Privileges::SELECT
 pub const TO_DELETE: Privileges = Privileges::DELETE;
 pub const TO_TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
 
-// The kind of each function, for calls on caches that Citus distributes. A kind names the position of the argument
+// The kind of each function, for calls on caches that Citus distributes. A kind contains the position of the argument
 // that decides which nodes answer the call.
 pub const READ: Kind = Kind::Read { key: 0 };
 pub const WRITE: Kind = Kind::Write { key: 0 };

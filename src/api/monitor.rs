@@ -27,7 +27,7 @@ use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::rows::{OutRow, QueryStream, Rows, Stream};
 use crate::pg::value::typed::Typed;
 
-/// Returns the live entries of a memory cache, in no particular order. The view of the cache reads this function.
+/// Returns the live entries of a memory cache, in no order. The view of the cache calls this function.
 #[pg_extern]
 fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     let settings = settings.ok_or(Error::NullArgument("settings"))?;
@@ -51,21 +51,21 @@ fn memory_entries(settings: Option<Text>) -> Answer<QueryStream<3>> {
     }))
 }
 
-/// Tells the planner how many entries a memory cache has, as the SUPPORT function of `pgcache.memory_entries`.
+/// Estimates for the planner how many entries a memory cache has: the SUPPORT function of `pgcache.memory_entries`.
 #[pg_extern]
 fn memory_entries_support(request: Option<Internal>) -> Internal {
     row_estimate::answer(request, view::estimated_entries)
 }
 
 /// Raises a notice at the commit if the server lacks settings that pgcache needs. The script of CREATE EXTENSION calls
-/// this.
+/// this function.
 #[pg_extern]
 fn tell_what_is_missing() {
     setup::ask();
 }
 
-/// Returns figures of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits, misses,
-/// sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
+/// Returns the counters of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits,
+/// misses, sets, deletes, expired, evicted, invalidated, hot_entries, hot_bytes.
 #[pg_extern]
 fn figures() -> Rows<11> {
     let Some(tier) = tier() else {
@@ -95,8 +95,8 @@ fn cache_row(tier: &Tier, relation: Oid, number: u32) -> [Typed; 11] {
     ]
 }
 
-/// Returns figures of the caches of this database that have been swept: cache, trimmed, last_sweep, sweep_lag,
-/// waiting.
+/// Returns the results of sweeps for the caches of this database that have been swept: cache, trimmed, last_sweep,
+/// sweep_lag, waiting.
 #[pg_extern]
 fn sweep_figures() -> Rows<5> {
     Rows(upkeep::counters().into_iter().map(sweep_row).collect())
@@ -113,15 +113,15 @@ fn sweep_row(counters: upkeep::Counters) -> [Typed; 5] {
     ]
 }
 
-/// Returns how many calls of this session accessed the table of a cache directly, and how many by a plan.
+/// Returns how many calls of this session accessed a table directly, and how many by a plan.
 #[pg_extern]
 fn table_path_taken() -> OutRow<2> {
     let taken = access_path::taken();
     OutRow([taken.direct, taken.plan].map(Typed::number))
 }
 
-/// Returns figures of the whole tier: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes, free,
-/// pending. All but counts are bytes; size = bookkeeping + entries' bytes + holes + free.
+/// Returns the counters of the whole tier: size, used, entries, evictions, rejected, lock_waits, bookkeeping, holes,
+/// free, pending. All but the counts are in bytes; size = bookkeeping + entries' bytes + holes + free.
 #[pg_extern]
 fn tier_figures() -> OutRow<10> {
     let Some(tier) = tier() else {
@@ -146,7 +146,7 @@ fn tier_figures() -> OutRow<10> {
 }
 
 /// Returns how the tier is shared: slots and slots_used, leases and leases_used, and elsewhere_bytes, the bytes of
-/// entries of other databases' caches.
+/// entries in caches of other databases.
 #[pg_extern]
 fn tier_shares() -> OutRow<5> {
     let Some(tier) = tier() else {
@@ -171,7 +171,7 @@ fn tier_shares() -> OutRow<5> {
     ])
 }
 
-/// Returns the number of writers between mark and unmark: 0 when no transaction is committing.
+/// Returns the number of marks that stand; 0 while no transaction is committing or prepared.
 fn pending(tier: &Tier) -> u64 {
     let slots: u64 = (0..tier.caches().len() as u32)
         .map(|number| u64::from(tier.slot(number).pending_writers.load(SeqCst)))
@@ -179,8 +179,8 @@ fn pending(tier: &Tier) -> u64 {
     slots + tier.marks().standing()
 }
 
-/// Sets the statistics of one cache back to 0; without a cache, those of all caches in this database, of the tier and
-/// of the Redis protocol.
+/// Resets the statistics of one cache to 0; without a cache, the statistics of all caches in this database, of the
+/// tier and of the Redis protocol.
 #[pg_extern]
 fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     if let (None, Some(board)) = (cache, ClientRegistry::of_server()) {
@@ -202,9 +202,9 @@ fn reset_stats(cache: Option<Oid>) -> Answer<()> {
     Ok(())
 }
 
-/// Returns the dependencies whose key expression is evaluated under the settings of each session that changes a row
-/// (DateStyle, TimeZone and the like), so that the key may differ: source, cache, and the statement that repairs the
-/// dependency.
+/// Returns the dependencies whose key expression is evaluated under the settings of the session that changes a row
+/// (DateStyle, TimeZone and the like), so that the key may differ. Columns: source, cache, and the statement that
+/// repairs the dependency.
 #[pg_extern]
 fn verify_dependencies() -> Rows<3> {
     let rows = declare::follow_writers(None).into_iter().map(|found| {
@@ -218,7 +218,7 @@ fn verify_dependencies() -> Rows<3> {
 }
 
 functions! {
-    /// Returns the copies in the hot tier that differ from the rows of the table. Any row returned is a bug in
+    /// Returns the copies in the hot tier that differ from the rows of the table. Every returned row shows a bug in
     /// pgcache. Columns: key, hot_value, table_value.
     [0, Kind::Rows, TO_READ]
     fn verify: fn(cache: Option<Oid>) -> Answer<Stream<3>> {

@@ -25,7 +25,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Returns the live value under a key.
+    /// Returns the live value of a key.
     [1, READ, TO_READ]
     fn cache_get<Text>, cache_get_json<Json>, cache_get_bytes<Bytes>:
     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {
@@ -48,16 +48,16 @@ functions! {
         Ok(asked.then_some(found))
     }
 
-    /// Returns the entry's remaining lifetime.
+    /// Returns the remaining time of the live entry of a key; NULL if it has no deadline.
     [1, READ, TO_READ]
     fn cache_ttl: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Interval>> {
         let deadline = find(key, cache)?.and_then(|entry| entry.deadline);
-        let now = clock::now(); // later than the moment at which it was found live
+        let now = clock::now(); // later than the time when the entry was found live
         let left = deadline.filter(|&deadline| deadline > now);
         Ok(left.and_then(|deadline| clock::between(now, deadline)))
     }
 
-    /// Returns a page of entries in the order of their keys.
+    /// Returns a page of live entries in key order.
     [3, PAGE, TO_READ]
     fn cache_scan<Text>, cache_scan_bytes<Bytes>:
     fn(
@@ -79,7 +79,7 @@ functions! {
         }))
     }
 
-    /// Returns the keys of a page of entries, in order.
+    /// Returns the keys of a page of live entries in key order.
     [3, PAGE, TO_READ]
     fn cache_keys:
     fn(
@@ -116,8 +116,8 @@ fn page(prefix: Option<Text>, after: Option<Text>, max_rows: Option<i32>) -> Res
 }
 
 /// Returns the number of the server that holds a key. For a cache that Citus distributes, and without `nodes`, it is
-/// the Citus node of the key's shard; otherwise it is one of `nodes` servers, by the rule of Postgres' hash
-/// partitions. Reads no entry, only the type of the keys or the shard metadata.
+/// the number of the node of the key's shard. Otherwise it is the number of one of `nodes` servers, by the rule of
+/// Postgres' hash partitions. Reads no entry, only the type of the keys or the shard metadata.
 #[pg_extern]
 fn node_of(cache: Option<Oid>, key: Option<Text>, nodes: Option<i32>) -> Answer<Option<i32>> {
     let key = Key::of_read(key)?;
@@ -143,7 +143,7 @@ fn some_nodes(nodes: i32) -> Result<NonZeroU32, Error> {
     nodes.ok_or(Error::NodesNotPositive)
 }
 
-/// Returns the live entry under a key; None for a miss and for a NULL key.
+/// Returns the live entry of a key; None for a miss and for a NULL key.
 fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     let relation = cache.ok_or(Error::NullArgument("cache"))?;
     let hashed = |key| {
@@ -156,19 +156,19 @@ fn find(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<Entry>> {
     match key? {
         Some(key) => Ok(entries::get(relation, key)?),
         None => {
-            open::lock_to_read(relation, TO_READ)?; // a relation that is not a cache is an error all the same
+            open::lock_to_read(relation, TO_READ)?; // raises an error for a relation that is not a cache
             Ok(None)
         }
     }
 }
 
-/// Returns `value, expires_at timestamptz` of an entry.
+/// Returns the columns `value, expires_at timestamptz` of an entry.
 pub fn columns<V: Value>(entry: &Entry) -> [Typed; 2] {
     let value = entry.value.map(convert::result::<V>).map(Stored::of);
     [value.into(), Typed::moment(entry.deadline)]
 }
 
-/// Returns `found boolean, value, expires_at timestamptz` of an entry that may be missing.
+/// Returns the columns `found boolean, value, expires_at timestamptz` of an entry, which may be missing.
 pub fn lookup_columns<V: Value>(found: Option<&Entry>) -> [Typed; 3] {
     let is_there = Typed::of(Some(found.is_some()));
     let [value, deadline] = found.map_or([Typed::NULL; 2], columns::<V>);

@@ -19,7 +19,7 @@ use crate::pg::value::stored::Stored;
 use crate::pg::value::typed::Typed;
 
 functions! {
-    /// Returns the live value under a key; on a miss a loader computes it.
+    /// Returns the live value of a key; on a miss a loader computes the value.
     [3, FETCH, TO_WRITE]
     fn cache_fetch<Text>, cache_fetch_json<Json>, cache_fetch_bytes<Bytes>:
     fn(
@@ -40,7 +40,7 @@ functions! {
         Ok(fetch.run()?.value.map(convert::result))
     }
 
-    /// Returns the live value under a key, or the lease to compute it. Columns: value, state, lease.
+    /// Returns the live value of a key, or the lease to compute the value. Columns: value, state, lease.
     [2, LEASE, TO_READ]
     fn cache_lease<Text>, cache_lease_bytes<Bytes>:
     fn(key: Option<Text>, wait: Option<Interval>, cache: Option<Oid>) -> Answer<OutRow<3>> {
@@ -51,7 +51,7 @@ functions! {
             return Err(Error::NegativeWait.into());
         }
         let Some(key) = Key::of_read(key)? else {
-            open::lock_to_read(relation, TO_READ)?; // a relation that is not a cache is an error all the same
+            open::lock_to_read(relation, TO_READ)?; // raises an error for a relation that is not a cache
             return Ok(OutRow([Typed::NULL; 3]));
         };
         let key = hashed(relation, key)?;
@@ -70,7 +70,8 @@ functions! {
         ]))
     }
 
-    /// Stores a value that was computed under a lease, if the lease is still valid.
+    /// Stores a value that was computed under a lease, if the lease is still valid. Returns whether the value was
+    /// stored.
     [4, WRITE, TO_WRITE]
     fn cache_set_leased<Text>, cache_set_leased_bytes<Bytes>:
     fn(
@@ -86,7 +87,7 @@ functions! {
         Ok(crate::cache::fetch::cache_lease::set(&cache, key, entry, lease)?)
     }
 
-    /// Releases a lease.
+    /// Releases a lease. Returns whether the lease was valid.
     [2, READ, TO_READ]
     fn cache_release:
     fn(key: Option<Text>, lease: Option<i64>, cache: Option<Oid>) -> Answer<Option<bool>> {
@@ -99,7 +100,7 @@ functions! {
     }
 }
 
-/// Returns the key in the canonical form of the cache, with its hash. The lease of a key is stored under this hash.
+/// Returns the key in the canonical form of the cache, with the hash that identifies its lease.
 fn hashed(relation: Oid, key: Key) -> Result<HashedKey, Error> {
     let key = HashedKey::of(CacheId::of(relation), key);
     Ok(open::known(relation)?.rehashed(key))

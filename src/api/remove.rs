@@ -14,7 +14,7 @@ use crate::pg::value::convert;
 use crate::pg::value::datum::{Bytes, Text};
 
 functions! {
-    /// Removes an entry.
+    /// Removes an entry. Returns whether the entry was live.
     [1, WRITE, TO_DELETE]
     fn cache_delete: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
         let cache = open::to_write(cache, TO_DELETE, NAME)?;
@@ -22,7 +22,8 @@ functions! {
         Ok(entries::delete(&cache, key)?)
     }
 
-    /// Removes an entry that has the expected value. NULL expects a negative entry.
+    /// Removes a live entry if it has the expected value; NULL expects a negative entry. Returns whether the entry was
+    /// removed.
     [2, WRITE, TO_TAKE]
     fn cache_delete_if<Text>, cache_delete_if_bytes<Bytes>:
     fn(key: Option<Text>, expected: Option<V>, cache: Option<Oid>) -> Answer<bool> {
@@ -32,7 +33,7 @@ functions! {
         Ok(entries::delete_if(&cache, key, expected)?)
     }
 
-    /// Removes all entries whose key has a prefix.
+    /// Removes all entries whose key begins with a prefix. Returns how many of them were live.
     [1, REMOVE, TO_DELETE]
     fn cache_delete_prefix: fn(prefix: Option<Text>, cache: Option<Oid>) -> Answer<i64> {
         let cache = open::to_write(cache, TO_DELETE, NAME)?;
@@ -40,7 +41,7 @@ functions! {
         Ok(entries::delete_prefix(&cache, prefix)?)
     }
 
-    /// Removes an entry and returns its value.
+    /// Removes an entry and returns its value if it was live.
     [1, WRITE, TO_TAKE]
     fn cache_take<Text>, cache_take_bytes<Bytes>:
     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> {

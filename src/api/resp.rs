@@ -68,8 +68,8 @@ fn client_row(pid: u32, shown: &Shown) -> Row<16> {
     ]
 }
 
-/// Returns the counts of the Redis protocol, or no row where no process listens: clients, connections, rejected,
-/// cut_off, killed, commands, batches, largest_batch, hits, misses, bytes_in, bytes_out, failed_authentications,
+/// Returns the counters of the Redis protocol; no row if no process listens: clients, connections, rejected, cut_off,
+/// killed, commands, batches, largest_batch, hits, misses, bytes_in, bytes_out, failed_authentications,
 /// failed_handshakes, questions, queue_depth, queue_full, messages, ring_overflows, tracked_keys, since.
 #[pg_extern]
 fn resp_figures() -> Rows<21> {
@@ -111,7 +111,7 @@ fn figures_row(registry: ClientRegistry) -> Row<21> {
     ]
 }
 
-/// Returns the memory of the clients of the Redis protocol, or no row where no process listens: client_memory,
+/// Returns the memory of the clients of the Redis protocol; no row if no process listens: client_memory,
 /// evicted_clients.
 #[pg_extern]
 fn resp_memory() -> Rows<2> {
@@ -122,7 +122,7 @@ fn resp_memory() -> Rows<2> {
     Rows(ClientRegistry::of_server().map(row).into_iter().collect())
 }
 
-/// Ends a client. Returns false when no client has this number.
+/// Ends a client. Returns false if no client has this number.
 #[pg_extern]
 fn resp_kill(id: Option<i64>) -> Answer<bool> {
     let id = id.ok_or(Error::NullArgument("id"))?;
@@ -138,8 +138,8 @@ fn resp_kill(id: Option<i64>) -> Answer<bool> {
     Ok(registry.end(id))
 }
 
-/// Returns whether a user may end a client, by the rule for Postgres sessions: only a superuser ends a superuser's
-/// client.
+/// Returns whether a user may end a client. The rule is the rule for Postgres sessions: only a superuser ends a
+/// superuser's client.
 fn may_end(user: Oid, role: u32) -> bool {
     let is_superuser = |role: Oid| login::role(role).is_some_and(|facts| facts.is_superuser);
     if is_superuser(user) {

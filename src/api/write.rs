@@ -29,7 +29,7 @@ functions! {
         Ok(entries::set(&cache, key, entry(&cache, value, ttl)?)?)
     }
 
-    /// Stores an entry if no live one exists.
+    /// Stores an entry if no live entry exists. Returns whether the entry was stored.
     [3, WRITE, TO_WRITE]
     fn cache_add<Text>, cache_add_bytes<Bytes>:
     fn(key: Option<Text>, value: Option<V>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
@@ -37,7 +37,7 @@ functions! {
         Ok(entries::add(&cache, key, entry(&cache, value, ttl)?)?)
     }
 
-    /// Overwrites a live entry.
+    /// Overwrites a live entry. Returns whether a live entry existed.
     [3, WRITE, TO_WRITE]
     fn cache_replace<Text>, cache_replace_bytes<Bytes>:
     fn(key: Option<Text>, value: Option<V>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
@@ -45,7 +45,8 @@ functions! {
         Ok(entries::replace(&cache, key, entry(&cache, value, ttl)?)?)
     }
 
-    /// Overwrites an entry that has the expected value. NULL expects a negative entry, or a miss.
+    /// Overwrites an entry if it has the expected value; NULL expects a negative entry or a miss. Returns whether it
+    /// did.
     [4, WRITE, TO_WRITE]
     fn cache_cas<Text>, cache_cas_bytes<Bytes>:
     fn(
@@ -60,7 +61,7 @@ functions! {
         Ok(entries::replace_if(&cache, key, expected, entry(&cache, value, ttl)?)?)
     }
 
-    /// Adds to a counter.
+    /// Adds to a counter and returns the sum.
     [3, WRITE, TO_WRITE]
     fn cache_incr:
     fn(
@@ -75,7 +76,7 @@ functions! {
         Ok(entries::increment(&cache, key, delta, deadline)?)
     }
 
-    /// Adds to an existing counter.
+    /// Adds to the counter of a live entry and returns the sum; NULL if no live entry exists.
     [2, WRITE, TO_WRITE]
     fn cache_incr_existing:
     fn(key: Option<Text>, delta: Option<i64>, cache: Option<Oid>) -> Answer<Option<i64>> {
@@ -84,7 +85,7 @@ functions! {
         Ok(entries::increment_existing(&cache, key, delta)?)
     }
 
-    /// Sets a new deadline for a live entry.
+    /// Sets a new deadline for a live entry. Returns whether a live entry exists.
     [2, WRITE, TO_WRITE]
     fn cache_touch: fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<bool> {
         let (cache, key) = open_with_key(key, cache, NAME)?;
@@ -100,7 +101,7 @@ functions! {
     fn cache_get_touch<Text>, cache_get_touch_bytes<Bytes>:
     fn(key: Option<Text>, ttl: Option<Interval>, cache: Option<Oid>) -> Answer<Option<V>> {
         if key.is_none() {
-            open::to_read(cache, TO_WRITE)?; // a relation that is not a cache is an error all the same
+            open::to_read(cache, TO_WRITE)?; // raises an error for a relation that is not a cache
             return Ok(None);
         }
         let (cache, key) = open_with_key(key, cache, NAME)?;
@@ -108,7 +109,7 @@ functions! {
         Ok(value.flatten())
     }
 
-    /// Removes a live entry's deadline.
+    /// Removes the deadline of a live entry. Returns whether a live entry exists.
     [1, WRITE, TO_WRITE]
     fn cache_persist: fn(key: Option<Text>, cache: Option<Oid>) -> Answer<bool> {
         let (cache, key) = open_with_key(key, cache, NAME)?;
@@ -116,7 +117,7 @@ functions! {
     }
 }
 
-/// Returns `value + delta`. The statement that `cache_incr` runs over a table calls this function.
+/// Returns `value + delta`. The SQL statement of `cache_incr` calls this function.
 #[pg_extern]
 fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> {
     let (Some(value), Some(delta)) = (value, delta) else {
@@ -125,7 +126,8 @@ fn counter_sum(value: Option<Text>, delta: Option<i64>) -> Answer<Option<Text>> 
     Ok(Some(counter::sum(Some(value), delta)?))
 }
 
-/// Sets a new deadline by the ttl, or by the cache's default ttl. If both are missing, the deadline stays.
+/// Gives a live entry a new deadline by the ttl, or by the cache's default ttl. Without either, the deadline stays.
+/// Returns the result of `project` for the entry.
 fn touch<R>(
     cache: &Cache,
     key: Key,
@@ -146,7 +148,7 @@ fn cache_forever() -> Interval {
     Interval::from_months(FOREVER_MONTHS)
 }
 
-/// Opens a cache for a write, and checks privileges before it checks the key.
+/// Opens a cache for a write. Checks the privileges before the key.
 pub fn open_with_key(
     key: Option<Text>,
     cache: Option<Oid>,
@@ -157,7 +159,7 @@ pub fn open_with_key(
     Ok((cache, key))
 }
 
-/// Builds the entry to store: the value in the cache's own type, and its deadline.
+/// Builds the entry to store: the value in the type of the cache, and the deadline.
 fn entry<V: Value>(cache: &Cache, value: Option<V>, ttl: Option<Interval>) -> Answer<Entry> {
     Ok(cache.entry(value.map(Stored::of), ttl)?)
 }

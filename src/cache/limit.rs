@@ -1,6 +1,6 @@
 //! Rate limits: an entry counts the hits of a fixed time window, and its deadline is the end of the window.
 //!
-//! Guards that all sessions together get exactly `max_hits` hits in a window: the increment is atomic, and its sum
+//! Guards that all sessions together get exactly `max_hits` hits in a window: the increment is atomic, and its result
 //! decides. A caller that finds the window full is refused without a write.
 
 use pgrx::datum::Interval;
@@ -18,13 +18,13 @@ use crate::pg::value::stored::Stored;
 /// The result of one hit.
 pub struct Verdict {
     pub allowed: bool,
-    /// How many more hits this window allows.
+    /// How many more hits the window allows.
     pub remaining: i64,
-    /// The end of the window, for a refused hit; None: unknown.
+    /// The end of the window, for a refused hit; None if it is unknown.
     pub until: Deadline,
 }
 
-/// Counts one hit, if the window has room.
+/// Counts one hit if the window has room, and returns whether it was counted.
 pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verdict, Error> {
     let hashed = cache.hashed(key);
     let mut counts = Look::Counted;
@@ -37,7 +37,7 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
         }
         let end = deadline::deadline(Some(per), None)?;
         let Some(hits) = entries::increment(cache, key, 1, end)? else {
-            return Ok(refused(None)); // a user-defined trigger kept it from being counted
+            return Ok(refused(None)); // a user-defined trigger kept the hit from being counted
         };
         if hits <= max_hits {
             return Ok(Verdict {
@@ -46,7 +46,7 @@ pub fn hit(cache: &Cache, key: Key, max_hits: i64, per: Interval) -> Result<Verd
                 until: None,
             });
         }
-        // Other sessions were faster; the next round finds the window full, or over.
+        // Other sessions were faster. The next round finds the window full, or ended.
     }
 }
 

@@ -1,7 +1,7 @@
-//! Implements caches, for the SQL API and the Redis protocol. Contains no unsafe code and no pg_sys calls: it reaches
+//! Implements caches for the SQL API and the Redis protocol. Contains no unsafe code and no call of pg_sys: it reaches
 //! Postgres through `pg`.
 //!
-//! Floors, from the ground up; a file names only modules of a lower floor, or of its own folder:
+//! Its layers from the bottom up; a file names only modules of a lower layer, or of its own folder:
 //!
 //! 1. `model`: keys, deadlines, settings, statements, and the state that a transaction keeps by savepoint.
 //! 2. `tier`: slots of caches in the hot tier, hashed keys, reading and writing entries.

@@ -2,7 +2,7 @@
 //! the modules that act on it.
 //!
 //! `at_moment` is the complete list of the steps of a commit, in their order. A step that may fail comes before the
-//! commit is visible; afterwards nothing may fail.
+//! commit is visible; no step after it may fail.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -89,16 +89,16 @@ pub fn register() {
     });
 }
 
-/// Removes dependent entries at once if the commit has begun, because the step that removes them has passed. A trigger
-/// that the commit itself fires may change such rows.
+/// Removes dependent entries at once if the commit has begun, because the step that removes them has already run. A
+/// trigger that the commit itself fires may change rows on which entries depend.
 fn remove_at_once_if_committing() {
     if events::phase() == Phase::Committing {
         remove_what_depends();
     }
 }
 
-/// Removes entries that depend on changed sources. Starts with the triggers and children of sources, because rows
-/// that they have missed, or that children hold, may be new to readers of the source.
+/// Removes entries that depend on changed sources. First restores the triggers of sources and creates the triggers of
+/// new children: their tables may hold rows that no trigger has noted and that are new to readers of the source.
 fn remove_what_depends() {
     again::look_again();
     applied::see_truncated();
@@ -108,14 +108,14 @@ fn remove_what_depends() {
     removal::at_commit();
 }
 
-/// Removes what [`remove_what_depends`] removes, but earlier, while user-defined code may still run. Does so only if
-/// removing runs such code, and repeats until that code adds nothing to remove.
+/// Removes the entries that [`remove_what_depends`] removes, but earlier, while user-defined code may still run. Does
+/// so only if the removal runs user-defined code, and repeats until that code notes nothing more to remove.
 fn remove_what_needs_others() {
     again::look_again();
     applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_user_code() {
         pending::note_end();
-        // If nothing is noted, a PREPARE may continue, which must itself refuse cursors WITH HOLD.
+        // If no note exists, a PREPARE may continue, which must itself refuse cursors WITH HOLD.
         if pending::has_noted() {
             pre_commit_portal::close_cursors();
         }
@@ -126,12 +126,12 @@ fn remove_what_needs_others() {
     }
 }
 
-/// The steps of a commit, and of every other end of a transaction or savepoint, in their order.
+/// Runs the steps of a commit, and of every other end of a transaction or savepoint, in their order.
 fn at_moment(moment: Moment) {
     match moment {
         Moment::Ending => remove_what_needs_others(),
-        // Each step can fail, and the transaction with it. Steps that remove entries come before the marks, because a
-        // mark covers only changes that are known when it is set.
+        // Each step can fail, and the transaction then aborts. Steps that remove entries come before the marks,
+        // because a mark covers only changes that are known when it is set.
         Moment::BeforeCommit => {
             remove_what_depends();
             two_phases::at_commit();
@@ -146,7 +146,8 @@ fn at_moment(moment: Moment) {
             }
             pause::at(Window::MarkToVisible);
         }
-        // The same steps. Postgres itself refuses to prepare a transaction with pending notifications.
+        // The steps of a commit that a prepared transaction needs; the marks move to a record. Postgres itself refuses
+        // to prepare a transaction with pending notifications.
         Moment::BeforePrepare => {
             remove_what_depends();
             notify::at_commit();
@@ -157,7 +158,7 @@ fn at_moment(moment: Moment) {
                 ErrorReport::from(error).report(PgLogLevel::ERROR);
             }
         }
-        // The record holds the remaining work. The session ends its own part.
+        // The record holds the remaining work of the transaction. The session ends its own part.
         Moment::Prepared => {
             pending::forget();
             notify::forget();
@@ -173,7 +174,7 @@ fn at_moment(moment: Moment) {
             undo_marks::wait_for_others();
             unverified_after_restart::prove_all();
         }
-        // From here on nothing may fail: the commit is visible.
+        // No step here may fail, because the commit is visible.
         Moment::Committed => {
             pending::forget();
             notify::forget();
@@ -184,7 +185,7 @@ fn at_moment(moment: Moment) {
             }
             changes::unmark(true);
             shares::committed();
-            // Sent after unmarking, so that a subscriber finds no older entry.
+            // Sent after the marks are undone, so that a subscriber finds no older entry.
             publish::send();
             two_phases::forget();
             held::end(true);

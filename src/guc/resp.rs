@@ -11,25 +11,25 @@ type Text = GucSetting<Option<CString>>;
 
 /// 0 by default: the protocol is off unless the configuration names a port.
 static PORT: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// The default of the server's own listen_addresses: no other machine can connect.
+/// The default of the server's listen_addresses: no other machine can connect.
 static LISTEN_ADDRESSES: Text = GucSetting::<Option<CString>>::new(Some(c"localhost"));
 /// Empty by default: no socket.
 static SOCKET: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// Empty by default: the server's own group.
+/// Empty by default: the group of the server.
 static SOCKET_GROUP: Text = GucSetting::<Option<CString>>::new(Some(c""));
-/// One by default, because one network process answers more than most networks carry.
+/// One by default, because one network process answers more requests than most networks carry.
 static WORKERS: GucSetting<i32> = GucSetting::<i32>::new(1);
-/// The number of places in the work queue and the client registry.
+/// The most network processes: the work queue and the client registry have places for this many.
 const MOST_WORKERS: i32 = 16;
 /// Two by default: one executor that never waits for a lock, and one that may wait.
 static EXECUTORS: GucSetting<i32> = GucSetting::<i32>::new(DEFAULT_EXECUTORS);
 const DEFAULT_EXECUTORS: i32 = 2;
-/// The number of executors under the name that the setting had before version 0.5.0; 0: not set.
+/// The number of executors by the name that the setting had before version 0.5.0; 0 if it is not set.
 static BACKS: GucSetting<i32> = GucSetting::<i32>::new(0);
 const MOST_EXECUTORS: i32 = 16;
 /// By default the database that every server has.
 static DATABASE: Text = GucSetting::<Option<CString>>::new(Some(c"postgres"));
-/// By default a cache whose name says its purpose; no role has privileges on it until they are granted.
+/// By default a cache whose name says its purpose. No role has privileges on it until they are granted.
 static CACHES: Text = GucSetting::<Option<CString>>::new(Some(c"pgcache.resp"));
 /// Empty by default: a client must name its role.
 static DEFAULT_ROLE: Text = GucSetting::<Option<CString>>::new(Some(c""));
@@ -39,25 +39,25 @@ static TLS: GucSetting<TlsMode> = GucSetting::<TlsMode>::new(TlsMode::Off);
 static CLEARTEXT: GucSetting<bool> = GucSetting::<bool>::new(false);
 /// The default of Redis.
 static MAX_CLIENTS: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Kilobytes. Longer than any value that the tier holds by default.
+/// In kilobytes. By default longer than any value that the tier holds.
 static MAX_REQUEST: GucSetting<i32> = GucSetting::<i32>::new(16 * 1024);
-/// Kilobytes. A reply to MGET of many long values fits; a client that does not read is disconnected before it takes
-/// more.
+/// In kilobytes. The default has room for a reply to MGET with many long values; a client that does not read is
+/// disconnected before it takes more.
 static MAX_OUTPUT: GucSetting<i32> = GucSetting::<i32>::new(64 * 1024);
-/// Kilobytes. No ordinary load comes near it, and a server with little memory survives it.
+/// In kilobytes. No ordinary load comes near the default, and a server with little memory survives it.
 static MAX_CLIENTS_MEMORY: GucSetting<i32> = GucSetting::<i32>::new(1024 * 1024);
-/// Keys of ordinary length take about ten megabytes.
+/// Keys of ordinary length take about ten megabytes by default.
 static TRACKING_KEYS: GucSetting<i32> = GucSetting::<i32>::new(100_000);
-/// Microseconds. The default of Redis.
+/// In microseconds. The default of Redis.
 static SLOWER_THAN: GucSetting<i32> = GucSetting::<i32>::new(10_000);
-/// Seconds. The default of Redis: connection pools keep idle connections for long.
+/// In seconds. The default of Redis, no limit, because connection pools keep idle connections for a long time.
 static IDLE_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(0);
-/// Seconds. The default of the server's own authentication_timeout.
+/// In seconds. The default of the server's authentication_timeout.
 static AUTHENTICATION_TIMEOUT: GucSetting<i32> = GucSetting::<i32>::new(60);
-/// Seconds. The default of Redis; it finds clients that vanished without closing their connection.
+/// In seconds. The default of Redis. It finds clients that vanished without closing their connection.
 static KEEPALIVE: GucSetting<i32> = GucSetting::<i32>::new(300);
 
-/// Says whether TCP connections are encrypted.
+/// Whether TCP connections are encrypted.
 #[derive(Clone, Copy, PartialEq, Eq, PostgresGucEnum)]
 pub enum TlsMode {
     #[name = c"off"]
@@ -87,7 +87,7 @@ fn kilobytes(setting: &GucSetting<i32>) -> usize {
     usize::try_from(setting.get()).unwrap_or(0) * 1024
 }
 
-/// Returns the TCP port; None: no port.
+/// Returns the TCP port; None if the protocol has no port.
 pub fn port() -> Option<u16> {
     u16::try_from(PORT.get()).ok().filter(|&port| port > 0)
 }
@@ -106,13 +106,13 @@ pub fn workers() -> usize {
     usize::try_from(WORKERS.get()).unwrap_or(1)
 }
 
-/// Returns whether the number of executors is set by the name that the setting had before.
+/// Returns whether `pgcache.resp_backs`, the former name of the setting, sets the number of executors.
 pub fn has_former_name() -> bool {
     BACKS.get() > 0
 }
 
-/// Returns the number of executors. `pgcache.resp_backs`, the former name of the setting, counts only while the
-/// present one has its default.
+/// Returns the number of executors. `pgcache.resp_backs`, the former name of the setting, counts only while
+/// `pgcache.resp_executors` has its default.
 pub fn executors() -> usize {
     let count = match (EXECUTORS.get(), BACKS.get()) {
         (DEFAULT_EXECUTORS, former) if former > 0 => former,
@@ -121,7 +121,7 @@ pub fn executors() -> usize {
     usize::try_from(count).unwrap_or(1)
 }
 
-/// Returns the path of the unix socket; None: no socket.
+/// Returns the path of the unix socket; None if the protocol has no socket.
 pub fn socket() -> Option<String> {
     Some(string(&SOCKET)).filter(|path| !path.is_empty())
 }
@@ -131,7 +131,7 @@ pub fn socket_mode() -> u32 {
     socket_mode::SETTING.get().unsigned_abs()
 }
 
-/// Returns the group of the unix socket, if one is named.
+/// Returns the group of the unix socket; None if no group is named.
 pub fn socket_group() -> Option<CString> {
     Some(text(&SOCKET_GROUP)).filter(|group| !group.is_empty())
 }
@@ -146,8 +146,8 @@ pub fn database() -> CString {
     text(&DATABASE)
 }
 
-/// Returns the names of the caches, by the number of the database in the protocol. A comma in double quotes belongs to
-/// its name.
+/// Returns the names of the caches; the index of a name is the number of the database in the protocol. A comma within
+/// double quotes belongs to the name.
 pub fn caches() -> Vec<CString> {
     let mut quoted = false;
     let names = text(&CACHES);
@@ -164,7 +164,7 @@ pub fn caches() -> Vec<CString> {
         .collect()
 }
 
-/// Returns the role of a client that names no role; empty: such clients are rejected.
+/// Returns the role of a client that names no role; if it is empty, these clients are rejected.
 pub fn default_role() -> CString {
     text(&DEFAULT_ROLE)
 }
@@ -184,27 +184,27 @@ pub fn max_clients() -> usize {
     usize::try_from(MAX_CLIENTS.get()).unwrap_or(0)
 }
 
-/// Returns the bytes of the longest request.
+/// Returns the maximum length of a request in bytes.
 pub fn max_request() -> usize {
     kilobytes(&MAX_REQUEST)
 }
 
-/// Returns the bytes of replies that may wait for a client to read them.
+/// Returns how many bytes of replies may wait for a client to read them.
 pub fn max_output() -> usize {
     kilobytes(&MAX_OUTPUT)
 }
 
-/// Returns the bytes of memory that all clients together may take; None: no limit.
+/// Returns how many bytes of memory all clients together may take; None: no limit.
 pub fn max_clients_memory() -> Option<usize> {
     Some(kilobytes(&MAX_CLIENTS_MEMORY)).filter(|bytes| *bytes > 0)
 }
 
-/// Returns how many keys one network process remembers for the clients that have read them and want invalidations.
+/// Returns how many keys one network process remembers for clients with CLIENT TRACKING that have read them.
 pub fn tracking_keys() -> usize {
     usize::try_from(TRACKING_KEYS.get()).unwrap_or(1)
 }
 
-/// Returns the time from which a command is logged; None if no command is logged.
+/// Returns the time that a command must take to be logged; None if no command is logged.
 pub fn slower_than() -> Option<Duration> {
     let micros = u64::try_from(SLOWER_THAN.get()).ok()?;
     Some(Duration::from_micros(micros))
@@ -215,17 +215,17 @@ pub fn idle_timeout() -> Option<Duration> {
     seconds(&IDLE_TIMEOUT)
 }
 
-/// Returns how long a client may take to authenticate.
+/// Returns how long a client may take to authenticate; None: no limit.
 pub fn authentication_timeout() -> Option<Duration> {
     seconds(&AUTHENTICATION_TIMEOUT)
 }
 
-/// Returns the idle time after which the system checks the connection of a client; None: the system's default.
+/// Returns how long a client must be idle before the system checks its connection; None: the system's default.
 pub fn keepalive() -> Option<Duration> {
     seconds(&KEEPALIVE)
 }
 
-/// Defines the settings. `preloading` as in [`super::define`].
+/// Defines the settings of the protocol. `preloading` as in [`super::define`].
 pub(super) fn define(preloading: bool) {
     define_listeners(preloading);
     let text = |name: &'static CStr, short, long, setting, context| {
@@ -263,7 +263,8 @@ pub(super) fn define(preloading: bool) {
     define_limits();
 }
 
-/// Returns the context of settings that are read at the start of the server. Without preloading that time has passed.
+/// Returns the context of a setting that is read at the start of the server. Without preloading the server has already
+/// started.
 fn at_start(preloading: bool) -> GucContext {
     match preloading {
         true => GucContext::Postmaster,

@@ -1,7 +1,7 @@
-//! [`Job`]: the sweep of one cache within a visit, step by step, followed by its VACUUM. A sweep is repeated if
-//! writers have put the cache above its limit meanwhile. Other caches have their turns between the steps.
+//! [`Job`]: the sweep of one cache within a visit, step by step, followed by its VACUUM. The sweep is repeated if
+//! writers have put the cache above its limit while it ran. Other caches have their turns between the steps.
 //!
-//! `visit` decides when to run a step, and opens a transaction around each.
+//! `visit` decides when a step runs, and opens a transaction for each step.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,27 +14,27 @@ use crate::cache::expiry::upkeep::Due;
 use crate::pg::session::{advisory, clock};
 use crate::pg::shmem::worker_state::SweepState;
 
-/// A pass that finds little may use this fraction (1/5) of the interval, and continues at the next visit.
+/// A pass that finds little may use a fifth of the interval (1 / `SHARE`), and continues at the next visit.
 pub const SHARE: u32 = 5;
 
-/// One cache's sweep, and its progress.
+/// The sweep of one cache, and its progress.
 pub struct Job {
     pub due: Due,
     pub state: &'static SweepState,
     began: Instant,
-    /// Time used in this round.
+    /// The time used in this round.
     used: Duration,
     longest: Duration,
     /// None before the first step.
     sweep: Option<Sweep>,
-    /// Time of steps that found little.
+    /// The time of steps that found little.
     fruitless: Duration,
-    /// Whether its sweep has ended, and its VACUUM is next.
+    /// Whether the sweep has ended and the VACUUM is next.
     swept: bool,
 }
 
 impl Job {
-    /// Returns a job whose sweep begins with a pass.
+    /// Returns a job at the beginning of its sweep.
     pub fn new(due: Due, state: &'static SweepState) -> Job {
         state.owner.store(due.owner.to_u32(), Relaxed);
         Job {
@@ -49,24 +49,24 @@ impl Job {
         }
     }
 
-    /// Begins a round: the time used so far no longer counts.
+    /// Begins a round: the time that earlier rounds have used no longer counts.
     pub fn begin_round(&mut self) {
         self.used = Duration::ZERO;
     }
 
-    /// Returns whether both jobs are sweeps of one cache.
+    /// Returns whether both jobs sweep the same cache.
     pub fn is_of(&self, other: &Job) -> bool {
         self.due.cache == other.due.cache
     }
 
-    /// Returns whether one of the cache's recent steps took long.
+    /// Returns whether the cache counts as slow.
     pub fn is_slow(&self) -> bool {
         self.state.is_slow()
     }
 
-    /// Returns the rank; the cache with the least rank is next. Caches of owners without long steps come first, then
-    /// caches without long steps of their own, then those that have used the least time. `owner` is the last long step
-    /// of the owner's caches.
+    /// Returns the rank; the cache with the lowest rank is next. Caches of owners without a long step come first, then
+    /// caches without a long step of their own, then caches that have used the least time. `owner` is the time of the
+    /// last long step of the owner's caches, 0 if none was long.
     pub fn rank(&self, owner: u32) -> (u32, u32, Duration) {
         (owner, self.state.slow_since(), self.used)
     }
@@ -80,24 +80,24 @@ impl Job {
         }
     }
 
-    /// Ends the sweep. Without a long step in it the cache no longer counts as slow.
+    /// Ends the job. If it had no long step, the cache no longer counts as slow.
     pub fn end(&self) {
         if self.longest <= LONG {
             self.state.end_rest();
         }
     }
 
-    /// Returns whether only its VACUUM remains.
+    /// Returns whether only the VACUUM remains.
     pub fn is_swept(&self) -> bool {
         self.swept
     }
 
-    /// Stops the sweep. Its VACUUM still follows, for rows that have died until now.
+    /// Stops the sweep. The VACUUM still follows, for rows that have died before.
     pub fn give_up(&mut self) {
         self.swept = true;
     }
 
-    /// Runs one step, within a transaction. None if the cache cannot be swept.
+    /// Runs one step, within a transaction. Returns None if the cache cannot be swept.
     pub fn step(&mut self) -> Option<Step> {
         let sweepable = sweepable::open(self.due.relation)?;
         let cache = &*sweepable.cache;
@@ -115,8 +115,8 @@ impl Job {
         Some(sweep.step(cache, size))
     }
 
-    /// Decides how to continue after a step. `took` is the time of the step, and `share` is the fraction [`SHARE`] of
-    /// the interval: a pass continues until it is complete, or has spent this on steps that found little.
+    /// Decides how to continue after a step. `took` is the time of the step. `share` is a fifth of the interval (1 /
+    /// [`SHARE`]): a pass continues until it is complete, or has spent this time on steps that found little.
     pub fn go_on(&mut self, step: Option<Step>, took: Duration, share: Duration) {
         let (Some(step), Some(sweep)) = (step, &self.sweep) else {
             return self.give_up();

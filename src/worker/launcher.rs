@@ -1,8 +1,8 @@
-//! The launcher: one process for the server, which starts a visit to each database when it is due.
+//! The launcher: one process for the server. It starts a visit to each database when the database is due.
 //!
 //! It reads the list of databases from the shared catalogs, and the visits report which databases have the extension.
-//! A database without it is visited again when an extension was created or updated in any database, and from time to
-//! time anyway, because a standby does not see such changes.
+//! A database without the extension is visited again after an extension was created or updated in any database. It is
+//! also visited from time to time, because a standby does not see these changes.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -20,47 +20,47 @@ use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::worker_state::{Outcome, VISITS, WorkerShmem, worker_shmem};
 use crate::pg::worker::background::{self, Started};
 
-/// The time between visits to a database without the extension when no change of extensions was seen. Each visit
-/// costs the start of a process.
+/// The time between visits to a database without the extension while no extension is created or updated. It is long,
+/// because each visit costs the start of a process.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
-/// The time between such visits on a standby. It is shorter, because CREATE EXTENSION comes from the primary, without
-/// a message.
+/// The same time on a standby. It is shorter, because CREATE EXTENSION comes from the primary, without a message.
 const LOOK_AGAIN_ON_STANDBY: Duration = Duration::from_secs(60);
-/// The launcher's shortest sleep: it replaces a shorter `pgcache.expire_interval`.
+/// The shortest sleep of the launcher: it replaces a shorter `pgcache.expire_interval`.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// The launcher's shortest sleep while no worker can be started, because no signal wakes it once one can.
+/// The shortest sleep of the launcher while no worker can be started, because no signal wakes the launcher when a
+/// worker can be started again.
 const SHORTEST_WITHOUT_WORKERS: Duration = Duration::from_secs(1);
 
-/// The longest step of a sweep. Triggers on a cache are its owner's code. A trigger that never returns would keep all
-/// other caches of the database from being swept, and would hold back vacuum.
+/// The longest step of a sweep. Triggers on a cache are the code of its owner: a trigger that never returns would keep
+/// all other caches of the database from being swept, and would hold back VACUUM.
 const LONGEST_STEP: Duration = Duration::from_secs(30);
 
-/// The longest time that VACUUM waits for other sessions to unpin a page. A cursor that is never closed may hold one
+/// The longest time that VACUUM waits for other sessions to unpin a page. A cursor that is never closed may pin a page
 /// of an unlogged table's index for ever.
 const LONGEST_WAIT_FOR_PAGE: Duration = Duration::from_secs(10);
 
-/// The time between two visits to a database that only vacuum. The first one stays while more requests come.
+/// The time between two visits to a database that only vacuum. The earlier visit stays while more requests come.
 const REQUESTS_APART: Duration = Duration::from_secs(1);
 
 /// The launcher's record of a database.
 struct Known {
-    /// When its next sweep is due.
+    /// When the next sweep of the database is due.
     next: Instant,
-    /// Requests for a VACUUM are answered from this moment on.
+    /// When requests for a VACUUM are answered next.
     next_request: Instant,
-    /// The value of `extension_generation` at the beginning of the last visit, if that found no extension.
+    /// The value of `extension_generation` at the beginning of the last visit, if the visit found no extension.
     without: Option<u64>,
 }
 
 /// A running visit.
 struct Visit {
     database: Oid,
-    /// `extension_generation` when it began.
+    /// The value of `extension_generation` at the beginning of the visit.
     generation: u64,
     worker: Started,
-    /// A step took too long, and the worker was asked to end.
+    /// Whether a step took too long and the worker was asked to end.
     overdue: bool,
-    /// When the worker was first seen waiting for a page, if it has waited since.
+    /// When the worker was first seen waiting for a page; None if it does not wait.
     waits_since: Option<Instant>,
 }
 
@@ -68,11 +68,11 @@ struct Launcher {
     shmem: WorkerShmem,
     databases: HashMap<u32, Known>,
     visits: [Option<Visit>; VISITS],
-    /// No worker could be started, and the log reports this.
+    /// Whether no worker could be started; the log already reports this.
     short_of_workers: bool,
 }
 
-/// Runs the launcher. It ends with the server, or when it is terminated, and is then started again.
+/// Runs the launcher. It ends with the server. If it is terminated, the postmaster starts it again.
 pub fn run() {
     let Some(shmem) = worker_shmem() else {
         background::end(0);
@@ -123,7 +123,7 @@ impl Launcher {
         }
     }
 
-    /// Ends visits with a step that takes too long; the cache is put off, as after an error.
+    /// Terminates workers whose step takes too long, and puts their caches off, as after an error.
     fn end_overdue(&mut self) {
         for (place, visit) in self.visits.iter_mut().enumerate() {
             let shared = self.shmem.visit(place);
@@ -152,7 +152,7 @@ impl Launcher {
     }
 
     /// Puts off the cache in whose step a worker has ended. A trigger may have ended the worker, which could not
-    /// record that itself.
+    /// record its own end.
     fn put_off_after_end(&self, cache: Option<CacheId>) {
         let Some(cache) = cache else {
             return;
@@ -172,7 +172,7 @@ impl Launcher {
         );
     }
 
-    /// Cancels a VACUUM that has waited for a page too long; the next visit tries it again.
+    /// Cancels a VACUUM that has waited for a page too long. The next visit tries the VACUUM again.
     fn end_waits(&mut self) {
         for visit in self.visits.iter_mut().flatten() {
             let since = visit
@@ -186,7 +186,7 @@ impl Launcher {
         }
     }
 
-    /// Reads the list of databases: new ones are due at once, dropped ones are forgotten.
+    /// Reads the list of databases. New databases are due at once; dropped databases are forgotten.
     fn learn(&mut self) {
         let Ok(present) = background::in_transaction(database::connectable) else {
             return;
@@ -203,7 +203,7 @@ impl Launcher {
         }
     }
 
-    /// Starts visits while places are free. If a database must wait, asks workers that could end to do so.
+    /// Starts visits while places are free. If a database must wait for a place, asks workers that could end to end.
     fn start_due(&mut self, interval: Duration) {
         while let Some((database, only_vacuums)) = self.next_visit() {
             let Some(place) = self.visits.iter().position(Option::is_none) else {
@@ -228,8 +228,8 @@ impl Launcher {
         }
     }
 
-    /// Returns the database that is visited next, and whether only to vacuum. The longest overdue comes first; a
-    /// request for a VACUUM comes after all due sweeps.
+    /// Returns the database that is visited next, and whether only to vacuum. The database that is overdue for longest
+    /// comes first; a request for a VACUUM comes after all due sweeps.
     fn next_visit(&self) -> Option<(Oid, bool)> {
         let now = Instant::now();
         let due = self
@@ -272,8 +272,8 @@ impl Launcher {
         })
     }
 
-    /// Returns when a database that is visited now is due again: an interval after it was due, so that the rhythm
-    /// holds, and at least half an interval from now. A visit that only vacuums leaves the rhythm unchanged.
+    /// Returns when a database that is visited now is due again: one interval after it was due, so that the rhythm
+    /// stays, and at least half an interval from now. A visit that only vacuums does not change the rhythm.
     fn due_after(
         &self,
         database: Oid,
@@ -288,7 +288,7 @@ impl Launcher {
         }
     }
 
-    /// Returns the databases that no worker visits.
+    /// Returns the databases that no worker is visiting.
     fn unvisited(&self) -> impl Iterator<Item = (Oid, &Known)> {
         let visited = |database: Oid| {
             let here = |visit: &Visit| visit.database == database;
@@ -310,7 +310,8 @@ impl Launcher {
         })
     }
 
-    /// Returns when a database is due. One without the extension is due only after a long time, see [`LOOK_AGAIN`].
+    /// Returns when a database is due. A database without the extension is due only after a long time; see
+    /// [`LOOK_AGAIN`].
     fn due_at(&self, known: &Known) -> Instant {
         let again = match session::in_recovery() {
             true => LOOK_AGAIN_ON_STANDBY,
@@ -322,12 +323,13 @@ impl Launcher {
         }
     }
 
-    /// Returns whether the last visit found no extension, and none was created or updated since.
+    /// Returns whether the last visit found no extension, and no extension was created or updated after it.
     fn is_without(&self, known: &Known) -> bool {
         known.without == Some(self.shmem.extension_generation())
     }
 
-    /// Returns how long to sleep: during a visit, not longer than it may wait for a page. None: until a signal comes.
+    /// Returns how long to sleep; None: until a signal comes. During a visit the sleep is at most the time that a
+    /// VACUUM may wait for a page.
     fn pause(&self, interval: Option<Duration>) -> Option<Duration> {
         let next = interval.map(|interval| self.until_next(interval));
         match self.visits.iter().any(Option::is_some) {
@@ -338,8 +340,8 @@ impl Launcher {
         }
     }
 
-    /// Returns the time until the next visit is due; at most an interval, after which the list of databases is read
-    /// again. The end of a visit wakes the launcher earlier.
+    /// Returns the time until the next visit is due; at most one interval, because the list of databases is read again
+    /// after that. The end of a visit wakes the launcher earlier.
     fn until_next(&self, interval: Duration) -> Duration {
         let now = Instant::now();
         let due = self.unvisited().map(|(_, known)| self.due_at(known));
@@ -355,7 +357,7 @@ impl Launcher {
             .clamp(shortest.min(interval), interval)
     }
 
-    /// Reports once that no worker could be started.
+    /// Reports once that no worker can be started.
     fn note_shortage(&mut self, failed: bool) {
         if failed && !self.short_of_workers {
             failure::warn(

@@ -1,12 +1,12 @@
 //! Adapts the size of a sweep step to each cache, so that a step lasts about a second and the other caches of the
-//! database get their turn.
+//! database get their turns.
 //!
-//! Triggers on a cache, and functions in its policies, are its owner's code, and may be slow for each removed or
-//! checked row. Then a step takes fewer rows. If that does not help (a trigger that is slow for each statement), steps
-//! keep their full size.
+//! Triggers on a cache, and functions in its policies, are the code of its owner, and may be slow for each removed or
+//! checked row. Then a step takes fewer rows. If smaller steps are as slow, because a trigger is slow for each
+//! statement, steps keep their full size.
 //!
-//! The size is kept in one byte of the cache's [`SweepState`]: the number of times that a step is halved, or a note
-//! that halving is useless.
+//! One byte of the cache's [`SweepState`] keeps the size: how often a step is halved, or a note that halving is
+//! useless.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use crate::cache::expiry::pass::CHUNK;
 use crate::guc;
 use crate::pg::shmem::worker_state::SweepState;
 
-/// The time above which a step counts as long, because it makes the other caches wait.
+/// A step that takes longer than this counts as long, because it makes the other caches wait.
 pub const LONG: Duration = Duration::from_secs(1);
 
-/// Halvings down to one row of the largest `pgcache.expire_batch`.
+/// The most halvings, down to one row of the largest `pgcache.expire_batch`.
 const MOST: u8 = 14;
-/// Numbers from this one on mean that halving was useless. Each further long step adds one; after the largest number
-/// halving is tried again.
+/// This number and higher numbers mean that halving was useless. Each further long step adds one; after the highest
+/// number halving is tried again.
 const OF_NO_USE: u8 = 0xF0;
-/// Halvings after a step that the launcher has ended, because its full time is unknown.
+/// The additional halvings after a step that the launcher has ended, because the full time of the step is unknown.
 const ENDED: u8 = 4;
 
 fn halvings(state: &SweepState) -> u8 {
@@ -33,23 +33,23 @@ fn halvings(state: &SweepState) -> u8 {
     }
 }
 
-/// Returns how many rows a step may remove.
+/// Returns the number of rows that a step may remove.
 pub fn rows(state: &SweepState) -> i64 {
     (guc::expire_batch() >> halvings(state)).max(1)
 }
 
-/// Returns how many blocks a step reads.
+/// Returns the number of blocks that a step reads.
 pub fn blocks(state: &SweepState) -> u32 {
     (CHUNK >> halvings(state)).max(1)
 }
 
-/// Adapts to a step that took this long. `whole`: the step used its whole budget.
+/// Adapts the size to a step that took this long. `whole`: the step used its whole budget.
 pub fn learn(state: &SweepState, took: Duration, whole: bool) {
     let before = state.pace.load(Relaxed);
     state.pace.store(after(before, took, whole), Relaxed);
 }
 
-/// Adapts to a step that the launcher has ended.
+/// Adapts the size to a step that the launcher has ended.
 pub fn learn_end(state: &SweepState) {
     let fewer = (halvings(state) + ENDED).min(MOST);
     state.pace.store(fewer, Relaxed);
@@ -64,7 +64,7 @@ fn after(before: u8, took: Duration, whole: bool) -> u8 {
         };
     }
     match is_long {
-        // A step that was made smaller to take a second still takes several.
+        // A step that was already made smaller still takes several seconds.
         true if before > 0 && took > LONG * 4 => OF_NO_USE,
         true => (before + doublings(took)).min(MOST),
         false if whole && took * 4 < LONG => before.saturating_sub(1),

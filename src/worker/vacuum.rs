@@ -1,5 +1,5 @@
-//! Vacuums the tables of the visited database: after a sweep, when a writer requests it, and again as long as the rows
-//! of a table die quickly.
+//! Vacuums the tables of the visited database: after a sweep, when a writer requests a VACUUM, and again while the
+//! rows of a table die quickly.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -14,23 +14,23 @@ use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem};
 use crate::pg::worker::{background, vacuum};
 
-/// The time between two reads of Postgres' counts, which sessions report once a second.
+/// The time between two reads of Postgres' counters, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A table that was not worth a VACUUM for this long is quiet.
+/// A table that needed no VACUUM for this long is quiet.
 const REST: Duration = Duration::from_micros(vacuum_need::QUIET as u64);
 
-/// The shortest stay of a visit, even when another database waits for its place.
+/// The shortest stay of a visit, even if another database waits for its place.
 const TURN: Duration = Duration::from_secs(10);
 
 /// The state of the VACUUMs of one visit.
 pub struct Vacuums {
     shmem: WorkerShmem,
-    /// The number of requests when all of them were last answered.
+    /// The number of requests when all requests were last answered.
     answered: u64,
     busy: Vec<Busy>,
 }
 
-/// A cache whose rows die quickly, and the last time when it was worth a VACUUM.
+/// A cache whose rows die quickly, and the last time when it needed a VACUUM.
 struct Busy {
     due: Due,
     last: Instant,
@@ -46,7 +46,7 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums a cache if it is worth a VACUUM, and remembers that.
+    /// Vacuums a cache if it needs a VACUUM, and then remembers it as busy.
     pub fn look_at(&mut self, due: &Due) {
         if !vacuum_tables(self.shmem, due, vacuum_need::tables_to_vacuum) {
             return;
@@ -62,9 +62,9 @@ impl Vacuums {
         }
     }
 
-    /// Vacuums the caches for which writers have requested it since the last check; called outside of transactions.
-    /// While other caches wait for their turn, a cache that rests after a long step is left out, and its request
-    /// stays.
+    /// Vacuums the caches for which writers have requested a VACUUM since the last check; called outside of
+    /// transactions. While other caches wait for their turns, leaves out a cache that rests after a long step, and
+    /// keeps its request.
     pub fn answer_requests(&mut self, others_wait: bool) {
         let requests = self.shmem.vacuum_requests();
         if requests == self.answered {
@@ -91,13 +91,13 @@ impl Vacuums {
         }
     }
 
-    /// Returns whether no cache's rows die quickly any more.
+    /// Returns whether the rows of no cache die quickly any more.
     pub fn have_come_to_rest(&self) -> bool {
         self.busy.is_empty()
     }
 
-    /// Vacuums the caches whose rows die quickly, again and again, until all of them are quiet or until the moment
-    /// `until`. Ends earlier if another database needs the place, but not in the first ten seconds.
+    /// Vacuums the caches whose rows die quickly, again and again, until all of them are quiet or the time is `until`.
+    /// Ends earlier if another database needs the place, but not in the first ten seconds.
     pub fn stay(&mut self, until: Instant) {
         let shmem = self.shmem;
         let began = Instant::now();
@@ -130,10 +130,11 @@ impl Vacuums {
     }
 }
 
-/// Returns the tables of a cache to vacuum.
+/// A function that returns the tables of a cache that are to be vacuumed.
 type Which = fn(Oid, &SweepState) -> Vec<VacuumNeed>;
 
-/// Vacuums the tables of a cache that `which` returns. Returns false if it returns none, or if a VACUUM failed.
+/// Vacuums the tables of a cache that `which` returns. Returns false if `which` returns no table, or if a VACUUM
+/// failed.
 fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     let state = shmem.sweep_state(due.cache);
     let began = Instant::now();
@@ -144,13 +145,13 @@ fn vacuum_tables(shmem: WorkerShmem, due: &Due, which: Which) -> bool {
     }
     if done.is_none() {
         vacuum_need::forget(state);
-        // The sweep is tried again, though nothing may change in the table any more.
+        // Makes the next sweep read the table, even if the table does not change any more.
         upkeep::look_again(due.relation);
     }
     done.unwrap_or(false)
 }
 
-/// Vacuums as [`vacuum_tables`] does; None if a VACUUM failed.
+/// Vacuums as [`vacuum_tables`] does; returns None if a VACUUM failed.
 fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
     let worth = background::in_transaction(|| which(due.relation, state)).ok()?;
     for table in &worth {

@@ -1,10 +1,10 @@
-//! A visit of a worker to one database: it sweeps the caches, vacuums emptied tables, and ends. A visit that answers a
+//! A visit of a worker to one database: it sweeps the caches, vacuums their tables, and ends. A visit that answers a
 //! writer's request for a VACUUM only vacuums.
 //!
 //! Each step is a transaction of its own that removes at most `pgcache.expire_batch` rows, so no snapshot and no lock
-//! lasts longer than a step. Caches take turns by steps (`turns`). An error ends the sweep of a cache, is logged once,
-//! and puts the cache off; the sweeps of the others continue. A step that takes too long counts as an error, too: the
-//! launcher terminates the worker.
+//! lasts longer than a step. Caches take turns step by step (`turns`). An error ends the sweep of a cache, is logged
+//! once, and puts the cache off; the sweeps of the other caches continue. A step that takes too long counts as an
+//! error, too: the launcher terminates the worker.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{Outcome, VisitState, WorkerShmem, worker_shmem};
 use crate::pg::worker::{background, connect};
 
-/// The shortest round, however short the interval, because a round begins by listing all caches.
+/// The shortest round, however short the interval is, because a round begins by listing all caches.
 const SHORTEST_ROUND: Duration = Duration::from_secs(1);
 
 /// The state that the steps of a visit share.
@@ -35,7 +35,7 @@ struct Work {
     vacuums: Vacuums,
 }
 
-/// Runs a visiting worker.
+/// Runs a worker that visits one database.
 pub fn run(place: usize) {
     let Some(shmem) = worker_shmem() else {
         background::end(0);
@@ -62,8 +62,8 @@ pub fn run(place: usize) {
 }
 
 impl Work {
-    /// Continues, interval after interval, while rows die quickly and no other database needs the place, because
-    /// nothing would be vacuumed while the next worker starts.
+    /// Sweeps and vacuums. Stays for further intervals while rows die quickly and no other database needs the place,
+    /// because no rows would be vacuumed while another worker starts.
     fn run(&mut self) {
         let mut until = Instant::now() + self.shared.longest();
         self.vacuums.answer_requests(false);
@@ -85,7 +85,7 @@ impl Work {
     }
 
     /// Sweeps the due caches, in turns. A round ends after an interval, so that a long sweep does not delay caches
-    /// that have become due meanwhile.
+    /// that become due during it.
     fn sweep_all(&mut self) {
         let mut turns = Turns::default();
         let mut ends = None;
@@ -115,11 +115,11 @@ impl Work {
         }
     }
 
-    /// Adds the due caches. Returns false when they cannot be listed.
+    /// Adds the due caches. Returns false if the caches cannot be listed.
     fn begin_round(&mut self, turns: &mut Turns, interval: Duration) -> bool {
         let due = match background::in_transaction(|| {
-            // Marks of decided transactions are undone here, too, because perhaps no session reads the keys that they
-            // still block.
+            // Marks of decided transactions are undone here, too, because perhaps no session reads the keys that these
+            // marks block.
             undo_marks::lower_decided();
             unverified_after_restart::prove_all();
             upkeep::due(self.shmem)
@@ -144,7 +144,7 @@ impl Work {
         true
     }
 
-    /// Returns the owners with a recent long step of one of their caches.
+    /// Returns the owners with a recent long step of one of their caches, and the time of the last long step.
     fn slow_owners(&self) -> SlowOwners {
         let now = clock::now();
         let mut slow = SlowOwners::new();
@@ -160,7 +160,7 @@ impl Work {
         slow
     }
 
-    /// Returns whether a long step has ended so recently that only caches without long steps may continue.
+    /// Returns whether a long step has ended so recently that only caches without a long step may continue.
     fn slow_ones_rest(&self) -> bool {
         let now = clock::now();
         self.shmem
@@ -168,7 +168,7 @@ impl Work {
             .any(|(_, state)| state.rests_for(now).is_some())
     }
 
-    /// Runs one step, and charges its time to the cache whatever its result.
+    /// Runs one step, and charges its time to the cache, whatever the result is.
     fn sweep(&mut self, job: &mut Job, share: Duration) {
         background::show(Some(&format!("sweeping {}", job.due.name)));
         let began = Instant::now();
@@ -195,7 +195,7 @@ impl Work {
         job.end();
     }
 
-    /// Runs one step in a transaction, and shows the launcher when it began and that it has ended.
+    /// Runs one step in a transaction. Shows the launcher when the step began and that it has ended.
     fn step(&mut self, job: &mut Job) -> Result<Option<Step>, Failure> {
         self.shared.cache.store(Some(job.due.cache), Relaxed);
         self.shared.step_began.store(clock::now(), Release);

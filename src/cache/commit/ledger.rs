@@ -39,9 +39,9 @@ pub(super) struct Transaction {
     /// The announcement that this transaction is about to notify clients. A session that reads its changes waits until
     /// the announcement is withdrawn.
     pub(super) announced: Option<Announced>,
-    /// Caches from which rows with unknown keys are removed, so that all of their leases become void.
+    /// Caches that lose rows with unknown keys, so that all of their leases become void.
     pub(super) removals: Vec<CacheId>,
-    /// Caches from which entries are removed because their source changes.
+    /// Caches that lose entries because the source of the entries changes.
     pub(super) outdated: HashSet<CacheId>,
     /// Deletions that need a second look.
     pub(super) deletions: Deletions,

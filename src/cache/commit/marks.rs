@@ -78,8 +78,8 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// Marks a cache from which rows with unknown keys are removed. Its leases become void, and no lease is granted
-    /// until the commit is visible.
+    /// Marks a cache that loses rows with unknown keys. Its leases become void, and no lease is granted until the
+    /// commit is visible.
     pub fn removal(&mut self, tier: &Tier, cache: CacheId) {
         if let Some(number) = self.slot_or_lock(tier, cache) {
             self.pend(tier, number);

@@ -7,7 +7,7 @@
 //! Any role can read a definition and use its id in a view of its own. So the settings also contain the oid of the
 //! view, which no other view can have. After a restore, the view has another oid than its settings until the next
 //! `cache_alter`; until then the id alone decides. If views of several owners have the id, the call fails, because a
-//! wrong answer would be worse than an error.
+//! wrong entry would be worse than an error.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -182,7 +182,7 @@ pub fn on(arguments: &Arguments, place: usize, relation: &CStr) -> Arguments {
     arguments
 }
 
-/// Returns the arguments with the name of the cache, by which another node resolves it.
+/// Returns the arguments with the qualified name of the cache, which resolves to the cache on every node.
 pub fn elsewhere(arguments: &Arguments, place: usize, spread: &Spread) -> Arguments {
     on(arguments, place, &spread.name)
 }

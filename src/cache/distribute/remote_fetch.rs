@@ -102,7 +102,7 @@ fn lease_of_old_snapshot(request: &Request, spread: &Spread, key: Text) -> Resul
     Ok(vec![value, Some(Text::new(state.as_bytes())), None])
 }
 
-/// Returns the live value, which is None for a negative entry; None for a miss.
+/// Returns the live value, where the inner None stands for a negative entry; the outer None stands for a miss.
 fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>>, Error> {
     let cache = Text::new(spread.name.to_bytes());
     let row = one_row(steps.lookup, &vec![Some(key), Some(cache)])?;

@@ -65,8 +65,8 @@ pub fn has_written_elsewhere() -> bool {
     WRITTEN.with(|written| written.look(|written| written.elsewhere.is_some()))
 }
 
-/// Makes Citus commit in two phases if the transaction has called write functions and Citus has a transaction of its
-/// own open. Called right before the commit.
+/// Makes Citus commit in two phases if a call has written on a shard, this node has written something, and Citus has a
+/// transaction of its own open. Called right before the commit.
 pub fn at_commit() {
     let keys = WRITTEN.with(|written| {
         let node = written.look(|written| (!written.told).then_some(written.node));
@@ -109,8 +109,8 @@ impl Written {
     }
 }
 
-/// Runs [`tell`] before Citus goes on evaluating its own statement, if Citus would otherwise write on another node
-/// outside of a transaction. Runs in a subtransaction, which Citus treats as a transaction block.
+/// Runs [`tell`] before Citus continues its own statement, if Citus would otherwise write on another node outside of a
+/// transaction. Runs in a subtransaction, which Citus treats as a transaction block.
 fn tell_at_once() {
     let told = WRITTEN.with(|written| written.look(|written| written.told));
     if told || !distributed::commits_at_once() {

@@ -228,7 +228,7 @@ pub trait Store: Sized {
     fn hold(&self, keys: &[&[u8]]) -> Result<(), Failed>;
     /// Stores all of the entries or none, and returns whether they were stored. If a key is passed twice, its last
     /// value wins. With `new_only`, a table stores them only if no key has an entry; a memory cache ignores
-    /// `new_only`.
+    /// `new_only`, which the caller has checked.
     fn set_all<'k>(
         &self,
         pairs: impl Iterator<Item = (&'k [u8], &'k [u8])> + Clone,

@@ -39,8 +39,8 @@ macro_rules! on_entries {
     };
 }
 
-/// Runs a call on the entries of a memory cache. Starts over if the cache has got another slot during the call. Raises
-/// an error if the cache was dropped.
+/// Runs a call on the entries of a memory cache. Starts over if the cache was given another slot during the call.
+/// Raises an error if the cache was dropped.
 fn on_memory<R>(
     cache: &Cache,
     call: impl Fn(&Entries<'_>) -> Result<R, Failed>,

@@ -53,8 +53,8 @@ pub struct Pass {
 /// The result of one step.
 pub struct Step {
     pub removed: i64,
-    /// Whether over a quarter of the chunk's rows had expired or the chunk has more, so that it pays to continue at
-    /// once.
+    /// Whether the step removed over a quarter of the chunk's rows, or left some to remove, so that it pays to
+    /// continue at once.
     pub worthwhile: bool,
 }
 

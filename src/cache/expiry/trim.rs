@@ -4,7 +4,7 @@
 //! beginning with the oldest. The age of a row is the number of transactions since it was written (`xmin`).
 //!
 //! The table is not sorted. A first walk, the census, counts the rows in classes of age, each 1.6 % wide. The counts
-//! yield the age from which rows are removed. A second walk removes rows of at least this age, in physical order,
+//! yield the lowest age of the rows to remove. A second walk removes rows of at least this age, in physical order,
 //! until enough rows are removed.
 
 use std::collections::BTreeMap;

@@ -222,7 +222,7 @@ fn trimmed(relation: Oid) -> i64 {
 }
 
 /// Closes the holes that removed entries have left in the tier, for at most this long. Otherwise only a write would
-/// close them, and only in the partitions from which it takes pages: a large value would evict entries although the
+/// close them, and only in the partitions that it takes pages from: a large value would evict entries although the
 /// tier has room.
 pub fn compact_tier(longest: Duration) {
     let Some(tier) = tier().filter(|_| !fault::on(Fault::HolesStay)) else {

@@ -30,7 +30,7 @@ pub enum State {
     /// The value has expired within its grace, and another client or session computes a new one.
     Stale,
     /// The caller computes the value. None instead of a number means that the value cannot be stored: all records are
-    /// in use, or the snapshot may be too old, or a change is being committed.
+    /// in use, the snapshot may be too old, a change is being committed, or the cache is temporary.
     Win(Option<u64>),
     /// Another client or session computes the value, and no stale value can be served.
     Busy,

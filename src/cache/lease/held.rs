@@ -198,7 +198,7 @@ pub fn end(committed: bool) {
     with(std::mem::take).parts.into_one().end(committed);
 }
 
-/// Ends the session's leases before PREPARE TRANSACTION, including clients' leases under which it has stored. A
+/// Ends the session's leases before PREPARE TRANSACTION, including the leases of clients whose values it has stored. A
 /// session that waits for one of these leases requests it again.
 pub fn give_up() {
     let held = with(|session| {

@@ -45,7 +45,7 @@ pub enum Mark {
     /// A cache in whose table the transaction has stored loaded values. This variant and the ones below are used only
     /// for a prepared transaction; a session keeps its own stores elsewhere.
     Stores(CacheId),
-    /// A cache from which the commit removes entries because their source changes.
+    /// A cache whose entries the commit removes because their source changes.
     Outdated(CacheId),
     DroppedByCommit(CacheId),
     DroppedByAbort(CacheId),

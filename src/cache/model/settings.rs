@@ -45,8 +45,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Returns the settings after a change of ttl, limit of entries and grace. NULL leaves a setting; a ttl of
-    /// forever, and 0 for the other two, remove it. Raises 22023 for a value out of its range.
+    /// Returns the settings after a change of ttl, limit of entries and grace. NULL leaves a setting; a ttl of forever
+    /// and a 0 in the other two arguments remove it. Raises 22023 for a value out of its range.
     pub fn changed(
         self,
         ttl: Option<Interval>,
@@ -76,8 +76,8 @@ impl Settings {
         })
     }
 
-    /// Returns the settings after a change of the refresh settings. NULL leaves a setting; a ttl of forever, and 0 for
-    /// the others, remove it. Raises 22023 for a value out of its range.
+    /// Returns the settings after a change of the refresh settings. NULL leaves a setting; a ttl of forever and a 0 in
+    /// the other arguments remove it. Raises 22023 for a value out of its range.
     pub fn refreshed(
         self,
         negative_ttl: Option<Interval>,

@@ -117,8 +117,8 @@ fn remove(when: When) {
 
 /// Opens a cache for removal. Returns None for a relation that was dropped or is no longer a cache, because it has no
 /// entries. Takes the lock for the change of a table at once: two transactions that both `clear` the table after
-/// taking a weaker lock would deadlock. Looks the cache up again under the lock, because the table may have got a
-/// trigger or a foreign key.
+/// taking a weaker lock would deadlock. Looks the cache up again under the lock, because a trigger or a foreign key
+/// may have been added to the table.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {
         (Storage::Memory, _) => lock::Mode::Read,
@@ -168,7 +168,7 @@ fn delete(cache: &Cache, noted: &Noted, when: When) {
 }
 
 /// Clears a table with TRUNCATE, which notifies dependent caches even if the table is empty. Caches that depend on
-/// each other would clear each other endlessly, so a second TRUNCATE runs only if the table has got rows again.
+/// each other would clear each other endlessly, so a second TRUNCATE runs only if the table contains rows again.
 fn clear(cache: &Cache) {
     if !pending::note_cleared(cache.relation) || inheritance::has_content(cache.relation) {
         remove_many::truncate(cache);

@@ -3,7 +3,7 @@
 //! The check is safe under any load. It reads the row with a new snapshot. If the copy still exists afterwards and its
 //! stripe is unchanged, the copy must equal the row; otherwise the tier has served a value that no SELECT would have
 //! shown. A transaction that has written, or that keeps one snapshot, compares nothing, because it does not see the
-//! rows from which the copies were made.
+//! rows that the copies were made of.
 
 use std::sync::atomic::Ordering::SeqCst;
 
