@@ -1,5 +1,5 @@
-//! SQL functions for caches that Citus distributes over its nodes: `cache_distribute`, and `pgcache.at_key`, with
-//! which one node calls another.
+//! SQL functions for caches that Citus distributes over its nodes: `cache_distribute`, and `pgcache.at_key`, which a
+//! node calls on another node.
 
 use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;

@@ -86,7 +86,7 @@ pub(super) struct Kept {
 
 impl Cache {
     /// Returns whether this definition agrees with the catalogs, as far as the session has processed invalidations.
-    /// With row-level security it must also be as new as the last change of a role, because plans contain the
+    /// With row-level security no role may have changed since the definition was loaded, because plans contain the
     /// policies.
     pub(super) fn is_present(&self) -> bool {
         !(self.watch.is_stale() || self.row_security && self.watch.has_other_roles())
@@ -98,18 +98,18 @@ impl Cache {
         self.watch.is_stale()
     }
 
-    /// Returns whether a change of its rows runs no code except pgcache's own.
+    /// Returns whether a change of the cache's rows runs only code of pgcache.
     pub fn changes_alone(&self) -> bool {
         let plain = self.target.as_ref().is_some_and(|target| target.writable);
         plain || self.storage == Storage::Memory
     }
 
-    /// Returns whether reading or changing its rows may run user-defined code.
+    /// Returns whether a read or a change of the cache's rows may run user-defined code.
     pub fn runs_user_code(&self) -> bool {
         self.row_security || !self.changes_alone()
     }
 
-    /// Returns whether a user created its table, and `cache_attach` made it a cache.
+    /// Returns whether the cache is a user's table that `cache_attach` made a cache.
     pub fn is_attached(&self) -> bool {
         self.columns
             .as_ref()

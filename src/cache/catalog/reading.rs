@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::registry::{Cache, Storage};
 use crate::pg::session::{self, lock};
 
-/// A cache that is open for reading. Dropping it releases the lock, except where it must be kept.
+/// A cache that is open for reading. Dropping the value releases the lock, unless the transaction must keep it.
 pub struct Reading {
     pub cache: Rc<Cache>,
     pub _lock: lock::Shared,

@@ -26,8 +26,8 @@ thread_local! {
     static PARTITIONS: ManuallyDrop<RefCell<BTreeMap<u32, Rc<Cache>>>> = ManuallyDrop::default();
 }
 
-/// Returns a cache that this session has loaded; None if it has not, or if the cache may have changed since it was
-/// loaded.
+/// Returns a cache that this session has loaded; None if the session did not load the cache, or if the cache may have
+/// changed since.
 pub fn remembered(relation: Oid) -> Option<Rc<Cache>> {
     CACHES.with(|caches| {
         let caches = caches.borrow();

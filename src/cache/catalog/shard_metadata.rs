@@ -45,7 +45,7 @@ pub struct Spread {
     watch: Watch,
 }
 
-/// What the session knows about a relation: its shards, or that it is not distributed.
+/// The session's knowledge of a relation: its shards, or that the relation is not distributed.
 #[derive(Clone)]
 enum Known {
     Other(Rc<Watch>),

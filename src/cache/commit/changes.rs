@@ -174,7 +174,7 @@ pub fn fence_all(tier: &Tier, slot: u32, cache: CacheId) {
     with(|transaction| transaction.marks.fence_all(tier, slot, cache));
 }
 
-/// Notes that entries of this cache are removed because their source changes when this transaction commits.
+/// Notes that the commit of this transaction removes entries of this cache because their source changes.
 pub fn note_outdated(relation: Oid) {
     with(|transaction| {
         transaction.touch(relation);

@@ -75,8 +75,8 @@ impl Marked {
     }
 }
 
-/// Relations that were created or dropped, by savepoint. Only these notes are discarded by a rollback to a savepoint;
-/// notes of rows survive it, because marking too much costs a miss, and marking too little returns outdated values.
+/// Relations that were created or dropped, by savepoint. A rollback to a savepoint discards these notes. Notes of rows
+/// survive the rollback, because marking too much costs a miss, and marking too little returns outdated values.
 #[derive(Default)]
 pub(super) struct Relations {
     pub(super) created: Vec<Oid>,

@@ -36,8 +36,8 @@ thread_local! {
 }
 
 /// Notes a message. Drops it if the server does not speak the Redis protocol for this database, because no client
-/// could receive it. Raises an error for a channel's name that is too long, and if the transaction publishes more than
-/// the ring can hold.
+/// could receive it. Raises an error if the name of the channel is too long, or if the messages of the transaction
+/// exceed `messages::MOST` bytes.
 pub fn publish(channel: &[u8], text: &[u8]) -> Result<(), Error> {
     let database = ClientRegistry::of_server().map(|registry| registry.database());
     if database != Some(session::database()) {

@@ -32,8 +32,8 @@ pub fn forget() {
     ASKED.with(|asked| asked.change(|asked| *asked = false));
 }
 
-/// Raises the notice. With `session_preload_libraries`, plain SQL does not see expired entries, and only the other
-/// features are missing.
+/// Raises the notice about missing settings, if any are missing. With `session_preload_libraries`, plain SQL does not
+/// see expired entries, and only the other features are missing.
 fn tell_what_is_missing() {
     if worker_state::worker_shmem().is_some() {
         return;

@@ -1,8 +1,8 @@
 //! Reads and changes the entries of a cache, whether the entries are in a table or in memory.
 //!
 //! Functions of SQL and commands of the Redis protocol use the interface [`store::Store`], which has two
-//! implementations, [`memory`] and [`table`]. Reads by SQL are shorter ([`read`]): they copy an entry from the tier
-//! straight into a datum.
+//! implementations, [`memory`] and [`table`]. Reads by SQL take a shorter path ([`read`]): they copy an entry from the
+//! tier straight into a datum.
 
 pub mod buffers;
 mod failed;

@@ -1,9 +1,9 @@
 //! [`Store`]: the operations on the entries of a cache that functions of SQL and commands of the Redis protocol share.
 //!
 //! It has two implementations, [`super::memory`] and [`super::table`]. A function and a command with the same meaning
-//! use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides about a
-//! copy of the entry, and changes the entry only if no other session has changed it since the copy. A table cache
-//! locks the row before it decides.
+//! use the same condition ([`If`]) or the same operation, so that they decide alike. A memory cache decides under the
+//! lock of the key's partition. Or it decides about a copy of the entry, and changes the entry only if the entry still
+//! equals the copy. A table cache locks the row before it decides.
 
 use super::buffers::Buffers;
 use crate::cache::model::key::Key;

@@ -1,5 +1,5 @@
 //! Changes entries for functions of SQL. Most functions are one call of [`Store`]. Counters, `touch`, `take` and
-//! `delete` are not: over a table each is one statement, and over a memory cache they return a datum.
+//! `delete` are exceptions: over a table each is one statement, and over a memory cache they return a datum.
 
 use pgcache_store::NO_DEADLINE;
 

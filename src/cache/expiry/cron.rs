@@ -125,8 +125,8 @@ fn command_at_home(expire: &str, version: (u32, u32)) -> String {
     )
 }
 
-/// Returns the version of pg_cron that is installed in this database. Raises an error that says why pg_cron cannot be
-/// used if there is none.
+/// Returns the version of pg_cron that is installed in this database. Raises an error with the reason if pg_cron
+/// cannot be used from this database.
 fn version_here(schedule: Option<(&str, Job)>, expire_function: &str) -> Result<(u32, u32), Error> {
     let installed = setting(
         c"SELECT extversion FROM pg_catalog.pg_extension \

@@ -64,7 +64,7 @@ pub fn end_watch(watch: Lease) {
     at(watch, |leases| leases.end_watch(watch.hash, watch.id));
 }
 
-/// Makes a lease valid again after the transaction that stored under it is rolled back, unless it was voided.
+/// Makes a lease valid again after the transaction that stored under it has rolled back, unless the lease was voided.
 pub fn take_back(lease: Lease) {
     at(lease, |leases| leases.take_back(lease.hash, lease.id));
     wake(lease);

@@ -93,8 +93,8 @@ pub struct LoadToken {
 }
 
 impl LoadToken {
-    /// Takes a token; the caller then takes the snapshot with which the loader reads. Returns None while a writer is
-    /// pending, and if the role has used up its share of watches. The token ends with the transaction at the latest.
+    /// Takes a token; the caller takes the snapshot of the loader afterwards. Returns None while a writer is pending,
+    /// and if the role has used up its share of watches. The token ends with the transaction at the latest.
     pub fn take(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Option<LoadToken> {
         let hash = key.hash;
         let watch = Lease {

@@ -3,8 +3,8 @@
 //!
 //! `cache::commit` decides which changes are marked, when and how. The marks of a prepared transaction are in a record
 //! in shared memory (`pg::shmem::prepared`). A record is lowered after COMMIT PREPARED and ROLLBACK PREPARED, by
-//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry and then starts
-//! over. A restart loses the records, and [`super::unverified_after_restart`] takes their place.
+//! PREPARE TRANSACTION, by the worker, and by a session that wants to copy, lease or store an entry, and that then
+//! starts over. A restart loses the records, and [`super::unverified_after_restart`] takes their place.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread::sleep;

@@ -14,8 +14,9 @@ use crate::cache::tier::slots;
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::shmem::tier::{Tier, tier};
 
-/// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. True
-/// stays true. False on a standby, which decides no transaction. The caller holds no LWLock.
+/// Returns whether no undecided transaction that was prepared before the server's start has changed the cache. Once
+/// the result is true, it stays true. It is false on a standby, which decides no transaction. The caller holds no
+/// LWLock.
 #[inline]
 pub fn is_proven(tier: &Tier, slot: u32, relation: Oid) -> bool {
     tier.slot(slot).unproven.load(SeqCst) == 0 || prove(tier, slot, relation)

@@ -299,7 +299,7 @@ pub fn check_size(key: &[u8], value: &[u8]) -> Result<(), Error> {
     check_length(key, value.len())
 }
 
-/// Raises 54000 for an entry that is too large for the tier, before its value is built.
+/// Raises 54000 for an entry that is too large for the tier. Called before the value is built.
 pub fn check_length(key: &[u8], value: usize) -> Result<(), Error> {
     let tier = tier().ok_or(Error::NoTier)?;
     let limit = tier.region().layout().max_value(key.len());

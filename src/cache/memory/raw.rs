@@ -421,8 +421,8 @@ impl<'c> Entries<'c> {
     }
 
     /// Visits the entries from a position on, until `visit` returns false. Calls `visit` under a lock for each entry
-    /// of the tier; the argument is None for an entry of another cache or one that is not live. Returns the position
-    /// where the walk continues.
+    /// of the tier; the argument is None for an entry of another cache, and for an entry that is not live. Returns the
+    /// position where the walk continues.
     pub fn walk(&self, place: Place, mut visit: impl FnMut(Option<&EntryRef>) -> bool) -> Place {
         walk::look_on(self.tier(), place, |entry| {
             let header = entry.header();
@@ -529,7 +529,7 @@ impl Sight {
     }
 }
 
-/// Makes changes of memory caches count while the value lives.
+/// Counts the changes of memory caches while the value lives.
 pub struct Watching(&'static Tier);
 
 impl Watching {

@@ -34,7 +34,7 @@ pub fn check_ttl(ttl: &Interval) -> Result<(), Error> {
     }
 }
 
-/// Returns the deadline of an entry that is written now.
+/// Returns the deadline of an entry that is written now, without jitter. `default` applies if no ttl is given.
 pub fn deadline(ttl: Option<Interval>, default: Option<Interval>) -> Result<Deadline, Error> {
     let Some(ttl) = ttl.or(default) else {
         return Ok(None);

@@ -7,12 +7,12 @@ use crate::pg::value::stored::Stored;
 pub use crate::pg::value::entry::Entry;
 
 impl Entry {
-    /// Returns whether its deadline has not passed, by the wall clock.
+    /// Returns whether the deadline of the entry has not passed, by the wall clock.
     pub fn is_live(&self) -> bool {
         deadline::is_live(self.deadline)
     }
 
-    /// Returns whether it has this value, by `=` of the type; None equals a negative entry.
+    /// Returns whether the entry has this value, by `=` of the type; None equals a negative entry.
     pub fn has_value(&self, value: Option<Stored>) -> bool {
         match (self.value, value) {
             (None, None) => true,

@@ -252,8 +252,8 @@ fn refuse_if_preparing() {
     }
 }
 
-/// Finds the caches that depend, directly or through other caches, on the caches with noted entries. Any of their
-/// entries may be affected, because the rows that would show which still exist.
+/// Finds the caches that depend, directly or through other caches, on the caches with noted entries. Any entry of
+/// these caches may be affected: only the removal of the noted entries would show which ones are.
 pub fn look_behind() {
     if look(|t| t.behind.is_some()) {
         return;

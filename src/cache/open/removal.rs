@@ -65,9 +65,9 @@ pub fn runs_user_code() -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum When {
-    /// More statements of the transaction may follow.
+    /// A removal while more statements of the transaction may follow.
     Now,
-    /// Only deferred triggers may still follow.
+    /// A removal after which only deferred triggers may follow.
     Ending,
     Commit,
 }

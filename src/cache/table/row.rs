@@ -15,7 +15,7 @@ pub fn entry(output: &Output, row: usize) -> Entry {
     }
 }
 
-/// Reads the column `expires_at`, the second of the row.
+/// Reads the column `expires_at`, the second column of a row. Infinity means no deadline.
 pub fn deadline(output: &Output, row: usize) -> Deadline {
     output
         .moment(row, 1)

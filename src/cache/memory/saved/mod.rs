@@ -35,7 +35,7 @@ pub fn save() {
     let Some(tier) = tier().filter(|_| guc::save_memory()) else {
         return;
     };
-    // After a crash or an immediate stop the control file has another state. So it has on a standby, whose data
+    // After a crash or an immediate stop the control file has another state. The same holds for a standby, whose data
     // changes while it is down.
     let Some(control) = ControlFile::read().ok().filter(ControlFile::is_shut_down) else {
         return;
