@@ -15,7 +15,7 @@ use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::process::{self, Kind};
 use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
-use crate::resp::ipc::WorkQueue;
+use crate::resp::ipc::request::WorkQueue;
 
 /// Pause after the start of a process before it is started again, unless it has lived longer.
 const START_AGAIN: Duration = Duration::from_secs(5);

@@ -17,7 +17,7 @@ use crate::pg::session::failure::Failure;
 use crate::pg::worker::{as_role, background, connect};
 use crate::resp::auth::{self, PermissionError};
 use crate::resp::executor::work::WorkRunner;
-use crate::resp::ipc::WorkQueue;
+use crate::resp::ipc::request::WorkQueue;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
 /// Longest wait for a catalog lock in the executor that has the quick lane.

@@ -9,11 +9,7 @@ pub mod request;
 
 use self::answers::{Answers, EntriesOf, IsRole, PrivilegesOf};
 use self::permission_cache::PermissionCache;
-use self::request::{CatalogRequest, CatalogResponse};
-use crate::pg::resp::work_queue;
-
-/// The work queue of this server.
-pub type WorkQueue = work_queue::WorkQueue<CatalogRequest, CatalogResponse>;
+use self::request::{CatalogResponse, WorkQueue};
 
 /// Answers about the catalogs that a network process keeps.
 pub struct Catalog {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::pg::resp::standby_waits;
 use crate::pg::resp::work_queue::{Answered, Free, Handed, Lane, Work};
-use crate::resp::ipc::WorkQueue;
 use crate::resp::ipc::permission_cache::Permission;
+use crate::resp::ipc::request::WorkQueue;
 
 /// The time without progress after which a lane counts as stalled.
 const STALLED: Duration = Duration::from_millis(20);

@@ -4,11 +4,15 @@
 use pgrx::pg_sys::Oid;
 
 use crate::cache::table::entry_count::EntryCount;
+use crate::pg::resp::work_queue;
 use crate::resp::auth::{
     AuthFailure, Authenticated, FoundPermission, Peer, PermissionError, ServerPrivileges,
 };
 use crate::resp::net::bounded_text::Short;
 use crate::resp::net::certificate::Certificate;
+
+/// The work queue of this server.
+pub type WorkQueue = work_queue::WorkQueue<CatalogRequest, CatalogResponse>;
 
 /// The name of a role; no name in Postgres is longer.
 pub type RoleName = Short<64>;
