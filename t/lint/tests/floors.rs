@@ -92,7 +92,8 @@ const RESP: &[Floors] = &[Floors {
         &["float"],
         &["failure", "request"],
         &["reply", "table", "inline", "structures"],
-        &["args", "number", "glob"],
+        &["args"],
+            &["number", "glob"],
     ],
 }];
 
