@@ -17,11 +17,11 @@ use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
 use crate::resp::ipc::request::WorkQueue;
 
-/// Pause after the start of a process before it is started again, unless it has lived longer.
+/// The least time between two starts of the same process.
 const START_AGAIN: Duration = Duration::from_secs(5);
 /// Interval at which the launcher checks that all processes run.
 const LOOK: Duration = Duration::from_secs(5);
-/// Interval at which it checks while something is missing.
+/// Interval at which the launcher checks while a process, the database or a worker slot is missing.
 const LOOK_FOR_MISSING: Duration = Duration::from_secs(1);
 
 /// A place for a process.
@@ -51,7 +51,8 @@ thread_local! {
     static SUPERVISOR: RefCell<Option<Supervisor>> = const { RefCell::new(None) };
 }
 
-/// Starts missing processes. Returns when to check again; None if there is nothing to keep running.
+/// Starts missing processes. Returns the time until the next check. None: neither a port nor a socket is set, so no
+/// process is needed.
 pub fn keep() -> Option<Duration> {
     SUPERVISOR.with_borrow_mut(|supervisor| {
         if supervisor.is_none() {
@@ -62,7 +63,7 @@ pub fn keep() -> Option<Duration> {
 }
 
 impl Supervisor {
-    /// None if neither a port nor a socket is set.
+    /// Returns None if neither a port nor a socket is set.
     fn new() -> Option<Supervisor> {
         let queue = WorkQueue::of_server()?;
         let place = |kind| {
@@ -73,8 +74,8 @@ impl Supervisor {
                 not_before: None,
             }
         };
-        // One executor, the network processes, the other executors: where max_worker_processes allows fewer, clients
-        // are served all the same.
+        // The order is one executor, the network processes, the other executors. So clients are served even if
+        // max_worker_processes allows fewer processes.
         let mut executors = (0..settings::executors()).map(place(Kind::Executor));
         let first = executors.next();
         let networks = (0..settings::workers()).map(place(Kind::Network));

@@ -3,9 +3,9 @@
 //! An executor runs this code in a transaction, because it reads the catalogs and may take some milliseconds. The
 //! results are plain data, which the executor returns to the network process that sent the request.
 //!
-//! The code guards two rules. pg_hba.conf decides as for a session of Postgres, in the same order: the first matching
-//! line, then its method, then LOGIN, CONNECT and the connection limits. And a failed client is given only a reason
-//! that it would also get after a wrong guess; any other reason would reveal which roles exist.
+//! Guards two rules. First, the checks are those of a session of Postgres, in the same order: the first matching line
+//! of pg_hba.conf, then its method, then LOGIN, CONNECT and the connection limits. Second, the reply after a failure
+//! gives the same reason for an existing role and for a wrong guess; otherwise it would reveal which roles exist.
 
 pub mod target;
 
@@ -40,27 +40,27 @@ const LONGEST_NAME: usize = 63;
 #[derive(Debug, Clone, Copy)]
 pub struct Authenticated {
     pub role: Oid,
-    /// It authenticated with a password, which may expire ([`FoundPermission::valid_until`]).
+    /// Whether the client authenticated with a password, which may expire ([`FoundPermission::valid_until`]).
     pub by_password: bool,
     pub is_superuser: bool,
     /// The number of clients of the role that may be connected, including this one: CONNECTION LIMIT minus the sessions
     /// of Postgres. None: no limit.
     pub room_of_role: Option<u32>,
-    /// The same number for the database, over all roles.
+    /// The number of clients of all roles that may be connected to the database, including this one. None: no limit.
     pub room_of_database: Option<u32>,
 }
 
 /// Why authentication failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuthFailure {
-    /// The client sent no password, and needs one.
+    /// The line requires a password, and the client sent none.
     NeedsPassword,
-    /// The password is wrong, the role does not exist, lacks LOGIN or has an expired password, or the user may not
-    /// become this role. These cases look the same to the client.
+    /// The password is wrong or has expired, the role does not exist or lacks LOGIN, or the user may not become this
+    /// role. The client gets the same reply in all of these cases.
     WrongPassword,
     /// The password would have crossed the network unencrypted: see [`Peer::hides_words`].
     Cleartext,
-    /// No line of pg_hba.conf matches, or the one that matches rejects.
+    /// No line of pg_hba.conf matches, or the matching line has the method `reject`.
     Denied,
     /// The line requires a certificate, and the client presented none.
     NeedsCertificate,
@@ -68,7 +68,7 @@ pub enum AuthFailure {
     Unsupported,
     /// The role lacks CONNECT, or the database accepts no connections.
     NoConnect,
-    /// pg_hba.conf has not been readable since the process started.
+    /// The process has not been able to read pg_hba.conf since it started.
     NoRules,
 }
 
@@ -97,7 +97,7 @@ impl AuthFailure {
 }
 
 impl Peer {
-    /// Returns whether the client's bytes cannot be read on a network: over a unix socket, with TLS, or on the
+    /// Returns whether no network carries the client's bytes unencrypted: the client uses a unix socket, TLS or the
     /// loopback interface.
     pub fn hides_words(&self) -> bool {
         match self.address {
@@ -107,12 +107,12 @@ impl Peer {
     }
 }
 
-/// Reads pg_hba.conf and pg_ident.conf: when an executor starts, and at SIGHUP.
+/// Reads pg_hba.conf and pg_ident.conf. An executor calls this when it starts and at SIGHUP.
 pub fn reload() {
     hba::reload();
 }
 
-/// Checks whether a client may be `user`. Runs within a transaction.
+/// Checks whether a client may be the role `user`. Must run within a transaction.
 pub fn authenticate(
     user: &[u8],
     password: Option<&[u8]>,
@@ -141,7 +141,7 @@ pub fn authenticate(
     }
 }
 
-/// Checks what the line requires of the client; returns whether that was a password.
+/// Checks that the client meets the requirements of the line. Returns whether the client did so with a password.
 fn satisfies(
     log_in: &Login,
     line: Option<&Line>,
@@ -150,8 +150,8 @@ fn satisfies(
     rules: &hba::Rules,
 ) -> Result<bool, AuthFailure> {
     let line = line.ok_or(AuthFailure::Denied)?;
-    // As in Postgres, a missing certificate is an error before the method is checked, and the name in it is checked
-    // last.
+    // As in Postgres, a missing certificate is an error before the method is checked; the name in the certificate is
+    // checked after the method.
     if line.certificate != ShownCertificate::NotAsked && certificate.is_none() {
         return Err(AuthFailure::NeedsCertificate);
     }
@@ -244,8 +244,8 @@ fn admitted(role: Oid, by_password: bool, database: &login::Database) -> Authent
     }
 }
 
-/// Logs the reason that the client does not receive. Omits the name of a role that does not exist, because it may be a
-/// password given in the wrong place.
+/// Logs the exact reason of a failure, which the reply to the client does not contain. Omits the name of a role that
+/// does not exist, because it may be a password given in the wrong place.
 fn log(log_in: &Login, line: Option<&Line>, failure: AuthFailure) {
     let name = match login::role(log_in.role) {
         Some(_) => format!("role \"{}\"", decode(log_in.user.to_bytes())),
@@ -282,7 +282,8 @@ pub struct FoundPermission {
     pub runs_user_code: bool,
     pub settings: Settings,
     pub privileges: Privileges,
-    /// The time until which the role's password is valid, for a client that authenticated with it.
+    /// The time until which the role's password is valid. It ends the permission of clients that authenticated with the
+    /// password.
     pub valid_until: Option<Timestamp>,
 }
 
@@ -341,9 +342,9 @@ impl PermissionError {
     }
 }
 
-/// Returns the privileges of a role on the cache of this name, and the facts of that cache. Runs within a transaction.
-/// Does not wait for a session that has locked the cache: otherwise all other requests, authentications among them,
-/// would wait as long as that session or a prepared transaction keeps the lock.
+/// Returns the privileges of a role on the cache of this name, and the facts of that cache. Must run within a
+/// transaction. Does not wait for a session that has locked the cache; otherwise all other requests, authentications
+/// included, would wait until that session or a prepared transaction releases the lock.
 pub fn decide(role: Oid, cache: &[u8]) -> Result<FoundPermission, PermissionError> {
     let relation = name::relation_named(Text::new(cache));
     let relation = relation.ok_or(PermissionError::NoCache)?;
@@ -386,7 +387,7 @@ fn why_not(error: Error) -> PermissionError {
     }
 }
 
-/// Returns whether a role has this name. Runs within a transaction.
+/// Returns whether a role has this name. Must run within a transaction.
 pub fn is_role(name: &[u8]) -> bool {
     let name = name.get(..LONGEST_NAME).unwrap_or(name);
     CString::new(name).is_ok_and(|name| login::role(hba::matching::role_named(&name)).is_some())
@@ -395,20 +396,20 @@ pub fn is_role(name: &[u8]) -> bool {
 /// The server privileges of a role: privileges other than those on entries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerPrivileges {
-    /// It may see all clients: pg_monitor.
+    /// Whether the role may see all clients: a member of pg_monitor.
     pub monitors: bool,
-    /// It may end clients of other roles: pg_signal_backend.
+    /// Whether the role may end clients of other roles: a member of pg_signal_backend.
     pub signals: bool,
-    /// It owns the served database, or is a superuser.
+    /// Whether the role owns the served database, or is a superuser.
     pub owns: bool,
     pub is_superuser: bool,
-    /// It was dropped, or may no longer log in.
+    /// Whether the role was dropped, or may no longer log in.
     pub is_locked_out: bool,
-    /// The time until which its password is valid, for a client that authenticated with it.
+    /// The time until which the role's password is valid. It concerns clients that authenticated with the password.
     pub valid_until: Option<Timestamp>,
 }
 
-/// Returns the server privileges of a role. Runs within a transaction.
+/// Returns the server privileges of a role. Must run within a transaction.
 pub fn privileges(role: Oid) -> ServerPrivileges {
     let facts = login::role(role);
     let may_log_in = facts.is_some_and(|facts| facts.can_login) && login::may_connect(role);

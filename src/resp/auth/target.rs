@@ -14,7 +14,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Returns whether its entries are rows of a table, of which the tier holds only copies.
+    /// Returns whether the cache's entries are rows of a table. The tier then holds only copies of them.
     #[inline]
     pub fn is_table(&self) -> bool {
         self.cache.storage != Storage::Memory

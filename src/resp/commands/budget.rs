@@ -15,11 +15,11 @@ use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes that the commands of one EXEC may read and write at most: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;
-/// Values of the longest size that an EXEC may always read or write, even if they exceed `MOST`.
+/// The number of values of the longest size that an EXEC may always read or write, even if they exceed `MOST`.
 const MOST_VALUES: usize = 4;
 /// The cost of a command or of a key, on top of its bytes.
 const EACH: usize = 512;
-/// The most bytes of a number.
+/// The greatest length of a number in bytes.
 const NUMBER: usize = 32;
 
 /// The cost of the commands so far.
@@ -27,7 +27,7 @@ pub struct Budget<'c, 't, S> {
     /// The caches of the known databases. A command on another database has no entry to read.
     calls: &'c [(u32, Call<'t, S>)],
     database: u32,
-    /// The most bytes of a value.
+    /// The greatest length of a value in bytes.
     longest: usize,
     /// The possible length of the value under each key, by the hash of database and key.
     lengths: HashMap<u64, usize>,
@@ -119,8 +119,8 @@ impl<'c, 't, S: Served> Budget<'c, 't, S> {
         }
     }
 
-    /// Returns the cost of a command that only reads or removes. Keys count if the request determines their number, and
-    /// values count if the command loads them.
+    /// Returns the cost of a command that only reads or removes. Counts the keys if the request determines their
+    /// number, and the values if the command loads them.
     fn keys(&mut self, command: &Parsed<'_>) -> usize {
         let entry = command.entry;
         let each = if entry.keys.are_many() { EACH } else { 0 };

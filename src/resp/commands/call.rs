@@ -104,7 +104,7 @@ impl<'t, S: Served> Call<'t, S> {
         moment::to_unix_time(self.now, 1000)
     }
 
-    /// Returns the deadline of an entry without one in the command: the default of the cache.
+    /// Returns the deadline of an entry for which the command gives none: the default of the cache.
     #[inline]
     pub fn default_deadline<'a>(&self) -> Done<'a, Timestamp> {
         match self.settings().ttl {
@@ -116,7 +116,7 @@ impl<'t, S: Served> Call<'t, S> {
         }
     }
 
-    /// Returns the deadline that a lifetime means, for a command that accepts only amounts above zero.
+    /// Returns the deadline of a given lifetime. Fails if the lifetime is not above zero.
     pub fn deadline<'a>(
         &self,
         lifetime: &Lifetime<'a>,
@@ -126,8 +126,8 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(self.moment(moment, lifetime.absolute))
     }
 
-    /// Converts a moment of Redis to a deadline. A relative moment keeps the fraction of a millisecond of now; a moment
-    /// beyond the range of timestamptz means no deadline.
+    /// Converts a moment of Redis to a deadline. A relative moment is counted from now, including now's fraction of a
+    /// millisecond. A moment beyond the range of timestamptz means no deadline.
     pub fn moment(&self, milliseconds: i64, absolute: bool) -> Timestamp {
         let fraction = match absolute {
             true => 0,
@@ -152,7 +152,7 @@ impl<'t, S: Served> Call<'t, S> {
         entries.change(key, buffers, decide)
     }
 
-    /// Returns the change of an entry that gets this deadline: a deadline in the past removes it.
+    /// Returns the change that gives an entry this deadline, or removes the entry if the deadline is in the past.
     pub fn touch(&self, deadline: Timestamp) -> Change {
         match self.is_past(deadline) {
             true => Change::Remove,
@@ -173,8 +173,8 @@ impl<'t, S: Served> Call<'t, S> {
         deadline <= self.now
     }
 
-    /// Returns the length of a live value; the read of a memory cache is not counted. None if the value cannot be seen
-    /// here.
+    /// Returns the length of a live value, without counting a read of a memory cache. None: these entries do not have
+    /// the value.
     pub fn length_of(&self, key: &[u8]) -> Option<usize> {
         self.needs(Privileges::READ).ok()?;
         let entries = self.entries.as_ref()?;
@@ -205,7 +205,7 @@ impl<'t, S: Served> Call<'t, S> {
         Ok(seen)
     }
 
-    /// Counts the read of a command, also if the command has changed the entry that it found.
+    /// Counts a read by a command, even if the command has changed the entry that it found.
     #[inline]
     pub fn count_read(&self, entries: &S, is_hit: bool) {
         let counter = if is_hit {
@@ -246,9 +246,9 @@ impl<'t, S: Served> Call<'t, S> {
     }
 }
 
-/// Returns the entries of a cache at this moment. For a table these are copies, returned only under the conditions
-/// under which a session would use them now: see `cache::table::copies`. A network process changes no rows, and each
-/// iteration of its event loop counts as a new statement.
+/// Returns the entries of a cache at this moment. For a table these are the copies in the tier, and only if a session
+/// could use copies now: see `cache::table::copies`. A network process changes no rows, and each iteration of its event
+/// loop counts as a new statement.
 fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     if target.is_table() && (!guc::hot_tier() || session::in_recovery()) {
         return None;

@@ -14,13 +14,13 @@ use crate::cache::commit::publish;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
-/// Most bytes of the name of a channel, or of a pattern.
+/// The greatest length of a channel's name, and of a pattern, in bytes.
 const LONGEST_NAME: usize = publish::LONGEST_CHANNEL;
-/// Bytes that one PUBLISH or PUBSUB compares with patterns: a few milliseconds of work.
+/// The number of bytes that one PUBLISH or PUBSUB may compare with patterns: a few milliseconds of work.
 pub const LOOKS: usize = 2 << 20;
 /// Channels and patterns that one connection may subscribe to.
 const MOST: usize = 4096;
-/// Bytes of their names. One name may be as long as a request.
+/// The bytes of the names of one connection's channels and patterns. One name may be as long as a request.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Reaches connections by the numbers of their clients.
@@ -34,18 +34,18 @@ pub fn is_reader(state: &State, protocol: Protocol) -> bool {
     protocol == Protocol::Resp2 && state.subscriptions().is_some()
 }
 
-/// Writes the error for any other command of such a connection.
+/// Writes the error for a command that a connection of [`is_reader`] may not run.
 pub fn refuse(command: &str, out: &mut Writer) {
     let words: &[u8] = b"': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context";
     out.error(&[b"ERR Can't execute '", command.as_bytes(), words]);
 }
 
-/// Writes the error for EXEC on such a connection, in Redis' words.
+/// Writes the error for EXEC on a connection of [`is_reader`], in Redis' words.
 pub fn refuse_exec(out: &mut Writer) {
     out.error(&[b"EXECABORT Transaction discarded because of: Can't execute 'exec': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"]);
 }
 
-/// Replies to PING on such a connection.
+/// Replies to PING on a connection of [`is_reader`].
 pub fn pong(message: Option<&[u8]>, out: &mut Writer) {
     out.push_message(2);
     out.bulk(b"pong");
@@ -90,8 +90,7 @@ pub fn run(
     }
 }
 
-/// Runs PUBLISH. Finds all readers before it writes the first message, so that a message that is refused reaches no
-/// client.
+/// Runs PUBLISH. Finds all readers before it writes the first message, so that a refused message reaches no client.
 fn publish_to_all<'a>(
     channel: &[u8],
     message: &[u8],
@@ -200,8 +199,8 @@ fn direct_readers(channel: &[u8]) -> Vec<u64> {
     with(|table| table.channels.get(channel).cloned().unwrap_or_default())
 }
 
-/// Returns the patterns after `after` that match a channel, within `looks` comparisons. If that was not enough for all
-/// patterns, also returns the last one that was compared.
+/// Returns the patterns after `after` that match a channel, within `looks` comparisons. Also returns the last compared
+/// pattern if `looks` was not enough for all patterns.
 fn matching(
     channel: &[u8],
     after: Option<&[u8]>,
@@ -224,8 +223,8 @@ fn matching(
 }
 
 /// Sends a message to these readers, and returns their number. A client that also reads the channel by a pattern gets
-/// the message twice, as from Redis. The table is not borrowed while the hub writes, because a client that is
-/// disconnected then removes itself from the table.
+/// the message twice, as from Redis. The table is not borrowed while the hub writes, because a client that a write
+/// disconnects removes itself from the table.
 fn hand_out(
     channel: &[u8],
     message: &[u8],

@@ -28,7 +28,7 @@ pub enum CommandError<'a> {
     NotText,
     /// The cache's values are jsonb.
     Json,
-    /// The command needs the table; a network process has only copies of rows in the tier.
+    /// The command needs the table. A network process has only the copies in the tier.
     Table,
     /// An error raised by the operation on the entries.
     Own(Box<Error>),
@@ -51,7 +51,7 @@ pub enum CommandError<'a> {
     TooManyKeys,
     NegativeKeys,
     ScriptFlush,
-    /// OBJECT IDLETIME, which Redis answers only under another policy.
+    /// OBJECT IDLETIME, which Redis answers only under another eviction policy.
     NoIdleTime,
     /// The queued requests exceed the limit of a connection.
     TooMuchKept,
@@ -81,8 +81,8 @@ impl From<OutOfMemory> for CommandError<'_> {
     }
 }
 
-/// Converts an error of the entries to a reply. Raises an error that the client did not cause; the tier never returns
-/// such an error.
+/// Converts an error of the entries to a reply. An error that the client did not cause is raised instead; the tier
+/// returns no error of that kind.
 impl From<Error> for CommandError<'_> {
     fn from(error: Error) -> Self {
         match error {

@@ -1,5 +1,5 @@
 //! GET of memory caches and of copies in the tier. Copies a long value in pieces, so that other clients get their turns
-//! in between, and sends nothing before the value is complete.
+//! between two pieces, and sends nothing before the value is complete.
 //!
 //! Guards that a reply is the value at one moment, that of its last piece. If the entry was written, removed, evicted
 //! or cleared, or has expired since the first piece, the command starts over with the client's current privileges.
@@ -23,7 +23,7 @@ const AROUND: usize = 32;
 /// The progress of a GET.
 #[derive(Debug)]
 pub enum Position {
-    /// No piece was copied, or only of values that have changed since; the number of attempts.
+    /// No piece of the present value is copied. The number of attempts that changes of the value have made void.
     Begins(u8),
     Reads(Long),
 }
@@ -74,8 +74,8 @@ pub fn get<'a>(
     }
 }
 
-/// Begins to copy in pieces. A value that was begun too often is copied in one piece, and so is one beyond the output
-/// limit, because its client is disconnected in any case.
+/// Begins to copy in pieces. After [`TRIES`] attempts the value is copied in one piece. A value beyond the output limit
+/// is copied in one piece, too, because its client is disconnected in any case.
 fn begin<'a>(
     call: &Call,
     key: &[u8],

@@ -86,7 +86,8 @@ pub fn persist<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) 
     Ok(())
 }
 
-/// RENAME and RENAMENX. The two entries change one after the other: in between a SQL session may find both.
+/// RENAME and RENAMENX. The two entries change one after the other; between the changes a SQL session may find both
+/// entries.
 pub fn rename<'a, S: Served>(
     call: &Call<'_, S>,
     from: &'a [u8],
@@ -112,7 +113,7 @@ pub fn rename<'a, S: Served>(
         if !entries.put_or_remove(&to_key, new, condition)? {
             break false;
         }
-        // If the entry changed meanwhile, the next round renames its new state.
+        // If the entry changes after this copy, the next round renames its new state.
         let copied = Some((seen, value(&seen, &buffers.found)));
         let is_it = |entry: &dyn Present| is_unchanged(Some(entry), copied);
         if entries.remove(&from_key, is_it)? {

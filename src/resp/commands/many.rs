@@ -1,5 +1,5 @@
-//! Commands on many keys, such as MGET, DEL and MSET. They run in pieces, so that other clients get their turns in
-//! between.
+//! Commands on many keys, such as MGET, DEL and MSET. They run in pieces, so that other clients get their turns between
+//! two pieces.
 
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
@@ -11,7 +11,7 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Keys and values that one piece validates at most.
+/// The number of keys or values that one piece validates at most.
 const JUDGED: usize = 512;
 
 /// The progress of a command.
@@ -63,8 +63,8 @@ pub fn get<'a, S: Served>(
         part.iter().for_each(|_| out.null());
         return Ok(is_last);
     };
-    // Copies are read one by one, and a commit may fall between two of them. In that case all keys are read from the
-    // table.
+    // Copies are read one by one, and a commit may fall between two of them. If a commit fell between them, all keys
+    // are read from the table.
     let epochs = || match is_partial && part.len() > 1 {
         true => part
             .iter()

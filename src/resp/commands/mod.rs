@@ -47,7 +47,7 @@ pub enum Outcome {
     /// Nothing was done or written, because the cache was dropped or lost its slot in the tier. The caller must check
     /// the connection's role and cache again.
     Gone,
-    /// The command is not one on entries: nothing was done or written.
+    /// The command does not concern entries. Nothing was done or written.
     NotOurs,
     /// Only the table can answer: nothing was done, and the caller must discard output written so far.
     Table,
@@ -240,7 +240,7 @@ pub enum Piece<Rest = ()> {
     /// The command is answered.
     Last,
     More(Rest),
-    /// The command is not one on entries: nothing was done or written.
+    /// The command does not concern entries. Nothing was done or written.
     NotOurs,
 }
 

@@ -1,8 +1,8 @@
 //! PUBLISH and SUBSCRIBE across network processes: the subscriptions of other processes' clients, and messages to them.
 //!
 //! Each network process lists the channels of its clients in a table that the others read. A message goes only to
-//! processes whose clients read its channel, by the ring that also carries messages of SQL. A process lists a client
-//! before the client gets the reply to SUBSCRIBE, so each later message reaches and counts it.
+//! processes whose clients read its channel, through the ring that also carries messages of SQL. A process lists a
+//! client before the client gets the reply to SUBSCRIBE, so each later message reaches and counts it.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -39,7 +39,7 @@ thread_local! {
 #[derive(Default)]
 pub struct Heard {
     pub readers: usize,
-    /// The processes of these readers, and those whose readers are not known.
+    /// The processes of these readers, and the processes whose readers are not known.
     networks: Vec<usize>,
 }
 

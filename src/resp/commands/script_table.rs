@@ -23,11 +23,11 @@ pub enum Native {
     ExtendAll,
     /// Sets the key to ARGV[1] for ARGV[2] milliseconds if it does not exist. Replies as SET does.
     Acquire,
-    /// Does the same until the moment ARGV[2].
+    /// Sets the key to ARGV[1] until the moment ARGV[2] if it does not exist. Replies as SET does.
     AcquireUntil,
     /// Sets the key to ARGV[1] for ARGV[2] milliseconds, whether it exists or not.
     SetFor,
-    /// Does the same until the moment ARGV[2].
+    /// Sets the key to ARGV[1] until the moment ARGV[2], whether it exists or not.
     SetUntil,
     /// Sets the key to ARGV[1] for ARGV[2] seconds if it does not exist. Fails as SETEX does.
     Add,
@@ -38,9 +38,9 @@ pub enum Native {
     /// Counts in a window of ARGV[2] milliseconds. The window begins now if none is running or ARGV[1] is 1. Returns
     /// the count and the time left.
     CountInWindow,
-    /// Does the same, but the count begins at one if no window is running.
+    /// Counts as `CountInWindow` does, but the count begins at one if no window is running.
     CountInNewWindow,
-    /// Does the same for a window of ARGV[1] milliseconds, without a reset.
+    /// Counts as `CountInNewWindow` does, in a window of ARGV[1] milliseconds and without a reset.
     CountInFixedWindow,
     /// Returns the count and the time left.
     ReadWindow,

@@ -1,5 +1,5 @@
-//! EVAL, EVALSHA and SCRIPT. There is no Lua: each script of a fixed table (`script_table`), those that common packages
-//! send, runs as a native command.
+//! EVAL, EVALSHA and SCRIPT. There is no Lua. Each script of a fixed table (`script_table`), which lists the scripts of
+//! common packages, runs as a native command.
 //!
 //! A script is identified by the SHA-1 of its text, which EVALSHA also uses. So EVALSHA works without an earlier EVAL,
 //! and no script is loaded or kept.
@@ -116,7 +116,7 @@ impl<'a> Given<'a> {
         Ok(integer(self.arg(index)?).ok_or(Failure::NotInteger)?)
     }
 
-    /// Returns the deadline after the milliseconds of an argument, which must be above zero.
+    /// Returns the deadline that is the milliseconds of an argument from now. Fails if the argument is not above zero.
     fn lifetime(
         &self,
         call: &Call<'_, impl Served>,
@@ -297,7 +297,7 @@ impl<'a> Given<'a> {
             let new = NewEntry::spelled(value, deadline);
             let own = keys.get(..taken).unwrap_or_default();
             let is_new = entries.put_or_remove(&entries.key(key), new, If::Absent)?;
-            // A SQL session was faster; or the key occurs in two spellings, and this script has just stored it.
+            // Either a SQL session was faster, or the key occurs in two spellings and this script has just stored it.
             let is_own = |own: &&[u8]| is_same_key(entries, own, key);
             if !is_new && !own.last().is_some_and(is_own) {
                 for own in own {

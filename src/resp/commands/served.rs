@@ -1,5 +1,5 @@
-//! The trait [`Served`]: the methods that commands need of a [`Store`] in addition, above all whether this protocol may
-//! serve the cache.
+//! The trait [`Served`]: the methods that commands of this protocol need beside those of a [`Store`], above all the
+//! check that this protocol may serve the cache.
 
 use crate::cache::catalog::registry::Storage;
 use crate::cache::entries::store::Store;
@@ -11,10 +11,10 @@ use crate::resp::commands::error::{CommandError, Done};
 
 /// Entries that commands read and change.
 pub trait Served: Store {
-    /// Keys of one piece of a command; other clients get their turns before the rest is done.
+    /// The number of keys of one piece of a command. Other clients get their turns between two pieces.
     const PIECE: usize;
 
-    /// Fails if this protocol does not serve the cache, although the role has these privileges.
+    /// Fails if this protocol does not serve the cache. The caller has checked that the role has these privileges.
     fn admits<'a>(target: &Target, privileges: Privileges) -> Done<'a>;
     /// Prepares the entries for a change by a command with these privileges.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a>;

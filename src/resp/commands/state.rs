@@ -1,13 +1,13 @@
 //! The state that a connection keeps between commands: the transaction that it collects (MULTI), the keys that it
 //! watches (WATCH), and the channels that it subscribes to.
 //!
-//! It does not run the transaction: EXEC returns the collected requests, and the event loop runs them one after the
-//! other. No other client runs in between: this process runs one client at a time, and `pg::resp::gate` keeps the other
-//! network processes out. SQL sessions may change entries in between, as on every memory cache.
+//! It does not run the transaction: EXEC returns the collected requests, and `dispatch` runs them one after the other.
+//! No other client runs until the last one is done: this process runs one client at a time, and `pg::resp::gate` keeps
+//! the other network processes out. SQL sessions may change entries of memory caches between two of the commands.
 //!
-//! A watched key counts as changed if any session has written, removed, cleared or evicted it, or if it has expired.
-//! Two keys in some 16,384 are confused with each other, which aborts a transaction without need. Its client tries
-//! again, as after any abort.
+//! A watched key counts as changed if any session has written, removed, cleared or evicted it, or if it has expired. A
+//! change of another key counts, too, with a probability of about 1 in 16,384: the transaction is aborted without need,
+//! and its client tries again, as after any abort.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -37,7 +37,7 @@ pub struct State(Option<Box<Kept>>);
 struct Kept {
     /// The requests that wait for EXEC.
     collected: Option<Collected>,
-    /// Whether one of them was refused.
+    /// Whether a command of the transaction was refused, so that EXEC fails.
     refused: bool,
     watched: HashMap<WatchedKey, Watched>,
     /// The watched keys of a table.
@@ -45,7 +45,7 @@ struct Kept {
     /// Counts changes for as long as keys are watched.
     watching: Option<Watching>,
     subscriptions: Option<Subscriptions>,
-    /// Messages that the client has published to itself; they follow its reply.
+    /// Messages that the client has published to itself. They are sent after its reply.
     own_messages: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ struct Kept {
 struct Collected {
     bytes: Vec<u8>,
     requests: usize,
-    /// Whether one of them may write. CLIENT PAUSE WRITE then holds EXEC.
+    /// Whether one of the requests may write. CLIENT PAUSE WRITE then holds EXEC back.
     writes: bool,
 }
 
@@ -63,7 +63,7 @@ type WatchedKey = (CacheId, Vec<u8>);
 /// A key as it was when the connection began to watch it.
 struct Watched {
     cache: Rc<Cache>,
-    /// None if the cache had no slot in the tier, and so no entries.
+    /// The entry under the key. None: the cache had no slot in the tier, and so no entries.
     sight: Option<Sight>,
 }
 
@@ -77,12 +77,13 @@ pub enum Admitted {
 }
 
 impl State {
-    /// Returns whether MULTI was seen, and neither EXEC nor DISCARD since.
+    /// Returns whether the connection is in a transaction: MULTI was run, and neither EXEC nor DISCARD after it.
     pub fn in_transaction(&self) -> bool {
         self.0.as_ref().is_some_and(|kept| kept.collected.is_some())
     }
 
-    /// Admits a request of a client that may send commands. In a transaction collects it, up to `limit` bytes in total.
+    /// Admits a request of a client that may send commands. In a transaction, collects the request; all collected
+    /// requests take at most `limit` bytes.
     pub fn admit(&mut self, args: Args<'_>, limit: usize, out: &mut Writer) -> Admitted {
         let entry = match Command::check(args) {
             Ok(entry) => entry,
@@ -108,7 +109,7 @@ impl State {
         Admitted::Answered
     }
 
-    /// Marks the transaction, if any, so that its EXEC fails: a command was refused.
+    /// Notes that a command was refused: if the connection is in a transaction, its EXEC fails.
     pub fn refuse(&mut self) {
         if let Some(kept) = self.0.as_mut().filter(|kept| kept.collected.is_some()) {
             kept.refused = true;
@@ -339,7 +340,7 @@ impl Watched {
         let now = Entries::of(&self.cache, clock);
         let sight = now.map(|entries| entries.sight(&entries.key(key)));
         match (self.sight, sight) {
-            // The cache has received a slot since, so any entry is new.
+            // The cache had no slot at WATCH and has one now, so any entry is new.
             (None, Some(sight)) => sight.is_present(),
             (Some(before), Some(now)) => before.differs(&now),
             (before, now) => before.is_some() != now.is_some(),

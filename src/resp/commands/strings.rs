@@ -38,7 +38,7 @@ pub fn set<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a> {
     let entries = call.to_write(Privileges::WRITE)?;
-    // Redis rejects a deadline before it reads the entry.
+    // Redis rejects an invalid deadline before it reads the entry.
     let deadline = call.deadline_of(&set.expiry, None, set.command)?;
     call.check_key(set.key)?;
     call.check_value(set.value)?;
@@ -56,7 +56,7 @@ pub fn set<'a, S: Served>(
     Ok(())
 }
 
-/// Returns the condition in a form that can be evaluated in place. Returns None if it needs a copy of the present
+/// Returns the condition in a form that can be evaluated in place. None: the condition needs a copy of the present
 /// value.
 fn in_place(condition: Condition<'_>) -> Option<If<'_>> {
     Some(match condition {
@@ -450,7 +450,7 @@ pub fn increment_within<'a, S: Served>(
     out: &mut Writer,
 ) -> Done<'a> {
     let entries = call.to_write(Privileges::WRITE)?;
-    // Redis rejects a deadline before it reads the entry.
+    // Redis rejects an invalid deadline before it reads the entry.
     if let Expiry::At(_) = increment.expiry {
         call.deadline_of(&increment.expiry, None, "increx")?;
     }

@@ -12,7 +12,7 @@ use crate::resp::commands::remote_subscribers::{self, Sort};
 /// where it stopped.
 pub type Readers = BTreeMap<Box<[u8]>, Vec<u64>>;
 
-/// The readers of both sorts: channels and patterns.
+/// The clients of this process that read each channel and each pattern.
 #[derive(Default)]
 pub struct Table {
     pub channels: Readers,
@@ -41,7 +41,7 @@ pub struct Subscriptions {
     client: u64,
     channels: BTreeSet<Box<[u8]>>,
     patterns: BTreeSet<Box<[u8]>>,
-    /// Bytes of all these names.
+    /// The bytes of all names.
     bytes: usize,
 }
 
@@ -60,7 +60,7 @@ impl Subscriptions {
         self.bytes
     }
 
-    /// Returns the bytes of memory that the names take: each is kept here and in the table.
+    /// Returns the bytes of memory that the names take. Each name is kept here and in the table.
     pub fn held(&self) -> usize {
         2 * (self.bytes + self.count() * size_of::<Box<[u8]>>())
     }
@@ -103,7 +103,8 @@ impl Subscriptions {
         was_there
     }
 
-    /// Drops the connection from the readers of a name that is no longer in its own set.
+    /// Removes the connection from the readers of a name in the table. The name is no longer in the connection's own
+    /// set.
     pub fn forget(&mut self, sort: Sort, name: &[u8]) {
         self.bytes = self.bytes.saturating_sub(name.len());
         with(|table| {

@@ -1,8 +1,8 @@
 //! Commands on all entries of a memory cache: SCAN, KEYS, RANDOMKEY, FLUSHDB. Each piece visits a bounded number of
 //! entries, so that other clients get their turns.
 //!
-//! A cursor of SCAN is a place in the tier's index, where an entry never moves. So a scan from 0 to 0 returns each
-//! entry that exists all the time, and the server keeps no state between its calls.
+//! A cursor of SCAN is a place in the tier's index, where an entry never moves. So a scan from cursor 0 back to 0
+//! returns each entry that exists during the whole scan, and the server keeps no state between two calls.
 
 use pgcache_resp::{Scan, Writer, matches};
 use pgcache_store::{EntryRef, MAX_KEY};
@@ -15,8 +15,8 @@ use crate::resp::commands::error::{CommandError, Done};
 
 /// Bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;
-/// The most that one piece visits: slots of the index, of which eight are read at once, and entries, each of which may
-/// cost a cache miss of the processor.
+/// The numbers of index slots and of entries that one piece visits at most. Eight slots are read at once; each entry
+/// may cost a cache miss of the processor.
 const SLOTS: u64 = 32 << 10;
 const ENTRIES: usize = 512;
 /// Slots that one piece visits at most while it removes their entries.
@@ -86,8 +86,8 @@ impl Keys {
     }
 }
 
-/// A walk over the cache's live entries from a place. Keeps the place where it continues, and how much this piece has
-/// visited.
+/// A walk over the cache's live entries from a place. Holds the place where it continues, and the numbers of slots and
+/// entries that this piece has visited.
 struct Walk<'e> {
     entries: &'e Entries<'e>,
     place: u64,
@@ -176,7 +176,7 @@ pub fn scan<'a>(
 pub struct Scanned {
     keys: Keys,
     place: u64,
-    /// About how many of the cache's entries and of the index's slots it has looked at.
+    /// The approximate number of entries of the cache, and of slots of the index, that the scan has visited.
     met: usize,
     slots: u64,
 }
@@ -217,7 +217,7 @@ pub fn keys<'a>(
 }
 
 /// Runs RANDOMKEY: returns the first key after a random place. So a key after a long gap without keys is more likely
-/// than the rest.
+/// than other keys.
 pub fn random_key<'a>(
     call: &Call,
     progress: &mut Option<(u64, bool)>,
@@ -247,7 +247,7 @@ pub fn random_key<'a>(
     }
     match (more, from_start) {
         (true, _) => *progress = Some((walk.place, from_start)),
-        // The walk began in the middle and has reached the end: it continues once from the start.
+        // The walk began at a random place and has reached the end, so it continues once from the start.
         (false, false) => *progress = Some((0, true)),
         (false, true) => {
             out.null();

@@ -15,7 +15,7 @@ pub const ABSENT: u64 = 0;
 /// Watched keys of one table.
 #[derive(Default)]
 pub struct WatchedRows {
-    /// None if there are no keys.
+    /// The table of the keys. None: there are no keys.
     relation: Option<Oid>,
     keys: Vec<(Vec<u8>, u64)>,
 }
@@ -37,12 +37,13 @@ impl WatchedRows {
         self.keys.is_empty()
     }
 
-    /// Returns whether the keys belong to this table, or there are none.
+    /// Returns whether all keys belong to this table. True if there are no keys.
     pub fn is_of(&self, relation: Oid) -> bool {
         self.relation.is_none_or(|own| own == relation)
     }
 
-    /// Takes the fingerprints of an executor, eight bytes for each key. Returns false if the bytes are anything else.
+    /// Takes the fingerprints that an executor has sent, eight bytes for each key. Returns false if the bytes are not
+    /// one fingerprint for each key.
     pub fn learn(&mut self, numbers: &[u8]) -> bool {
         let Some(numbers) = numbers.strip_prefix(&[NUMBERS]) else {
             return false;
@@ -54,7 +55,7 @@ impl WatchedRows {
         numbers.len() == self.keys.len() && rest.is_empty()
     }
 
-    /// Adds keys of the same table. Returns false if they belong to another one.
+    /// Adds keys of the same table. Returns false if they belong to another table.
     pub fn add(&mut self, more: WatchedRows) -> bool {
         let fits = match (self.relation, more.relation) {
             (Some(one), Some(other)) => one == other,

@@ -1,8 +1,8 @@
 //! FLUSHALL of several databases. It clears none of them if the role may not clear one.
 //!
 //! Tables are cleared first, in one transaction of an executor, because that may fail. The request stays in the input
-//! meanwhile. From the first piece on no client finds an entry of any memory cache. Their memory is freed in pieces,
-//! between which other clients get their turns.
+//! while the executor works. Then the first piece hides all entries of the memory caches at once; the later pieces free
+//! their memory, and other clients get their turns between two pieces.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ use crate::resp::shared::access;
 const NOT_IN_EXEC: &[u8] =
     b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
 
-/// Returns whether a command is a FLUSHALL of several databases.
+/// Returns whether a command is a FLUSHALL of several databases, or continues one.
 pub fn is_meant(core: &Core, session: &Session, command: &Command<'_>) -> bool {
     let of_all = matches!(
         command,
@@ -105,8 +105,8 @@ fn begin(
             return Progress::Done;
         }
     };
-    // The list of caches may have changed while an executor worked, so the tables that it cleared count, not that it
-    // has answered.
+    // The list of caches may have changed while the executor worked, so each table of the present list must be one that
+    // the executor has cleared.
     let is_left = |permission: &&Rc<Permission>| {
         permission.target.is_table() && !emptied.contains(&number(permission))
     };
@@ -160,7 +160,7 @@ fn ask(
     mut emptied: Vec<u32>,
 ) -> Progress {
     let mut relations: Vec<u32> = tables.iter().map(|permission| number(permission)).collect();
-    // Sorted, so that two requests never wait for each other in a circle.
+    // Sorted, so that two requests that lock the same tables cannot deadlock.
     relations.sort_unstable();
     relations.dedup();
     let (Some(first), Some(role)) = (relations.first(), session.login.role) else {

@@ -1,4 +1,4 @@
-//! Runs commands: those on the connection and the server, on channels and on entries, and those that a transaction has
+//! Runs commands: on the connection and the server, on channels, on entries, and the commands that a transaction has
 //! collected.
 //!
 //! Reading requests and sending replies belong to `network::serve`.
@@ -27,7 +27,8 @@ use crate::resp::shared::Core;
 use crate::resp::shared::access;
 use crate::resp::shared::tracking;
 
-/// After this time an EXEC runs no further command of unbounded duration, because no other client is served meanwhile.
+/// The time after which an EXEC runs no further command of unbounded duration, because no other client is served until
+/// the EXEC ends.
 const LONGEST_WALKS: Duration = Duration::from_millis(100);
 
 /// Runs one command of a client.
@@ -120,7 +121,7 @@ fn execute_here(
     }
 }
 
-/// Runs a command of a RESP2 client that has subscribed to channels. Few commands are allowed.
+/// Runs a command of a RESP2 client that has subscribed to channels. Only a few commands are allowed.
 fn as_reader(
     core: &mut Core,
     session: &mut Session,
@@ -153,7 +154,7 @@ fn on_entries(
     }
     let anew = match session.unfinished.continued.take() {
         Some((continuation, _)) if continuation.begins_anew() => Some(continuation),
-        // A piece of it is done, so the rest runs under the same permission.
+        // A piece of the command is done, so the rest runs under the same permission.
         Some((continuation, permission)) => {
             tracking::reads_on(session);
             let (target, state) = (&permission.target, &mut session.state);
@@ -242,7 +243,7 @@ fn to_table(
     }
 }
 
-/// Turns the outcome of a command into the client's progress.
+/// Converts the outcome of a command to the client's progress.
 fn came(
     core: &mut Core,
     session: &mut Session,
@@ -266,7 +267,7 @@ fn came(
             commands::write_gone(replies);
             Progress::Done
         }
-        // An executor gives the cache a slot again, or reports that it is gone.
+        // Requests the permission again: the executor gives the cache a slot, or reports that the cache does not exist.
         commands::Outcome::Gone => {
             permission.forget();
             session.unfinished.gone = true;
@@ -283,8 +284,8 @@ fn came(
     }
 }
 
-/// Runs the commands of a transaction one after the other. None of them can wait: the permissions on the caches that
-/// they name were requested when the commands were collected, or are unknown.
+/// Runs the commands of a transaction one after the other. No command can wait here: the permissions on their caches
+/// either were requested when the commands were collected, or are unknown, and then the command is refused.
 fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progress {
     if session.state.in_transaction() {
         match access::permission(core, session, replies) {
@@ -363,7 +364,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
     }
 }
 
-/// Fails before the first command of a transaction if all of them would cost too much.
+/// Fails, before the first command of a transaction runs, if all commands together would cost too much.
 fn within_budget<'a>(core: &mut Core, session: &mut Session, queue: &Queue) -> Done<'a> {
     let databases = databases_of(core, session, queue);
     let permission: Vec<_> = databases
@@ -400,8 +401,8 @@ fn databases_of(core: &Core, session: &Session, queue: &Queue) -> BTreeSet<u32> 
     databases
 }
 
-/// Returns the client's permission in a database if it is known. Otherwise a command there is refused, because it would
-/// have to wait.
+/// Returns the client's permission in a database. None: the permission is unknown, so the command is refused, because
+/// it would have to wait.
 fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Permission>> {
     let mut nowhere = Writer::new(session.protocol, 0);
     let permission = access::permission_in(core, session, database, &mut nowhere);
@@ -419,7 +420,7 @@ fn only_reads(command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Returns whether the duration of a command does not follow from its length and that of the values.
+/// Returns whether the duration of a command is not bounded by its length and the length of the values.
 fn takes_its_time(command: &Parsed<'_>) -> bool {
     command.entry.kind == Kind::Long || command.entry.has(rule::DESCRIBES | rule::MAY_BE_SLOW)
 }

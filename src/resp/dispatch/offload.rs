@@ -1,5 +1,5 @@
-//! Offloads commands that need the table: submits them to an executor, and the client waits for the replies. Later
-//! commands of its pipeline for the same cache go along with the first.
+//! Offloads commands that need the table: submits them to an executor, and makes the client wait for the replies. Later
+//! commands of the client's pipeline on the same cache join the first.
 //!
 //! Guards a client's order: no command of a client runs while an earlier one is at an executor.
 
@@ -20,7 +20,7 @@ use crate::resp::session::{Flushing, Replies, Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// Commands, and bytes of them, that are offloaded together.
+/// The numbers of commands, and of their bytes, that are offloaded together at most.
 const COMMANDS: u32 = 32;
 const BYTES: usize = 64 << 10;
 
@@ -77,8 +77,9 @@ pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> 
     Progress::Offload(Box::new(pending))
 }
 
-/// Returns whether a COPY must not run twice. A memory cache changes at once, and stays changed if the transaction is
-/// rolled back, so a COPY to one must not. A COPY from a memory cache to a table may, as any write of a table.
+/// Returns whether a COPY must not run twice. A COPY to a memory cache must not, because the memory cache changes at
+/// once and stays changed if the transaction is rolled back. A COPY from a memory cache to a table may run twice, as
+/// any write of a table.
 fn copies_once(from: &Permission, to: &Permission) -> bool {
     from.runs_user_code || to.runs_user_code || !to.target.is_table()
 }
@@ -100,7 +101,8 @@ pub fn is_logged(permission: &Permission, command: &Parsed<'_>) -> bool {
     }
 }
 
-/// Returns whether a write to this table is logged. User-defined code and partitions may log, so they count as logged.
+/// Returns whether a write to this table is logged. True for a table with user-defined code or partitions, because
+/// these may write to logged tables.
 pub fn writes_log(permission: &Permission) -> bool {
     let cache = &permission.target.cache;
     cache.storage == Storage::Logged || cache.partitioned || permission.runs_user_code
@@ -152,7 +154,7 @@ fn takes(
     true
 }
 
-/// Submits the pending batch; the client waits from then on. Returns false if there is no room now.
+/// Submits the pending batch, and makes the client wait. Returns false if the queue has no room now.
 pub fn submit(
     core: &mut Core,
     session: &mut Session,

@@ -38,7 +38,7 @@ pub fn exec(
     let (mut commands, mut is_long, mut logs) = (0, false, false);
     let mut readers = Vec::new();
     for args in queue.iter() {
-        // The element of an invalid command is its error.
+        // An invalid command is offloaded, too: its element of the reply is the error.
         if let Ok(command) = Parsed::read(args) {
             if !is_for_table(core, session, &command) {
                 replies.rewind(before);
@@ -54,7 +54,7 @@ pub fn exec(
         }
         commands += 1;
     }
-    // The lock on the row of a watched key writes to the log, too.
+    // Locking the row of a watched key also writes to the log.
     logs |= !watched.are_absent() && writes_log(&permission);
     if commands == 0 && watched.is_empty() {
         return Progress::Done;

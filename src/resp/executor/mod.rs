@@ -1,7 +1,7 @@
-//! An executor process: does work of the network processes that may have to wait. It answers catalog requests, each in
+//! An executor process: does the work of network processes that may have to wait. It answers catalog requests, each in
 //! a transaction of its own, and runs commands on tables.
 //!
-//! One executor has the quick lane: number 0, until it is held up and another one takes the lane over.
+//! One executor owns the quick lane: executor 0, until something holds it up and another executor takes the lane over.
 
 pub mod tables;
 pub mod work;
@@ -20,10 +20,10 @@ use crate::resp::executor::work::WorkRunner;
 use crate::resp::ipc::request::WorkQueue;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
 
-/// Longest wait for a catalog lock in the executor that has the quick lane.
+/// Longest wait for a catalog lock in the executor that owns the quick lane.
 const QUICK: Duration = Duration::from_millis(10);
-/// The executor with the quick lane hashes passwords only if no other one can. It then spends this many times as long
-/// on its other work.
+/// The executor of the quick lane hashes a password only if no other executor can. Then it does other work for this
+/// many times as long as the hash took.
 const REST_OF_HASH: u32 = 3;
 /// Idle time after which statistics are reported.
 const REPORT: Duration = Duration::from_secs(1);
@@ -55,21 +55,21 @@ pub fn run(number: usize) {
 
 struct Executor {
     number: usize,
-    /// The time before which the executor with the quick lane takes no request that may take long.
+    /// The time before which the executor of the quick lane takes no request that may take long.
     next_slow: Instant,
     queue: WorkQueue,
     runner: WorkRunner,
 }
 
 impl Executor {
-    /// Works until no work is left, and sleeps.
+    /// Works until no work is left, and then sleeps.
     fn turn(&mut self) {
         self.queue.processes.set_busy(self.number, true);
         if self.has_work() {
             background::show(Some("running commands of clients of the Redis protocol"));
         }
         while self.work() && !background::asked_to_end() {
-            // Nothing here can be cancelled; the other requests of signals are carried out.
+            // A cancel request has no effect here, because no work is running. All other signals are obeyed.
             let _ = background::obey_interrupts();
             if background::reload_if_asked() {
                 reload();
@@ -116,7 +116,7 @@ impl Executor {
     fn answer(&mut self, asked: TakenRequest<CatalogRequest>) {
         let since = Instant::now();
         let has_slow = self.has_slow();
-        // A count is not worth waiting for a lock.
+        // INFO shows no count rather than making this executor wait for a lock.
         let is_count = matches!(asked.request, CatalogRequest::Entries { .. });
         let patience = (!has_slow || is_count).then_some(QUICK);
         let answered = match (answer(&asked.request, patience), &asked.request) {
@@ -157,7 +157,7 @@ impl Executor {
         self.queue.processes.has_quick(self.number)
     }
 
-    /// Returns whether this executor takes work that may wait. The one with the quick lane does so only if no other
+    /// Returns whether this executor takes work that may wait. The executor of the quick lane does so only if no other
     /// can.
     fn has_slow(&self) -> bool {
         !self.has_quick() || standby_waits::all_others_wait(guc::resp::executors(), self.number)
@@ -168,14 +168,14 @@ impl Executor {
             || self.may_answer() && self.waits(self.lanes())
     }
 
-    /// Returns whether this executor takes catalog requests now. The one with the quick lane does so only if no other
-    /// can.
+    /// Returns whether this executor takes catalog requests now. The executor of the quick lane does so only if no
+    /// other can.
     fn may_answer(&self) -> bool {
         self.has_slow() || !self.queue.processes.has_idle_slow()
     }
 
-    /// Returns how long the executor with the quick lane leaves alone requests that may take long, if no other one
-    /// takes them.
+    /// Returns how long the executor of the quick lane still leaves alone the requests that may take long. None: no
+    /// such request waits, or another executor takes it.
     fn until_slow(&self) -> Option<Duration> {
         let waits = !self.has_slow() && self.may_answer() && self.waits([Lane::SlowRequest]);
         waits.then(|| {
@@ -194,8 +194,8 @@ impl Executor {
         lanes.find_map(|lane| self.queue.requests.take(lane, self.number))
     }
 
-    /// Returns the lanes of requests from which this executor takes, the most urgent one first. The one with the quick
-    /// lane takes no request that has met a lock, and few of those with a password.
+    /// Returns the lanes of requests from which this executor takes, the most urgent one first. The executor of the
+    /// quick lane takes no request that has met a lock, and few requests with a password.
     fn lanes(&self) -> impl Iterator<Item = Lane> + use<> {
         let has_slow = self.has_slow();
         let takes_slow = has_slow || Instant::now() >= self.next_slow;
@@ -205,7 +205,8 @@ impl Executor {
     }
 }
 
-/// Reads pg_hba.conf. If that fails, the lines that were read before still apply; without any, no client is admitted.
+/// Reads pg_hba.conf. If that fails, the lines that were read before still apply; if none were ever read, no client is
+/// admitted.
 fn reload() {
     if let Err(error) = background::in_transaction(auth::reload) {
         error.warn(

@@ -1,7 +1,7 @@
 //! Answers of executors that a network process keeps, and the clients that wait for them.
 //!
-//! It guards that an answer counts only while its [`Standing`] holds, that only one request for it is under way
-//! however many clients wait, and that a failure is returned once: the next client requests the answer again.
+//! Guards three rules. An answer counts only while its [`Standing`] holds. All clients that need the same answer wait
+//! for one request. A failure is returned once; the next client requests the answer again.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -16,28 +16,29 @@ use crate::resp::ipc::permission_cache::NotPermitted;
 use crate::resp::ipc::request::WorkQueue;
 use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, RoleName};
 
-/// Beyond this number all answers are dropped together, so that clients cannot make the table grow without limit.
+/// The number of answers beyond which all are dropped together, so that clients cannot make the table grow without
+/// limit.
 const MOST: usize = 10_000;
 
 /// A question of a network process, which is also the key under which its answer is kept.
 pub trait Question: Copy + Eq + Hash {
     type Value: Copy;
     type Standing: Standing;
-    /// The bit that marks its tickets. Those of permissions have bit 63, and those of authentications have none of
-    /// these bits.
+    /// The bit that marks the tickets of this kind of question. Tickets of permissions have bit 63, and tickets of
+    /// authentications have none of these bits.
     const TAG: u64;
 
     fn request(self) -> CatalogRequest;
 
-    /// Reads an answer; None: the executor has failed.
+    /// Returns the value in an answer. None: the executor has failed.
     fn value(answer: &CatalogResponse) -> Option<Self::Value>;
 }
 
-/// How long an answer counts.
+/// The validity of an answer.
 pub trait Standing: Copy {
     fn now() -> Self;
 
-    /// Returns the standing of the answer to a question of standing `asked`; None: the answer no longer counts.
+    /// Returns the validity of an answer whose request was sent at `asked`. None: the answer no longer counts.
     fn of_answer(asked: Self) -> Option<Self>;
 
     fn holds(self) -> bool;
@@ -166,7 +167,7 @@ impl<Q: Question> Default for Answers<Q> {
 }
 
 impl<Q: Question> Answers<Q> {
-    /// Takes an answer; returns the clients that wait for it. None: the ticket is of another kind.
+    /// Takes an answer, and returns the clients that wait for it. None: the ticket is of another kind.
     pub fn answered(&mut self, ticket: u64, answer: &CatalogResponse) -> Option<Vec<u64>> {
         if ticket & !u64::from(u32::MAX) != Q::TAG {
             return None;

@@ -1,6 +1,8 @@
 //! Requests from network processes to executors: catalog requests and their cached answers, and batches of commands
-//! that are offloaded. The shared memory between the processes is not here but in `crate::pg::resp::work_queue`. An answer counts only as long as no invalidation message makes it doubtful;
-//! otherwise a client would keep a revoked privilege.
+//! that are offloaded. The shared memory between the processes is not here but in `crate::pg::resp::work_queue`.
+//!
+//! Guards that an answer counts only until an invalidation message makes it doubtful; otherwise a client would keep a
+//! revoked privilege.
 
 pub mod answers;
 pub mod pending_batch;
@@ -29,7 +31,7 @@ impl Catalog {
         }
     }
 
-    /// Takes an answer; returns the clients that wait for it. None: it is the answer to an authentication.
+    /// Takes an answer, and returns the clients that wait for it. None: it is the answer to an authentication.
     pub fn answered(
         &mut self,
         queue: &WorkQueue,

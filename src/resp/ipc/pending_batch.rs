@@ -1,6 +1,6 @@
 //! The commands that a network process offloads to executors: a client's batch before it is submitted, and the places
-//! of the work queue. The queue in shared memory is `pg::resp::work_queue`. It guards that offloaded work does not
-//! stall: if no executor takes work from a lane for 20 ms, other executors are called to it.
+//! of the work queue. The queue in shared memory is `pg::resp::work_queue`. Guards that offloaded work does not stall:
+//! if no executor takes work from a lane for 20 ms, other executors are woken for it.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,16 +16,16 @@ const STALLED: Duration = Duration::from_millis(20);
 /// Commands of one client's pipeline that are offloaded together.
 pub struct PendingBatch {
     pub permission: Rc<Permission>,
-    /// The batch writes WAL.
+    /// Whether the batch writes WAL.
     pub is_logged: bool,
     /// The cache that is the target of a COPY in the batch.
     pub copied_to: Option<Rc<Permission>>,
     pub work: Work,
     pub lane: Lane,
-    /// The position of its first request in the client's input.
+    /// The position of the batch's first request in the client's input.
     pub from: usize,
     pub commands: u32,
-    /// No other command may join it.
+    /// Whether no other command may join the batch.
     pub is_full: bool,
     /// The requests, if they are not in the client's input: those of a MULTI.
     pub collected: Option<Vec<u8>>,
@@ -52,9 +52,9 @@ impl WorkSubmitter {
         }
     }
 
-    /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane does not,
-    /// because a standby or a disk holds it up, another one takes over that lane; and for the slow lane an idle
-    /// executor takes over from those that wait for a standby.
+    /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane takes none,
+    /// because a standby or a disk holds it up, another executor takes over the lane. If no executor takes work of the
+    /// slow lane because they wait for a standby, an idle executor is woken for it.
     pub fn look_at_lanes(&mut self) {
         if self.quick.is_stalled(&self.work_queue) {
             self.work_queue.processes.free_quick();
@@ -100,7 +100,7 @@ impl WorkSubmitter {
     }
 }
 
-/// A lane in which work waits.
+/// A lane whose progress is watched.
 struct Watched {
     lane: Lane,
     /// The moment of the last observed progress, and the number of batches taken until then.
@@ -112,7 +112,7 @@ impl Watched {
         Watched { lane, since: None }
     }
 
-    /// Returns whether no work was taken for 20 ms; it returns true again only after another 20 ms.
+    /// Returns whether work has waited for 20 ms without any being taken. Returns true again only after another 20 ms.
     fn is_stalled(&mut self, work_queue: &WorkQueue) -> bool {
         if work_queue.places.waiting(self.lane) == 0 {
             self.since = None;

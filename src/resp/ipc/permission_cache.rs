@@ -1,13 +1,13 @@
 //! The permissions that a network process knows: a cache and the privileges of a role on it, as an executor found
 //! them.
 //!
-//! It guards that no doubtful permission counts: a changed relation, schema or role voids the permissions that depend
-//! on it, and they are requested again. Invalidation messages are taken in at the beginning of each transaction that
-//! serves clients, after their input was read, so a REVOKE applies to all commands that a client sends after it.
+//! Guards that no doubtful permission counts: a changed relation, schema or role voids the permissions that depend on
+//! it, and they are requested again. Each transaction that serves clients accepts invalidation messages at its
+//! beginning, after the clients' input was read. So a REVOKE applies to all commands that a client sends after it.
 //!
-//! An answer may be outdated when it arrives, because its sources may have changed on its way. So it counts only if
-//! no message came meanwhile, or if none came for its relation and for roles; the relation is watched from the first
-//! answer on.
+//! An answer may be outdated when it arrives, because the catalogs may change after the executor has read them. So it
+//! counts only if no message has arrived since the request, or none for its relation and for roles. The relation is
+//! watched after the first answer.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -24,12 +24,13 @@ use crate::resp::auth::{FoundPermission, PermissionError};
 use crate::resp::ipc::request::WorkQueue;
 use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse};
 
-/// After this many answers that were doubtful on arrival the result is an error: the catalogs change faster than an
-/// executor can read them.
+/// The number of answers, all doubtful on arrival, after which the result is an error: the catalogs change faster than
+/// an executor can read them.
 const MOST_TRIES: u32 = 50;
-/// The bit that marks tickets of permissions; those of clients do not have it.
+/// The bit that marks tickets of permissions. Tickets of authentications, which begin with a client's number, lack it.
 const TICKET: u64 = 1 << 63;
-/// Beyond this number all permissions are dropped together, so that clients cannot make the table grow without limit.
+/// The number of permissions beyond which all are dropped together, so that clients cannot make the table grow without
+/// limit.
 const MOST: usize = 10_000;
 
 /// Returns whether the permission is unknown because another session has the cache locked.
@@ -43,9 +44,9 @@ pub fn is_locked(answer: &CatalogResponse) -> bool {
 /// The privileges of a role on a cache.
 pub struct Permission {
     pub target: Target,
-    /// For a table cache: a network process may look for copies of its entries.
+    /// For a table cache: whether a network process may look for copies of its entries.
     pub may_be_hot: bool,
-    /// For a table cache: a command on it may run user-defined code.
+    /// For a table cache: whether a command on it may run user-defined code.
     pub runs_user_code: bool,
     roles: Roles,
     /// The time until which the role's password is valid.
@@ -54,8 +55,8 @@ pub struct Permission {
 }
 
 impl Permission {
-    /// Returns whether a client may be notified of keys that it has not read, and can recognize them. For a table
-    /// cache this is not so if policies hide rows or if a key can be written in several ways.
+    /// Returns whether a client may be notified of keys that it has not read, and can recognize them. False for a table
+    /// cache if policies hide rows, or if a key can be written in several ways.
     pub fn tells_keys(&self) -> bool {
         !self.target.is_table() || self.may_be_hot
     }
@@ -71,8 +72,8 @@ impl Permission {
         self.void.set(true);
     }
 
-    /// Returns whether no message has made the permission doubtful. A promotion of the server counts as one: an
-    /// executor opens the cache after it.
+    /// Returns whether no message has made the permission doubtful. A promotion of the server counts as a message,
+    /// because an executor must open the cache after it.
     #[inline]
     pub fn holds(&self) -> bool {
         let is_void = self.void.get() || self.target.cache.is_stale() || self.roles != Roles::now();
@@ -106,7 +107,7 @@ struct Asking {
     since: Everything,
     roles: Roles,
     named: u64,
-    /// The cache of an answer that was doubtful: it is watched from then on.
+    /// The cache of a doubtful answer, which is watched since the answer arrived.
     watched: Option<Rc<Cache>>,
     tries: u32,
     waiting: Vec<u64>,
@@ -122,7 +123,7 @@ pub struct PermissionCache {
     named: u64,
     /// The relation of each database when its permission was last found.
     relations: HashMap<u32, Oid>,
-    /// A database has become another cache.
+    /// Whether a database has become another cache since the last [`PermissionCache::take_moved`].
     moved: bool,
     next: u64,
 }
@@ -165,7 +166,7 @@ impl PermissionCache {
         self.names.len()
     }
 
-    /// Voids the permissions that fit. Requests that are under way stay, with the clients that wait for them.
+    /// Voids the permissions for which `fits` is true. Pending requests stay, with the clients that wait for them.
     fn void_if(&mut self, fits: impl Fn(&Permission) -> bool) {
         self.entries.retain(|_, entry| match entry {
             Entry::Asked(_) => true,
@@ -178,8 +179,8 @@ impl PermissionCache {
         });
     }
 
-    /// Returns the permission of this role on the cache of this database. Otherwise `client` is woken when the answer
-    /// arrives.
+    /// Returns the permission of this role on the cache of this database. If it is not known, requests it and wakes
+    /// `client` when the answer arrives.
     pub fn look_up(
         &mut self,
         queue: &WorkQueue,
@@ -227,7 +228,7 @@ impl PermissionCache {
         }
     }
 
-    /// Returns whether the answer for a role and a database is that Citus has distributed the cache.
+    /// Returns whether the permission of a role in a database is refused because Citus has distributed the cache.
     pub fn is_distributed(&self, role: Oid, database: u32) -> bool {
         matches!(
             self.entries.get(&(role.to_u32(), database)),
@@ -269,7 +270,7 @@ impl PermissionCache {
         true
     }
 
-    /// Takes an answer; returns the clients that continue. None: the ticket is not one of a permission.
+    /// Takes an answer, and returns the clients that continue. None: the ticket is not one of a permission.
     pub fn answered(
         &mut self,
         queue: &WorkQueue,
@@ -354,8 +355,8 @@ impl PermissionCache {
         Some(asking.waiting)
     }
 
-    /// Returns the cache of a permission. Only one object per relation is watched, so permissions that hold another
-    /// one are voided: they would not be notified of changes any more.
+    /// Returns the cache of a permission. Only one object of each relation is watched, so permissions that hold another
+    /// object are voided: they would not be notified of changes any more.
     fn adopt(&mut self, decision: &FoundPermission) -> Rc<Cache> {
         let cache = registry::adopt(
             decision.relation,

@@ -1,5 +1,5 @@
 //! Texts of a limited length, stored in place so that they can be in shared memory. A text that is too long is refused,
-//! never truncated, because a truncated name would be another one.
+//! never truncated, because a truncated name would be another name.
 
 /// A text of at most `N` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -1,12 +1,12 @@
 //! Reads the names in a client's certificate: its common name, and its distinguished name in the format of Postgres
 //! (RFC 2253).
 //!
-//! This file does not verify the certificate; rustls has done that. If a name cannot be written exactly as OpenSSL
-//! writes it, it is left empty, so that it matches no user and admits no client.
+//! It does not verify the certificate; rustls has done that. A name that cannot be written exactly as OpenSSL writes it
+//! is left empty, so that it matches no user and admits no client.
 
 use crate::resp::net::bounded_text::Short;
 
-/// The names of a distinguished name's parts, by their encoded object identifiers.
+/// The short names of the attributes of a distinguished name, by their encoded object identifiers.
 const KINDS: [(&[u8], &str); 15] = [
     (COMMON_NAME, "CN"),
     (&[85, 4, 4], "SN"),
@@ -52,7 +52,7 @@ pub fn names(certificate: &[u8]) -> Certificate {
     }
 }
 
-/// Returns the empty text if `text` is too long, because a truncated name would be another one.
+/// Returns the text, or the empty text if `text` is too long, because a truncated name would be another name.
 fn short<const N: usize>(text: &[u8]) -> Short<N> {
     Short::new(text).unwrap_or_else(Short::empty)
 }
@@ -77,7 +77,7 @@ impl Part<'_> {
     }
 }
 
-/// Returns the parts of the subject's name, in their order; the inner lists are parts of one relative name.
+/// Returns the parts of the subject's name, in their order. Each inner list holds the parts of one relative name.
 fn subject(certificate: &[u8]) -> Option<Vec<Vec<Part<'_>>>> {
     let (_, certificate, _) = element(certificate)?;
     let (_, mut fields, _) = element(certificate)?;

@@ -1,8 +1,8 @@
 //! Registers a client's socket with epoll: always for input, and for output only while replies wait for room in the
 //! socket.
 //!
-//! A unix socket that is registered for output reports an event whenever the peer has read something. If the socket
-//! stayed registered, each reply would wake the network process once more.
+//! A unix socket that is registered for output reports an event each time that the peer reads. If it stayed registered,
+//! each reply would wake the network process once more.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -33,7 +33,7 @@ impl Registration {
         })
     }
 
-    /// Requests one notification that the socket takes bytes; it comes at once if the socket does now.
+    /// Requests one notification that the socket accepts bytes. It arrives at once if the socket accepts bytes now.
     pub fn ask_for_room(&self, socket: &Socket) -> io::Result<()> {
         self.ask(socket, Interest::READABLE | Interest::WRITABLE)
     }

@@ -33,8 +33,8 @@ use crate::resp::net::certificate::{self, Certificate};
 pub const HELLO: u8 = 0x16;
 /// Plain bytes that rustls keeps encrypted while the socket accepts none.
 const KEPT: usize = 16 << 10;
-/// Reads of the socket until application data arrives. A client may send records without data, and must not occupy the
-/// process with them.
+/// Reads of the socket until application data arrives. More reads would let a client occupy the process with records
+/// without data.
 const READS: u32 = 16;
 
 /// Why TLS cannot be used, for the log.
@@ -137,7 +137,7 @@ pub enum Read {
 }
 
 impl Encryption {
-    /// Passes rustls the first byte, by which the connection was recognized as TLS.
+    /// Passes the first byte to rustls. The byte was read before, to recognize the connection as TLS.
     pub fn greet(&mut self) -> io::Result<()> {
         self.connection.read_tls(&mut [HELLO].as_slice()).map(drop)
     }
@@ -169,7 +169,7 @@ impl Encryption {
         Some(Box::new(certificate::names(first)))
     }
 
-    /// Reads and decrypts bytes of the client. It may return fewer than there is room for while the socket has more.
+    /// Reads and decrypts bytes of the client. May return fewer bytes than `room` holds although the socket has more.
     pub fn read(&mut self, socket: &Socket, room: &mut [u8]) -> io::Result<Read> {
         let mut from = socket;
         for _ in 0..READS {
@@ -188,8 +188,8 @@ impl Encryption {
         Ok(Read::Other)
     }
 
-    /// Processes records that were read. Sends the records that answer them as far as the socket accepts them; one of
-    /// them may be the alert with the reason of a failure.
+    /// Processes records that were read. Sends rustls' answers to them as far as the socket accepts bytes. An answer
+    /// may be the alert with the reason of a failure.
     fn process(&mut self, socket: &Socket) -> io::Result<()> {
         let processed = self.connection.process_new_packets();
         let sent = self.push(socket);
@@ -288,7 +288,7 @@ fn named(name: &str) -> Option<String> {
 /// Refuses settings that rustls has no equivalent for, unless they have their default values.
 fn refuse_unknown() -> Result<(), Unusable> {
     const DEFAULTS: [(&str, &[&str]); 4] = [
-        // The second is the default of a Postgres built without OpenSSL.
+        // `none` is the default of a Postgres built without OpenSSL.
         ("ssl_ciphers", &["HIGH:MEDIUM:+3DES:!aNULL", "none"]),
         ("ssl_tls13_ciphers", &[]),
         ("ssl_dh_params_file", &[]),
@@ -324,8 +324,8 @@ fn versions() -> Result<Vec<&'static SupportedProtocolVersion>, Unusable> {
     Ok(chosen.map(|(_, version)| version).collect())
 }
 
-/// Returns the groups for key exchange. Before version 18 the default of Postgres is a single group; that default here
-/// means all supported groups.
+/// Returns the groups for key exchange. Before version 18 the default of Postgres is a single group; here that default
+/// selects all supported groups.
 fn groups() -> Result<Vec<&'static dyn SupportedKxGroup>, Unusable> {
     let (name, value) = match process::setting("ssl_groups") {
         Some(value) => ("ssl_groups", value),

@@ -1,6 +1,6 @@
 //! The subcommands of CLIENT, except those of tracking (`tracking`). A client sees and disconnects only clients of its
 //! own role, unless its role is a member of pg_monitor or pg_signal_backend. Otherwise one role could watch or
-//! disconnect another one.
+//! disconnect the clients of another.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
@@ -63,7 +63,7 @@ pub fn run(
                 Ok(_) => pauses::end(&core.registry, replies),
                 Err(step) => return step,
             }
-            // Clients whose commands were held back continue in this round, and commands after this one are held back.
+            // The clients that the former pause held continue in this round, and a new pause holds the next commands.
             core.look_at_pause();
         }
         "no-evict" | "no-touch" if is("on") || is("off") => {
@@ -122,7 +122,7 @@ fn set_info(session: &mut Session, attribute: &[u8], value: &[u8], replies: &mut
     replies.simple("OK");
 }
 
-/// Lists the clients of the same role; those of all roles for a member of pg_monitor.
+/// Lists the clients of the same role, or of all roles for a member of pg_monitor.
 fn list(
     core: &mut Core,
     session: &mut Session,
@@ -228,7 +228,7 @@ enum Wrong<'a> {
     Words(&'static str),
     Type(&'a [u8]),
     User(&'a [u8]),
-    /// Whether the user exists must first be asked of an executor.
+    /// It is unknown whether the user exists; an executor must check it.
     Unknown(Progress),
 }
 
@@ -332,7 +332,7 @@ fn may_end(session: &Session, privileges: ServerPrivileges, shown: &Shown) -> bo
         || shown.role != 0 && is_own(session, shown)
 }
 
-/// Returns whether CLIENT KILL accepts a name as a user: that of a role, or `default`.
+/// Returns whether CLIENT KILL accepts a name as a user: the name of a role, or `default`.
 fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, Progress> {
     let mut clients = core.registry.clients();
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
@@ -341,7 +341,7 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
     access::is_role(core, session, name)
 }
 
-/// Ends clients of the same role; those of all roles for a member of pg_signal_backend.
+/// Ends clients of the same role, or of any role for a member of pg_signal_backend.
 fn kill(
     core: &mut Core,
     session: &mut Session,

@@ -28,7 +28,7 @@ use crate::resp::shared::access;
 /// The version of Redis whose commands are served.
 pub const VERSION: &str = "8.4.0";
 
-/// How long INFO waits for privileges on caches that are not in the permission cache yet.
+/// The longest time that INFO waits for permissions on caches and for numbers of entries.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Runs INFO.
@@ -169,7 +169,8 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ("uptime_in_days", (uptime / 86_400).to_string()),
         ],
         "clients" => vec![
-            // The client that runs INFO is taken out while it is served, and still counted.
+            // The registry also counts the client that runs INFO, which is taken out of `core.clients` while it is
+            // served.
             ("connected_clients", core.registry.now().clients.to_string()),
             ("maxclients", core.limits.clients.to_string()),
             ("blocked_clients", core.registry.now().blocked.to_string()),
@@ -300,7 +301,7 @@ fn evicted(permission: &Permission, slot: &Slot) -> u64 {
     }
 }
 
-/// Sums a counter over the caches, each of them once.
+/// Sums a counter over the caches. A cache of several databases counts once.
 fn sum(caches: &Caches, counter: impl Fn(&Permission, &Slot) -> u64) -> u64 {
     let mut known = HashSet::new();
     let distinct = caches

@@ -175,7 +175,7 @@ fn other(
     Progress::Done
 }
 
-/// Runs WAIT: it returns 0 at once, because there are no replicas to wait for.
+/// Runs WAIT, which returns 0 at once, because the protocol has no replicas to wait for.
 fn wait(args: Args<'_>, replies: &mut Writer) {
     match (args.get(1).and_then(integer), args.get(2).and_then(integer)) {
         (Some(_), Some(timeout)) if timeout < 0 => replies.error(&[b"ERR timeout is negative"]),
@@ -204,10 +204,10 @@ fn help(entry: &'static Entry, replies: &mut Writer) {
     }
 }
 
-/// Names that COMMAND INFO and COMMAND DOCS accept in one call: many times the number of commands.
+/// The number of names that COMMAND INFO and COMMAND DOCS accept in one call: many times the number of commands.
 const MOST_DESCRIBED: usize = 4096;
 
-/// Returns whether the names are too many; if so, it has replied with an error.
+/// Returns whether there are too many names. If so, it has replied with an error.
 fn are_too_many(names: Args<'_>, replies: &mut Writer) -> bool {
     let too_many = names.len() > MOST_DESCRIBED;
     if too_many {
@@ -245,7 +245,7 @@ fn documents(names: Args<'_>, replies: &mut Writer) {
     known().for_each(|entry| document(entry, replies));
 }
 
-/// Bytes that one command may compare to match names; after that no name matches.
+/// The number of bytes that one command may compare to match names. After that no name matches.
 const LOOKS: usize = 1 << 20;
 
 /// Returns whether a pattern matches the name of a command or of a setting.
@@ -305,7 +305,7 @@ fn keys_of(args: Args<'_>, replies: &mut Writer) {
     keys.iter().for_each(|key| replies.bulk(key));
 }
 
-/// Returns the settings that CONFIG GET shows: those that client programs read, with their values here.
+/// Returns the settings that CONFIG GET shows, with their values. Client programs read these settings.
 fn config(core: &Core) -> Vec<(&'static str, String)> {
     let seconds = |time: Option<std::time::Duration>| time.map_or(0, |time| time.as_secs());
     let micros = |time: std::time::Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);

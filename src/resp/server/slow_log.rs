@@ -1,4 +1,4 @@
-//! SLOWLOG and LATENCY. LATENCY replies as if no event was monitored.
+//! SLOWLOG and LATENCY. LATENCY replies as if no event were monitored.
 //!
 //! Reading the clock for each command would cost a few percent of a GET. So the clock is read only after commands that
 //! may take long, because of their kind or the length of the request or its replies. The last time at which the clock
@@ -16,20 +16,21 @@ use crate::resp::session::{Session, Waits, printable};
 use crate::resp::shared::Core;
 use crate::resp::shared::access;
 
-/// A request, or replies, of more bytes may take long.
+/// The number of bytes above which a request, or its replies, may take long.
 const LONG: usize = 4 << 10;
 /// The number of entries that SLOWLOG GET returns by default.
 const FEW: i64 = 10;
 
-/// Marks a command as unfinished: it will run again or continue. A command that CLIENT PAUSE holds back has not begun.
+/// Marks a command as unfinished: it will run again or continue. A command that CLIENT PAUSE holds back has not begun
+/// and is not marked.
 pub fn goes_on(session: &mut Session, since: Instant) {
     if session.waits != Waits::Pause && session.activity.under_way.is_none() {
         session.activity.under_way = Some(since);
     }
 }
 
-/// Records that a command has finished; `bytes` is the length of its request and reply, `since` a time before its
-/// start. Returns such a time for the next command.
+/// Records that a command has finished. `bytes` is the length of its request and reply, `since` a time before its
+/// start. Returns a time before the start of the next command.
 #[inline]
 pub fn done(core: &Core, session: &mut Session, bytes: usize, since: Instant) -> Instant {
     let all = core.limits.slow == Some(Duration::ZERO);

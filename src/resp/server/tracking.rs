@@ -1,5 +1,5 @@
 //! CLIENT TRACKING, CLIENT CACHING, CLIENT TRACKINGINFO and CLIENT GETREDIR. A client is notified only of keys that it
-//! may read, and REDIRECT can name only clients of the same role; otherwise keys of other roles would be revealed.
+//! may read, and REDIRECT can name only clients of the same role; otherwise tracking would reveal keys of other roles.
 
 use pgcache_resp::{Args, Entry, Failure, Writer};
 use pgrx::PgSqlErrorCode;
@@ -50,7 +50,7 @@ fn tracking(
     args: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    // Clients of other roles cannot be the target, and the reply does not show that they exist.
+    // Clients of other roles cannot be the target, and the reply does not reveal that they exist.
     let may_be_told = |id| {
         let other = core.clients.of_id(id);
         match id == session.id
@@ -113,7 +113,8 @@ fn tracking(
     Progress::Done
 }
 
-/// Returns why a client cannot be the target, given that this network process does not serve it for this role.
+/// Returns the reason why a client cannot be the target: the caller has found no client of this number and this role in
+/// this network process.
 fn why_not(core: &Core, session: &Session, id: u64) -> &'static str {
     let role = session.login.role.map(|role| role.to_u32());
     let is_it = |shown: &Shown| shown.id == id && Some(shown.role) == role;
@@ -141,7 +142,7 @@ fn refuse_on_standby(
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Progress::Done)
         }
-        // A client that may not read the cache is not notified of its keys either.
+        // A client that may not read the cache is not notified of its keys, so it may track.
         Ok(_) | Err(Progress::Done) => {
             replies.rewind(before);
             Ok(())

@@ -1,7 +1,7 @@
 //! Commands on the entries of table caches, in a transaction of an executor process.
 //!
-//! The code of the commands is that of memory caches (`commands`). This folder holds a table and its entries ([`table`]),
-//! and the walks over all entries, which differ by nature.
+//! The commands run the same code as on memory caches (`commands`). This folder holds a table and its entries
+//! ([`table`]), and the walks over all entries, which a table needs in another form.
 //!
 //! Guards that a command behaves like the SQL function that does the same: its privileges, policies, triggers, locks,
 //! marks and notifications are those of `cache`.
@@ -47,7 +47,7 @@ pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a
     }
 }
 
-/// Runs FLUSHDB on several tables: on all or on none. A failure in the middle is raised.
+/// Runs FLUSHDB on several tables. A failure is raised, so that the transaction clears all tables or none.
 pub fn clear_all(tables: &[Table]) -> Done<'static> {
     for table in tables {
         table.call().needs(Privileges::CLEAR)?;

@@ -1,5 +1,5 @@
-//! Examines an EXEC on a table before its first command: which of its writes a later one overwrites, and whether the
-//! rest are too many.
+//! Examines an EXEC on a table before its first command: which writes a later write overwrites, and whether the
+//! remaining writes are too many.
 //!
 //! Postgres keeps each version of a row until the transaction ends, and goes through all of them to find the last one.
 //! So n writes of one key take time and space of n squared.
@@ -19,13 +19,13 @@ use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::table::Table;
 
-/// Most changes of one key in one EXEC, without those that are overwritten.
+/// The number of changes of one key that an EXEC may make at most. Overwritten changes do not count.
 const MOST_CHANGES: u32 = 4096;
-/// An EXEC of at most this many commands is not examined.
+/// The number of commands up to which an EXEC is not examined.
 pub const FEW: u32 = 64;
 
-/// The requests of an EXEC that are not run, because a later one overwrites their values before they are read. They are
-/// valid, so the reply is the same.
+/// The SETs of an EXEC that are not run, because a later SET overwrites the value before any command reads it. They are
+/// valid, so their reply is the same.
 #[derive(Default)]
 pub struct Plan {
     overwritten: Vec<bool>,
@@ -84,7 +84,7 @@ fn is_plain(set: &Set<'_>) -> bool {
         && !set.get
 }
 
-/// Returns the hash of the key if all parts of a SET are valid.
+/// Returns the hash of a SET's key. Fails if a part of the SET is invalid.
 fn spelled<'a>(call: &Call<'_, Rows<'_>>, set: &Set<'a>) -> Done<'a, u64> {
     let entries = call.to_write(Privileges::WRITE)?;
     call.check_key(set.key)?;

@@ -20,7 +20,7 @@ use crate::resp::commands::served::Served;
 /// A table cache in one transaction.
 pub struct Table {
     pub target: Target,
-    /// The cache under the lock that lasts; set at the first change.
+    /// The cache under the lock that the transaction keeps until its end; set at the first change.
     pub changed: OnceCell<Rc<Cache>>,
     /// Whether the transaction may run user-defined code.
     alone: bool,
@@ -30,14 +30,14 @@ thread_local! {
     static SURPRISED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether a change was given up since the last call, because it would have run user-defined code that was
-/// unknown when it began.
+/// Returns whether a change was abandoned since the last call, because it would have run user-defined code that was
+/// unknown when the transaction began.
 pub fn take_surprise() -> bool {
     SURPRISED.take()
 }
 
 impl Table {
-    /// Opens a table without a lasting lock.
+    /// Opens a table without a lock that lasts until the end of the transaction.
     pub fn open(relation: Oid, alone: bool) -> Result<Table, CommandError<'static>> {
         let cache = match registry::remembered(relation) {
             Some(cache) => cache,
@@ -96,7 +96,8 @@ impl Served for Rows<'_> {
 
     /// Takes the lock that lasts until the end of the transaction, at its first change. Checks the privileges again,
     /// because the session that held the lock may have revoked them. If the cache has received user-defined triggers or
-    /// policies meanwhile, the transaction ends here: it does not have the settings for those, and may be run again.
+    /// policies during the wait, the transaction ends here: it lacks the settings that user-defined code needs, and may
+    /// be run again.
     fn open<'a>(&self, privileges: Privileges) -> Done<'a> {
         if self.opened().is_some() {
             return Ok(());

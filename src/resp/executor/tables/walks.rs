@@ -1,7 +1,7 @@
 //! Commands on all entries of a table: SCAN, KEYS, RANDOMKEY, DBSIZE, FLUSHDB.
 //!
-//! A scan goes through the keys in their order, in which no key moves, so it meets each key that exists from its start
-//! to its end. Its cursor names a key that is kept in shared memory.
+//! A scan walks the keys in their order. No key changes its place in that order, so the scan meets each key that exists
+//! from its start to its end. Its cursor names a key that is kept in shared memory.
 
 use pgcache_resp::{Failure, Scan, Writer, matches};
 use pgrx::PgLogLevel;
@@ -24,9 +24,9 @@ use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::executor::tables::table::Table;
 
-/// Most keys that are read at once, and that one SCAN reads.
+/// The number of keys that one page holds, and that one SCAN reads, at most.
 const PAGE: usize = 10_000;
-/// Bytes of keys after which a SCAN replies.
+/// The number of bytes of keys after which a SCAN replies.
 const LONGEST_REPLY: usize = 1 << 20;
 
 fn to_read<'a>(call: &Call<'_, Rows<'_>>, table: &Table) -> Done<'a, Reading> {
@@ -41,8 +41,8 @@ pub fn count<'a>(call: &Call<'_, Rows<'_>>, table: &Table, out: &mut Writer) -> 
     Ok(())
 }
 
-/// Returns the prefix that all keys matching a pattern share, so that only keys with this prefix are read. Empty if the
-/// key type has no prefixes.
+/// Returns the prefix that all keys matching a pattern share; only keys with this prefix are read. Empty if the key
+/// type has no prefixes.
 fn prefix<'p>(reading: &Reading, pattern: &'p [u8]) -> &'p [u8] {
     let special = |byte: &u8| b"*?[\\".contains(byte);
     match reading.cache.key_type.is_text() {
@@ -149,10 +149,11 @@ pub fn keys<'a>(
     Ok(())
 }
 
-/// Random blocks whose keys RANDOMKEY chooses among; a table of at most this many blocks is read whole. With eight, a
-/// key of a sparse block is less than twice as likely as one of a full block if half of the table is full.
+/// The number of random blocks from whose keys RANDOMKEY chooses. A table of at most this many blocks is read whole.
+/// With eight, a key of a sparse block is less than twice as likely as a key of a full block if half of the table is
+/// full.
 const SAMPLED: u64 = 8;
-/// Attempts to find random blocks that have keys.
+/// The number of attempts to find random blocks that have keys.
 const ROUNDS: u32 = 8;
 
 /// Runs RANDOMKEY: returns any key of some random blocks.

@@ -1,4 +1,4 @@
-//! The fingerprints that WATCH takes of keys, and the locks by which EXEC keeps the keys from changing.
+//! Fingerprints of entries for WATCH, and the locks with which EXEC keeps watched keys from changing.
 
 use pgcache_store::NO_DEADLINE;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -16,8 +16,8 @@ use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::executor::tables::table::Table;
 
-/// Keeps other sessions from storing entries under these absent keys until the transaction ends. A role without write
-/// privileges locks nothing: its reads then show the entries as they were a moment ago.
+/// Keeps other sessions from storing entries under these absent keys until the transaction ends. For a role without
+/// write privileges it locks nothing, so the commands after it may find entries that were stored after the check.
 pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     if keys.is_empty() || !table.target.privileges.has(Privileges::MOVE) {
         return Ok(());
@@ -36,8 +36,8 @@ pub fn hold_absent<'a>(table: &Table, keys: &[&[u8]]) -> Done<'a> {
     Ok(())
 }
 
-/// Returns a fingerprint of the entry under a key as it is now; another entry has another fingerprint. With `lock`, no
-/// other session changes the entry until the transaction ends. A role without write privileges locks nothing.
+/// Returns the fingerprint of the present entry under a key; another entry has another fingerprint. With `lock`, no
+/// other session changes the entry until the transaction ends. For a role without write privileges it locks nothing.
 pub fn fingerprint<'a>(table: &Table, key: &[u8], lock: bool) -> Done<'a, u64> {
     let call = table.call();
     let locks = lock && table.target.privileges.has(Privileges::MOVE);
@@ -62,8 +62,8 @@ fn number(seen: &EntryMeta, value: &[u8]) -> u64 {
     xxh3_64_with_seed(value, seed) | 1
 }
 
-/// Keeps other sessions from storing this key, without a tier: stores a row and removes it at once, so that Postgres
-/// makes other writers of the key wait for this transaction.
+/// Keeps other sessions from storing this key: stores a row and removes it at once, so that Postgres makes other
+/// writers of the key wait for this transaction. Needs no tier.
 fn hold<'a>(table: &Table, rows: &Rows<'_>, key: &Option<HashedKey>) -> Done<'a> {
     let new = NewEntry::spelled(rows.smallest(), NO_DEADLINE);
     if rows.put(key, new, If::Absent)?

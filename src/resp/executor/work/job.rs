@@ -17,7 +17,7 @@ use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::executor::tables::{self, Plan, Table};
 
-/// Bytes of requests for which the memory is kept.
+/// The number of bytes of requests up to which their memory is kept for the next jobs.
 const KEPT: usize = 4 << 20;
 
 /// The requests of the jobs that were taken together.
@@ -53,7 +53,7 @@ impl Requests {
         let bytes = self.bytes.get(from..).unwrap_or_default();
         let first = match work {
             Work::Exec => watched_rows::read(bytes).map_or(bytes.len(), |head| head.length),
-            // Its bytes are no requests.
+            // The bytes of this job are no requests.
             Work::Clear => bytes.len(),
             Work::Read | Work::Watch | Work::Write => 0,
         };
@@ -71,7 +71,7 @@ impl Requests {
         self.bytes.get(job.bytes.clone()).unwrap_or_default()
     }
 
-    /// Returns the first command's key, which nearly all commands have right after their name.
+    /// Returns the first command's key: its second argument, which is the key of nearly all commands.
     pub fn key(&self, job: &Job) -> &[u8] {
         let first = self.of(job).next();
         first.and_then(|args| args.get(1)).unwrap_or_default()
@@ -90,14 +90,14 @@ impl Requests {
 
 /// The commands of one client.
 pub struct Job {
-    /// None if the job is a part of another one.
+    /// The job's place in the work queue. None: the job is a part of another job.
     pub taken: Option<Taken>,
     pub handed: Handed,
-    /// Whether its commit waits for a synchronous standby.
+    /// Whether the job's commit waits for a synchronous standby.
     pub waits: bool,
     /// The range of its bytes in [`Requests`]. Jobs run in the order of their first keys.
     pub bytes: Range<usize>,
-    /// The numbers of its requests there.
+    /// The numbers of its requests in [`Requests`].
     pub cuts: Range<usize>,
     /// The range of the replies in those of the transaction.
     pub replies: Range<usize>,
@@ -107,7 +107,8 @@ pub struct Job {
 pub struct Tools {
     pub scratch: Scratch,
     pub replies: Writer,
-    /// Databases that a COPY may name. The network process has checked the commands outside of EXEC.
+    /// The number of databases that a COPY in an EXEC may name. The network process has checked all commands outside of
+    /// an EXEC.
     databases: usize,
     /// Numbers of readers for each PUBLISH of an EXEC, the last one first.
     readers: Vec<u32>,
@@ -142,7 +143,7 @@ impl Tools {
     }
 
     /// Runs a job's commands inside a transaction. Appends its replies to those of earlier jobs, and returns their
-    /// range. Replies that are too long raise no error here: see `Writer::overflowed`.
+    /// range. Replies that are too long raise no error here; `check_length` does so.
     pub fn run(&mut self, job: &Job, requests: &Requests, table: &Table) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         self.set_protocol(&job.handed);
@@ -238,8 +239,8 @@ impl Tools {
         }
     }
 
-    /// Returns whether the watched keys of an EXEC are unchanged; they then stay so until the transaction ends. Otherwise
-    /// writes the reply.
+    /// Returns whether the watched keys of an EXEC are unchanged. If so, they stay unchanged until the transaction
+    /// ends; if not, writes the reply.
     fn is_unchanged(&mut self, requests: &[u8], table: &Table) -> bool {
         let Some(head) = watched_rows::read(requests) else {
             return false;
@@ -270,7 +271,7 @@ impl Tools {
         true
     }
 
-    /// Writes the replies for a cache that is gone.
+    /// Writes the replies to commands on a cache that does not exist any more.
     pub fn gone(&mut self, handed: &Handed) -> Range<usize> {
         let from = self.replies.as_bytes().len();
         for _ in 0..replies_to(handed) {
@@ -279,7 +280,7 @@ impl Tools {
         from..self.replies.as_bytes().len()
     }
 
-    /// Fails, and so ends the transaction, if the replies are too long to be sent.
+    /// Raises an error, which rolls the transaction back, if the replies are too long to be sent.
     pub fn check_length(&self) {
         if self.replies.overflowed() {
             ErrorReport::new(
@@ -291,7 +292,7 @@ impl Tools {
         }
     }
 
-    /// Runs a command. Only replies to a SET that a later one overwrites.
+    /// Runs a command. If `is_overwritten`, only writes the reply, because a later SET overwrites the value.
     fn command(&mut self, args: Args<'_>, table: &Table, is_overwritten: bool) {
         let replies = &mut self.replies;
         if is_overwritten {
@@ -330,11 +331,12 @@ impl Tools {
     }
 }
 
-/// Most bytes of the reply to a failed command. Messages of user-defined code may have any length.
+/// The greatest length of the reply to a failed command. Messages of user-defined code may have any length.
 pub const LONGEST_FAILURE: usize = 2 << 10;
 const LONGEST_MESSAGE: usize = 1 << 10;
 
-/// Writes the replies to commands that took no effect. Postgres' message contains no key and no value.
+/// Writes the replies to commands that took no effect, with Postgres' message. The message contains no key and no
+/// value.
 pub fn write_failure(handed: &Handed, failure: &Failure, replies: &mut Writer) {
     use PgSqlErrorCode as Code;
     let end = failure.message.floor_char_boundary(LONGEST_MESSAGE);
@@ -366,7 +368,7 @@ fn replies_to(handed: &Handed) -> u32 {
     }
 }
 
-/// Writes the replies to commands of which it is unknown whether they took effect.
+/// Writes the replies to commands with an unknown outcome.
 pub fn write_lost(handed: &Handed, replies: &mut Writer) {
     for _ in 0..replies_to(handed) {
         replies.error(&[

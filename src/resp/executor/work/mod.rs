@@ -1,8 +1,9 @@
-//! Runs the commands that network processes offload: many in one transaction if none has to wait, one by one otherwise.
+//! Runs the commands that network processes offload: many in one transaction if no command has to wait, one by one
+//! otherwise.
 //!
 //! Guards that a reply is sent only after the commit, and that an error reaches only its own client: the transaction is
-//! rolled back, and the other jobs run again without the one that raised it. A job that waits for a lock does so in the
-//! slow lane, in a transaction of its own.
+//! rolled back, and all jobs but the one that raised the error run again. A job waits for a lock only in the slow lane,
+//! in a transaction of its own.
 
 mod job;
 mod quick;
@@ -35,7 +36,7 @@ use crate::resp::ipc::request::WorkQueue;
 
 /// Longest wait for a lock in the quick lane, also to read a role's settings.
 const PATIENCE: Duration = Duration::from_millis(2);
-/// Bytes of replies after which a transaction ends.
+/// The number of bytes of replies after which a transaction ends.
 const REPLIES: usize = 1 << 20;
 
 type Notified = [bool; MOST_PROCESSES];
@@ -48,11 +49,11 @@ pub struct WorkRunner {
     roles: Roles,
     /// The requests of the jobs that were taken together.
     requests: Requests,
-    /// Network processes to wake because of replies.
+    /// The network processes to wake because they have replies.
     networks: Notified,
     /// Whether a job was put into the slow lane, whose executors may sleep.
     has_given_up: bool,
-    /// Whether statistics wait to be reported.
+    /// Whether this process has statistics that it has not reported yet.
     pub unreported: bool,
 }
 
@@ -94,7 +95,7 @@ impl WorkRunner {
         self.tell();
     }
 
-    /// Reads a job. Returns how many commands it has.
+    /// Reads a job and adds it to `jobs`. Returns the number of its commands.
     fn add(&mut self, taken: Taken, jobs: &mut Vec<Job>) -> u32 {
         let Some(handed) = self.work_queue.batches.handed(&taken) else {
             self.answer(Some(taken), 0..0);
@@ -115,7 +116,7 @@ impl WorkRunner {
         handed.commands
     }
 
-    /// Runs jobs in one transaction. Returns how many have run when it ends. It ends before a job whose table has
+    /// Runs jobs in one transaction. Returns how many jobs have run. The transaction ends before a job whose table has
     /// received user-defined code since the job was submitted, and marks that job as `alone`.
     fn transaction(
         &mut self,
@@ -182,7 +183,8 @@ impl WorkRunner {
             standby_waits::begin(own_number);
             done
         });
-        // An abort does not undo all that the failed job, or one before it, has left in the session.
+        // An abort does not undo all session state that user-defined code of the failed job, or of an earlier one, has
+        // left.
         if (untidy.get() || done.is_err()) && !fault::on(Fault::NotTidied) {
             tidy();
         }
@@ -203,8 +205,9 @@ impl WorkRunner {
         done
     }
 
-    /// Replaces the replies of a transaction on a logged cache that committed while this process was asked to end. That
-    /// request ends the wait for a synchronous standby, and such a commit must not be acknowledged.
+    /// Replaces the replies of a transaction on a logged cache that committed after this process was asked to end. The
+    /// request to end cuts the wait for a synchronous standby short, and a commit without that wait must not be
+    /// acknowledged.
     fn take_back(&mut self, jobs: &mut [Job]) {
         if !jobs.iter().any(|job| job.handed.is_logged) {
             return;
@@ -223,8 +226,8 @@ impl WorkRunner {
         handed.is_logged && self.roles.waits_for_standby(PATIENCE, handed.role)
     }
 
-    /// Notes for each job whether it would wait for a standby. While a commit waits for long, puts such jobs aside:
-    /// each would block its process, and would not be answered sooner.
+    /// Notes for each job whether it would wait for a standby. While a commit waits for long, puts the jobs that would
+    /// wait aside: each would block its process, and would not be answered sooner.
     fn put_aside(&mut self, jobs: &mut Vec<Job>, lane: Lane) {
         for job in jobs.iter_mut() {
             job.waits = self.waits_for_standby(&job.handed);
@@ -247,7 +250,7 @@ impl WorkRunner {
         }
     }
 
-    /// Returns whether jobs were put aside and need not wait any more.
+    /// Returns whether jobs were put aside and may run now.
     fn has_aside(&self) -> bool {
         self.work_queue.places.has_aside() && !standby_waits::somebody_waits()
     }
@@ -262,7 +265,7 @@ impl WorkRunner {
         }
     }
 
-    /// Makes an error the only reply.
+    /// Replaces the replies by the error.
     fn write_failed(&mut self, job: &Job, failure: &Failure) {
         self.tools.restart(self.work_queue.batches.longest());
         self.tools.set_protocol(&job.handed);
@@ -274,15 +277,15 @@ impl WorkRunner {
         self.answer(job.taken, 0..self.tools.replies.as_bytes().len());
     }
 
-    /// Answers with this range of the replies. Network processes take their replies without waiting, and requests take
-    /// no room of replies, so there will be room for this one.
+    /// Answers a job with this range of the replies. Room for the reply becomes free in any case, because network
+    /// processes take their replies without waiting and requests take no room of replies.
     fn answer(&mut self, taken: Option<Taken>, replies: Range<usize>) {
         let bytes = self.tools.replies.as_bytes();
         let bytes = bytes.get(replies).unwrap_or_default();
         send(self.work_queue, &mut self.networks, taken, bytes);
     }
 
-    /// Answers with these bytes.
+    /// Answers a job with these bytes.
     fn answer_with(&mut self, taken: Option<Taken>, replies: &[u8]) {
         send(self.work_queue, &mut self.networks, taken, replies);
     }
@@ -318,7 +321,7 @@ fn runs_user_code(job: &Job, requests: &Requests, open: Option<&(Oid, Table)>) -
     open.is_some_and(|(_, table)| table.runs_user_code()) || other_runs_code(job, requests)
 }
 
-/// Returns whether a job may have run user-defined code, as is known after it.
+/// Returns whether a job that has run may have run user-defined code.
 fn has_run_user_code(job: &Job, requests: &Requests, open: Option<&(Oid, Table)>) -> bool {
     open.is_some_and(|(_, table)| table.has_run_user_code()) || other_runs_code(job, requests)
 }

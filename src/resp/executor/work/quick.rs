@@ -11,10 +11,10 @@ use crate::pg::worker::background;
 use crate::resp::executor::work::job::Job;
 use crate::resp::executor::work::{At, PATIENCE, WorkRunner};
 
-/// Commands, and bytes of them, that are taken together.
+/// The numbers of commands, and of their bytes, that are taken together at most.
 const COMMANDS: u32 = 256;
 const BYTES: usize = 1 << 20;
-/// Errors after which the rest of a batch runs one job at a time.
+/// The number of errors after which the rest of a batch runs one job at a time.
 const ERRORS: u32 = 4;
 
 impl WorkRunner {
@@ -102,7 +102,7 @@ impl WorkRunner {
         }
     }
 
-    /// Returns the jobs to run again after a transaction of the first `ran` jobs was rolled back: all but the one that
+    /// Returns the jobs to run again after a transaction of the first `ran` jobs was rolled back: all but the job that
     /// raised the error.
     fn without_the_guilty(
         &mut self,
@@ -116,13 +116,14 @@ impl WorkRunner {
             false => runner.fail(job, failure),
         };
         if background::asked_to_end() {
-            // Nothing was done, so the successor runs the jobs.
+            // The transaction changed nothing, so the jobs go back to the queue and the successor of this process runs
+            // them.
             jobs.into_iter()
                 .for_each(|job| self.put_back(job, Lane::Quick));
             return Vec::new();
         }
         match at {
-            // No job is at fault. Run alone, each may be cancelled by its own timeout.
+            // A timeout cancelled the transaction, and no job is at fault: each job runs alone, under its own timeout.
             _ if failure.cancelled && ran > 1 => {}
             At::Job(number) if number < jobs.len() => end(self, jobs.remove(number)),
             At::Open(number) if number < jobs.len() => {

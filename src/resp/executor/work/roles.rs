@@ -15,7 +15,7 @@ use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;
 use crate::pg::worker::{as_role, background};
 
-/// The settings that apply. All others concern what a SQL session sees.
+/// The settings that apply. All other settings change only what a SQL session sees.
 const NAMES: [&str; 5] = [
     "synchronous_commit",
     "statement_timeout",
@@ -23,23 +23,23 @@ const NAMES: [&str; 5] = [
     "search_path",
     "row_security",
 ];
-/// Time for which settings are kept; no message announces a change of them.
+/// The time for which settings are kept. It is short because no message announces a change of a role's settings.
 const FRESH: Duration = Duration::from_secs(1);
-/// Roles that are kept. At this number all are dropped together.
+/// The number of roles whose settings are kept. At this number all are dropped together.
 const MOST: usize = 1000;
 
 pub type Settings = Rc<[(CString, CString)]>;
 
 /// The settings of recently used roles.
 pub struct Roles {
-    /// The search path of roles that set none; the process itself has none.
+    /// The search path for roles that set none, because the search path of the process itself is empty.
     search_path: CString,
     known: HashMap<u32, Known>,
 }
 
 struct Known {
     since: Instant,
-    /// Whether synchronous_commit requires a standby; None if the role does not set it.
+    /// Whether the role's synchronous_commit waits for a standby. None: the role does not set it.
     asks_standby: Option<bool>,
     /// The settings for transactions without user-defined code.
     plain: Settings,
@@ -72,8 +72,9 @@ impl Roles {
             && standby_waits::is_asked_for(self.known(role, Some(patience)).and_then(asked))
     }
 
-    /// Returns the settings for a transaction without user-defined code, for a caller that must not wait. Returns the
-    /// last known ones if a catalog lock is not available within `patience`; None if there are none.
+    /// Returns the settings for a transaction without user-defined code, for a caller that must not wait. If a catalog
+    /// lock is not available within `patience`, returns the settings that were read last, or None if they were never
+    /// read.
     pub fn settings_within(&mut self, patience: Duration, role: Oid) -> Option<Settings> {
         self.known(role, Some(patience))
             .map(|known| known.of(false))
@@ -134,7 +135,8 @@ impl Known {
     }
 }
 
-/// Reads a role's settings. Those for this database come last, because they override those for all databases.
+/// Reads a role's settings. The settings for this database come last, because they override the settings for all
+/// databases.
 fn read(role: Oid) -> Vec<(CString, CString)> {
     query_once(
         c"SELECT u.setting

@@ -11,8 +11,8 @@ use crate::pg::worker::background;
 use crate::resp::executor::work::job::{Job, LONGEST_FAILURE};
 use crate::resp::executor::work::{At, WorkRunner};
 
-/// Longest wait for a lock before a job gives way: `SLICE` while other work waits, `LONG_SLICE` while none does,
-/// `SHORT_SLICE` in the executor that has the quick lane, too.
+/// Longest wait for a lock before a job gives way: `SHORT_SLICE` in an executor that owns the quick lane, too; in other
+/// executors `SLICE` while other work waits, and `LONG_SLICE` otherwise.
 const SLICE: Duration = Duration::from_millis(100);
 const SHORT_SLICE: Duration = Duration::from_millis(5);
 const LONG_SLICE: Duration = Duration::from_millis(300);
@@ -34,12 +34,12 @@ impl WorkRunner {
         true
     }
 
-    /// Runs one job, which may wait. A job that waits too long gives way to others, unless it would then run
+    /// Runs one job, which may wait. A job that waits too long gives way to other jobs, unless it would then run
     /// user-defined code twice.
     fn alone(&mut self, job: Job) {
         let settings = self.roles.settings(job.handed.role, job.handed.alone);
         let slice = match () {
-            // This executor has the quick lane, too.
+            // This executor owns the quick lane, too.
             () if self.work_queue.processes.has_quick(self.number) => SHORT_SLICE,
             () if self.has_requests() || self.work_queue.places.waiting(Lane::Slow) > 0 => SLICE,
             () => LONG_SLICE,
@@ -57,7 +57,7 @@ impl WorkRunner {
         let done = self.transaction(&terms, &mut jobs, &at, longest);
         let [job] = jobs;
         match done {
-            // The job must run under other terms.
+            // The table has received user-defined code, so the job must run under other settings.
             Ok(0) => self.put_back(job, Lane::Slow),
             Err(_) if job.handed.alone && !alone => self.put_back(job, Lane::Slow),
             Ok(_) => self.answer(job.taken, job.replies),
@@ -114,7 +114,7 @@ impl WorkRunner {
         self.answer_with(job.taken, &replies);
     }
 
-    /// Runs one command of a pipeline, under the terms that fit what is known of it by now.
+    /// Runs one command of a pipeline, with the settings for user-defined code if `handed.alone` is set.
     fn part(&mut self, part: &mut [Job; 1], room: usize) -> Result<usize, Failure> {
         let [Job { handed, .. }] = part;
         let settings = self.roles.settings(handed.role, handed.alone);
