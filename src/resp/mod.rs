@@ -5,7 +5,7 @@
 //!
 //! - `net`: TLS, certificates and poll registration of a connection.
 //! - `auth`: authentication by pg_hba.conf, and the privileges of a role on a cache.
-//! - `ipc`: the requests of network processes to executors, and the answers that they cache.
+//! - `ipc`: the requests of network processes to executors, and the answers that network processes cache.
 //! - `commands`: commands on entries and channels, scripts, MULTI and WATCH.
 //! - `session`: the state of one client: its connection, its input and its tracked keys.
 //! - `tracking`: the keys that clients of CLIENT TRACKING have read, and the clients to notify.
@@ -16,7 +16,7 @@
 //! - `executor`: the executor: catalog requests, and commands on tables in transactions.
 //! - `supervisor`: starts both kinds of processes, from the launcher.
 //!
-//! Guards that nothing of this runs or takes shared memory unless a port or a socket is set.
+//! Guards that the protocol starts no process and takes no shared memory unless a port or a socket is set.
 
 mod auth;
 mod commands;
@@ -75,8 +75,8 @@ pub fn register() {
     if guc::resp::has_former_name() {
         failure::log("pgcache.resp_backs is obsolete: use pgcache.resp_executors".into());
     }
-    // Beside these run the launcher and a worker that sweeps, and Postgres' launcher of logical replication. Postgres
-    // itself would only report that a process was not started.
+    // The sum includes pgcache's launcher, a worker that sweeps, and Postgres' launcher of logical replication. Without
+    // this check Postgres would only report that a process was not started.
     let own = guc::resp::workers() + guc::resp::executors();
     let needed = own + 2 + usize::from(process::has_replication_launcher());
     let most = process::max_worker_processes();

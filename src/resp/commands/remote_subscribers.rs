@@ -22,7 +22,7 @@ pub enum Sort {
     Pattern,
 }
 
-/// The state that a network process shares with the others.
+/// This process's part in the exchange of subscribers and messages.
 #[derive(Clone, Copy)]
 struct Elsewhere {
     own: usize,

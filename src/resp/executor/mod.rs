@@ -93,7 +93,7 @@ impl Executor {
         }
     }
 
-    /// Runs one batch, one request and one job. Returns whether there was any.
+    /// Runs at most one batch, one request and one job. Returns whether there was any.
     fn work(&mut self) -> bool {
         self.runner.bring_back();
         let mut worked = self.has_quick() && self.runner.quick();
@@ -157,8 +157,8 @@ impl Executor {
         self.queue.processes.has_quick(self.number)
     }
 
-    /// Returns whether this executor takes work that may wait. The executor of the quick lane does so only if no other
-    /// can.
+    /// Returns whether this executor takes work that may wait. The executor of the quick lane does so only if all other
+    /// executors wait for a standby.
     fn has_slow(&self) -> bool {
         !self.has_quick() || standby_waits::all_others_wait(guc::resp::executors(), self.number)
     }
@@ -169,7 +169,7 @@ impl Executor {
     }
 
     /// Returns whether this executor takes catalog requests now. The executor of the quick lane does so only if no
-    /// other can.
+    /// other executor is idle.
     fn may_answer(&self) -> bool {
         self.has_slow() || !self.queue.processes.has_idle_slow()
     }

@@ -103,7 +103,7 @@ impl WorkSubmitter {
 /// A lane whose progress is watched.
 struct Watched {
     lane: Lane,
-    /// The moment of the last observed progress, and the number of batches taken until then.
+    /// The moment of the last observed progress, and the number of batches taken before it.
     since: Option<(Instant, u64)>,
 }
 

@@ -47,7 +47,7 @@ impl Balancer {
         }
     }
 
-    /// Returns whether this is the network process that listens and passes connections to the others.
+    /// Returns whether this is the network process that listens and passes connections on.
     pub fn is_first(&self) -> bool {
         self.number == 0
     }

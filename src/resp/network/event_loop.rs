@@ -1,8 +1,9 @@
-//! The event loop of a network process. The process owns its clients' connections, and the first one also the
-//! listeners. It answers every request that needs no wait; an executor does the rest.
+//! The event loop of a network process. A network process owns its clients' connections; the first one also owns the
+//! listeners. It answers each request that needs no wait, and offloads the rest to executors.
 //!
-//! One iteration (a turn) first accepts invalidation messages, in a transaction that reads no table. Then it serves the
-//! clients that have sent input, each within bounds, and sleeps if no work is left.
+//! One iteration (a turn) sleeps if no work is left, takes answers and new connections, and then serves the clients
+//! that have sent input, in rounds of a few clients. A round reads the input, begins a transaction, which accepts
+//! invalidation messages and reads no table, and serves each client within bounds.
 
 use std::cell::Cell;
 use std::io;
@@ -37,25 +38,25 @@ use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::tracking;
 
-/// Events that one wait returns at most.
+/// The number of events that one wait returns at most.
 const EVENTS: usize = 1024;
 /// Longest time that one transaction serves clients.
 const LONGEST_ROUND: Duration = Duration::from_millis(2);
-/// Connections that are accepted at once, so that connected clients are served, too.
+/// The number of connections that are accepted at once; the bound lets connected clients be served, too.
 const ACCEPTED: usize = 64;
-/// Interval at which idle clients are checked.
+/// Interval at which silent and waiting clients are checked.
 const LOOK: Duration = Duration::from_secs(1);
 /// Pause before the next attempt to listen after a failure.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
-/// Pause before the next connection is accepted after descriptors have run out.
+/// Pause before the next connection is accepted after descriptors or memory have run out.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 /// Longest time that a client may wait for an executor, or may leave its last replies unread.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// Descriptors of the process that belong to no client.
+/// The number of descriptors of the process that belong to no client.
 const OWN_DESCRIPTORS: usize = 64;
 
-/// The first token of listeners. The two before it are those of the inbox, and of signals and wake-ups. A client's
-/// token is the number of its place.
+/// The first token of listeners. The two numbers below it are the tokens of the inbox, and of signals and wake-ups. A
+/// client's token is the number of its place.
 const LISTENERS: usize = usize::MAX / 2;
 const INBOX: usize = LISTENERS - 1;
 const SIGNALS: usize = LISTENERS - 2;
@@ -63,18 +64,18 @@ const SIGNALS: usize = LISTENERS - 2;
 struct NetworkProcess {
     core: Core,
     poll: Poll,
-    /// The same epoll set, for connections that change which events they watch.
+    /// A handle of the epoll set, with which connections change the events that they watch.
     registry: Rc<Registry>,
     events: Events,
     sleeper: Sleeper,
     networks: Balancer,
     listeners: Vec<Listener>,
-    /// Endpoints that are not open yet, and the last error of each that was logged.
+    /// Endpoints that are not open yet, each with the last error that was logged for it.
     unopened: Vec<(Endpoint, Option<io::ErrorKind>)>,
     next_open: Instant,
     next_look: Instant,
     next_accept: Option<Instant>,
-    /// Clients for which the process has descriptors.
+    /// The number of clients for which the process has descriptors.
     descriptors: usize,
     short_of_descriptors: bool,
     /// Whether the log says that no connection could be accepted.
@@ -154,7 +155,7 @@ impl NetworkProcess {
         Ok(network)
     }
 
-    /// Requests a descriptor for each possible client, and warns if the system allows fewer.
+    /// Raises the limit of descriptors to one for each possible client, and warns if the system allows fewer.
     fn count_descriptors(&mut self) {
         let wanted = self.core.limits.clients.saturating_add(OWN_DESCRIPTORS);
         let descriptors = system::raise_descriptors(wanted);
@@ -240,7 +241,7 @@ impl NetworkProcess {
             || self.networks.ready
     }
 
-    /// Waits for events for at most this long (None: without a limit), and notes them.
+    /// Waits for events for at most `pause` (None: without a limit), and notes them.
     fn look(&mut self, pause: Option<Duration>) {
         let came = match pause {
             Some(Duration::ZERO) => self.poll.poll(&mut self.events, pause),
@@ -293,7 +294,7 @@ impl NetworkProcess {
         came
     }
 
-    /// Returns how long the process may sleep until work is due; None: until an event arrives.
+    /// Returns how long the process may sleep before work is due. None: it may sleep until an event arrives.
     fn pause(&mut self, pause_ends: Option<Instant>) -> Option<Duration> {
         let now = Instant::now();
         let looks = (self.core.clients.len() > 0).then_some(self.next_look);
@@ -325,7 +326,8 @@ impl NetworkProcess {
             self.core.tls.reload();
             self.count_descriptors();
         }
-        // Messages are read even if no client needs them, because other processes wait for the slowest reader.
+        // Invalidation messages are read even if no client needs them, because the queue of messages keeps each until
+        // the slowest process has read it.
         self.take_messages();
     }
 
@@ -383,7 +385,7 @@ impl NetworkProcess {
         self.listeners.iter().any(|listener| listener.ready)
     }
 
-    /// Accepts connections, a bounded number.
+    /// Accepts a bounded number of connections.
     fn accept(&mut self, now: Instant) {
         if self.next_accept.is_some_and(|moment| moment > now) {
             return;
@@ -421,8 +423,8 @@ impl NetworkProcess {
         }
     }
 
-    /// Finds a network process for a connection. The client registry is as large as the setting was when the server
-    /// started.
+    /// Gives a connection to a network process, or turns it away. The client registry has as many places as the setting
+    /// allowed when the server started.
     fn place(&mut self, socket: Socket) {
         if self.core.registry.claimed() < self.core.limits.clients as u64 {
             for number in self.networks.by_load(&self.core.registry) {
@@ -442,7 +444,7 @@ impl NetworkProcess {
         self.core.turn_away(&socket);
     }
 
-    /// Takes connections from the first network process, a bounded number.
+    /// Takes a bounded number of connections from the first network process.
     fn take_handed(&mut self) {
         for _ in 0..ACCEPTED {
             if !self.networks.ready {
@@ -536,8 +538,9 @@ impl NetworkProcess {
 
     /// Disconnects clients that have been silent for too long, and those that have waited for too long.
     fn end_silent(&mut self, now: Instant) {
-        // Permissions may become invalid although no client sends anything, and on a standby replication commits
-        // prepared transactions without any notice.
+        // An empty transaction accepts invalidation messages, which may void permissions although no client sends
+        // anything. On a standby, replication commits prepared transactions without notifying any process, so their
+        // marks are undone here.
         let tracks = self.core.tracking.is_on();
         if let Err(error) = background::in_turn(|| {
             if tracks {
@@ -564,7 +567,8 @@ impl NetworkProcess {
                     .is_some_and(|longest| since(session.login.unknown_since) > longest);
             let waits = !matches!(session.waits, Waits::Nothing | Waits::Pause | Waits::Table)
                 && since(session.waits_since()) > LONGEST_WAIT;
-            // As in Redis: a subscriber has nothing to send, and a slow reader is still receiving its replies.
+            // As in Redis, a subscriber has no time limit, because it has nothing to send. A client that reads its
+            // replies slowly is not silent.
             let silent = !matches!(session.waits, Waits::Pause | Waits::Table)
                 && !session.state.is_subscribed()
                 && limits

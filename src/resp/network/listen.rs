@@ -15,7 +15,7 @@ use crate::guc::resp as settings;
 use crate::pg::resp::system;
 use crate::resp::auth::{Peer, PeerAddress};
 
-/// Connections that the kernel queues between two turns; it may queue fewer.
+/// The number of connections that the kernel is asked to queue between two turns; it may queue fewer.
 const BACKLOG: i32 = 4096;
 
 /// A socket that clients connect to.
@@ -125,8 +125,8 @@ fn listen_tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Listens on a unix socket. Removes a socket file that no process listens on, because it is left from an earlier run.
-/// Touches no other file.
+/// Listens on a unix socket. Removes a socket file on which no process listens, which an earlier run has left. Touches
+/// no other file.
 fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
     if let Ok(found) = fs::symlink_metadata(path) {
         if !found.file_type().is_socket() {
@@ -153,7 +153,7 @@ fn listen_unix(path: &PathBuf) -> io::Result<(Socket, (PathBuf, u64, u64))> {
 }
 
 impl Listener {
-    /// Accepts the next connection. None if no connection waits.
+    /// Accepts the next connection. None: no connection can be accepted now.
     pub fn accept(&mut self) -> io::Result<Option<Socket>> {
         match self.socket.accept() {
             Ok((socket, _)) => Ok(Some(socket)),
@@ -161,7 +161,7 @@ impl Listener {
                 self.ready = false;
                 Ok(None)
             }
-            // The client was gone before it was accepted.
+            // The client closed the connection before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => Ok(None),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
             Err(error) => Err(error),
@@ -216,7 +216,7 @@ impl Drop for Listener {
             && let Ok(found) = fs::symlink_metadata(path)
             && (found.dev(), found.ino()) == (*device, *number)
         {
-            // A file that stays is removed by the next listener.
+            // If the file cannot be removed now, the next listener removes it.
             let _ = fs::remove_file(path);
         }
     }

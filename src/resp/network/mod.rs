@@ -2,7 +2,7 @@
 //!
 //! - `event_loop` polls sockets and wakes clients.
 //! - `serve` runs one client's requests within a bound of time.
-//! - `listen`, `balance`, `handshake` bring a connection in: listeners, the choice of a process, TLS.
+//! - `listen`, `balance`, `handshake` accept a connection: listeners, the choice of a process, TLS.
 
 mod balance;
 pub mod event_loop;

@@ -1,5 +1,5 @@
-//! Serves one client for one turn: runs the commands in its input, within bounds of number and time, and sends all
-//! replies at once. The bounds keep a client with a long pipeline from delaying the others.
+//! Serves one client for one turn: runs the commands in its input, within bounds of number, time and bytes of replies,
+//! and sends all replies at once. The bounds keep a client with a long pipeline from delaying other clients.
 
 use std::time::{Duration, Instant};
 
@@ -23,18 +23,18 @@ use crate::resp::shared::Core;
 use crate::resp::shared::access;
 use crate::resp::shared::tracking;
 
-/// Commands, and time, after which a turn ends, so that other clients get theirs.
+/// The number of commands, and the time, after which a turn ends, so that other clients get their turns.
 const COMMANDS: u32 = 512;
 const LONGEST: Duration = Duration::from_micros(200);
-/// Commands after which a turn reads the clock.
+/// The number of commands after which a turn reads the clock.
 const LOOK: u32 = 16;
-/// Bytes of replies at which they are sent before the turn ends.
+/// The number of bytes of replies at which a turn ends.
 const SEND: usize = 256 << 10;
 
 /// Serves a client that is ready, or whose input was read.
 pub fn serve(core: &mut Core, client: &mut Connection, read: &mut Read, now: Instant) -> Progress {
     match serve_once(core, client, read, now) {
-        // No event reports room in the socket, because the last write did not fill it.
+        // The last write did not fill the socket, so no event will report room in it: the client needs another turn.
         Progress::Done | Progress::Wait | Progress::Starve if client.may_send() => Progress::More,
         after => after,
     }
@@ -105,8 +105,8 @@ fn serve_once(core: &mut Core, client: &mut Connection, read: &mut Read, now: In
     }
 }
 
-/// Sends replies, and the client's pending messages. Sends invalidations before the replies, and again after them if
-/// they concern a value that the client may have read before it changed. Never sends a message inside of a reply.
+/// Sends replies, and the client's pending messages. Sends invalidations before the replies, and again after the
+/// replies if the client may have read the value before it changed. Never sends a message inside of a reply.
 fn send(
     core: &mut Core,
     client: &mut Connection,
@@ -153,8 +153,8 @@ fn leave(client: &Connection) -> Progress {
     }
 }
 
-/// Returns whether the peer is gone. A peer that has only stopped sending may still wait for the replies to its
-/// commands.
+/// Returns whether the socket has an error, so that the peer cannot receive replies. A peer that has only stopped
+/// sending may still wait for replies.
 fn is_gone(client: &Connection) -> bool {
     !matches!(client.socket.take_error(), Ok(None))
 }
@@ -214,7 +214,7 @@ fn run_read(
     }
 }
 
-/// Returns the progress of a client after its requests. A client that has run all of them may have sent more.
+/// Returns the progress of a client after its requests. If all of them have run, the client may have sent more.
 fn after(client: &Connection, progress: Progress) -> Progress {
     match progress {
         Progress::Done if client.readable => Progress::More,
@@ -241,7 +241,7 @@ fn run_input(
 /// The resources that a turn has used, and the commands that it offloads.
 struct Turn {
     began: Instant,
-    /// The last time that the clock was read.
+    /// The time at which the clock was last read.
     looked: Instant,
     commands: u32,
     /// Commands to offload to an executor.
@@ -262,7 +262,7 @@ impl Turn {
     }
 }
 
-/// Runs the commands in a buffer, and offloads those for an executor. Returns how many bytes are finished.
+/// Runs the commands in a buffer, and offloads the commands for an executor. Returns how many bytes are finished.
 /// [`Progress::Done`] means that the rest is not a complete request.
 fn commands(
     core: &mut Core,
@@ -272,7 +272,8 @@ fn commands(
     turn: &mut Turn,
     replies: &mut Writer,
 ) -> (usize, Progress) {
-    // If an invalidation must be sent for a reply, it is sent after that reply.
+    // An executor's reply that is already written must be sent before the invalidations that it needs, so these are
+    // settled after it.
     let settled = match replies.as_bytes().is_empty() {
         true => tracking::settle_before(core, client),
         false => Ok(()),
@@ -326,7 +327,8 @@ fn submit(
     (pending.from, Progress::Starve)
 }
 
-/// The requests in a client's input. Most are split together before the turn; the parser splits long and unusual ones.
+/// The requests in a client's input. Most requests are split together before the turn; the parser splits long and
+/// unusual requests.
 struct Requests<'a> {
     batch: &'a mut Batch,
     buffer: &'a [u8],
@@ -339,7 +341,7 @@ struct Requests<'a> {
 }
 
 impl Requests<'_> {
-    /// Returns the next request and its end in the buffer; None if none is complete.
+    /// Returns the next request and its end in the buffer. None: the rest is not a complete request.
     #[inline]
     fn next<'r>(
         &'r mut self,
@@ -376,7 +378,7 @@ impl Requests<'_> {
         Ok(request.map(|request| (request.args, self.at + request.used)))
     }
 
-    /// Makes the last request, which is unfinished, the next one again.
+    /// Returns the last request, which is unfinished, to the input: `next` returns it again.
     fn again(&mut self, parser: &mut Parser) {
         match self.is_of_batch {
             true => self.batch.again(),
@@ -412,7 +414,7 @@ fn requests(
             input.at = end;
             continue;
         }
-        // Executors know only the form in which programs send requests.
+        // Executors parse only arrays, the form in which programs send requests, and no inline commands.
         let is_line = buffer.get(from) != Some(&b'*');
         if let Some(pending) = &mut turn.pending {
             if is_line || !offload::joins(core, session, pending, args, end) {

@@ -1,8 +1,8 @@
 //! SLOWLOG and LATENCY. LATENCY replies as if no event were monitored.
 //!
 //! Reading the clock for each command would cost a few percent of a GET. So the clock is read only after commands that
-//! may take long, because of their kind or the length of the request or its replies. The last time at which the clock
-//! was read in this turn counts as the start of such a command.
+//! may take long, because of their kind or the length of the request or its replies. The last reading of the clock in
+//! this turn counts as the start of the command.
 
 use std::time::{Duration, Instant};
 

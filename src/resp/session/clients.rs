@@ -76,7 +76,7 @@ impl Clients {
         }
     }
 
-    /// Iterates over all clients with their places, without the one that is taken out.
+    /// Iterates over all clients and their places, except the client that is taken out.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Connection)> {
         self.places
             .iter_mut()

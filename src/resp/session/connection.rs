@@ -1,5 +1,5 @@
-//! A client's connection: its socket, its input and the replies that wait to be sent. Parsing and running requests is
-//! left to other modules. An idle connection holds no buffers, so that many idle clients cost little memory.
+//! A client's connection: its socket, its input and the replies that wait to be sent. It neither parses nor runs
+//! requests. An idle connection holds no buffers, so that many idle clients cost little memory.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -13,12 +13,12 @@ use crate::resp::net::registration::Registration;
 use crate::resp::net::tls::{self, Encryption};
 use crate::resp::session::Session;
 
-/// Capacity that an empty buffer may keep.
+/// The capacity that an empty buffer may keep, in bytes.
 const KEPT: usize = 2 << 10;
 /// Replies longer than this are moved rather than copied, and a buffer of this length takes no further replies.
 const LONG: usize = 512 << 10;
-/// Bytes that are written to a socket at once. Without this limit, a peer that reads while we write would receive
-/// megabytes in one call, and no other client would be served meanwhile.
+/// The number of bytes that are written to a socket at once. Without this limit, a peer that reads during the write
+/// would receive megabytes in one call, which would delay all other clients.
 const AT_ONCE: usize = 128 << 10;
 /// The longest request, in bytes, of a client that has not authenticated.
 pub const UNAUTHENTICATED: usize = 4 << 10;
@@ -40,31 +40,31 @@ pub struct Connection {
     pub parser: Parser,
     /// The input from the beginning of the first request that is not finished.
     pub input: Vec<u8>,
-    /// Replies that wait, and the number of bytes of the first of them that the socket has taken: a long reply is not
-    /// moved when a part of it is sent.
+    /// Replies that wait, and how many bytes of the first reply the socket has taken. The number spares moving a long
+    /// reply when a part of it is sent.
     unsent: VecDeque<Vec<u8>>,
     sent: usize,
     /// Messages that wait for the end of a reply that has begun, or for the client's turn.
     pushed: Vec<u8>,
-    /// Whether the socket may have bytes to read, and whether it may accept some. If it accepts none, the network
-    /// process is notified once it does.
+    /// Whether the socket may have bytes to read, and whether it may accept bytes. A socket that accepts none is
+    /// registered for the event that it does again.
     pub readable: bool,
     writable: bool,
     /// The input is not a complete request.
     pub hungry: bool,
-    /// The peer sends no more bytes; those that it has sent are still read.
+    /// The peer sends no more bytes. The bytes that it has sent are still read.
     pub half_closed: bool,
-    /// The peer does not receive bytes either. With TCP this shows only after something was sent.
+    /// The peer does not receive bytes either. With TCP this becomes known only after bytes were sent.
     pub hung_up: bool,
     /// The connection ends as soon as the last replies are sent.
     pub closing: bool,
     /// The client is on the list of clients to serve.
     pub queued: bool,
-    /// The client is not served any more: the connection is cut at the end of its turn.
+    /// The client is not served any more, and its connection ends with its turn.
     pub killed: bool,
     /// The moment at which the socket last took some of the waiting replies.
     pub last_taken: Option<Instant>,
-    /// Bytes of memory that `Memory` has counted for the client.
+    /// The number of bytes of memory that `Memory` has counted for the client.
     pub counted: usize,
 }
 
@@ -120,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// Notes that the socket accepts no bytes now, and registers for the event that it does.
+    /// Notes that the socket accepts no bytes now, and registers for the event that it accepts bytes again.
     fn note_full(&mut self) -> io::Result<()> {
         self.writable = false;
         self.registration.ask_for_room(&self.socket)
@@ -201,7 +201,7 @@ impl Connection {
 
     /// Returns the number of bytes that wait to be sent.
     pub fn unsent(&self) -> usize {
-        // Encrypted bytes that wait are few, and count as one byte.
+        // Waiting encrypted bytes are few, and count as one byte.
         let encrypted = matches!(&self.wire, Wire::Encrypted(wire) if wire.has_unsent());
         let unsent = self.unsent.iter().map(Vec::len).sum::<usize>();
         unsent - self.sent + self.pushed.len() + usize::from(encrypted)
@@ -239,8 +239,8 @@ impl Connection {
         self.session.state = Default::default();
     }
 
-    /// Sends replies after those that wait. The part that the socket does not take is kept; if memory for it is
-    /// exhausted, the call fails.
+    /// Sends replies after the replies that wait. Keeps the part that the socket does not take; fails if there is no
+    /// memory for that part.
     pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.flush()?;
         let mut left = bytes;
@@ -273,8 +273,8 @@ impl Connection {
         self.flush()
     }
 
-    /// Returns whether the handshake is not finished, or the first byte has not arrived that shows whether there is
-    /// one.
+    /// Returns whether the TLS handshake is not finished, or whether the first byte, which shows whether the client
+    /// uses TLS, has not arrived.
     pub fn is_shaking(&self) -> bool {
         match &self.wire {
             Wire::Unknown => true,

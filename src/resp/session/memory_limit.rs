@@ -1,9 +1,9 @@
 //! Counts the memory that clients take, and limits the memory of all clients of the server together
 //! (`pgcache.resp_max_clients_memory`). Beyond the limit the client that takes most is disconnected first.
 //!
-//! Each network process counts its own clients after each of their turns, and whenever a message is kept for one of
-//! them. It publishes its sum and the size of its largest client to the other network processes, so that the process
-//! with the largest client of all disconnects it.
+//! Each network process counts a client after each of its turns, and whenever a message is kept for it. It publishes
+//! the sum and the size of its largest client to the other network processes, so that the process with the largest
+//! client of the server disconnects that client.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ pub struct Memory {
     largest: usize,
     /// The number of clients that were disconnected.
     pub evicted: u64,
-    /// The time of the last line in the log, and the number of clients disconnected without a line since then.
+    /// The time of the last line in the log, and the number of clients disconnected without a line after it.
     said: Option<Instant>,
     unsaid: u64,
 }
@@ -98,7 +98,7 @@ impl Memory {
     }
 
     /// Frees the buffers of the largest clients while all clients together exceed the limit. Returns the places of
-    /// these clients, whose connections are to end.
+    /// these clients, which the caller disconnects.
     #[inline]
     pub fn bound(&mut self, clients: &mut Clients) -> Vec<usize> {
         match self.excess() {

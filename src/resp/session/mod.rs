@@ -1,6 +1,6 @@
 //! The state of a client: its login, its labels, the command that it runs and the reply that it waits for. The socket
-//! and its buffers are in `connection`. A waiting client has exactly one reason ([`Waits`]), and only the end of that
-//! wait resumes it; otherwise a reply could be sent before the one that it must follow.
+//! and its buffers are in `connection`. A waiting client has exactly one reason to wait ([`Waits`]), and only the end
+//! of that wait resumes it; otherwise a reply could be sent before an earlier one.
 
 pub mod clients;
 pub mod connection;
@@ -76,11 +76,11 @@ pub enum Flushing {
     Asked(Vec<u32>),
     /// These caches are empty.
     Done(Vec<u32>),
-    /// The error reply: an executor emptied none of the caches that it should have emptied.
+    /// The executor failed and has emptied none of the caches. The error reply.
     Failed(Vec<u8>),
 }
 
-/// Bytes of the longest name that CLIENT LIST shows: `cluster|countkeysinslot`.
+/// The greatest length of a name that CLIENT LIST shows; the longest is `cluster|countkeysinslot`.
 const LONGEST_NAME: usize = 24;
 
 /// The addresses and the certificate of a client.
@@ -95,7 +95,7 @@ pub struct Origin {
 
 /// The role of a client, and how the client became it.
 pub struct Login {
-    /// None: the client has not authenticated, or its role may not log in.
+    /// The role's oid. None: the client has not authenticated, or its role may not log in.
     pub role: Option<Oid>,
     pub is_superuser: bool,
     pub user: Box<[u8]>,
@@ -104,9 +104,9 @@ pub struct Login {
     pub asked: u16,
     /// The result of the client's AUTH.
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
-    /// The client authenticated with a password, which may expire.
+    /// Whether the client authenticated with a password, which may expire.
     pub by_password: bool,
-    /// The start of the time that the client has to authenticate.
+    /// The moment since which the client has had no role; its time to authenticate begins then.
     pub unknown_since: Instant,
 }
 
@@ -128,13 +128,13 @@ impl Login {
 /// The commands of a client that an executor runs.
 #[derive(Default)]
 pub struct Offloaded {
-    /// Their place in the work queue.
+    /// The place of the commands in the work queue.
     pub handed: Option<u32>,
-    /// The reply to them, once it has arrived.
+    /// The reply to the commands, once it has arrived.
     pub answered: Option<Answered>,
-    /// The rows that they watch, if they are a WATCH.
+    /// The rows to watch, if the command is a WATCH.
     pub watching: Option<Box<commands::WatchedRows>>,
-    /// Whether CLIENT REPLY suppresses their reply.
+    /// Whether CLIENT REPLY suppresses the reply.
     pub mute: bool,
 }
 
@@ -147,7 +147,7 @@ pub struct Unfinished {
     pub to_clear: Vec<(commands::Continuation, Rc<Permission>)>,
     /// The progress of a FLUSHALL with the caches that are tables.
     pub flushing: Flushing,
-    /// Whether the cache was found to be dropped, and an executor looks it up again.
+    /// Whether the cache seems to be dropped, so that an executor looks it up again.
     pub gone: bool,
 }
 
@@ -171,7 +171,7 @@ pub struct Activity {
     pub net_out: u64,
     /// The start of the command that is not yet finished.
     pub under_way: Option<Instant>,
-    /// The last command may have taken long.
+    /// Whether the last command may have taken long.
     pub heavy: bool,
 }
 
@@ -203,7 +203,7 @@ pub struct Session {
     pub unfinished: Unfinished,
     /// The client's place in the client registry; None before the client is shown there.
     pub place: Option<Claimed>,
-    /// Whether a rarely changing property has changed since the client was last written to the registry.
+    /// Whether a property that changes rarely has changed since the client was last written to the registry.
     pub changed: bool,
     pub waits: Waits,
     waits_since: Instant,
@@ -213,8 +213,8 @@ pub struct Session {
     /// The client runs the commands of an EXEC.
     pub in_exec: bool,
     pub replies: Replies,
-    /// The reply is sent regardless of CLIENT REPLY: that of a subscription, and that of an EXEC, which applies
-    /// CLIENT REPLY itself.
+    /// Whether the reply is sent regardless of CLIENT REPLY. Set for the reply of a subscription, and of an EXEC, which
+    /// applies CLIENT REPLY itself.
     pub is_loud: bool,
     pub no_evict: bool,
     pub no_touch: bool,
@@ -267,7 +267,7 @@ impl Session {
         self.waits_since = Instant::now();
     }
 
-    /// Returns the bytes of memory that the session holds besides itself.
+    /// Returns the bytes of memory that the session holds beside the struct itself.
     pub fn held(&self) -> usize {
         let texts = [
             &self.login.user,
@@ -314,7 +314,8 @@ impl Session {
         }
     }
 
-    /// Returns the beginning of the last command's name as it was sent; for a subcommand both names.
+    /// Returns the beginning of the last command's name as it was sent. For a subcommand it is the name of the
+    /// container command and that of the subcommand.
     pub fn last_name(&self) -> &[u8] {
         let name = self.activity.last_name.split(|byte| *byte == 0).next();
         name.unwrap_or_default()

@@ -1,5 +1,5 @@
 //! CLIENT PAUSE: holds commands back for all clients of the server. A client whose command is held back waits with that
-//! command, so that its commands keep their order. Other clients are not affected.
+//! command, so that its commands keep their order. A client whose commands the pause does not cover is not affected.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::pg::resp::client_registry::{ClientRegistry, Pause};
 use crate::pg::session::clock;
 use crate::resp::session::{Session, Waits};
 
-/// The longest time of a pause, a limit of Redis: some centuries.
+/// The longest pause in milliseconds, a limit of Redis.
 const LONGEST: i64 = i64::MAX / 4000;
 
 /// The present pause as one network process knows it, and the clients that it holds back.
@@ -20,8 +20,8 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// Reads the present pause from the client registry, once in each round of the event loop. Returns the clients that
-    /// continue, and the time of the next check.
+    /// Reads the present pause from the client registry. Returns the clients that continue, and the time at which the
+    /// pause ends.
     pub fn look(&mut self, registry: &ClientRegistry) -> (Vec<u64>, Option<Instant>) {
         let said = registry.pause();
         if said.is_none() && self.now.is_none() {
@@ -29,7 +29,7 @@ impl Pauses {
         }
         let now = clock::now();
         let before = std::mem::replace(&mut self.now, said.filter(|pause| pause.until > now));
-        // Clients that a pause of all commands holds may continue in one of writes.
+        // If a pause of writes follows a pause of all commands, the clients that were held may continue.
         let still_holds = |pause: Pause| pause.all || before.is_some_and(|before| !before.all);
         let goes_on = match self.now {
             Some(pause) if still_holds(pause) => Vec::new(),
@@ -52,12 +52,12 @@ impl Pauses {
         self.waiting.retain(|waiting| *waiting != id);
     }
 
-    /// Returns whether a pause is on, so that commands may be held back.
+    /// Returns whether a pause is in effect, so that commands may be held back.
     pub fn is_on(&self) -> bool {
         self.now.is_some()
     }
 
-    /// Holds a command back if the pause covers it: its client waits.
+    /// Holds a command back if the pause covers it, by making its client wait. Returns whether it did.
     #[inline]
     pub fn hold(&mut self, session: &mut Session, args: Args<'_>) -> bool {
         match self.now {

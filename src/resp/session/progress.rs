@@ -6,7 +6,7 @@ use crate::resp::ipc::pending_batch::PendingBatch;
 pub enum Progress {
     /// The command is answered. The client is idle until its socket has an event.
     Done,
-    /// A piece of a long command is done, and its request stays. The client has more to do.
+    /// A piece of a long command is done, and its request stays. The client needs another turn.
     More,
     /// The command continues when an executor has answered; the request stays.
     Wait,

@@ -1,11 +1,11 @@
-//! Reads the input of several clients and splits it into requests before it serves the first of them, so that the
-//! entries of all their keys are prefetched meanwhile. It runs no request.
+//! Reads the input of several clients and splits it into requests before the first client is served, so that the
+//! processor prefetches the entries of later keys while it serves the earlier ones. It runs no request.
 //!
-//! It guards two rules. First, input is read before invalidation messages are accepted, and served afterwards. Suppose
-//! that a session commits a REVOKE and then notifies the client: every command that the client sends afterwards is
-//! served with the new privileges. In the opposite order the command could be read after the messages were accepted,
-//! and run with the old privileges. Second, no input is lost: input that was read but not served when a turn failed is
-//! served in the next one.
+//! Guards two rules. First, invalidation messages are accepted after the input is read and before it is served. Suppose
+//! that a session commits a REVOKE and then notifies the client: each command that the client sends after the
+//! notification is served with the new privileges. In the opposite order a command could be read after the messages
+//! were accepted, and run with the old privileges. Second, no input is lost: input that was read but not served when a
+//! turn failed is served in the next turn.
 
 use std::collections::VecDeque;
 
@@ -16,10 +16,10 @@ use crate::resp::session::clients::Clients;
 use crate::resp::session::connection::{Connection, Received};
 use crate::resp::session::{Session, Waits};
 
-/// Clients that are read before the first one is served: few enough that their input and the prefetched memory are
-/// still in the processor's caches when they are served.
+/// The number of clients that are read before the first one is served. It is small enough that their input and the
+/// prefetched memory are still in the processor's caches when they are served.
 const CLIENTS: usize = 16;
-/// Bytes that are read from a client at once.
+/// The number of bytes that are read from a client at once.
 const READ: usize = 64 << 10;
 
 /// The input read from one client.
@@ -55,7 +55,7 @@ impl Read {
 #[derive(Default)]
 pub struct ReadBatch {
     reads: Vec<Read>,
-    /// The number of `reads` that are filled, and the number of those that were served.
+    /// The number of `reads` that are filled, and the number of filled ones that were served.
     filled: usize,
     served: usize,
 }

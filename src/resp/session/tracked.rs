@@ -1,14 +1,15 @@
 //! The state of CLIENT TRACKING for one client, and the options of the command. The clients that have read a key are in
 //! `tracking`. Invalidations that arrive during a read are kept and sent again after its reply; otherwise the client
-//! would store a value after it was already notified of its change.
+//! would cache a value that the server has already invalidated.
 
 use pgcache_resp::{Args, Failure, Writer, integer};
 
 use crate::cache::model::key::MAX_BYTES;
 
-/// The most prefixes that a client may have, because each new one is compared with all others and kept.
+/// The number of prefixes that a client may have. It is bounded because each new prefix is kept and compared with all
+/// others.
 const PREFIXES: usize = 64;
-/// Bytes of messages that are kept during a command.
+/// The number of bytes of messages that are kept during a command.
 const PASSED: usize = 4096;
 
 /// The keys about which a client is notified.
@@ -27,33 +28,34 @@ pub enum Mode {
 /// The tracking state of a client that is notified of changes.
 pub struct Tracked {
     pub mode: Mode,
-    /// The client is not notified of changes that it makes itself.
+    /// Whether the client is not notified of changes that it makes itself.
     pub no_loop: bool,
     /// The client that receives the notifications instead.
     pub redirect: Option<u64>,
-    /// The client of `redirect` has disconnected.
+    /// Whether the client of `redirect` has disconnected.
     pub broken: bool,
     pub prefixes: Vec<Box<[u8]>>,
-    /// CLIENT CACHING was sent for the next command.
+    /// Whether CLIENT CACHING was sent for the next command.
     pub caching: bool,
-    /// The client has read a key since the last replies were sent: invalidations that precede the next replies are
-    /// sent again after them.
+    /// Whether the client has read a key since the last replies were sent. If so, invalidations that precede the next
+    /// replies are sent again after them.
     pub fresh: bool,
-    /// The number of keys noted since then.
+    /// The number of keys noted since the last replies were sent.
     pub noted: usize,
-    /// A read command is running: invalidations that arrive meanwhile are sent again after its reply.
+    /// Whether a read command is running. If so, invalidations that arrive before its reply are sent again after the
+    /// reply.
     pub reading: bool,
     /// Rows that the command reads, with the slot of their cache.
     pub rows: Vec<(u32, Box<[u8]>)>,
     passed: Vec<u8>,
-    /// The client must be notified that everything has changed, once its privileges are known.
+    /// Whether the client must be notified that everything has changed, once its privileges are known.
     pub owed: bool,
     /// For a client with prefixes: the slot of the cache whose keys it tracks.
     pub slot: Option<u32>,
 }
 
 impl Tracked {
-    /// Records that messages are sent, with replies or without; returns those to send again after the replies.
+    /// Notes that messages are sent, with replies or without. Returns the messages to send again after the replies.
     pub fn again(&mut self, pushed: &[u8], has_replies: bool) -> Vec<u8> {
         let mut again = Vec::new();
         if self.reading {
@@ -82,8 +84,8 @@ impl Tracked {
         self.rows.clear();
     }
 
-    /// Keeps messages until the reply. If they are too many, drops them, and the client is notified after the reply
-    /// that everything has changed.
+    /// Keeps messages until the reply. If there are too many, drops them and notifies the client after the reply that
+    /// everything has changed.
     fn keep(&mut self, pushed: &[u8]) {
         if self.passed.len() + pushed.len() > PASSED {
             self.passed = Vec::new();
@@ -104,7 +106,7 @@ impl Tracked {
     }
 }
 
-/// The options of CLIENT TRACKING, as they were sent.
+/// The options of CLIENT TRACKING as the client sent them.
 #[derive(Default)]
 pub struct Options<'a> {
     pub redirect: Option<u64>,

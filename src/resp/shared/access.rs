@@ -1,6 +1,6 @@
-//! Finds out the role of a client and what that role may do. If the network process does not know, it sends a request
-//! to an executor; the client's command stays in its input and is run again once the answer has arrived. The checks
-//! themselves run in the executor (`auth`).
+//! Finds the role of a client and the permissions of that role. If the network process does not know them, it sends a
+//! request to an executor; the client's command stays in its input and runs again once the answer has arrived. The
+//! checks themselves run in the executor (`auth`).
 
 use std::rc::Rc;
 
@@ -76,7 +76,7 @@ fn ask(
     Progress::Wait
 }
 
-/// Checks a name and a password. The first call sends them to an executor; the next one, after the answer, logs the
+/// Checks a name and a password. The first call sends them to an executor. The next call, after the answer, logs the
 /// client in or replies with an error.
 pub fn authenticate(
     core: &mut Core,
@@ -126,7 +126,8 @@ fn write_words(words: &str, replies: &mut Writer) {
     replies.error(&[words.as_bytes()]);
 }
 
-/// Returns the name of the role that the client gives. None: it means the default role, and none is set.
+/// Returns the name of the role that the client gives. None: the client gives none or `default`, and no default role is
+/// set.
 fn named(core: &Core, user: Option<&[u8]>) -> Option<Vec<u8>> {
     match user {
         Some(user) if user != b"default" => Some(user.to_vec()),
@@ -199,7 +200,7 @@ pub fn is_role(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bo
     };
     let (known, queue) = (&mut core.catalog.roles, &core.submitter.work_queue);
     let known = known.look_up(queue, core.number, IsRole(name), session.id);
-    // After a failure the client tries again.
+    // If the executor failed, the client's command is tried again.
     wait_for(session, known)?.ok_or(Progress::Starve)
 }
 

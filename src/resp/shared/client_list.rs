@@ -1,4 +1,4 @@
-//! Shows clients to other processes: each client's place in the client registry, from which the view of SQL and
+//! Shows clients to other processes: writes each client's place in the client registry, from which SQL's view and
 //! CLIENT LIST read.
 
 use std::time::Instant;

@@ -4,14 +4,15 @@ use crate::cache::memory::raw;
 use crate::pg::resp::client_registry::{self, Counter};
 use crate::pg::resp::system;
 
-/// The counters of a network process. They continue from those of the predecessor of the network process; the client
-/// registry sums the same counters over all network processes.
+/// The counters of a network process. They continue the counters of its predecessor. The client registry sums them over
+/// all network processes.
 #[derive(Default)]
 pub struct Counters {
     pub connections: u64,
     pub rejected: u64,
     pub commands: u64,
-    /// Turns of clients in which commands ran, and the most commands in one turn since that number was last shown.
+    /// The number of turns of clients in which commands ran, and the greatest number of commands in one turn since it
+    /// was last shown.
     pub batches: u64,
     pub largest_batch: u64,
     pub input: u64,
@@ -24,9 +25,9 @@ pub struct Counters {
     pub queue_full: u64,
     pub messages: u64,
     pub overflows: u64,
-    /// Hits and misses of the predecessor; those of this process are counted where entries are read.
+    /// Hits and misses of the predecessor. Hits and misses of this process are counted where entries are read.
     former_reads: (u64, u64),
-    /// Microseconds of processor time: that of the predecessor, and the sum with that of this process.
+    /// Microseconds of processor time: of the predecessor, and of both processes together.
     former_cpu: (u64, u64),
     cpu: (u64, u64),
 }

@@ -1,5 +1,5 @@
 //! The roles of a network process' clients: results of authentication, limits of connections, roles that may no longer
-//! log in. Whether a password is right is decided in `auth`, by an executor.
+//! log in. It checks no password; an executor does so (`auth`).
 
 use std::time::{Duration, Instant};
 
@@ -16,15 +16,15 @@ use crate::resp::ipc::request::{CatalogResponse, RoleName};
 use crate::resp::session::{Flushing, Implicit, Session, Waits};
 use crate::resp::shared::Core;
 
-/// Roles whose privileges are requested in one round.
+/// The number of roles whose privileges are requested in one round.
 const ASKED_AT_ONCE: usize = 256;
 /// The delay of the reply to a wrong password.
 const PENALTY: Duration = Duration::from_secs(1);
 
 impl Core {
-    /// Takes the answer to an authentication request. Only the answer to the client's latest request counts: the
-    /// client did not wait for one that was sent within an EXEC, and its answer must not be taken for that to another
-    /// name and password.
+    /// Takes the answer to an authentication request. Only the answer to the client's latest request counts. A client
+    /// does not wait for a request that was sent within an EXEC; its late answer must not count as the answer to a
+    /// later name and password.
     pub(super) fn authenticated(&mut self, ticket: u64, answer: CatalogResponse) {
         let id = Session::id_of(ticket);
         let Some(place) = self.clients.place_of(id) else {
@@ -50,7 +50,7 @@ impl Core {
         }
     }
 
-    /// Notes the result of a client's authentication; returns whether the reply is to be delayed.
+    /// Notes the result of a client's authentication. Returns whether the reply is to be delayed.
     fn note_authentication(
         &mut self,
         session: &mut Session,
@@ -118,8 +118,8 @@ impl Core {
         true
     }
 
-    /// Counts the other clients for the connection limits, if any are set. The client's present role does not count,
-    /// because the client gives it up.
+    /// Counts the other clients for the connection limits, if any limit is set. The client itself does not count in its
+    /// present role, because it gives that role up.
     fn others(&self, session: &Session, authenticated: &Authenticated) -> LoggedIn {
         let role = authenticated.role.to_u32();
         if let (Some(_), Some(place)) = (self.peers, &session.place) {
@@ -166,8 +166,8 @@ impl Core {
         self.memory.count_anew(&self.clients);
     }
 
-    /// Ends clients whose role was dropped or may no longer log in, because they could read channels for ever.
-    /// Privileges that are not known are requested, and count the next time.
+    /// Ends clients whose role was dropped or may no longer log in; otherwise a subscriber could read channels for
+    /// ever. Privileges that are not known are requested, and are checked in the next call.
     pub fn end_locked_out(&mut self) {
         let now = clock::now();
         let mut asked = 0;

@@ -1,7 +1,7 @@
 //! The state of a network process that all its clients share: the clients themselves, cached answers of the catalogs,
-//! the queues to executors, limits and counters. It neither reads sockets nor runs commands. A client that waits is
-//! resumed only by [`Core::wake`] for the reason that it waits for; otherwise an answer that came late would resume a
-//! client whose command an executor still runs.
+//! the queues to executors, limits and counters. It neither reads sockets nor runs commands. [`Core::wake`] resumes a
+//! waiting client only for the reason for which it waits; otherwise a late answer would resume a client whose command
+//! an executor still runs.
 
 pub mod access;
 pub mod client_list;
@@ -41,7 +41,7 @@ use crate::resp::shared::counters::Counters;
 use crate::resp::shared::rate::Rate;
 use crate::resp::tracking::state::Tracking;
 
-/// The delay before a cache is requested again that another session has locked.
+/// The delay before a permission is requested again if another session has locked the cache.
 const LOCKED: Duration = Duration::from_millis(20);
 
 /// The settings as they were last read.
@@ -52,7 +52,7 @@ pub struct Limits {
     pub idle: Option<Duration>,
     pub authentication: Option<Duration>,
     pub cleartext: bool,
-    /// The duration from which commands are logged; None: no command is.
+    /// The least duration of a command that SLOWLOG records. None: it records no command.
     pub slow: Option<Duration>,
     /// The role of clients that do not authenticate; None: no role.
     pub default_role: Option<RoleName>,
@@ -95,7 +95,7 @@ pub struct Core {
     pub began_at: Timestamp,
     /// Places of the clients to serve.
     pub ready: VecDeque<usize>,
-    /// Clients that are delayed, the moment at which the delay ends, and the reason for which they wait.
+    /// The clients that are delayed: for each the end of the delay, its number, and the reason for which it waits.
     held: Vec<(Instant, u64, Waits)>,
     /// The network process's side of the work queue.
     pub submitter: WorkSubmitter,
@@ -103,7 +103,7 @@ pub struct Core {
     starved: Vec<u64>,
     /// The number of clients of each role.
     roles: HashMap<u32, usize>,
-    /// The input that was read of clients to serve.
+    /// The input that was read and is not yet served.
     pub read_batch: ReadBatch,
     /// The moment at which a client's commands act: the clock is read once for all commands that the client has sent.
     pub now: Timestamp,
@@ -111,8 +111,7 @@ pub struct Core {
     freed: Vec<Claimed>,
     /// The reader of messages that sessions publish.
     published: Option<Reader>,
-    /// A published message of which only some readers have received a copy, and the pattern behind which the matching
-    /// continues.
+    /// A published message that only some readers have received, and the pattern after which the matching continues.
     partly_published: Option<(Message, Box<[u8]>)>,
     replies: Option<Writer>,
 }
@@ -162,7 +161,7 @@ impl Core {
         self.tracking.read_settings();
         let names = settings::caches();
         let names = names.iter().map(|name| {
-            // A name that is too long is the name of no cache.
+            // No cache has a name that is too long.
             CacheName::new(name.as_bytes()).or_else(|| CacheName::new(b""))
         });
         self.catalog
@@ -178,8 +177,8 @@ impl Core {
         self.registry.claim(network, &mut self.freed)
     }
 
-    /// Replies to a connection that there are too many clients. The part of the reply that the socket does not take
-    /// is lost.
+    /// Replies to a connection that there are too many clients, and closes it. The part of the reply that the socket
+    /// does not take is lost.
     pub fn turn_away(&mut self, socket: &Socket) {
         self.counters.rejected += 1;
         let _ = socket.send(b"-ERR max number of clients reached\r\n");
@@ -207,7 +206,7 @@ impl Core {
         }
     }
 
-    /// Takes over the state of CLIENT PAUSE from the client registry; returns the moment of the next look.
+    /// Reads the state of CLIENT PAUSE from the client registry. Returns the end of the pause.
     pub fn look_at_pause(&mut self) -> Option<Instant> {
         let (goes_on, ends) = self.pauses.look(&self.registry);
         goes_on
@@ -230,7 +229,7 @@ impl Core {
         }
     }
 
-    /// Ends the clients that other processes have asked to end.
+    /// Ends the clients that another process has requested to end.
     pub fn end_asked(&mut self) {
         if !self.registry.has_ends(self.number) {
             return;
@@ -263,7 +262,7 @@ impl Core {
         self.replies = Some(replies);
     }
 
-    /// Reads the input of some clients to serve; returns the number of clients taken from the list.
+    /// Reads the input of some clients to serve. Returns the number of clients taken from the list.
     pub fn read_ahead(&mut self, most: usize) -> usize {
         let requests = pgcache_resp::Limits::new(self.limits.request);
         self.read_batch
@@ -280,7 +279,7 @@ impl Core {
         }
     }
 
-    /// Notes a client that found no room in the queue; it tries again when there may be room.
+    /// Notes a client that found no room in the queue. The client tries again when there may be room.
     pub fn starve(&mut self, id: u64) {
         self.counters.queue_full += 1;
         self.starved.push(id);
@@ -300,7 +299,7 @@ impl Core {
         }
     }
 
-    /// Serves at most `most` of these clients again.
+    /// Serves at most `most` of the clients that found no room again.
     pub fn feed_some_starved(&mut self, most: usize) {
         let most = most.min(self.starved.len());
         for id in self.starved.drain(..most).collect::<Vec<_>>() {
@@ -377,8 +376,8 @@ impl Core {
         }
     }
 
-    /// Resumes a client that waits for a permission; it may wait for another reason by now. If the cache is locked,
-    /// the client requests the permission again after a delay.
+    /// Resumes a client if it waits for a permission. If the cache is locked, the client requests the permission again
+    /// after a delay.
     fn permission(&mut self, id: u64, locked: bool) {
         let place = self.clients.place_of(id);
         let client = place.and_then(|place| self.clients.get_mut(place));
@@ -392,7 +391,7 @@ impl Core {
         }
     }
 
-    /// Ends a client that was taken out or is at this place.
+    /// Ends the client that was taken out, or else the client at this place.
     pub fn end(&mut self, place: usize, client: Option<Box<Connection>>) {
         if let Some(mut client) = client.or_else(|| self.clients.take(place)) {
             client.end();
@@ -423,8 +422,8 @@ impl Core {
         target.into_iter().for_each(|place| self.enqueue(place));
     }
 
-    /// Owes all clients that track the message that everything has changed: a database of the protocol has become
-    /// another cache, and no client knows which of its keys it read there.
+    /// Marks all clients that track as to be notified that everything has changed. Called when a database of the
+    /// protocol has become another cache, because no client knows which of its keys it read in the former cache.
     fn owe_all(&mut self) {
         let owed = self.tracking.owe_all(&mut self.clients);
         owed.into_iter().for_each(|place| self.enqueue(place));
@@ -449,7 +448,7 @@ impl Core {
         }
     }
 
-    /// Resumes the clients whose delay is over; returns the moment at which the next delay ends.
+    /// Resumes the clients whose delay is over. Returns the moment at which the next delay ends.
     pub fn release_held(&mut self, now: Instant) -> Option<Instant> {
         let held = std::mem::take(&mut self.held).into_iter();
         let (due, held): (Vec<_>, Vec<_>) = held.partition(|(until, ..)| *until <= now);

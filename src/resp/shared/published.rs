@@ -1,21 +1,22 @@
-//! Delivers what sessions have published (`pgcache.publish`) to the subscribers of this network process.
+//! Delivers the messages of `pgcache.publish`, and of clients of other network processes, to the subscribers of this
+//! network process.
 //!
-//! Guards that no message is lost unnoticed: where the ring was overwritten before it was read, all subscribers are
-//! disconnected.
+//! Guards that no subscriber misses a message unnoticed: if the ring was overwritten before it was read, all
+//! subscribers are disconnected.
 
 use crate::pg::resp::messages::{Found, Message, Reader};
 use crate::resp::commands::channels::{self};
 use crate::resp::shared::Core;
 
-/// Messages published by sessions that are delivered in one round of the event loop.
+/// The number of messages that are delivered in one round of the event loop.
 const PUBLISHED: usize = 1024;
-/// Bytes that may be compared when the channels of these messages are matched with patterns in one round: about a
-/// millisecond, and more than a single comparison takes.
+/// The number of bytes that may be compared to match channels with patterns in one round: about a millisecond of work,
+/// and more than a single comparison needs.
 const PUBLISHED_LOOKS: usize = channels::LOOKS / 8;
 
 impl Core {
-    /// Delivers the messages that sessions have published. If some of them were lost, all clients that read channels
-    /// are disconnected, as is a client that does not read, so that they notice the loss.
+    /// Delivers the published messages. If some messages were lost, disconnects all clients that read channels, so that
+    /// they notice the loss. A client that reads too slowly is disconnected for the same reason.
     pub fn take_published(&mut self) {
         let Some(mut published) = self.published.take() else {
             return;
@@ -63,7 +64,7 @@ impl Core {
         self.partly_published = rest.map(|after| (message, after));
     }
 
-    /// Returns whether messages of sessions wait.
+    /// Returns whether published messages wait.
     pub fn has_published(&self) -> bool {
         self.partly_published.is_some() || self.published.as_ref().is_some_and(Reader::is_ready)
     }

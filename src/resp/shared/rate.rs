@@ -8,7 +8,7 @@ const STEP: Duration = Duration::from_millis(100);
 /// The number of samples, as in Redis.
 const SAMPLES: usize = 16;
 
-/// The last samples: their moments, and the number of commands until then.
+/// The last samples: the moment of each, and the number of commands run before it.
 #[derive(Default)]
 pub struct Rate {
     samples: VecDeque<(Instant, u64)>,
@@ -30,7 +30,7 @@ impl Rate {
     }
 
     /// Returns the mean rate since the oldest sample that is at most 17 steps old. A process that slept has only older
-    /// samples; then it is the mean since the newest sample.
+    /// samples; then the result is the mean since the newest sample.
     pub fn per_second(&self, now: Instant, commands: u64) -> u64 {
         let age = |taken: &Instant| now.saturating_duration_since(*taken);
         let window = STEP * (SAMPLES as u32 + 1);

@@ -1,5 +1,5 @@
-//! Connects the tracking of keys with the turns of clients: notes what clients read, and sends them the changes. The
-//! table of read keys and the messages are in `resp::tracking`, whose order of steps this file follows.
+//! Connects the tracking of keys with the turns of clients: notes the keys that clients read, and notifies the clients
+//! of changes. The table of read keys, the messages and the rules for the order of steps are in `resp::tracking`.
 
 use pgcache_resp::{Kind, Parsed, Writer};
 
@@ -20,8 +20,8 @@ use crate::resp::shared::Core;
 use crate::resp::shared::access;
 use crate::resp::tracking::state::{Everybody, Told, standing};
 
-/// Keys that are noted between two replies, because no other client is served meanwhile. If a client reads more keys,
-/// it is notified at once that everything has changed.
+/// The number of keys that are noted between two replies. It is bounded because no other client is served while keys
+/// are noted. If a client reads more keys, it is notified at once that everything has changed.
 const NOTED: usize = 4096;
 
 /// Runs `note` for each key that a command only reads. GETEX without an option counts as a read here. Redis counts it
@@ -97,7 +97,8 @@ fn note_reads_of(
         }
         core.tracking.follow(slot);
         let deadline = || {
-            // The copy of a row may be evicted or filled until it is read: see `has_read`.
+            // The deadline of a row is noted only after the read (`has_read`), because its copy may be evicted or
+            // filled before.
             let entries = entries.as_ref().filter(|_| !is_table)?;
             let seen = entries.look(&entries.key(key))?;
             raw::has_deadline(&seen).then_some(seen.deadline)
@@ -111,8 +112,8 @@ fn note_reads_of(
     });
 }
 
-/// Returns whether every change of a table is reported. While this is not so, clients are notified at once after each
-/// read. A standby reports no change at all.
+/// Returns whether every change of a table is reported. While some changes are not reported, each client is notified
+/// right after its read. A standby reports no changes at all.
 fn hears_all(slot: u32) -> bool {
     let hears = |tier: &Tier| tier.slot(slot).hears_all() && !session::in_recovery();
     tier::tier().is_some_and(hears)
@@ -136,8 +137,7 @@ pub fn has_read(core: &mut Core, session: &Session) {
     }
 }
 
-/// Notes the earliest deadline among rows of a table that a command has read; it counts for all of the command's
-/// keys.
+/// Notes the earliest deadline of the rows that a command has read from a table, for all keys of the command.
 #[cold]
 fn note_deadline(core: &mut Core, tracked: &Tracked, deadline: Timestamp) {
     for (slot, key) in &tracked.rows {
@@ -156,8 +156,8 @@ pub fn reply_came(core: &mut Core, session: &mut Session, soonest: Option<Timest
     }
 }
 
-/// Notifies clients of all changes up to now. It runs within a round's transaction, after invalidation messages that
-/// void permissions were taken in.
+/// Notifies clients of all changes up to now. Must run within a round's transaction, which has accepted the
+/// invalidation messages that void permissions.
 pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     let tracking = &mut core.tracking;
     let Some(mut reader) = tracking.reader.take() else {
@@ -197,8 +197,8 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     }
 }
 
-/// Notifies a client that everything has changed if this is owed to it, or if a client with prefixes has moved to
-/// another cache. Returns whether it did; Err: the client waits for its permission.
+/// Notifies a client that everything has changed, if that message is pending or if a client with prefixes has moved to
+/// another cache. Returns whether it did. Err: the client waits for its permission.
 pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress> {
     let session = &mut client.session;
     let mut slot = None;
@@ -206,8 +206,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
         let mut error = Writer::new(session.protocol, 1 << 10);
         let may_read = match access::permission(core, session, &mut error) {
             Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
-                // Changes of rows that a policy may hide are never reported by key: after a read of them everything
-                // is reported as changed.
+                // Changes of rows that a policy may hide are never reported by key. After a read of these rows,
+                // everything is reported as changed.
                 if permission.tells_keys() {
                     slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));
                 }
@@ -217,7 +217,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
             Err(step) => return Err(step),
         };
         slot.into_iter().for_each(|slot| core.tracking.follow(slot));
-        // A client that lost the privilege to read is notified when it has it again.
+        // A client without the privilege to read is not notified now. Once it has the privilege again, its slot
+        // differs, and it is notified.
         if let Some(tracked) = &mut session.tracking
             && !may_read
         {
@@ -248,8 +249,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
     Ok(true)
 }
 
-/// Settles a client with prefixes before its commands run: whatever it must be notified of before their replies,
-/// while its permission is unknown, waits for that permission. Err: the commands wait, too.
+/// Settles a client with prefixes before its commands run. The client must be notified of changes before the replies,
+/// which needs its permission. Err: the permission is unknown, and the commands wait for it.
 pub fn settle_before(core: &mut Core, client: &mut Connection) -> Result<(), Progress> {
     let is_told = client.session.tracking.as_deref().is_some_and(is_broadcast);
     if !is_told || client.is_amid_reply() {
@@ -267,12 +268,12 @@ fn is_broadcast(tracked: &Tracked) -> bool {
     tracked.mode == Mode::Broadcast
 }
 
-/// Returns whether a client is to be settled: a message is owed to it, or it has prefixes and its permission no
-/// longer holds. A client with prefixes that waits is settled when it resumes.
+/// Returns whether a client is to be settled: a message that everything has changed is pending, or the client has
+/// prefixes and its permission no longer holds. A client with prefixes that waits is settled when it resumes.
 pub fn is_unsettled(session: &Session) -> bool {
     session.tracking.as_deref().is_some_and(|tracked| {
         match is_broadcast(tracked) {
-            // It is settled after the reply.
+            // A client that is reading is settled after the reply.
             _ if tracked.reading => false,
             // Settling requests its permission, for which it may have to wait.
             true => {
@@ -283,8 +284,8 @@ pub fn is_unsettled(session: &Session) -> bool {
     })
 }
 
-/// Returns the messages that are sent now and must be sent again after the replies, because the replies may show
-/// values from before the change.
+/// Returns the messages of `pushed` that must be sent again after the replies, because the replies may show values from
+/// before the change.
 pub fn again(session: &mut Session, pushed: &[u8], has_replies: bool) -> Vec<u8> {
     let tracked = session.tracking.as_deref_mut();
     tracked.map_or_else(Vec::new, |tracked| tracked.again(pushed, has_replies))
@@ -298,8 +299,8 @@ pub fn command_done(session: &mut Session, command: &Parsed<'_>) {
     }
 }
 
-/// Notes that a command was run or offloaded: this ends the effect of CLIENT CACHING, except after a command of
-/// CLIENT or one that begins a transaction.
+/// Notes that a command was run or offloaded. This ends the effect of CLIENT CACHING, unless the command is one of
+/// CLIENT or begins a transaction.
 pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     if let Some(tracked) = &mut session.tracking
         && tracked.caching
@@ -310,7 +311,7 @@ pub fn command_handed(session: &mut Session, command: &Parsed<'_>) {
     }
 }
 
-/// Makes this client the author of the changes that the network process makes from here on.
+/// Makes this client the author of the changes that the network process makes, until `set_no_author`.
 pub fn set_author(core: &Core, client: u64) {
     if core.tracking.is_on() {
         ring::set_author(client);

@@ -21,10 +21,10 @@ use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::tracked::Tracked;
 
-/// After a change has woken a network process, the process requests no further wake-up for this long, and then checks
-/// the ring by itself. Otherwise writers would send a signal for each change.
+/// The time for which a network process requests no further wake-up after a change has woken it. At its end the process
+/// checks the ring by itself. Without the pause, writers would send a signal for each change.
 const QUIET: Duration = Duration::from_millis(1);
-/// After this many clients have disconnected, their numbers are removed from the table of keys.
+/// When this many clients have disconnected, their numbers are removed from the table of keys.
 const GONE: usize = 1000;
 
 /// Prefixes, and the clients that are notified of all keys beginning with them.
@@ -37,13 +37,13 @@ pub struct Tracking {
     /// The reader of the ring of changes, while clients track.
     pub reader: Option<Reader>,
     clients: HashSet<u64>,
-    /// Clients with REDIRECT, and the clients that are notified instead of them.
+    /// The clients with REDIRECT, each with the client that is notified instead.
     redirects: HashMap<u64, u64>,
     gone: usize,
     /// Slots whose changes are reported to this network process.
     slots: HashSet<u32>,
     pub table: Table,
-    /// Keys that were evicted to make room for others, and the clients that have read them.
+    /// Keys that were evicted from the table to make room, with the clients that have read them and are to be notified.
     pub evicted: Vec<Node>,
     /// The clients that are notified of all keys with a prefix.
     pub prefixes: Prefixes,
@@ -53,7 +53,7 @@ pub struct Tracking {
 
 impl Tracking {
     pub fn new(number: usize) -> Tracking {
-        // A predecessor that was killed has left its bits on slots.
+        // Removes the bits that a killed predecessor has left on slots.
         if let (Some(tier), Some(reader)) = (tier::tier(), Reader::begin(number)) {
             tier.untrack_all(reader.bit());
         }
@@ -98,8 +98,8 @@ impl Tracking {
         })
     }
 
-    /// Prepares for a sleep of at most `pause` (None: no limit) and returns how long it may be; zero if changes have
-    /// arrived.
+    /// Prepares for a sleep of at most `pause` (None: no limit). Returns how long the sleep may be: zero if changes
+    /// have arrived.
     pub fn before_sleep(&mut self, pause: Option<Duration>) -> Option<Duration> {
         let Some(reader) = &self.reader else {
             return pause;
@@ -147,8 +147,8 @@ impl Tracking {
         self.reader.is_some()
     }
 
-    /// Notifies a REDIRECT target that a client which named it has disconnected: it receives no more messages about
-    /// keys that this client has read. Returns the place of the target.
+    /// Notifies the REDIRECT target of a disconnected client that everything has changed, because the target receives
+    /// no more messages about keys that the client has read. Returns the place of the target.
     pub fn redirect_lost(
         &mut self,
         client: u64,
@@ -184,7 +184,7 @@ impl Tracking {
         places
     }
 
-    /// Ends the tracking of a client that no longer tracks or has disconnected; `tracked` was its state.
+    /// Ends the tracking of a client that has turned it off or has disconnected. `tracked` is its last state.
     pub fn end(&mut self, client: u64, tracked: Option<&Tracked>) {
         self.redirects.remove(&client);
         if !self.clients.remove(&client) {
@@ -233,9 +233,9 @@ pub struct Everybody<'c> {
     pub clients: &'c mut Clients,
     pub serving: Option<&'c mut Connection>,
     pub memory: &'c mut Memory,
-    /// Bytes of output that may wait for a client.
+    /// The number of bytes of output that may wait for a client.
     pub most_output: usize,
-    /// Places of the clients to serve.
+    /// The places of the clients that must be served because of a message.
     pub wakes: Vec<usize>,
 }
 
@@ -318,8 +318,8 @@ impl Everybody<'_> {
         }
     }
 
-    /// Notifies a client with prefixes of a key, or of all keys, in the cache of this slot. Does so only if it is the
-    /// cache of the client's database and the client may read it.
+    /// Notifies a client with prefixes of a key, or of all keys, in the cache of this slot. Does nothing unless it is
+    /// the cache of the client's database and the client may read it.
     fn tell_broadcast(&mut self, id: u64, slot: u32, told: Told<'_>, author: u64) {
         let Some(client) = self.find(id) else {
             return;
@@ -352,7 +352,7 @@ pub fn standing(session: &Session) -> Option<&Permission> {
     (permission.holds() && !permission.is_past(session.login.by_password)).then_some(permission)
 }
 
-/// Writes a message to a client that another one has named for REDIRECT.
+/// Writes a message to a client that is the REDIRECT target of another client.
 fn write_as_target(session: &Session, told: Told<'_>, out: &mut Writer) {
     if session.protocol == Protocol::Resp3 || channels::is_reader(&session.state, session.protocol)
     {
@@ -389,7 +389,7 @@ fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'
         loop {
             let range = (Bound::Unbounded, Bound::Included(rest?));
             let (prefix, clients) = prefixes.range::<[u8], _>(range).next_back()?;
-            // Every earlier prefix that fits is shorter, and this prefix and the key both begin with it.
+            // Each earlier prefix that fits is shorter, and is a prefix of both this prefix and the key.
             let same = |(one, other): &(&u8, &u8)| one == other;
             let common = prefix.iter().zip(key).take_while(same).count();
             if common == prefix.len() {

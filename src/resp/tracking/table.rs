@@ -1,7 +1,7 @@
 //! The table of keys that the clients of one network process have read.
 //!
-//! It bounds its memory: beyond a number of keys, or of readers of keys, each new key evicts another one, and the
-//! clients that have read the evicted key are notified.
+//! The table bounds its memory: beyond a number of keys, or of readers of keys, each new key evicts another key, and
+//! the clients that have read the evicted key are notified.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -9,8 +9,8 @@ use std::rc::Rc;
 
 use crate::pg::session::clock::Timestamp;
 
-/// The average number of readers that a key may have; beyond it, keys are evicted as well. A client that has
-/// disconnected counts until it is removed.
+/// The average number of readers of a key beyond which keys are evicted, too. A client that has disconnected counts
+/// until it is removed.
 const READERS: usize = 64;
 
 /// A key, and the clients that have read it.
@@ -28,7 +28,7 @@ pub struct Node {
 struct Keys {
     places: HashMap<Rc<[u8]>, usize>,
     nodes: Vec<Node>,
-    /// The position from which the next key is evicted.
+    /// The position of the next key to evict.
     hand: usize,
 }
 
@@ -123,7 +123,7 @@ impl Table {
         }
     }
 
-    /// Evicts another key of this cache, or one of another cache if it has none.
+    /// Evicts another key of this cache, or a key of another cache if this cache has no other.
     fn evict(&mut self, slot: u32) -> Option<Node> {
         let has_others =
             |slot: u32, keys: &Keys, own: u32| keys.nodes.len() > usize::from(slot == own);

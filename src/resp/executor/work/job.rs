@@ -162,7 +162,7 @@ impl Tools {
         from..self.replies.as_bytes().len()
     }
 
-    /// Clears several tables, or none.
+    /// Clears several tables. If one cannot be cleared, none is.
     fn clear(&mut self, tables: Vec<Oid>, alone: bool) {
         let opened = tables.into_iter();
         let opened = opened.map(|relation| Table::open(relation, alone));

@@ -123,7 +123,8 @@ impl WorkRunner {
             return Vec::new();
         }
         match at {
-            // A timeout cancelled the transaction, and no job is at fault: each job runs alone, under its own timeout.
+            // A cancel or a timeout ended the transaction, and no job is at fault. All jobs run again; a job that runs
+            // alone has a timeout of its own.
             _ if failure.cancelled && ran > 1 => {}
             At::Job(number) if number < jobs.len() => end(self, jobs.remove(number)),
             At::Open(number) if number < jobs.len() => {
