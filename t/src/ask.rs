@@ -3,7 +3,7 @@
 use postgres::{Client, Error, SimpleQueryMessage, SimpleQueryRow};
 
 pub trait Ask {
-    /// Returns rows as `psql -At` prints them: columns joined by `|`, NULL as nothing.
+    /// Returns rows as `psql -At` prints them: columns joined by `|`, and NULL as an empty text.
     fn try_lines(&mut self, sql: &str) -> Result<Vec<String>, Error>;
 
     /// Returns the first column of the first row.
@@ -19,7 +19,7 @@ pub trait Ask {
             .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
     }
 
-    /// Returns a value that is not NULL.
+    /// Returns the value of a query, which must not be NULL.
     fn text(&mut self, sql: &str) -> String {
         self.value(sql).unwrap_or_else(|| panic!("{sql}: null"))
     }
@@ -30,7 +30,7 @@ pub trait Ask {
             .unwrap_or_else(|_| panic!("{sql}: {text} is no number"))
     }
 
-    /// Returns a boolean.
+    /// Returns the boolean of a query.
     fn holds(&mut self, sql: &str) -> bool {
         self.text(sql) == "t"
     }

@@ -24,7 +24,7 @@ pub struct Cluster {
     pub(crate) has_template: bool,
     /// The port of the Redis protocol, on a server that has one.
     pub(crate) port: u16,
-    /// The library that moves the server's wall clock, for tests that need it.
+    /// The library that moves the server's wall clock. None: the server uses the true time.
     clock: Option<PathBuf>,
     /// Further variables of the server's environment.
     environment: &'static [(&'static str, &'static str)],
@@ -34,7 +34,7 @@ pub struct Cluster {
     provoked: Mutex<Vec<&'static str>>,
     /// The offset in the log at which the current test begins.
     log_from: AtomicUsize,
-    /// Stops the server; `None` once it has.
+    /// The guard that stops the server. None: it was stopped.
     reaper: Mutex<Option<Reaper>>,
 }
 
@@ -61,22 +61,22 @@ const BASE: &[&str] = &[
 ];
 
 impl Cluster {
-    /// Returns this test's server without settings of its own, the same one at each call.
+    /// Returns a server without settings of its own, the same server at each call of a test.
     pub fn shared() -> &'static Cluster {
         Cluster::with(&[])
     }
 
-    /// Returns this test's server with these lines in its configuration, the same one at each call.
+    /// Returns a server with these lines in its configuration, the same server at each call of a test.
     pub fn with(conf: &[&str]) -> &'static Cluster {
         pool::same(Recipe::server(conf))
     }
 
-    /// Returns a server with these lines in its configuration, another one at each call.
+    /// Returns a server with these lines in its configuration, another server at each call.
     pub fn start(conf: &[&str]) -> &'static Cluster {
         pool::another(Recipe::server(conf))
     }
 
-    /// Makes a cluster as `start` does, on a server of another version.
+    /// Creates and starts a cluster with the programs of another stage.
     pub fn start_on(stage: &Stage, conf: &[&str]) -> Cluster {
         let cluster = Cluster::fresh(stage, conf);
         cluster.up();
@@ -98,8 +98,8 @@ impl Cluster {
         Cluster::prepare(stage).configured(Template::Bare, conf)
     }
 
-    /// Returns a cluster for the pool, not yet started; its databases come from a template if no worker visits that
-    /// template.
+    /// Returns a cluster for the pool, not yet started. Its databases are copied from a template, unless workers visit
+    /// the template.
     pub(crate) fn for_pool(conf: &[&str]) -> Cluster {
         let is_visited = conf.iter().any(|line| line.contains("expire_interval"));
         let template = match is_visited {
@@ -172,12 +172,12 @@ impl Cluster {
         self
     }
 
-    /// Makes a hot standby that follows this cluster.
+    /// Creates a hot standby that follows this cluster.
     pub fn standby(&self) -> Cluster {
         self.backed_up(&["--write-recovery-conf"])
     }
 
-    /// Makes a separate server from a backup of this cluster.
+    /// Creates a separate server from a backup of this cluster.
     pub fn restored(&self) -> Cluster {
         self.backed_up(&[])
     }
@@ -194,7 +194,7 @@ impl Cluster {
         copy
     }
 
-    /// Makes a folder with a reaper and without a server.
+    /// Creates a folder with a reaper and without a server.
     fn prepare(stage: &Stage) -> Cluster {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -215,7 +215,7 @@ impl Cluster {
         }
     }
 
-    /// Keeps this server from other tests, because the changes to it cannot be undone.
+    /// Keeps this server from other tests, because the changes of this test cannot be undone.
     pub fn spoil(&self) {
         self.is_spoiled.store(true, Ordering::Relaxed);
     }
@@ -226,8 +226,7 @@ impl Cluster {
         provoked.push(words);
     }
 
-    /// Returns the first PANIC or internal error in the log that the test did not provoke, because only a defect raises
-    /// one.
+    /// Returns the first PANIC or internal error in the log that the test did not provoke. Only a defect raises one.
     pub(crate) fn bad_line(&self) -> Option<String> {
         let provoked = self.provoked.lock().expect("nobody fails with these");
         let log = self.log_text();
@@ -251,7 +250,7 @@ impl Cluster {
         drop(reaper);
     }
 
-    /// The folder of the data.
+    /// Returns the data folder.
     pub fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
@@ -327,7 +326,7 @@ impl Cluster {
         self.folder.join("log")
     }
 
-    /// Returns what the server has logged since the test took it.
+    /// Returns the log of the server since the test took it.
     pub fn log_text(&self) -> String {
         let all = self.whole_log();
         let from = self.log_from.load(Ordering::Relaxed);
@@ -367,7 +366,7 @@ impl Cluster {
                 .is_ok_and(|output| output.status.success())
     }
 
-    /// Returns the processes that the server has started, background workers among them.
+    /// Returns the processes that the server has started, background workers included.
     pub fn processes(&self) -> Vec<i32> {
         let server = Some(self.postmaster());
         let there = std::fs::read_dir("/proc").expect("Linux lists its processes");
@@ -385,7 +384,7 @@ impl Cluster {
         first.expect("a pid file begins with the pid")
     }
 
-    /// Waits until the server accepts sessions again after a crash that it recovers from itself.
+    /// Waits until the server accepts sessions again after a crash from which it recovers by itself.
     pub fn wait_until_up(&self) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.try_connect("postgres", "postgres").is_err() {

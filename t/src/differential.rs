@@ -171,7 +171,7 @@ fn plain_sql(rng: &mut Rng) -> String {
     }
 }
 
-/// Returns calls mixed with other things that a statement can do with the same rows.
+/// Returns a statement that mixes calls with other reads and changes of the same rows.
 fn mixed(rng: &mut Rng) -> String {
     let (one, two, k, v) = (call(rng), call(rng), key(rng), value(rng));
     match rng.below(17) {
@@ -368,8 +368,8 @@ pub const CONTENT: &str = "
            CASE WHEN isfinite(expires_at) AND expires_at > now() THEN round(extract(epoch FROM expires_at - now()) / 3600)::text ELSE expires_at::text END
     FROM ONLY twin.c ORDER BY key";
 
-/// Queries of a round's results: rows, the server's counters of them, the number of values stored out of line, and the
-/// triggers' log.
+/// Queries of a round's results: the rows, the server's counters of rows, the number of values stored out of line, and
+/// the triggers' log.
 pub const QUESTIONS: &[&str] = &[
     CONTENT,
     "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables WHERE relid = 'twin.c'::regclass",

@@ -53,7 +53,7 @@ pub fn answers(session: &mut Client, questions: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns definitions and entries, to be compared before and after.
+/// Returns definitions and entries, to be compared before and after the restore.
 pub fn contents(session: &mut Client) -> Vec<String> {
     let definitions = answers(session, DEFINITIONS);
     session.run("SET pgcache.show_expired = on");

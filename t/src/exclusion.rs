@@ -1,6 +1,6 @@
 //! Checks whether two holders ever held a lock at once.
 
-/// One hold, from after the moment it was acquired to before it was given back, on one clock.
+/// One hold of a lock, measured inwards: from a moment after the lock was acquired to a moment before it was released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hold {
     pub holder: usize,
@@ -8,7 +8,7 @@ pub struct Hold {
     pub to: u64,
 }
 
-/// Returns two holds that overlap, if any do.
+/// Returns two holds that overlap. None: no two do.
 pub fn overlap(holds: &[Hold]) -> Option<(Hold, Hold)> {
     let mut by_time = holds.to_vec();
     by_time.sort_by_key(|hold| (hold.from, hold.to));

@@ -1,8 +1,8 @@
 //! Makes random calls of every SQL function of the extension: arguments of the right type from ordinary to absurd, in
 //! all kinds of transactions. The same seed gives the same calls.
 //!
-//! This module does not know what a function does. It reads the functions from the catalog, so it calls a new function
-//! as soon as it is declared.
+//! It knows no function by name: it reads the functions from the catalog, so it calls a new function as soon as it is
+//! declared.
 
 use postgres::Client;
 
@@ -17,11 +17,12 @@ pub struct Function {
     arguments: Vec<(String, String)>,
     /// The number of arguments that a call must pass.
     required: usize,
-    /// The function returns rows without column names; the query must name them.
+    /// Whether the function returns rows without column names, so that the query must name the columns.
     nameless_rows: bool,
 }
 
-/// Returns every function of the extension that SQL can call. Triggers are among them, and must refuse the call.
+/// Returns every function of the extension that SQL can call. The list includes trigger functions, which must refuse
+/// the call.
 pub fn functions(session: &mut Client) -> Vec<Function> {
     let rows = session.lines(
         "SELECT p.pronamespace::regnamespace::text || '.' || quote_ident(p.proname), p.pronargdefaults, \
@@ -117,7 +118,7 @@ const MEMORY: &[(&str, &str)] = &[
     ("m_bytes", "value_type => 'bytea', max_entries => 10"),
 ];
 
-/// Creates the caches that do not exist, or no longer exist.
+/// Creates the caches that do not exist.
 pub fn make_caches(session: &mut Client, with_memory: bool) {
     let make = |(name, options): &(&str, &str)| {
         format!("SELECT cache_create('{name}', {options}, if_not_exists => true);")
@@ -157,7 +158,8 @@ pub fn call(rng: &mut Rng, function: &Function) -> String {
         .iter()
         .map(|(_, kind)| argument(rng, kind))
         .collect();
-    // The cache is the last argument: by name, so that it is not always pgcache.main.
+    // The cache is the last argument. It is given by name, so that a call with fewer arguments does not always use
+    // pgcache.main.
     if let Some((name, kind)) = function.arguments[given..]
         .last()
         .filter(|_| rng.below(5) > 0)

@@ -49,7 +49,7 @@ const OTHERS: &[&str] = &[
     "NULL",
 ];
 
-/// Words with a meaning to some function: keys, storages, schedules, settings, SQL.
+/// Words that have a meaning in some function: keys, storages, schedules, settings, SQL.
 const WORDS: &[&str] = &[
     "k1",
     "k2",

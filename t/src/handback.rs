@@ -13,7 +13,7 @@ use crate::wait::is_so_within;
 
 /// A server that a test is using.
 pub(crate) struct Taken {
-    /// None for a server of the test's own, which is never returned to the pool.
+    /// The recipe of the server. None: the server belongs to this test and never returns to the pool.
     pub(crate) recipe: Option<Recipe>,
     /// The test gets the same server again if it asks for the same recipe.
     pub(crate) is_same: bool,
@@ -149,8 +149,8 @@ fn databases(session: &mut Client) -> Option<String> {
     )
 }
 
-/// Checks the objects of the database postgres, whose caches the Redis protocol serves; other tests seldom leave any
-/// there.
+/// Checks the objects of the database postgres. Tests of the Redis protocol create caches there; other tests seldom
+/// leave objects.
 fn objects(session: &mut Client) -> Option<String> {
     let statements = session.lines(
         "SELECT format('DROP PUBLICATION %I', pubname) FROM pg_publication \

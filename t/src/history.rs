@@ -1,8 +1,8 @@
 //! Checks a history of reads and writes: whether readers saw only committed values.
 //!
-//! A history is a list of writes and a list of reads on one clock. Every write has a unique version, and the versions
-//! of one key increase in the order of its commits, which the writers ensure with a lock. The checker is independent of
-//! Postgres and pgcache, so it can judge any cache in front of them.
+//! A history is a list of writes and a list of reads on one clock. Every write has a unique version. The versions of
+//! one key increase in the order of its commits, because each writer holds a lock on the key. The checker is
+//! independent of Postgres and pgcache, so it can judge any cache in front of them.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ pub enum Fate {
     /// The commit was acknowledged at this moment.
     Committed(Moment),
     RolledBack,
-    /// The session broke before the acknowledgement: either outcome is possible.
+    /// The session broke before the acknowledgement, so either outcome is possible.
     Unknown,
 }
 
@@ -36,23 +36,23 @@ pub struct Read {
     pub ended: Moment,
     /// The version that was read; None for a miss.
     pub saw: Option<u64>,
-    /// The transaction whose only snapshot the read used. Such a read counts as made when the statement that took the
-    /// snapshot ran, whenever it is really made.
+    /// The transaction whose only snapshot the read used. The read counts as made at the statement that took the
+    /// snapshot, however late it runs.
     pub snapshot: Option<u64>,
 }
 
 /// A result that no reader may ever see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
-    /// A value that no session has written, or whose write began only after the read had ended.
+    /// A value that no session has written, or a value whose write began after the read had ended.
     FromNowhere(Read),
     /// A value whose transaction or savepoint was rolled back.
     RolledBack(Read),
-    /// A version older than one that was acknowledged, or that was read, before this read began.
+    /// A version older than another version that was acknowledged or read before this read began.
     Older { read: Read, than: u64 },
-    /// Another value of the key than the same transaction has read before with the same snapshot.
+    /// A value that differs from an earlier read of the key in the same transaction with the same snapshot.
     Changed { read: Read, from: Option<u64> },
-    /// An entry that remains after all sessions have ended and nothing changes any more.
+    /// An entry that remains after all sessions have ended, and that is not the last committed version.
     Left { key: u64, version: u64 },
 }
 
@@ -107,7 +107,8 @@ fn check_key(writes: &[Write], mut reads: Vec<Read>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that all reads of one key with one snapshot, in the order in which they were made, see the same.
+/// Checks that all reads of one key with one snapshot see the same version. The reads are in the order in which they
+/// were made.
 fn check_snapshots(reads: &[Read]) -> Result<(), Violation> {
     let mut shown = HashMap::new();
     for read in reads {
@@ -153,7 +154,7 @@ impl Key {
         }
     }
 
-    /// Returns the earliest version, `than` or later, that matches what the read saw.
+    /// Returns the earliest version, `than` or later, that matches the result of the read.
     fn earliest(&self, read: &Read, than: u64) -> Result<u64, Violation> {
         let Some(version) = read.saw else {
             return self

@@ -40,14 +40,14 @@ crl_extensions = list
 authorityKeyIdentifier = keyid
 ";
 
-/// A folder of keys, beside a server's own.
+/// A folder of keys beside the folder of a server.
 pub struct Keys {
     pub folder: PathBuf,
     stage: &'static Stage,
 }
 
 impl Keys {
-    /// Makes a folder with an authority `ca`, and a certificate `server` that it signs.
+    /// Creates a folder with an authority `ca`, and a certificate `server` that the authority signs.
     pub fn beside(cluster: &Cluster) -> Keys {
         let keys = Keys {
             folder: cluster.folder.join("keys"),
@@ -72,7 +72,7 @@ impl Keys {
         self.stage.give(&self.path(name));
     }
 
-    /// Returns the server's settings that name its files.
+    /// Returns the server's settings that name the files of the folder.
     pub fn settings(&self) -> [String; 3] {
         let named =
             |setting: &str, name: &str| format!("{setting} = '{}'", self.path(name).display());
@@ -122,7 +122,7 @@ impl Keys {
         self.give(&[key, certificate]);
     }
 
-    /// Makes NAME.key and NAME.crt with this subject, signed by this authority.
+    /// Creates NAME.key and NAME.crt with this subject, signed by this authority.
     pub fn make(&self, name: &str, subject: &str, authority: &str) {
         let [key, request, certificate] =
             ["key", "csr", "crt"].map(|kind| format!("{name}.{kind}"));
@@ -167,7 +167,7 @@ impl Keys {
         self.give(&[key, certificate]);
     }
 
-    /// Makes a copy of the key with a passphrase.
+    /// Creates a copy of the key with a passphrase.
     pub fn lock(&self, name: &str, locked: &str) {
         let (from, to) = (format!("{name}.key"), format!("{locked}.key"));
         self.openssl(&[

@@ -1,23 +1,23 @@
-//! Shared code of the tests with many sessions: clusters, databases, sessions, and checkers of what those sessions saw.
-//! The tests themselves are in `tests/`, one file for each subject.
+//! Shared code of the tests with many sessions: clusters, databases, sessions, and checkers of the results that the
+//! sessions saw. The tests themselves are in `tests/`, one file for each subject.
 //!
 //! - [`stage`]: the server under test, from the environment.
 //! - [`cluster`], [`template`], [`reaper`], [`upgrade`]: a throwaway cluster, from its creation to its removal, or to
 //!   its upgrade to another major version.
 //! - [`pool`], [`handback`]: servers that tests use one after the other, and the checks when a test returns one.
-//! - [`database`]: a database for one test, with the extension; [`source`]: one with a table on which a cache depends;
-//!   [`pooler`]: pgbouncer in front of a database.
+//! - [`database`]: a database for one test, with the extension; [`source`]: a database with a table on which a cache
+//!   depends; [`pooler`]: pgbouncer in front of a database.
 //! - [`ask`], [`refusal`], [`assert_lines`], [`wait`]: short queries in a session, errors that must occur, comparisons
 //!   of long answers, waits for a state.
 //! - [`needs`]: the privileges that each function requires of its caller, as a table.
-//! - [`catalog`]: the extension's objects in the catalog; [`dump_contents`]: caches of all kinds, and what must survive
-//!   dump, restore and upgrade.
+//! - [`catalog`]: the extension's objects in the catalog; [`dump_contents`]: caches of all kinds, and the definitions
+//!   and entries that must survive dump, restore and upgrade.
 //! - [`tier`]: servers with the hot tier, and checks of its consistency; [`amcheck`]: checks of a table.
-//! - [`native`]: modules in C that do to a server what SQL cannot.
+//! - [`native`]: modules in C that bring a server into states that SQL cannot reach.
 //! - [`history`], [`linear`], [`exclusion`]: checkers without a server, tested with histories that they must reject:
 //!   for writes whose order is known, for any writes, and for leases.
 //! - [`ways`]: operations that are described once, and run by SQL or by the Redis protocol.
-//! - [`storm`]: clients of both protocols at once, and their history.
+//! - [`storm`]: clients of SQL and of the Redis protocol at once, and their history.
 //! - [`rng`]: random numbers; [`fuzz`], [`fuzz_arguments`]: random calls of every function; [`differential`]: random
 //!   statements for two databases that must answer the same.
 //! - [`parallel`]: queries with a parallel plan.

@@ -1,5 +1,5 @@
-//! Loads the test modules in C of `t/native/`, which do to a server what SQL cannot. scripts/stage.sh builds and
-//! installs them.
+//! Loads the test modules in C of `t/native/`, which bring a server into states that SQL cannot reach. scripts/stage.sh
+//! builds and installs them.
 
 use postgres::Client;
 
@@ -26,7 +26,7 @@ impl Cluster {
 
 /// Creates a relation that gets the oid of a dropped one.
 pub fn reuse(session: &mut Client, oid: i64, create: &str) {
-    // An oid counts as taken while a dead row or a dropped table's file has it.
+    // An oid stays taken while a dead row of pg_class or the file of a dropped table has it.
     session.run("VACUUM pg_class");
     session.run("CHECKPOINT");
     session.run(&format!("SELECT set_next_oid({oid})"));

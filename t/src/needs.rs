@@ -10,17 +10,17 @@ use crate::ask::Ask;
 /// The privileges that a function needs.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Needs {
-    /// These privileges on the cache, each of them.
+    /// All of these privileges on the cache.
     All(&'static [&'static str]),
-    /// Ownership of the cache, and these privileges.
+    /// Ownership of the cache, and all of these privileges.
     Owner(&'static [&'static str]),
     /// No privilege on a cache.
     Nothing,
     /// EXECUTE, which PUBLIC lacks.
     Granted,
-    /// Only a trigger can call it.
+    /// The function is a trigger function.
     Trigger,
-    /// A privilege on another kind of object; tested elsewhere.
+    /// A privilege on another kind of object. Another test checks it.
     Elsewhere,
 }
 
@@ -288,7 +288,7 @@ const WITH_PRELOAD_ONLY: [&str; 5] = [
     "cache_release",
 ];
 
-/// The rows of the table whose function this extension has and this server can run.
+/// Returns the rows of the table whose function this extension has and this server can run.
 pub fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)> {
     let there = functions_of_the_extension(session);
     let preloaded = session
@@ -301,7 +301,7 @@ pub fn present(session: &mut Client) -> Vec<(&'static str, Needs, &'static str)>
     FUNCTIONS.iter().filter(can_run).copied().collect()
 }
 
-/// Every function that the extension owns, by its bare name.
+/// Returns the bare names of all functions of the extension.
 pub fn functions_of_the_extension(session: &mut Client) -> Vec<String> {
     session.lines(
         "SELECT DISTINCT p.proname FROM pg_depend d JOIN pg_proc p ON p.oid = d.objid \

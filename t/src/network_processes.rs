@@ -7,7 +7,7 @@ use crate::wait::wait_until;
 
 /// The number of network processes.
 pub const NETWORKS: usize = 3;
-/// The settings that start them.
+/// The settings that start three network processes.
 pub const CONF: [&str; 2] = ["pgcache.resp_workers = 3", "max_worker_processes = 12"];
 
 /// Starts a server with three network processes that accept clients.
@@ -17,7 +17,7 @@ pub fn three(conf: &[&str]) -> Door {
     door
 }
 
-/// Returns the network processes of the connected clients, with the number of clients of each.
+/// Returns the number of connected clients by network process.
 pub fn spread(door: &Door) -> BTreeMap<i32, i64> {
     let mut session = door.cluster.connect("postgres");
     let sql = "SELECT pid, count(*) FROM pgcache.resp_clients GROUP BY pid";
@@ -56,7 +56,7 @@ pub fn pid(door: &Door, client: &mut Client) -> i32 {
         .get(0)
 }
 
-/// Returns one client of each network process, by its process.
+/// Returns one client of each network process, with the pid of the process.
 pub fn one_of_each(door: &Door) -> Vec<(i32, Client)> {
     let mut found: BTreeMap<i32, Client> = BTreeMap::new();
     wait_until("each network has a client", || {

@@ -2,8 +2,9 @@
 //!
 //! A test requests a configuration and gets an idle server with it. The server belongs to that test until the test's
 //! thread ends. Then [`handback`](crate::handback) checks what the test has left behind. A server that a test stopped,
-//! killed or configured is discarded, and so is that of a failed test. Leftovers of a test that passed are written to
-//! the file `leftovers`, which fails the run. A server of the Redis protocol is checked, too, but not reused.
+//! killed or configured is discarded, and so is the server of a failed test. Leftovers of a test that passed are
+//! written to the file `leftovers`, which fails the run. A server of the Redis protocol is checked, too, but not
+//! reused.
 //!
 //! libtest gives each test its own thread as long as it runs two or more at a time. So the end of the thread is the end
 //! of the test, even if the test's body still has open sessions and handles.
@@ -19,13 +20,13 @@ use crate::handback::{self, Taken};
 use crate::resp::Door;
 use crate::stage::Stage;
 
-/// The limit of idle servers. More would cost memory and processes, and would seldom be requested again.
+/// The number of idle servers that are kept. More would cost memory and processes, and tests would seldom request them.
 const IDLE: usize = 10;
 
 /// The configuration of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recipe {
-    /// The server serves the Redis protocol.
+    /// Whether the server serves the Redis protocol.
     pub(crate) is_door: bool,
     lines: Vec<String>,
 }
@@ -77,7 +78,7 @@ struct Scope {
     taken: Vec<Taken>,
 }
 
-/// Returns the server with this recipe that the test has taken already, or takes one.
+/// Returns the server of this recipe that the test has taken already; if it has none, takes one.
 pub fn same(recipe: Recipe) -> &'static Cluster {
     let known = SCOPE.with_borrow(|scope| {
         let mut taken = scope.taken.iter();
@@ -88,7 +89,7 @@ pub fn same(recipe: Recipe) -> &'static Cluster {
     known.unwrap_or_else(|| take(recipe, true))
 }
 
-/// Takes a server with this recipe that the test has not taken yet.
+/// Takes another server of this recipe.
 pub fn another(recipe: Recipe) -> &'static Cluster {
     take(recipe, false)
 }
@@ -139,8 +140,8 @@ fn remember(taken: Taken) {
     });
 }
 
-/// Records a panic in a hook, because a destructor of a thread-local value cannot see that the thread has panicked
-/// before.
+/// Installs a panic hook that records the failure of a test, because the destructor of a thread-local value cannot see
+/// that its thread has panicked.
 fn note_failures() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -12,14 +12,14 @@ use crate::reaper::Reaper;
 use crate::stage::succeed;
 
 const PORT: u16 = 6432;
-/// The first version that keeps a client's prepared statements in transaction mode.
+/// The first version of pgbouncer that keeps a client's prepared statements in transaction mode.
 const KEEPS_STATEMENTS: (u32, u32) = (1, 21);
 
 /// A running pooler, which stops when this is dropped.
 pub struct Pooler {
     folder: PathBuf,
     database: String,
-    /// Whether statements that a client has prepared exist on every server session.
+    /// Whether the statements that a client has prepared exist on every server session.
     pub keeps_statements: bool,
     _reaper: Reaper,
 }
@@ -88,7 +88,7 @@ impl Pooler {
     }
 }
 
-/// Returns the program; Debian's folder is not on every user's PATH.
+/// Returns the path of pgbouncer. Looks in Debian's folder, too, which is not on every user's PATH.
 fn program() -> PathBuf {
     let path = std::env::var("PATH").unwrap_or_default();
     path.split(':')

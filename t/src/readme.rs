@@ -21,7 +21,7 @@ pub fn page(path: &str) -> String {
     std::fs::read_to_string(path).expect("the page is in the checkout")
 }
 
-/// Returns the ```sql blocks in order; a ```text or ```output block that follows at once is the result.
+/// Returns the ```sql blocks in order. A ```text or ```output block right after one is its result.
 pub fn examples(markdown: &str) -> Vec<Example> {
     let mut examples: Vec<Example> = Vec::new();
     let mut result_may_follow = false;

@@ -47,7 +47,7 @@ fn detached(command: &mut Command) -> &mut Command {
 impl Drop for Reaper {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // There is nothing left to do if the shell has failed.
+        // A failure of the shell cannot be mended here.
         let _ = self.0.wait();
     }
 }

@@ -68,7 +68,7 @@ pub fn views(page: &str) -> Vec<View> {
     entries(page).filter_map(view).collect()
 }
 
-/// Returns `name|default|range|context`, from the rows that have these four.
+/// Returns `name|default|range|context` of each row that has these four columns.
 pub fn settings(page: &str) -> Vec<String> {
     page.lines()
         .filter(|line| line.starts_with("| `pgcache."))
@@ -89,7 +89,7 @@ pub fn errors_under(page: &str, heading: &str) -> Vec<String> {
         .collect()
 }
 
-/// Returns the words of five digits and capitals.
+/// Returns the words of five characters that are digits or capitals.
 fn sqlstates(text: &str) -> Vec<String> {
     let is_one = |word: &&str| {
         let known = |c: char| c.is_ascii_digit() || c.is_ascii_uppercase();

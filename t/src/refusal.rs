@@ -3,7 +3,7 @@
 use postgres::Error;
 use postgres::error::DbError;
 
-/// Returns the error that the server must have raised, with this SQLSTATE.
+/// Checks that the server has raised an error with this SQLSTATE, and returns the error.
 pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     let Err(error) = result else {
         panic!("should have been refused with {sqlstate}, but was done");
@@ -15,7 +15,7 @@ pub fn refused<T>(result: Result<T, Error>, sqlstate: &str) -> DbError {
     error.clone()
 }
 
-/// Returns the SQLSTATE of an error; a broken session has none and is a failure.
+/// Returns the SQLSTATE of an error. Panics for a broken session, whose error has none.
 pub fn sqlstate(error: &Error) -> &str {
     match error.code() {
         Some(code) => code.code(),

@@ -14,7 +14,7 @@ use crate::pool::{self, Recipe};
 use crate::stage::Stage;
 use crate::wait::{PATIENCE, wait_for};
 
-/// The longest time that a request may wait for its reply, unless the test holds a lock that it needs.
+/// The longest time that a request may wait for its reply, unless the test holds a lock that the request needs.
 const WATCHDOG: Duration = Duration::from_secs(5);
 
 /// The cache of database 0.
@@ -36,7 +36,7 @@ pub enum Reply {
     Bulk(Vec<u8>),
     Null,
     Array(Vec<Reply>),
-    /// Of version 3: keys and values in turn.
+    /// A map of version 3 of the protocol: keys and values in turn.
     Map(Vec<Reply>),
     Push(Vec<Reply>),
     Other(String),
@@ -90,7 +90,7 @@ impl Door {
         Door::of(pool::another(Recipe::door(conf)))
     }
 
-    /// Returns a configured server that is not started; no other test gets it.
+    /// Returns a configured server that is not started. No other test gets this server.
     pub fn fresh(conf: &[&str]) -> Door {
         Door::of(pool::keep(Door::server(
             Cluster::fresh(Stage::current(), &[]),
@@ -114,7 +114,7 @@ impl Door {
         cluster
     }
 
-    /// Wraps a server of the test's own that was made in another way.
+    /// Wraps a server of the test's own that was created in another way.
     pub fn over(cluster: Cluster, port: u16, socket: PathBuf) -> Door {
         Door {
             cluster: pool::keep(cluster),
@@ -188,7 +188,7 @@ impl Door {
         rows.iter().map(|row| row.get(0)).collect()
     }
 
-    /// Returns the same for a server that may be down.
+    /// Returns the pids as `processes` does, or None if the server is down.
     pub fn processes_if_up(&self, kind: &str) -> Option<Vec<i32>> {
         let mut session = self.cluster.try_connect("postgres", "postgres").ok()?;
         let sql = "SELECT pid FROM pg_stat_activity WHERE backend_type = $1";
@@ -207,7 +207,7 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("it has an address").port()
 }
 
-/// A socket of either kind.
+/// A connection, plain or encrypted.
 trait Stream: Read + Write + Send {
     fn set_patience(&self, longest: Option<Duration>);
     fn half_close(&self);
@@ -255,7 +255,7 @@ pub struct Client {
     stream: Box<dyn Stream>,
     unread: Vec<u8>,
     at: usize,
-    /// Whether the test keeps the server from answering.
+    /// Whether the watchdog is off, because the test keeps the server from answering.
     patient: bool,
 }
 
@@ -281,7 +281,7 @@ impl Client {
         self.patient = true;
     }
 
-    /// Sends bytes as they are; returns false if the connection is gone.
+    /// Sends bytes unchanged. Returns false if the connection has ended.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
@@ -309,7 +309,7 @@ impl Client {
         self.ask_bytes(&words)
     }
 
-    /// Does the same on a connection that may have ended.
+    /// Sends words on a connection that may have ended. Returns the reply, or None if the connection has ended.
     pub fn ask_if_open(&mut self, words: &[&str]) -> Option<Reply> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         match self.send(&Self::request(&words)) {
@@ -339,7 +339,7 @@ impl Client {
         reply
     }
 
-    /// Reads this many bytes as they arrive, and those that follow within a pause.
+    /// Reads this many bytes, and all bytes that follow within `pause`.
     pub fn bytes_that_come(&mut self, count: usize, pause: Duration) -> String {
         while self.unread.len() - self.at < count {
             self.stream.set_patience(Some(WATCHDOG));
@@ -355,7 +355,7 @@ impl Client {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Returns whether every received byte was read.
+    /// Returns whether no received byte is unread.
     pub fn is_silent(&mut self) -> bool {
         self.stream.set_patience(Some(Duration::from_millis(1)));
         let mut room = [0; 1 << 10];

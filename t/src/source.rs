@@ -20,7 +20,7 @@ pub fn with_source<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
     database
 }
 
-/// Opens a session with a statement timeout, so that a statement that never ends does not keep it for ever.
+/// Opens a session with a statement timeout, so that a statement that never ends fails the test.
 pub fn session(database: &Database) -> Client {
     let mut session = database.connect();
     session.run("SET statement_timeout = '60s'; SET pgcache.fetch_wait = '10min'");

@@ -49,7 +49,7 @@ impl Stage {
         stage
     }
 
-    /// Makes the server's user the owner of a folder.
+    /// Changes the owner of a folder to the server's user.
     pub fn give(&self, folder: &Path) {
         if let Some(user) = self.user {
             chown(folder, Some(user.id), Some(user.group)).expect("a folder cannot be given away");

@@ -13,7 +13,7 @@ use crate::ways::{self, Cache, Call, Clock, Request, Shape, Sql, Way, operations
 
 /// The number of keys of each cache: few, so that many clients use the same key at once.
 pub const KEYS: u64 = 4;
-/// Operations of each protocol on each cache; a history with fewer proves nothing.
+/// The number of operations of each protocol on each cache below which a history proves nothing.
 pub const ENOUGH: u64 = 100;
 
 /// Starts a server with these caches as databases of the Redis protocol.
@@ -25,7 +25,7 @@ pub fn server(caches: &[Cache]) -> Door {
         "pgcache.resp_executors = 3",
         "max_worker_processes = 16",
         "pgcache.hot_size = '32MB'",
-        // Commits take time, so that a reply which is sent before the end of its commit is wrong and detected.
+        // Commits take time, so that a reply sent before the end of its commit is detected.
         "fsync = on",
         "commit_delay = 1000",
         "commit_siblings = 0",
@@ -59,12 +59,12 @@ pub struct Storm<'d> {
     pub clock: Clock,
     until: Instant,
     pub ends: AtomicBool,
-    /// Whether processes are killed meanwhile.
+    /// Whether processes of the server are killed during the storm.
     has_faults: bool,
-    /// The server was killed, and is not yet up again.
+    /// Whether the server was killed and is not yet up again.
     pub is_down: AtomicBool,
     values: AtomicI64,
-    /// Operations on each cache by each protocol.
+    /// The number of operations on each cache by each protocol.
     asked: Vec<[AtomicU64; 2]>,
     operations: Mutex<Vec<Operation>>,
 }
@@ -85,7 +85,7 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Makes a storm in which processes of the server are ended.
+    /// Returns the storm as one during which processes of the server are killed.
     pub fn with_faults(self) -> Storm<'d> {
         Storm {
             has_faults: true,
@@ -98,8 +98,8 @@ impl<'d> Storm<'d> {
         asked.map(|count| count.load(SeqCst)).min().unwrap_or(0)
     }
 
-    /// Returns whether the storm continues: until the time is over, and longer on a slow machine until the history has
-    /// enough operations to prove something.
+    /// Returns whether the storm continues. It ends when its time is over, but on a slow machine not before the history
+    /// has enough operations to prove something.
     pub fn goes_on(&self) -> bool {
         let now = Instant::now();
         !self.ends.load(SeqCst)
@@ -125,8 +125,8 @@ impl<'d> Storm<'d> {
         })
     }
 
-    /// Runs random requests until the end, by one protocol or by several in turn. A client of several protocols reads a
-    /// value through another protocol as soon as the first one has returned it.
+    /// Runs random requests until the storm ends, by one protocol or by several in turn. A client of several protocols
+    /// reads a value through another protocol as soon as the first one has returned it.
     pub fn client(
         &self,
         protocols: &[Protocol],
@@ -220,8 +220,8 @@ impl<'d> Storm<'d> {
         }
     }
 
-    /// Changes these keys in one transaction. A transaction sets no key that it has removed: a session that waits for a
-    /// removed row finds nothing, as under READ COMMITTED, even if a new row exists immediately afterwards.
+    /// Changes these keys in one transaction. A transaction sets no key that it has removed: a session that waits for
+    /// the removed row would find no row under READ COMMITTED, although the transaction has inserted a new one.
     fn transaction(&self, keys: &[u64], mut command: impl FnMut() -> Command) -> Vec<Call> {
         let set = || Command::Set {
             value: self.value(),
@@ -248,12 +248,12 @@ impl<'d> Storm<'d> {
         calls.into_iter().map(call).collect()
     }
 
-    /// Returns a value different from all others, even after increments.
+    /// Returns a value that no other write uses, even after increments.
     fn value(&self) -> i64 {
         1000 * self.values.fetch_add(1, SeqCst)
     }
 
-    /// Returns whether the cache's entries are computed from this row; a row hidden by its deadline still counts.
+    /// Returns whether a cache of the storm has entries that are computed from source rows.
     fn is_source(&self) -> bool {
         self.caches.iter().any(|cache| cache.source.is_some())
     }

@@ -9,7 +9,7 @@ pub const LOGGED: &str = "public.safe";
 const EXECUTOR: &str = "pgcache resp executor";
 const NETWORK: &str = "pgcache resp network";
 
-/// Starts a server whose database 0 is the memory cache, 1 the unlogged table, 2 the logged one.
+/// Starts a server whose database 0 is a memory cache, 1 an unlogged table, 2 a logged table.
 pub fn start(conf: &[&str]) -> Door {
     let caches = format!("pgcache.resp_caches = '{CACHE}, {UNLOGGED}, {LOGGED}'");
     let mut lines = vec![caches.as_str(), "pgcache.expire_interval = 0"];
@@ -57,7 +57,7 @@ pub fn executors(door: &Door) -> Vec<i32> {
     door.processes(EXECUTOR)
 }
 
-/// Stopped processes of one kind, each of them idle when it was stopped. They continue when this is dropped.
+/// Stopped processes of one kind, each of which was idle when it was stopped. They continue when this is dropped.
 pub struct Stopped(Vec<i32>);
 
 impl Stopped {
@@ -112,7 +112,7 @@ fn is_stopped(pid: &i32) -> bool {
         .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Waits until this many offloaded requests are with the executors.
+/// Waits until executors have taken this many offloaded requests.
 pub fn wait_until_handed(door: &Door, count: i64) {
     let mut session = door.cluster.connect("postgres");
     wait_until("the commands are handed over", || {

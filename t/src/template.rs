@@ -26,7 +26,8 @@ pub fn copy_to(stage: &Stage, template: Template, data: &Path) {
 }
 
 /// Returns the template of this server, which the first caller creates. Other programs may create it at the same time,
-/// so it gets its name when it is complete, and the later program discards its own.
+/// so a template gets its name only when it is complete, and a program that finds the name taken discards its own
+/// template.
 fn made_for(stage: &Stage, kind: Template) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = MAKING.lock();
@@ -60,7 +61,7 @@ fn initdb(stage: &Stage, data: &Path) {
     succeed(initdb.arg(data));
 }
 
-/// Returns a hash of the extension's control file and scripts, because a template made with other scripts is of no use.
+/// Returns a hash of the extension's control file and scripts. Other scripts need another template.
 fn scripts_of(stage: &Stage) -> u64 {
     let folder = succeed(stage.command("pg_config").arg("--sharedir")).stdout;
     let folder = Path::new(String::from_utf8_lossy(&folder).trim()).join("extension");

@@ -13,17 +13,17 @@ use crate::wait::wait_until;
 pub const PRELOAD: &str = "shared_preload_libraries = 'pgcache'";
 
 impl Cluster {
-    /// Returns this test's server with the hot tier, the same one at each call.
+    /// Returns a server with the hot tier, the same server at each call of a test.
     pub fn hot() -> &'static Cluster {
         Cluster::hot_with(&["wal_level = logical"])
     }
 
-    /// Returns this test's server with the tier and these lines in its configuration, the same one at each call.
+    /// Returns a server with the tier and these lines in its configuration, the same server at each call of a test.
     pub fn hot_with(conf: &[&str]) -> &'static Cluster {
         Cluster::with(&[&[PRELOAD], conf].concat())
     }
 
-    /// Returns a server with the tier and these lines in its configuration, another one at each call.
+    /// Returns a server with the tier and these lines in its configuration, another server at each call.
     pub fn with_tier(conf: &[&str]) -> &'static Cluster {
         Cluster::start(&[&[PRELOAD], conf].concat())
     }
@@ -48,7 +48,7 @@ pub trait Tiered {
     /// Prepares this many transactions in a cache. Each takes a piece of the pool for keys of prepared transactions.
     fn use_up_room(&mut self, cache: &str, pieces: usize);
 
-    /// Rolls them back.
+    /// Rolls back the transactions of `use_up_room`.
     fn give_room_back(&mut self, pieces: usize);
 
     /// Checks that no mark remains; only valid if no other test writes.
@@ -117,7 +117,7 @@ impl Tiered for Client {
     }
 
     /// Waits until there are no marks. A client receives an error before its server process has aborted the
-    /// transaction, so a mark may remain for a moment; one that stays is a defect.
+    /// transaction, so a mark may remain for a moment. A mark that stays is a defect.
     fn nothing_pending(&mut self) {
         let patience = Instant::now() + Duration::from_secs(60);
         let mut pending = || self.number("SELECT pending FROM pgcache.hot_tier");

@@ -10,7 +10,7 @@ impl Cluster {
     /// were upgraded. This cluster must be stopped, and the new one is stopped, too; `options` are those of pg_upgrade.
     pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
         let new = Cluster::fresh(to, conf);
-        // Both must have checksums, or neither; they are on by default from 18 on.
+        // pg_upgrade requires checksums in both clusters or in neither. Version 18 turned them on by default.
         if to.major() >= 18 && self.stage.major() < 18 {
             let mut off = to.command("pg_checksums");
             succeed(off.arg("--disable").arg("-D").arg(new.data()));
@@ -22,7 +22,6 @@ impl Cluster {
 
     /// Returns the command of pg_upgrade. It writes to the folder in which it runs, which also has the sockets of both
     /// servers.
-    /// there, too.
     fn pg_upgrade(&self, new: &Cluster) -> Command {
         let mut command = new.program("pg_upgrade");
         command.env_remove("PGHOST").current_dir(&new.folder);

@@ -19,7 +19,7 @@ pub fn wait_until_within(longest: Duration, what: &str, holds: impl FnMut() -> b
     assert!(is_so_within(longest, holds), "in vain: {what}");
 }
 
-/// Waits at most this long until `holds` returns true; returns whether it did.
+/// Waits until `holds` returns true, at most for `longest`. Returns whether it did.
 pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + longest;
     loop {

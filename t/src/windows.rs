@@ -21,10 +21,10 @@ pub const DRAIN_TO_READ: u32 = 9;
 pub const NO_SLOT_TO_MARK: u32 = 10;
 pub const SAVED_TO_NAMED: u32 = 11;
 
-/// The longest stay in a window, which matters if a test fails before it releases the session.
+/// The longest stay in a window. It ends the stay if a test fails before it releases the session.
 const LONGEST: &str = "60s";
 
-/// Returns whether the library has windows.
+/// Returns whether the library has windows, which need the cargo feature `pauses`.
 pub fn paused(cluster: &Cluster) -> bool {
     let mut session = cluster.connect("postgres");
     session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")

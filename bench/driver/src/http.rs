@@ -1,6 +1,6 @@
-//! The users of the web server in front of a store: GET /get?key=, POST /set?key=, by hyper's client.
+//! The users of the web server in front of a store. They send GET /get?key= and POST /set?key= with hyper's client.
 //!
-//! A thread has a runtime for its users. A user has a connection, which it keeps, and one request in flight.
+//! Each thread has a runtime for its users. Each user keeps one connection, with one request in flight.
 
 use std::cell::RefCell;
 use std::time::Instant;

@@ -1,7 +1,8 @@
-//! The distribution of keys: which number is drawn, and the UUID that it becomes.
+//! The distribution of keys: draws numbers, and converts them to UUIDs.
 //!
-//! Of the numbers 0 .. slots-1 every fifth is absent: 80 of 100 uniform draws hit an existing key, and misses are
-//! between the hits instead of beyond them. `bench/key_distribution.py` follows the same rule; change both or none.
+//! Of the numbers 0 .. slots-1 every fifth is absent. So 80 of 100 uniform draws hit an existing key, and the absent
+//! keys are spread between the existing ones. `bench/key_distribution.py` follows the same rule and must be changed
+//! with this file.
 
 use crate::random::Random;
 use crate::zipf::Zipf;
@@ -17,8 +18,8 @@ const SCATTER: u64 = 2_654_435_761;
 #[derive(Clone, Copy)]
 pub struct KeyDistribution {
     pub entries: u64,
-    /// Added to every number. pgbench cannot pad with zeros and starts at 100000000000; redis-benchmark pads and cannot
-    /// add, so the offset is 0 there. The key has 36 bytes either way.
+    /// The number that is added to every number drawn. pgbench cannot pad with zeros, so its numbers start at
+    /// 100000000000. redis-benchmark pads and cannot add, so its offset is 0. The key has 36 bytes either way.
     pub offset: u64,
     pub keys: Keys,
 }
@@ -33,7 +34,7 @@ pub enum Keys {
 }
 
 impl KeyDistribution {
-    /// Returns how many numbers a read draws from: the entries and a quarter more.
+    /// Returns the count of numbers from which a read draws: the entries and a quarter more.
     fn slots(self) -> u64 {
         self.entries / 4 * 5
     }
@@ -47,7 +48,7 @@ impl KeyDistribution {
         self.offset + i * 5
     }
 
-    /// Draws the number of a read, and of the workload `set`, which draws as redis-benchmark does.
+    /// Draws the number of a read. The workload `set` draws in the same way, because redis-benchmark does so.
     pub fn read(self, random: &mut Random) -> u64 {
         match self.keys {
             Keys::Uniform => self.offset + random.below(self.slots()),
@@ -66,8 +67,8 @@ impl KeyDistribution {
         self.existing(place)
     }
 
-    /// Draws the number of a write. One in ten overwrites; the others take a number from a space so large that none is
-    /// drawn twice.
+    /// Draws the number of a write. One write in ten overwrites; the other nine take a number from a space so large
+    /// that no number is drawn twice.
     pub fn write(self, random: &mut Random) -> u64 {
         if random.below(10) == 0 {
             self.overwrite(random)
@@ -80,13 +81,13 @@ impl KeyDistribution {
         self.entries / 5
     }
 
-    /// Returns whether `Keys::Hot` draws the number with the frequent fifth.
+    /// Returns whether the number belongs to the fifth of the entries that `Keys::Hot` draws often.
     pub fn is_hot(self, number: u64) -> bool {
         number < self.existing(self.hot())
     }
 }
 
-/// Scatters ranks by a permutation. It is a permutation as long as the prime does not divide the number of entries.
+/// Returns the entry of a rank. The mapping is a permutation unless [`SCATTER`] divides the number of entries.
 pub fn scattered(rank: u64, entries: u64) -> u64 {
     ((u128::from(rank) * u128::from(SCATTER)) % u128::from(entries)) as u64
 }

@@ -8,7 +8,7 @@ pub struct Latency(Histogram<u32>);
 
 impl Default for Latency {
     fn default() -> Self {
-        // Grows with the recorded values. The bounds are those of the crate, and three digits are within them.
+        // The histogram grows with the recorded values. The crate allows up to five digits.
         Latency(Histogram::new(3).expect("three digits are allowed"))
     }
 }

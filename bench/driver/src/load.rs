@@ -1,6 +1,6 @@
-//! A load: the requests that a thread sends, when it stops, and what it counts of the answers.
+//! A load: the requests that a thread sends, the end of the load, and the counts of the answers.
 //!
-//! Sends and receives nothing, so that the epoll loop and the HTTP client draw and count alike.
+//! It sends and receives nothing, so that the epoll loop and the HTTP client draw and count alike.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::latency::Latency;
 use crate::protocol::{Command, Reply};
 use crate::random::Random;
 
-/// When a thread stops: after a time, or after so many gets of its own.
+/// The end of a thread's load: after a time, or after a number of its own gets.
 #[derive(Clone, Copy)]
 pub enum End {
     After(Duration),

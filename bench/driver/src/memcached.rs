@@ -1,4 +1,5 @@
-//! memcached: the text protocol's get and set, by hand, because its crates hand out no messages without a connection.
+//! A client of memcached: get and set of the text protocol. It is written by hand, because the crates encode no
+//! messages without a connection.
 
 use crate::Result;
 use crate::key_distribution::key;

@@ -1,7 +1,7 @@
 //! The interface of a server's wire protocol, so that one loop and one distribution of keys serve all servers.
 //!
-//! Redis, memcached and Postgres are encoded by hand, because the epoll loop needs messages without a connection: the
-//! client crates of the three keep connections of their own. HTTP and etcd are reached by hyper and tonic.
+//! The messages of Redis, memcached and Postgres are encoded by hand, because the epoll loop needs messages without a
+//! connection, and the client crates of the three keep connections of their own. HTTP and etcd use hyper and tonic.
 
 use std::io;
 use std::net::TcpStream;
@@ -10,7 +10,8 @@ use std::os::unix::net::UnixStream;
 
 use crate::Result;
 
-/// The stream of both kinds of connections. Once connected, a TCP socket accepts the same calls as a unix socket.
+/// The stream of a connection by unix socket or TCP. Once connected, a TCP socket accepts the same calls as a unix
+/// socket.
 pub type Stream = UnixStream;
 
 /// Connects to a path, or to host:port. Sets TCP_NODELAY: a request is one small write, and nothing follows it.
@@ -47,8 +48,8 @@ pub trait Protocol: Sync {
 
     fn encode(&self, out: &mut Vec<u8>, command: &Command, value: &[u8]);
 
-    /// Returns the exact reply to a set, for a preload that sends many sets at once. None for SQL, which loads its
-    /// entries itself.
+    /// Returns the exact reply to a set, for a preload that sends many sets at once. None: the entries are loaded by
+    /// SQL.
     fn stored(&self) -> Option<&'static [u8]> {
         None
     }

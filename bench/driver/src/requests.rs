@@ -1,5 +1,5 @@
-//! Requests of a workload, at full speed. A thread is an epoll loop over its share of the connections, as in
-//! redis-benchmark and pgbench, one request in flight on each. HTTP has its own client, `http.rs`.
+//! Sends the requests of a workload at full speed. Each thread is an epoll loop over its share of the connections, with
+//! one request in flight on each, as in redis-benchmark and pgbench. HTTP has its own client, `http.rs`.
 
 use std::io::{ErrorKind, Read, Write};
 use std::thread;
@@ -50,7 +50,7 @@ pub fn main(options: &Options) -> Result<String> {
     Ok(to_json(&run_threads(&plan, &way, threads as usize, clients)?))
 }
 
-/// Returns the end of each thread: a number of gets is divided evenly over the threads.
+/// Returns the end of each thread's load. A number of gets is divided evenly over the threads.
 fn end(options: &Options, gets: &str, seconds: &str, default: f64, threads: u64) -> Result<End> {
     match options.or(gets, 0)? {
         0 => Ok(End::After(Duration::from_secs_f64(options.or(seconds, default)?))),
@@ -169,8 +169,8 @@ impl<'a> Client<'a> {
         self.send(slot, first)
     }
 
-    /// Sends the next request after each reply until the end. If a request is still in flight then, the next call
-    /// counts it, if there is one.
+    /// Sends the next request after each reply until the end. The next call, if there is one, counts a request that is
+    /// still in flight at the end.
     fn run_until(&mut self, end: End) -> Result<()> {
         let mut events = Vec::with_capacity(self.connections.len().max(1));
         let patience = rustix::event::Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -221,7 +221,8 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Writes a request. It fits into the socket's buffer except for very large values; then the thread waits.
+/// Writes a request. The thread waits if the request does not fit into the socket's buffer, which happens only with
+/// very large values.
 fn write_fully(stream: &mut Stream, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         match stream.write(bytes) {
@@ -233,7 +234,7 @@ fn write_fully(stream: &mut Stream, mut bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Sets every existing key, many sets on the wire at once.
+/// Sets every existing key, with many sets in flight at once.
 fn preload(plan: &Plan, way: &Way) -> Result<()> {
     let Way::Protocol(protocol) = way else {
         return Err("HTTP has no preload".into());

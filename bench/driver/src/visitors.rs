@@ -1,8 +1,9 @@
 //! Simulates visitors of a shop that look products up in a cache which is empty at first, and the slow database behind
 //! it.
 //!
-//! The database is a pool of P connections, and a query takes the time L: a semaphore and a sleep here (modes lease and
-//! none), or in the loader that the server runs (mode fetch). A visitor is a thread with a connection.
+//! The database is a pool of P connections, and a query takes the time L. In the modes lease and none this program
+//! simulates them with a semaphore and a sleep, in the mode fetch the loader that the server runs. A visitor is a
+//! thread with a connection.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -13,7 +14,7 @@ use crate::postgres::Session;
 use crate::random::Random;
 use crate::{Options, Result};
 
-/// Products that do not exist: ids from 10,001 on. The published load does not give their number.
+/// The number of ids, from 10,001 on, whose products do not exist. The published load does not state this number.
 const ABSENT: u64 = 1_000;
 const PRODUCTS: u64 = 10_000;
 const STACK: usize = 256 * 1024; // there are hundreds of visitors
@@ -23,7 +24,7 @@ const STORE: &str = "CASE WHEN $2::text IS NULL THEN absent_ttl() END, 'products
 /// How a visitor handles a miss.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// cache_get, then cache_lease: one visitor loads, others wait or take the stale value.
+    /// cache_get, then cache_lease: one visitor loads, and the other visitors wait or take the stale value.
     Lease,
     /// cache_fetch with a loader in the server.
     Fetch,
@@ -62,7 +63,7 @@ struct Counts {
     latency: Latency,
     stale: u64,
     errors: u64,
-    /// Answers that differ from the database's value.
+    /// The number of answers that differ from the database's value.
     wrong: u64,
     first_error: String,
 }
@@ -233,7 +234,7 @@ impl Backend {
         self.query(pool, id)
     }
 
-    /// Loads only if a connection is free; otherwise returns None.
+    /// Loads if a connection is free. None: no connection is free.
     fn load_if_free(&self, id: u64) -> Option<Option<String>> {
         let pool = self.state();
         (pool.busy < self.size).then(|| self.query(pool, id))

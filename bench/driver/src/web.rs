@@ -1,6 +1,6 @@
 //! The web server of the published workloads: /get and /set over one cache, Redis or Postgres.
 //!
-//! It decides nothing: a request is one call of the store. A hit returns 200 with the value, a miss 404.
+//! It has no logic of its own: each request is one call of the store. A hit returns 200 with the value, a miss 404.
 
 use std::io::BufReader;
 use std::net::{TcpListener, TcpStream};
@@ -55,7 +55,7 @@ impl Store {
     }
 }
 
-/// Connections to the store; a request that finds none free waits.
+/// The connections to the store. A request that finds no free connection waits.
 struct Pool {
     free: Mutex<Vec<Store>>,
     freed: Condvar,

@@ -1,7 +1,7 @@
 //! Draws ranks from a Zipf distribution: rank r in proportion to 1 / r^0.99, the usual skew of cache benchmarks.
 //!
-//! It uses rejection sampling under the integral of the weights, which is exact, needs no table, and takes one or two
-//! draws whatever the number of entries.
+//! It uses rejection sampling under the integral of the weights. This method is exact, needs no table, and takes one or
+//! two draws for any number of entries.
 
 use crate::random::Random;
 

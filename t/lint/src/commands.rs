@@ -9,7 +9,7 @@ use syn::{Arm, BinOp, Expr, ExprBinary, ExprMacro, ExprMatch, ExprMethodCall, Me
 
 use crate::tree::Crate;
 
-/// A pattern with this many variants of `Command` counts as a list.
+/// The number of variants of `Command` at which a pattern counts as a list.
 const LIST: usize = 3;
 /// Methods that code may call on a name that is only displayed.
 const SHOWS: &[&str] = &["as_bytes", "to_ascii_uppercase"];
@@ -94,7 +94,7 @@ impl<'ast> Visit<'ast> for Scan {
     }
 }
 
-/// Returns whether the expression is `entry.name` or `entry.last_name()`, whatever the entry belongs to.
+/// Returns whether the expression ends in `entry.name` or `entry.last_name()`.
 fn is_name(expression: &Expr) -> bool {
     let is_entry = |base: &Expr| match base {
         Expr::Path(path) => path.path.is_ident("entry"),

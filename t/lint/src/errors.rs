@@ -63,7 +63,7 @@ impl Parse for Table {
     }
 }
 
-/// Returns the first text behind the label that is more than a placeholder.
+/// Returns the first text after the label that is more than a placeholder.
 fn text_after(words: &TokenStream, label: &str) -> Option<String> {
     let mut tokens = words.clone().into_iter();
     tokens.find(|token| matches!(token, TokenTree::Ident(word) if word == label))?;

@@ -19,7 +19,7 @@ pub struct Extern {
     pub result: String,
 }
 
-/// pgrx hands the call itself to an argument of this type; SQL does not see it.
+/// The type of an argument through which pgrx passes the call itself. SQL does not see the argument.
 const CALL: &str = "FunctionCallInfo";
 
 pub fn externs(files: &Crate) -> Vec<Extern> {
@@ -170,7 +170,8 @@ fn of(path: &str, function: &ItemFn) -> Extern {
     }
 }
 
-/// Returns the name without the parts that only Rust needs: `mut`, `r#`, the underscore of an unused argument.
+/// Returns the name of an argument without the parts that only Rust needs: `mut`, `r#`, the underscore of an unused
+/// argument.
 fn name_of(pattern: &Pat) -> String {
     let name = match pattern {
         Pat::Ident(name) => name.ident.to_string(),

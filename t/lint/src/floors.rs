@@ -1,6 +1,6 @@
 //! Checks the layers of the sources. The modules of a crate are arranged on floors, and a file may name only modules of
-//! lower floors, or of its own folder. So cycles of files are possible only inside of a folder; a separate search finds
-//! those.
+//! lower floors, or of its own folder. So files can form a cycle only inside of a folder; a separate search finds these
+//! cycles.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,14 +8,14 @@ use crate::names::{Names, names};
 use crate::tree::{Crate, Module};
 
 /// The floors of a module's children, the highest first. Children on one floor do not refer to each other. The module's
-/// own file is above all of them.
+/// own file is above all floors.
 pub struct Floors {
     pub of: &'static [&'static str],
     pub floors: &'static [&'static [&'static str]],
 }
 
 /// Returns a message for each breach of the rule. `left` lists references that are allowed for now, as pairs of modules
-/// or folders, `a::b -> c`; a pair that no file needs is a finding, too.
+/// or folders, `a::b -> c`; a pair that no file needs is a breach, too.
 pub fn findings(files: &Crate, plan: &[Floors], left: &[&str]) -> Vec<String> {
     let names = names(files);
     let found = |left: &[&str]| {
@@ -81,7 +81,7 @@ fn upward(files: &Crate, names: &Names, plan: &[Floors]) -> Vec<String> {
     findings
 }
 
-/// Returns the child to which a module belongs; empty for the file above the floors itself.
+/// Returns the name of the child to which a module belongs. Empty for the module's own file.
 fn child_of<'a>(floors: &Floors, module: &'a Module) -> Option<&'a str> {
     let inside =
         module.len() >= floors.of.len() && floors.of.iter().zip(module).all(|(a, b)| a == b);
@@ -137,7 +137,7 @@ fn entangled(mut names: Names) -> Names {
     }
 }
 
-/// Returns every module that a chain of names reaches, and the one before it in the shortest such chain.
+/// Returns every module that a chain of names reaches from `start`, each with its predecessor in the shortest chain.
 fn reached<'a>(names: &'a Names, start: &'a Module) -> BTreeMap<&'a Module, &'a Module> {
     let (mut before, mut waiting) = (BTreeMap::new(), VecDeque::from([start]));
     while let Some(module) = waiting.pop_front() {

@@ -3,7 +3,7 @@
 //!
 //! - [`tree`]: the files of a crate, found by its `mod` lines, without test modules.
 //! - [`names`]: the files that each file refers to.
-//! - [`floors`]: names point to lower floors only, and form no cycle.
+//! - [`floors`]: references to modules of higher floors, and cycles.
 //! - [`commands`]: code that compares names of Redis commands.
 //! - [`externs`], [`errors`]: the functions that SQL calls, and the table of `src/error.rs`.
 

@@ -58,8 +58,8 @@ fn file_of(mut path: Vec<String>, files: &Crate, imports: &BTreeMap<&Module, Imp
     }
 }
 
-/// Returns the path from the crate's root. Its first name may be a child of the module; the function ignores other
-/// names, which belong to another crate or to the same file.
+/// Returns the path from the crate's root. None: the path does not begin with a child of the module, so its name
+/// belongs to another crate or to the same file.
 fn absolute(module: &Module, path: &[String], files: &Crate) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let mut from = match first.as_str() {

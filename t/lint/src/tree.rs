@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{Attribute, Item};
 
-/// A path such as `["cache", "fetch"]`; the root's is empty.
+/// The path of a module, such as `["cache", "fetch"]`. The path of the root is empty.
 pub type Module = Vec<String>;
 
 pub struct Source {

@@ -100,9 +100,10 @@ const RESP: &[Floors] = &[Floors {
 /// References that still break the plan, as pairs of modules or folders. A pair that no file needs any more is a
 /// finding, too, so the list can only shrink.
 const LEFT: &[&str] = &[
-    // A message is printed in the server's encoding, which that file provides. It names nothing else of ours.
+    // A message is printed in the server's encoding. `pg::encoding` itself refers to no other file.
     "error -> pg::encoding",
-    // Postgres' hook asks for the size before shared memory exists, and takes no argument of ours.
+    // Postgres' hook reads the size before shared memory exists, and has no argument through which the setting could be
+    // passed.
     "pg::shmem::tier -> guc",
 ];
 

@@ -1,10 +1,10 @@
 //! Checks linearizability, key by key: whether the answers to clients could result from operations that ran one at a
 //! time.
 //!
-//! [`crate::history`] needs writes in an order that their writers keep by a lock. Here clients of any protocol write
-//! without an order, and the checker searches for one that explains every answer. An operation takes effect at one
-//! moment between its call and its answer. An operation without an answer has taken effect before the moment at which
-//! its outcome was decided, or never. The checker is independent of Postgres and pgcache.
+//! [`crate::history`] requires writers that a lock serializes. Here clients of any protocol write concurrently, and the
+//! checker searches for an order that explains every answer. An operation takes effect at one moment between its call
+//! and its answer. An operation without an answer took effect before its outcome was decided, or never. The checker is
+//! independent of Postgres and pgcache.
 
 mod search;
 mod step;
@@ -19,19 +19,19 @@ pub type Moment = u64;
 /// One client's operation on one key, at one moment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operation {
-    /// The client. Its operations take effect in the order in which it called them, whenever the answers arrived.
+    /// The client. Its operations take effect in the order of its calls, in whatever order the answers arrived.
     pub client: usize,
     pub key: u64,
     pub began: Moment,
     pub ended: Moment,
-    /// The steps, all at once: a transaction has several.
+    /// The steps, which take effect together: a transaction has several.
     pub steps: Vec<Step>,
     /// Whether the operation is known to have happened; otherwise either outcome is possible.
     pub certain: bool,
 }
 
 impl Operation {
-    /// Returns whether its answers show that it changed nothing.
+    /// Returns whether the answers prove that the operation changed nothing.
     pub fn only_looks(&self) -> bool {
         self.certain && self.steps.iter().all(Step::only_looks)
     }
@@ -41,14 +41,14 @@ impl Operation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Refusal {
     pub operation: Operation,
-    /// The contents that the key may have had before the operation, according to the answers until then.
+    /// The contents that the key may have had before the operation, according to all earlier answers.
     pub held: Vec<Option<Entry>>,
     /// The operations that were running at the same time, or had just ended.
     pub beside: Vec<Operation>,
 }
 
 /// Searches for an order that explains all answers. All keys are empty at the beginning. The operations of one client
-/// keep its order.
+/// stay in the order of its calls.
 pub fn check(operations: &[Operation]) -> Result<(), Box<Refusal>> {
     let mut keys: BTreeMap<u64, Vec<&Operation>> = BTreeMap::new();
     for operation in operations {

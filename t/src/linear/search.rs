@@ -1,9 +1,10 @@
 //! Searches for an order of one key's operations that explains all answers.
 //!
 //! The search visits calls and answers in the order of time. It keeps the set of possible states, each with the open
-//! operations that have already taken effect in it. An operation must have taken effect when it is answered. So the
-//! search applies it to the states in which it is still open, and drops the states that contradict the answer. A
-//! read-only operation takes effect as early as possible: it changes nothing, so no state is lost by that.
+//! operations that have already taken effect in it. An operation must have taken effect when it is answered. So at the
+//! answer the search applies the operation to the states in which it is still open, and drops the states that
+//! contradict the answer. A read-only operation takes effect as early as possible: it changes nothing, so the early
+//! step loses no state.
 
 use std::collections::HashSet;
 
@@ -12,7 +13,7 @@ use super::{Entry, Moment, Operation, Refusal};
 /// A possible state: the key's content, and a bit for each running operation that has taken effect.
 type State = (Option<Entry>, u64);
 
-/// With more states than this the history is too wide to search.
+/// The number of states beyond which the search gives up.
 const WIDEST: usize = 2_000_000;
 
 /// A running operation.
@@ -20,7 +21,7 @@ const WIDEST: usize = 2_000_000;
 struct Pending<'o> {
     operation: &'o Operation,
     only_looks: bool,
-    /// The same client's running operations that come before it.
+    /// The running operations of the same client that come before this one, as bits.
     behind: u64,
 }
 
@@ -40,7 +41,7 @@ pub fn explain(operations: &[&Operation]) -> Result<(), Box<Refusal>> {
             ]
         })
         .collect();
-    // At one moment calls come first, because the two then overlap.
+    // A call and an answer at the same moment overlap, so the call comes first.
     events.sort_unstable();
     let mut search = Search {
         pending: [None; 64],
@@ -98,8 +99,8 @@ impl<'o> Search<'o> {
         free
     }
 
-    /// Keeps the states that are possible if the operation has taken effect. If there is none, returns the possible
-    /// contents of the key as an error.
+    /// Keeps the states that are possible if the operation has taken effect. If no state remains, returns the contents
+    /// that the key may have had as an error.
     fn answer(&mut self, place: usize) -> Result<(), Vec<Option<Entry>>> {
         let bit = 1 << place;
         let certain = self.pending[place].is_some_and(|pending| pending.operation.certain);
@@ -135,7 +136,7 @@ impl<'o> Search<'o> {
         Ok(())
     }
 
-    /// Returns the state after all read-only operations whose answers fit it have taken effect.
+    /// Returns the state after all read-only operations with a fitting answer have taken effect.
     fn looked(&self, mut state: State) -> State {
         loop {
             let before = state;
@@ -152,8 +153,8 @@ impl<'o> Search<'o> {
         }
     }
 
-    /// Returns the states after one more operation has taken effect. An entry whose deadline is about now may have
-    /// expired at each step.
+    /// Returns the states after one more operation has taken effect. An entry with a deadline near now may expire at
+    /// each step.
     fn done(&self, (held, happened): State, place: usize) -> Vec<State> {
         let Some(pending) = self.pending[place] else {
             return Vec::new();
@@ -174,8 +175,8 @@ impl<'o> Search<'o> {
                 .collect();
         }
         let left = |after| match (after, before) {
-            // An operation that finds an entry expired does not remove it: another operation that read the entry in
-            // time, and is answered late because it had to wait, has still found it.
+            // An operation that finds an entry expired does not remove it, because another operation may have found the
+            // entry in time and be answered later.
             (None, Some(entry)) if pending.only_looks => Some(entry.seen_ended_by(operation.ended)),
             _ => after,
         };
@@ -185,7 +186,7 @@ impl<'o> Search<'o> {
     }
 }
 
-/// Returns the contents that an operation between these moments may find.
+/// Returns the contents that an operation between these moments may find: the entry, no entry, or both.
 fn lives_or_ended(held: Option<Entry>, moments: (Moment, Moment)) -> [Option<Option<Entry>>; 2] {
     match held.map(|entry| entry.lives_or_has_ended(moments)) {
         None => [Some(None), None],

@@ -1,4 +1,4 @@
-//! The effect of a command on an entry, and its answer: the model with which servers are compared.
+//! The effect of a command on an entry, and its answer: the model against which servers are checked.
 
 use super::Moment;
 
@@ -9,8 +9,7 @@ pub struct Entry {
     pub deadline: Deadline,
 }
 
-/// The deadline of an entry. Far deadlines are distinguished by their hours; a near one is known to be between two
-/// moments.
+/// The deadline of an entry. A far deadline is known by its hours, a near deadline only to be between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Deadline {
     Never,
@@ -78,7 +77,7 @@ pub struct Step {
     pub answer: Answer,
 }
 
-/// The largest difference between the clients' clock and the one by which a server judges a deadline.
+/// The largest difference between the clients' clock and the clock with which a server compares deadlines.
 const SLACK: Moment = 100_000_000;
 
 impl Step {
@@ -91,8 +90,8 @@ impl Step {
         }
     }
 
-    /// Returns the content after the command, which ran between these moments. Returns None if the command would have
-    /// answered something else.
+    /// Returns the content after the command, which ran between these moments. None: the command would have given
+    /// another answer.
     pub fn after(
         &self,
         held: Option<Entry>,
@@ -169,8 +168,8 @@ impl Entry {
         }
     }
 
-    /// Returns the same entry after an answer has shown that it has expired: all later operations must find it expired,
-    /// too.
+    /// Returns the entry after an answer at `moment` has shown that it has expired, so that all later operations must
+    /// find it expired, too.
     pub fn seen_ended_by(self, moment: Moment) -> Entry {
         match self.deadline {
             Deadline::Soon(earliest, latest) => Entry {

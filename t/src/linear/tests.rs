@@ -1,4 +1,4 @@
-//! Histories that the checker must accept, and those that it must reject.
+//! Histories that the checker must accept, and histories that it must reject.
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn writes_at_once_come_in_one_order_for_all() {
     holds(&then(&[1, 1]));
     holds(&then(&[2, 2]));
     is_refused(&then(&[1, 2]));
-    // Reads may not see this even during the writes, because it would need three writes.
+    // Even during the writes no read order 1, 2, 1 is possible, because it would need three writes.
     let during = [(11, 1), (13, 2), (15, 1)].map(|(at, saw)| of(3, (at, at + 1), &[get(saw)]));
     is_refused(&[&writes[..], &during].concat());
 }
@@ -160,7 +160,7 @@ fn what_was_never_answered_has_happened_or_not_but_once_and_in_its_time() {
     }
     let seen = of(2, (60, 61), &[get(5)]);
     is_refused(&[write.clone(), seen.clone(), of(2, (62, 63), &[get(None)])]);
-    // The outcome was decided before that.
+    // The outcome of the write was decided before this read.
     let absent = of(2, (60, 61), &[get(None)]);
     is_refused(&[write, absent, of(2, (62, 63), &[get(5)])]);
     let count = unknown(Command::Add {
@@ -197,7 +197,7 @@ fn nobody_comes_between_the_steps_of_a_transaction() {
     assert_eq!(between.unwrap_err().operation.steps, [get(1)]);
     let other = of(2, (10, 31), &[add(1, 2), get(2)]);
     is_refused(&[transaction, other]);
-    // No answer may show what was rolled back.
+    // No answer may show a value that was rolled back.
     is_refused(&[of(2, (40, 41), &[get(1)])]);
 }
 
@@ -238,7 +238,8 @@ fn a_near_deadline_ends_an_entry_in_time_and_for_good() {
     }
     is_refused(&[write.clone(), at(800, Some(1))]);
     is_refused(&[write.clone(), at(500, None), at(502, Some(1))]);
-    // An operation that began in time may be answered late, although others find nothing meanwhile.
+    // An operation that began in time may be answered late, although other operations have found no entry before its
+    // answer.
     let swap = |began: Moment| {
         let swap = step(Command::Swap(2), Answer::Value(Some(1)));
         of(1, (began * MS, 700 * MS), &[swap])
@@ -265,8 +266,8 @@ fn keys_do_not_vouch_for_each_other() {
     is_refused(&[write, other]);
 }
 
-/// Accepts each history that one register has made with overlapping clients, and rejects it once one answer becomes a
-/// value that no operation can have seen.
+/// Checks that each history of one register with overlapping clients is accepted, and is rejected once one answer is
+/// replaced by a value that no operation can have seen.
 #[test]
 fn every_history_of_one_register_holds() {
     use crate::rng::Rng;

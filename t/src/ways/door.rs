@@ -11,7 +11,7 @@ pub struct Door {
     /// The cache whose database is selected.
     cache: Option<Cache>,
     rng: Rng,
-    /// Whether errors are expected; an error leaves the outcome of its operation open.
+    /// Whether the test expects errors. An error leaves the outcome of its operation open.
     hears_errors: bool,
     is_broken: bool,
 }
@@ -29,7 +29,7 @@ impl Door {
         }
     }
 
-    /// Creates a client for a server whose processes are killed meanwhile.
+    /// Returns the client as one for a server whose processes are killed during the test.
     pub fn hearing_errors(self) -> Door {
         Door {
             hears_errors: true,
@@ -37,7 +37,7 @@ impl Door {
         }
     }
 
-    /// Selects the cache's database; returns false if it could not.
+    /// Selects the cache's database. Returns whether it could.
     fn select(&mut self, cache: Cache) -> bool {
         if self.cache != Some(cache) {
             let words = ["SELECT".to_owned(), cache.number.to_string()];
@@ -122,7 +122,7 @@ impl Door {
         told
     }
 
-    /// Sends one command for many keys, where one exists; otherwise an EXEC.
+    /// Sends one command for all keys if Redis has one, otherwise an EXEC.
     fn together(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
         let (calls, began) = (&request.calls, clock.now());
         if let Some(sets) = plain_sets(calls) {
@@ -149,7 +149,7 @@ impl Door {
         all_told(began, clock.now(), self.elements(calls, last))
     }
 
-    /// Sends requests in one piece or one after the other; returns the last reply.
+    /// Sends requests in one piece or one after the other. Returns the last reply.
     fn in_turn(&mut self, requests: &[Words], at_once: bool) -> Option<Reply> {
         let mut last = None;
         match at_once {

@@ -1,11 +1,11 @@
-//! Describes an operation once, and runs it by a session of SQL or by a client of the Redis protocol. The answers to
-//! both form a history for [`crate::linear`].
+//! Describes an operation once, and runs it in a SQL session or with a client of the Redis protocol. The answers form a
+//! history for [`crate::linear`].
 //!
-//! A single command is one step of that history. A transaction on a table is one step for each key, which contains
-//! everything from its first change of the key on, because it holds the row's lock from there to its commit. A read of
-//! the key before that is a separate step at its own moment, as under READ COMMITTED. On a memory cache no operation
-//! waits for a commit, and no operation is rolled back. In a cache whose entries are computed from source rows, each
-//! hit counts as a read of the row.
+//! A single command is one step of that history. A transaction on a table is one step for each key. The step begins at
+//! the first change of the key, because the transaction holds the row's lock from that change to its commit. A read of
+//! the key before the change is a separate step at its own moment, as under READ COMMITTED. On a memory cache no
+//! operation waits for a commit, and no operation is rolled back. In a cache whose entries are computed from source
+//! rows, each hit counts as a read of the row.
 
 mod door;
 mod sql;
@@ -23,7 +23,7 @@ pub struct Cache {
     pub number: usize,
     pub name: &'static str,
     pub storage: &'static str,
-    /// The cache from whose rows its entries are computed, and with which they are removed (`cache_depend`).
+    /// The source (`cache_depend`): the cache whose rows the entries are computed from, and whose changes remove them.
     pub source: Option<&'static Cache>,
 }
 
@@ -55,13 +55,13 @@ impl Clock {
 /// How the calls of a request belong together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
-    /// Each by itself; a Redis client sends them in one piece.
+    /// Each call is an operation of its own. A Redis client sends all of them in one piece.
     OneByOne,
     /// A transaction, or one call for many keys.
     Together,
     /// A transaction that is rolled back.
     Undone,
-    /// Empties the cache; the calls are deletes of all keys.
+    /// A clear of the cache, as one delete for each key.
     Clear,
 }
 
@@ -97,16 +97,16 @@ pub struct Told {
     pub fate: Fate,
 }
 
-/// A client of either protocol.
+/// A client of SQL or of the Redis protocol.
 pub trait Way: Send {
     /// Returns whether the protocol can express the command.
     fn can(&self, cache: Cache, command: &Command) -> bool;
 
-    /// Runs a request; returns the answer to each call. The calls of a transaction end when it ends, except reads
-    /// before its first change.
+    /// Runs a request, and returns the answer to each call. A call of a transaction ends when the transaction ends,
+    /// except a read before its first change.
     fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told>;
 
-    /// Returns whether the connection is gone.
+    /// Returns whether the connection has ended.
     fn is_broken(&self) -> bool;
 }
 
@@ -155,7 +155,7 @@ pub fn operations(
         let first = its.iter().position(changes).unwrap_or(its.len());
         let (looks, rest) = its.split_at(first);
         for (call, told) in looks.iter().filter(|pair| !says_nothing(pair)) {
-            // The value was seen, whatever the outcome of the transaction.
+            // The read has seen the value, whatever the outcome of the transaction.
             let told = Told {
                 fate: Fate::Done,
                 ..**told
@@ -182,7 +182,7 @@ fn says_nothing(pair: &(&Call, &Told)) -> bool {
     pair.1.answer == Answer::Unknown && step(pair).only_looks()
 }
 
-/// Translates a remaining time in milliseconds, as the protocol gives it: -1 is for ever, -2 no entry.
+/// Translates a remaining time in milliseconds in the notation of Redis: -1 means no deadline, -2 no entry.
 fn left(millis: i64) -> Answer {
     const HOUR: i64 = 3_600_000;
     Answer::Left(match millis {

@@ -39,9 +39,9 @@ impl Sql {
             return Fate::Perhaps;
         }
         match sqlstate(error) {
-            // A deadlock; under a waiting lock Postgres may report it as a serialization failure.
+            // A deadlock, which Postgres may report as a serialization failure under a waiting lock.
             "40P01" | "40001" => Fate::NotDone,
-            // The server is shutting down, and has said so.
+            // The server has ended the session because it is shutting down.
             "57P01" | "57P02" | "57P03" => Fate::Perhaps,
             _ => panic!("{sql}: {error:?}"),
         }
@@ -93,7 +93,7 @@ impl Sql {
         }
         let ended = clock.now();
         let fate = match (fails, end) {
-            // The transaction did not reach its end.
+            // The transaction did not reach its commit.
             (true, _) => Fate::NotDone,
             (false, None) => Fate::Done,
             (false, Some(fate)) => fate,

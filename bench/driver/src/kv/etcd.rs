@@ -78,7 +78,7 @@ struct Watched {
     events: Vec<Event>,
 }
 
-/// A connection, and the thread's own runtime for it: each client of a load is a thread that waits.
+/// A connection, and its runtime. Each client of a load is a thread that waits for its own runtime.
 pub struct Etcd {
     runtime: Runtime,
     client: Grpc<Channel>,
@@ -149,7 +149,7 @@ impl Store for Etcd {
     fn watch(&mut self, prefix: &str, patience: Duration) -> Result<()> {
         let Etcd { runtime, client, .. } = self;
         let create = Watch { create: Some(below(prefix, 0)) };
-        // The stream of requests stays open: its end would end the watch.
+        // The stream of requests stays open, because its end would end the watch.
         let requests = tokio_stream::once(create).chain(tokio_stream::pending());
         let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
         let answers = runtime.block_on(async {

@@ -15,14 +15,14 @@ use crate::{Options, Result};
 use etcd::Etcd;
 use store::{Entries, Pgcache, Store};
 
-// Entries are key:00000 to key:09999 with values that begin with their key, so that a wrong answer shows.
+// Entries are key:00000 to key:09999. Each value begins with its key, so that a wrong answer is detected.
 const KEYS: u64 = 10_000;
 const PER_SCAN: u32 = 100;
 const GROUPS: u64 = 20;
 const WRITERS: usize = 10; // of the watchers' events; one makes all events of a watcher, so that they must come in order
 const WARM_UP: usize = 20; // operations of each client that are not counted
 const AT_ONCE: u64 = 100; // entries of a preload in one transaction; etcd takes 128
-/// Longer than any load takes; it ends the wait if an event is lost.
+/// The limit of a wait for an event. It is longer than any load, and ends the wait if an event is lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
@@ -69,9 +69,9 @@ struct Plan {
     store: String,
     address: String,
     clients: usize,
-    /// The operations of each client, or the events of all.
+    /// The number of operations of each client, or of the events of all clients.
     operations: usize,
-    /// The duration of a load without a number of operations.
+    /// The duration of a load that has no number of operations.
     seconds: f64,
 }
 
@@ -210,7 +210,7 @@ fn everything(client: usize) -> Operation<'static> {
     })
 }
 
-/// Puts three entries, all or none; every tenth operation also reads such a group while other clients change it.
+/// Puts three entries, all or none. Every tenth operation also reads a group of three while other clients change it.
 fn transactions(client: usize) -> Operation<'static> {
     let (mut random, mut done) = (random(client), 0);
     Box::new(move |store| {
@@ -233,7 +233,7 @@ fn prefix(watcher: usize) -> String {
     format!("watch:{watcher:03}:")
 }
 
-/// Measures the latency from before the put to the watcher; the rate is that of the events that arrived.
+/// Measures the latency from the start of the put to the arrival of the event, and the rate of the events that arrived.
 fn watchers(plan: &Plan) -> Result<String> {
     let (each, count, sent) = (plan.operations / plan.clients, plan.clients, &Sent::default());
     let ready = &Barrier::new(count + 1);
@@ -283,7 +283,7 @@ fn listen(plan: &Plan, number: usize, each: usize, sent: &Sent, ready: &Barrier)
     });
     tally.judge(heard);
     tally.lost = (each - came.len().min(each)) as u64;
-    // An event came twice, or out of order.
+    // An event that arrived twice, or out of order, counts as wrong.
     tally.wrong += u64::from(!came.is_sorted_by(|one, next| one < next));
     tally
 }

@@ -16,7 +16,7 @@ pub trait Store {
     fn delete(&mut self, key: &str) -> Result<()>;
     /// Puts all entries or none.
     fn put_all(&mut self, entries: &[(String, String)]) -> Result<()>;
-    /// Watches a prefix: from here on every change of a key with it is reported.
+    /// Watches a prefix: every later change of a key with the prefix is reported.
     fn watch(&mut self, prefix: &str, patience: Duration) -> Result<()>;
     /// Returns keys that changed, possibly also keys outside the watched prefix.
     fn changed(&mut self) -> Result<Vec<String>>;
@@ -58,7 +58,7 @@ impl Store for Pgcache {
         self.0.call("delete", &[Some(key.as_bytes())]).map(drop)
     }
 
-    /// Puts all in one round trip, as etcd's transaction does.
+    /// Puts all entries in one round trip, as etcd's transaction does.
     fn put_all(&mut self, entries: &[(String, String)]) -> Result<()> {
         let pairs: Vec<_> =
             entries.iter().map(|(key, value)| [Some(key.as_bytes()), Some(value.as_bytes())]).collect();
@@ -68,7 +68,7 @@ impl Store for Pgcache {
         self.0.batch(&calls).map(drop)
     }
 
-    /// A cache has one channel: each watcher receives every change and picks its own.
+    /// A cache has one channel, so each watcher receives every change and selects its own keys.
     fn watch(&mut self, _prefix: &str, patience: Duration) -> Result<()> {
         let channel = self.0.one("watch", &[])?.ok_or("cache_watch gave no channel")?;
         self.0.stream().set_read_timeout(Some(patience))?;

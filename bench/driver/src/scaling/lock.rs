@@ -1,5 +1,5 @@
 //! A reader-writer lock in shared memory that works like Postgres' lightweight locks: one atomic step without
-//! contention, a sleep in the kernel with it. Like those, each lock has its own cache line.
+//! contention, a sleep in the kernel with contention. Like a lightweight lock, each lock has its own cache line.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::SeqCst;

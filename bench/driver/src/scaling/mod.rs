@@ -55,7 +55,7 @@ fn draws(keys: &str) -> Vec<u32> {
     (0..DRAWS).map(draw).collect()
 }
 
-/// Returns the draws from a different start for each process.
+/// Returns the draws from a start that differs for each process.
 fn from(draws: &[u32], process: usize) -> impl Iterator<Item = u32> + '_ {
     draws.iter().copied().cycle().skip(process * DRAWS / 8 % DRAWS)
 }

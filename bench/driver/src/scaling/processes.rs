@@ -20,9 +20,9 @@ struct Board {
 }
 
 pub struct Found {
-    /// Operations of all processes.
+    /// The operations per second of all processes together.
     pub per_second: f64,
-    /// Time on a processor for one operation, without the load of other programs on the machine.
+    /// The processor time of one operation. It does not depend on the load of other programs on the machine.
     pub nanoseconds: f64,
     /// Waits for a lock, per operation.
     pub waits: f64,
@@ -54,7 +54,7 @@ pub fn measure(tier: &Tier, draws: &[u32], work: Work, processes: usize, time: D
 fn child(board: &Board, tier: &Tier, draws: &[u32], work: Work, number: usize) {
     let mut draws = from(draws, number);
     let mut next = || std::array::from_fn::<u32, BATCH, _>(|_| draws.next().unwrap_or(0));
-    // A new process has touched none of the shared pages yet, which is not part of the measurement.
+    // The warm-up touches the shared pages, because a new process maps each at its first use.
     (0..1500).for_each(|_| tier.run(work, &next()));
     board.ready.fetch_add(1, SeqCst);
     while board.signal.load(SeqCst) == 0 {

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 
 use crate::Result;
 
-/// Maps zeroed memory that the processes forked from now on share with this one; never unmapped.
+/// Maps zeroed memory that this process shares with processes that it forks later. The memory is never unmapped.
 pub fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
     // SAFETY: no address is requested, so that the kernel gives a new mapping and touches no existing one.
     let memory = unsafe {
@@ -24,7 +24,7 @@ pub fn zeroed(bytes: usize) -> Result<NonNull<u8>> {
     }
 }
 
-/// Returns an array of such memory.
+/// Returns an array of zeroed memory that this process shares with processes that it forks later.
 ///
 /// # Safety
 /// Zeroes are a valid `T`, and `T` may be used by several processes at once: atomics.

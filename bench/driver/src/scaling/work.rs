@@ -18,7 +18,7 @@ pub const BATCH: usize = 32;
 pub enum Work {
     Get,
     Set,
-    /// Batches: prefetches the buckets of all keys, then their entries, then reads each.
+    /// A get of a batch: prefetches the buckets of all keys, then their entries, then reads each.
     GetMany,
     /// The lock alone, to show its share of a get.
     LockShared,
@@ -43,12 +43,12 @@ impl Work {
 pub struct Tier {
     region: Region,
     locks: &'static [Lock],
-    /// How often this process had to wait for a lock.
+    /// The number of times that this process had to wait for a lock.
     waits: Cell<u64>,
 }
 
 impl Tier {
-    /// Makes a tier with as many partitions as a server's tier of that size.
+    /// Creates a tier with as many partitions as a server's tier of that size.
     pub fn of(size: usize) -> Result<Tier> {
         let layout = Layout::new(size, 0).map_err(|_| "the size is too small")?;
         let memory = shared::zeroed(layout.region_bytes())?;
@@ -138,7 +138,8 @@ fn key(number: u32, name: &[u8; 16]) -> Key<'_> {
     Key { hash: hash(number), cache: 1, bytes: name }
 }
 
-/// Spreads keys like the server's hash, but cheaper, because the hash is not measured here.
+/// Returns the hash of a key. It spreads keys like the server's hash but is cheaper, because the hash is not measured
+/// here.
 fn hash(number: u32) -> u64 {
     let mixed = (u64::from(number) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93)
