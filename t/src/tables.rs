@@ -112,7 +112,7 @@ fn is_stopped(pid: &i32) -> bool {
         .is_some_and(|(_, rest)| rest.trim_start().starts_with('T'))
 }
 
-/// Waits until executors have taken this many offloaded requests.
+/// Waits until this many offloaded requests wait for executors or run in one.
 pub fn wait_until_handed(door: &Door, count: i64) {
     let mut session = door.cluster.connect("postgres");
     wait_until("the commands are handed over", || {

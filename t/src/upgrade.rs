@@ -6,8 +6,8 @@ use crate::cluster::Cluster;
 use crate::stage::{Stage, succeed};
 
 impl Cluster {
-    /// Returns a cluster of a later server, with these lines in its configuration, to which this cluster's contents
-    /// were upgraded. This cluster must be stopped, and the new one is stopped, too; `options` are those of pg_upgrade.
+    /// Upgrades this cluster with pg_upgrade and its `options`, and returns the new cluster, which runs with a later
+    /// server and has these lines in its configuration. This cluster must be stopped; the new cluster is stopped, too.
     pub fn upgraded(&self, to: &Stage, options: &[&str], conf: &[&str]) -> Cluster {
         let new = Cluster::fresh(to, conf);
         // pg_upgrade requires checksums in both clusters or in neither. Version 18 turned them on by default.
@@ -35,7 +35,7 @@ impl Cluster {
     }
 }
 
-/// Runs the command; the reason for a failure is at the end of one of the files that it names.
+/// Runs the command. Fails with its output and the log files that the output names, because one of them has the reason.
 fn run(command: &mut Command) {
     let output = command.output().expect("pg_upgrade can run");
     if output.status.success() {

@@ -1,17 +1,17 @@
-//! Tests caches that are existing tables of an application (`cache_attach`): for each shape of such a table the
-//! functions give the same answers as over a cache that pgcache created, with direct access and with plans.
+//! Tests caches that are existing tables of an application (`cache_attach`). Over a table of any supported shape, the
+//! functions return the same answers as over a cache that pgcache created, with direct access and with plans.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// A table that an application has made: the statement that makes it, how it is attached, and its keys.
+/// A table of an application: the statement that creates it, the arguments of `cache_attach`, and its keys.
 struct Made {
     table: &'static str,
     attach: &'static str,
     key: fn(u32) -> String,
-    /// Writes take the direct path.
+    /// Whether writes take the direct path.
     plain: bool,
 }
 
@@ -204,7 +204,7 @@ fn both_ways_write_the_same_row() {
                 "SELECT cache_set('{key}', '[1, 2]', cache => '{name}')"
             ));
             rows.push(session.lines(&format!("SELECT * FROM {name}")));
-            // Beyond the range of an integer, and of a timestamp.
+            // Deadlines beyond the range of an integer, and of a timestamp.
             session.run(&format!(
                 "SELECT cache_set('{key}', '[1, 2]', '300 years', cache => '{name}')"
             ));
@@ -384,7 +384,7 @@ fn source_values_that_are_not_valid_keys_do_not_block_writers() {
     session.run("BEGIN; SAVEPOINT s; UPDATE source SET name = name || 'x'; ROLLBACK TO s; COMMIT");
     session.run("DELETE FROM source");
     assert_eq!(session.lines(&there), ["t|t"]);
-    // Beside them, a valid one counts.
+    // A valid entry beside the invalid ones counts.
     session.run(&format!(
         "INSERT INTO source VALUES ('abc'), (' 042 '), ('{}'), ('xyz')",
         UUID.to_uppercase()
@@ -462,7 +462,7 @@ fn a_value_that_must_not_be_null_is_returned_and_not_stored() {
     }
 }
 
-/// A loader changes the table during the call: the result is a value or an error.
+/// A loader changes the table during the call. The result must be a value or an error.
 #[test]
 fn a_datum_never_reaches_a_column_of_another_type() {
     let database = Cluster::shared().database();

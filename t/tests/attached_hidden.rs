@@ -1,11 +1,12 @@
-//! Tests expired rows of attached tables. The application's own statements do not see them either, whatever types key
-//! and deadline have, and can insert new rows with the same keys.
+//! Tests expired rows of attached tables. For all types of keys and deadlines, the application's own statements do not
+//! see expired rows, and can insert new rows with the same keys.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use postgres::Client;
 
-/// A table `t`: the statement that makes it, how it is attached, two keys, and two deadlines, one past and one future.
+/// A table `t`: the statement that creates it, the arguments of `cache_attach`, two keys, and two deadlines, one past
+/// and one future.
 struct Made {
     table: &'static str,
     attach: &'static str,
@@ -143,7 +144,7 @@ fn writes_replace_an_expired_row_in_any_shape_of_table() {
             ] {
                 session.run("DELETE FROM t");
                 for deadline in [past, past] {
-                    // The second takes the place of the first.
+                    // The second row takes the place of the first, which has expired.
                     session.run(&format!(
                         "INSERT INTO t (k, v, e) VALUES ({one}, '1', {deadline})"
                     ));

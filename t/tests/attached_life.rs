@@ -1,5 +1,5 @@
-//! Tests the life of an attached table: it is detached, renamed, dumped, partitioned and swept. Also tests as which
-//! role user-defined code runs meanwhile.
+//! Tests the life of an attached table: it is detached, renamed, dumped, partitioned and swept. Also tests the role
+//! that user-defined code runs as during these commands.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -66,7 +66,7 @@ fn detaching_ends_what_the_cache_depends_on() {
     assert!(session.holds(&format!("SELECT ({triggers}) > 6")));
     session.run("SELECT cache_detach('c')");
     assert_eq!(session.lines(triggers), ["0"]);
-    // They would give the next cache keys of another type.
+    // These settings would give the next cache keys of another type.
     session.run(
         "ALTER TABLE c ALTER key TYPE bigint USING key::bigint;
          SELECT cache_attach('c');
@@ -190,7 +190,7 @@ fn a_former_default_forged_by_another_role_does_not_run_as_the_owner() {
     assert_eq!(session.lines("SELECT name FROM who"), [""; 0]);
 }
 
-/// A removal may be refused, but a writer that finds no expired row is not affected.
+/// The removal of an expired row may be refused, but a writer that finds no expired row is not affected.
 #[test]
 fn a_write_without_expired_rows_is_not_refused_for_another_roles_trigger() {
     let database = Cluster::shared().database();

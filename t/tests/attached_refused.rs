@@ -1,5 +1,5 @@
 //! Tests that a table which cannot become a cache is refused and left unchanged, and that the error names the change
-//! that it would need.
+//! that the table needs.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;

@@ -1,11 +1,11 @@
-//! Tests that a server started with RUST_BACKTRACE reveals no more to its clients than any other.
+//! Tests that a server started with RUST_BACKTRACE reveals no more to its clients than a server without it.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 
-/// Calls that fail, of each kind: errors of pgcache, errors of Postgres that pass through it, and errors of statements
-/// that it runs.
+/// Calls that fail: with errors of pgcache, with errors of Postgres that pass through pgcache, and with errors of
+/// statements that pgcache runs.
 const CALLS: &[(&str, &str)] = &[
     ("22004", "cache_set(NULL, 'v')"),
     ("22023", "cache_set('k', 'v', '-1 s')"),

@@ -1,5 +1,5 @@
-//! Tests distributed caches with Citus, on a coordinator and two workers. `make citus-check` runs this on a Postgres
-//! with Citus installed; `distributed.rs` tests as much as is possible without Citus.
+//! Tests distributed caches with Citus, on a coordinator and two workers. `make citus-check` runs these tests on a
+//! Postgres with Citus installed; `distributed.rs` tests as much as is possible without Citus.
 
 mod attacks;
 mod door;
@@ -25,7 +25,7 @@ const CONF: &[&str] = &[
 fn nodes() -> Vec<Cluster> {
     let nodes: Vec<Cluster> = (0..3).map(|_| Cluster::own(CONF)).collect();
     for node in &nodes {
-        // The address by which a node that copies a shard is reached.
+        // The address at which other nodes reach this node to copy a shard.
         let host = format!("citus.local_hostname = '{}'", node.folder.display());
         node.configure(&[&host]);
         node.restart(Shutdown::Fast);
@@ -86,7 +86,7 @@ fn whatever_citus_keeps_is_no_cache_on_any_node() {
         let known = format!("SELECT cache_get('k', '{cache}')");
         assert_eq!(other.value(&known), None);
     }
-    // Citus itself leaves relations with triggers alone.
+    // Citus itself refuses relations with triggers.
     let unasked = coordinator.try_lines("SELECT create_distributed_table('spread', 'key')");
     refused(unasked, "XX000");
     distribute(coordinator, "spread");
@@ -117,7 +117,7 @@ fn plain_sql_on_shards_sees_no_expired_row_and_each_node_sweeps_its_own() {
     let mut sessions = sessions(&nodes);
     sessions[0].run("SELECT cache_create('spread', ttl => '1 hour')");
     distribute(&mut sessions[0], "spread");
-    // By either side; one statement goes to one shard.
+    // Written from each node. Each statement goes to one shard.
     for i in 0..60 {
         let (node, deadline) = match i % 3 {
             0 => (i % 2, "now() - interval '1 second'"),
@@ -168,13 +168,13 @@ fn caches_of_each_node_are_caches_beside_distributed_tables() {
          SELECT create_distributed_table('orders', 'id');
          INSERT INTO orders SELECT 'o' || i, i FROM generate_series(1, 100) AS i",
     );
-    // Citus creates a view on all nodes, and a table not; entries are never copied.
+    // Citus creates a view on all nodes, but not a table. Entries are never copied.
     sessions[0].run("SELECT cache_create('quick', storage => 'memory')");
     for session in &mut sessions {
         session.run("SELECT cache_create('totals', storage => 'logged')");
         assert_eq!(session.number("SELECT cache_count('quick')"), 0);
     }
-    // A client connects to the key's node, and has the value made of the distributed table there.
+    // A client connects to the key's node, which computes the value from the distributed table.
     let key = |i: usize| format!("o{i}");
     for i in 1..=30 {
         let node = sessions[i % 3].number(&format!(
@@ -200,7 +200,8 @@ fn caches_of_each_node_are_caches_beside_distributed_tables() {
             "{kept:?}"
         );
     }
-    // One transaction over shards of all nodes and a cache of this one: Citus prepares the nodes, not pgcache.
+    // One transaction writes to shards of all nodes and to a cache of this node. Citus, not pgcache, prepares the
+    // transaction on the nodes.
     let coordinator = &mut sessions[0];
     coordinator.run("BEGIN; UPDATE orders SET total = total + 1000; SELECT cache_set('sum', '105050', cache => 'totals'); COMMIT");
     assert_eq!(coordinator.number("SELECT sum(total) FROM orders"), 105_050);

@@ -112,7 +112,7 @@ fn many_leases() -> String {
     )
 }
 
-/// The triggers were disabled before a slot existed, so no write has suspended it.
+/// The triggers were disabled before the cache had a slot, so no write could suspend the slot.
 #[test]
 fn a_new_slot_of_a_cache_whose_triggers_are_disabled_is_not_filled() {
     let database = Cluster::hot().database();
@@ -219,7 +219,7 @@ fn however_a_transaction_ends_nothing_stays_marked() {
     reader.nothing_pending();
 }
 
-/// Postgres checks for write skew after our mark is set.
+/// Postgres checks for write skew after pgcache has set its mark.
 #[test]
 fn a_commit_that_fails_after_its_mark_takes_the_mark_back() {
     let cluster = Cluster::with_tier(&[]);

@@ -24,7 +24,7 @@ fn merge_with_returning_is_seen() {
     assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"));
 }
 
-/// The row has changed, and its key is not yet noted when the user's trigger reads.
+/// When the user's trigger reads, the row has changed and its key is not yet noted.
 #[test]
 fn a_trigger_that_reads_publishes_nothing_uncommitted() {
     let database = Cluster::hot().database();

@@ -1,7 +1,8 @@
 //! Tests that no statement leaves a value in the hot tier that a SELECT would not return.
 //!
-//! Each statement runs on a cache whose key another session has in the hot tier; afterwards `cache_get` and SELECT must
-//! agree in that session. A statement that may run in a transaction is also run in one that is rolled back.
+//! Each statement runs on a cache whose key another session has in the hot tier. After the statement, `cache_get` and
+//! SELECT must agree in that session. A statement that may run in a transaction also runs in a transaction that is
+//! rolled back.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -173,7 +174,7 @@ const STATEMENTS: &[(&str, Option<&str>)] = &[
     ),
 ];
 
-/// The same for statements that end a transaction or cannot run in one.
+/// Statements that end a transaction or cannot run in one, each with the value of `k` afterwards.
 const OUTSIDE: &[(&[&str], Option<&str>)] = &[
     (
         &["UPDATE c SET value = 'new'", "VACUUM FULL c"],
@@ -220,7 +221,7 @@ pub(crate) fn set_up(writer: &mut Client, reader: &mut Client) {
     assert_eq!(reader.heat("k", "c").as_deref(), Some("old"));
 }
 
-/// Deleted rows of `source` take their entries along.
+/// A foreign key that removes the entries of deleted rows of `source`.
 const CASCADE: &str = "ALTER TABLE c ADD FOREIGN KEY (key) REFERENCES source \
                        ON DELETE CASCADE ON UPDATE CASCADE";
 
@@ -232,7 +233,7 @@ fn set_up_for(statement: &str, writer: &mut Client, reader: &mut Client) {
     }
 }
 
-/// Checks that the reader sees the old value while the writer's transaction is open, or has to wait.
+/// Checks that the reader sees the old value, or has to wait, while the writer's transaction is open.
 pub(crate) fn sees_nothing_of_it(reader: &mut Client, statement: &str) {
     reader.run("SET lock_timeout = '20ms'");
     for _ in 0..3 {

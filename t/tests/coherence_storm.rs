@@ -1,5 +1,5 @@
 //! Tests coherence under many concurrent writers, savepoints, TRUNCATE, disabled triggers and evictions: no reader may
-//! see a value older than one that was acknowledged, and `pgcache.verify` may return no row.
+//! see a value older than an acknowledged one, and `pgcache.verify` may return no row.
 //!
 //! PGCACHE_STORM_SECONDS sets the length. A library built with the cargo feature `pauses` waits at random in the
 //! windows of the protocol, which makes races likely; scripts/storm.sh builds one and runs this test on it.
@@ -25,7 +25,7 @@ pub(crate) fn duration() -> Duration {
     Duration::from_secs(seconds.and_then(|text| text.parse().ok()).unwrap_or(15))
 }
 
-/// The way in which all keys are changed.
+/// A change of all keys.
 struct Change<'s> {
     removes: bool,
     sql: &'s str,
@@ -98,7 +98,7 @@ const ALWAYS: &str = "ALTER TABLE seen ENABLE ALWAYS TRIGGER pgcache_record, \
                       ENABLE ALWAYS TRIGGER pgcache_record_truncate";
 
 /// Writes with disabled triggers, so that only the suspension before the write protects the copies. Never uses two
-/// phases, because Postgres does not prepare a transaction that holds a lock which the session holds as well.
+/// phases, because Postgres does not prepare a transaction that holds a lock which its session also holds.
 fn without_triggers(session: &mut Client, recorder: &Recorder, commits: bool) {
     let all = format!("(k) FROM generate_series(0, {KEYS} - 1) AS k");
     session.run(&format!("SELECT pg_advisory_lock{all}"));

@@ -1,6 +1,6 @@
 //! Tests coherence of computed values under load: writers of a source, commits that wait, and all kinds of loaders,
-//! under each isolation level. No reader may see a value older than one that was acknowledged, and no old value remains
-//! at the end.
+//! under each isolation level. No reader may see a value older than an acknowledged one, and no old value remains at
+//! the end.
 //!
 //! scripts/storm.sh also runs this test on a library that waits at random in the windows of the protocol.
 
@@ -31,8 +31,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
     } else {
         "local"
     };
-    // The lock is taken before the snapshot, and released after the transaction, so that versions commit in their
-    // order.
+    // The lock is held from before the snapshot to after the transaction, so that versions commit in their order.
     session.run(&format!("SELECT pg_advisory_lock({key})"));
     session.run(&format!(
         "BEGIN ISOLATION LEVEL {level}; SET LOCAL synchronous_commit = {slow}"
@@ -42,7 +41,7 @@ fn write_source(session: &mut Client, recorder: &Recorder, rng: &mut Rng, waits:
         "UPDATE src SET v = '{}' WHERE k = 'k{key}'",
         write.version
     ));
-    // A commit that meets another one at the same entry may fail as well.
+    // A commit that meets another commit at the same entry may fail, too.
     let commits = match rng.below(5) {
         0 => session.try_lines("ROLLBACK").is_err(),
         _ => session.try_lines("COMMIT").is_ok(),
@@ -68,7 +67,7 @@ fn question(rng: &mut Rng, key: u64) -> String {
     }
 }
 
-/// Reads one key; a miss proves nothing, because entries may be removed at any time.
+/// Reads one key. Returns None for a miss, which proves nothing, because entries may be removed at any time.
 fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option<Read> {
     let began = recorder.now();
     let saw = session.value(sql);
@@ -101,7 +100,7 @@ fn read_committed(session: &mut Client, recorder: &Recorder, rng: &mut Rng) -> V
     reads
 }
 
-/// Reads repeatedly; all reads of one transaction must show the moment at which it took its snapshot.
+/// Reads repeatedly in one transaction. All its reads must show the moment of its snapshot.
 fn repeatable(session: &mut Client, recorder: &Recorder, rng: &mut Rng, number: u64) -> Vec<Read> {
     session.run("BEGIN ISOLATION LEVEL REPEATABLE READ");
     let began = recorder.now();
@@ -143,7 +142,7 @@ fn lease_once(session: &mut Client, rng: &mut Rng) {
     }
 }
 
-/// Ends commits some time after they have begun to wait for the standby.
+/// Ends each commit some time after it has begun to wait for the standby.
 fn answers(database: &Database, recorder: &Recorder) {
     let (mut session, mut rng) = (database.connect(), Rng::seeded(60));
     while recorder.goes_on() {
@@ -217,7 +216,8 @@ fn weather(cluster: &Cluster, storage: &str, leases: bool) {
         "INSERT INTO src SELECT 'k' || k, NULL FROM generate_series(0, {KEYS} - 1) AS k"
     ));
     let recorder = storm(&database, leases, true);
-    // The last writers may have removed all entries. From now on entries stay: a fetch stores what is absent.
+    // The last writers may have removed all entries. No session changes a source any more, so the entries that these
+    // fetches store stay.
     for key in 0..KEYS {
         session.value(&format!(
             "SELECT cache_fetch('k{key}', '{LOADER}', cache => 'made')"

@@ -1,6 +1,6 @@
-//! Tests each window of the coherence protocol (an interval between two steps in which another session may act): a get
-//! while a change waits in each of its windows, and a change while a get waits in each of its own. Skipped if the
-//! library was built without windows.
+//! Tests each window of the coherence protocol, which is an interval between two steps in which another session may
+//! act. A get runs while a change waits in each of its windows, and a change runs while a get waits in each of its
+//! windows. The tests are skipped if the library was built without windows.
 
 use std::thread;
 
@@ -14,14 +14,14 @@ use pgcache_tests::windows::{
     until_inside,
 };
 
-/// Changes of one key, and of more keys than a transaction notes one by one, which mark the whole cache.
+/// A change of one key, and a change of more keys than a transaction notes one by one, which marks the whole cache.
 const CHANGES: [&str; 2] = [
     "UPDATE c SET value = 'new' WHERE key = 'k'",
     "UPDATE c SET value = 'new'",
 ];
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Creates a cache of which no entry has a copy yet.
+/// Creates a cache in which no entry has a copy yet.
 fn with_cache(cluster: &Cluster) -> Database<'_> {
     let database = cluster.database();
     let mut session = database.connect();
@@ -31,8 +31,8 @@ fn with_cache(cluster: &Cluster) -> Database<'_> {
     database
 }
 
-/// In the first window the change is marked and waits for a standby, so no session sees it; in the later one all
-/// sessions see it and it is still marked.
+/// In the first window the change is marked and waits for a standby, so no session sees it. In the later window all
+/// sessions see it, and it is still marked.
 #[test]
 fn in_each_window_of_a_change_a_get_fills_nothing_old() {
     let cluster = Cluster::with_tier(&[

@@ -23,7 +23,7 @@ const WRITES: &[(&str, Option<&str>)] = &[
     ("TRUNCATE source", None),
 ];
 
-/// The statements of the transaction itself before that.
+/// The statements that the transaction itself runs before.
 const BEFORE: &[&str] = &[
     "SELECT 1",
     "SELECT cache_get('l', 'c')",
@@ -176,7 +176,7 @@ fn writes_before_prepare_transaction_count() {
                     begin(&mut writer, "at_prepare", write, before);
                     let case = format!("{write} after {before}, {order}, commits: {commits}");
                     let prepared = writer.try_value("PREPARE TRANSACTION 'written'");
-                    // After our callback has run, entries that depend on a source can no longer be removed.
+                    // After pgcache's callback has run, entries that depend on a source can no longer be removed.
                     if prepared.is_err() && write.contains("source") {
                         refused(prepared, "0A000");
                         assert_eq!(reader.agrees("k", "c").as_deref(), Some("old"), "{case}");

@@ -15,10 +15,10 @@ use pgcache_tests::rng::Rng;
 use postgres::Client;
 
 const SESSIONS: usize = 8;
-/// The number of times that the lock must be taken; fewer prove nothing.
+/// The number of times that the lock must be taken for the test to prove anything.
 const ENOUGH: usize = 40;
 
-/// Runs `work` in `SESSIONS` sessions at once; returns the results in order.
+/// Runs `work` in `SESSIONS` sessions at once. Returns the results in the order of the sessions.
 fn together<R: Send>(database: &Database, work: impl Fn(usize, &mut Client) -> R + Sync) -> Vec<R> {
     thread::scope(|scope| {
         let sessions: Vec<_> = (0..SESSIONS)
@@ -168,8 +168,8 @@ fn random_heavy_call(rng: &mut Rng) -> String {
     }
 }
 
-/// Each of these calls takes a stronger lock than a write's at its end; a session that took the weaker one first would
-/// deadlock.
+/// Each of these calls takes a stronger lock at its end than a write does. A session that took the weaker lock first
+/// would deadlock.
 #[test]
 fn calls_with_strong_locks_never_deadlock() {
     let database = Cluster::shared().database();
@@ -197,7 +197,7 @@ fn caches_can_be_made_and_dropped_by_many_at_once() {
     assert!(errors.is_empty(), "{errors:#?}");
 }
 
-/// Shows that the test above would detect a deadlock: calls without the promise do deadlock.
+/// Shows that the test above would detect a deadlock: calls whose order of keys is not fixed do deadlock.
 #[test]
 fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     let database = Cluster::shared().database();
@@ -218,7 +218,7 @@ fn two_transactions_with_opposite_orders_of_keys_do_deadlock() {
     refused(one.and(other), "40P01");
 }
 
-/// A method to take the lock, which may be wrong.
+/// A way to take the lock, which may be wrong.
 type Acquire = fn(&mut Client, usize) -> bool;
 
 fn by_add(session: &mut Client, holder: usize) -> bool {
@@ -246,7 +246,7 @@ fn lock_in_turn(database: &Database, acquire: Acquire) -> Vec<Hold> {
     let (least, most) = (Duration::from_secs(2), Duration::from_secs(120));
     let now = || clock.elapsed().as_nanos() as u64;
     let turns = AtomicUsize::new(0);
-    // On a slow machine the test runs longer, until the lock was taken often enough.
+    // On a slow machine the test continues until the lock was taken often enough.
     let goes_on = || {
         let passed = clock.elapsed();
         passed < least || passed < most && turns.load(Ordering::SeqCst) < ENOUGH
@@ -281,7 +281,7 @@ fn cache_add_is_a_lock_that_one_session_holds_at_a_time() {
     assert_eq!(total, holds.len() as i64);
 }
 
-/// The negative control: a lock made of get and set does not exclude, and the histories show it.
+/// The negative control: a lock made of get and set does not exclude other holders, and the histories show that.
 #[test]
 fn a_lock_of_get_and_set_is_caught_by_the_same_histories() {
     let database = Cluster::shared().database();

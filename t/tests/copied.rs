@@ -60,7 +60,7 @@ fn copy(session: &mut Client, into: &str, rows: &[[&str; 3]]) -> Result<u64, Err
     copy.finish()
 }
 
-/// Returns all rows, expired ones too.
+/// Returns all rows, expired rows included.
 fn stored(session: &mut Client, table: &str) -> Vec<String> {
     session.run("SET pgcache.show_expired = on");
     let rows = session.lines(&format!("SELECT * FROM {table} AS t ORDER BY t::text"));
@@ -157,7 +157,7 @@ fn rows_that_copy_holds_back_fire_triggers_need_no_more_rights_and_keep_their_co
     );
 }
 
-/// COPY ignores rules, and the INSERT of kept rows would not. So no row is kept for later, and none is lost.
+/// COPY ignores rules, and the INSERT of kept rows would apply them. So no row is kept for later, and no row is lost.
 #[test]
 fn copy_into_a_table_with_a_rule_loses_no_row() {
     let cluster = Cluster::shared();

@@ -98,7 +98,7 @@ fn each_function_counts_what_its_caller_counts() {
     }
 }
 
-/// A fetch that waits for another one counts one miss, however often it looks.
+/// A fetch that waits for another fetch counts one miss, however often it looks the key up.
 #[test]
 fn a_fetch_that_waits_counts_one_miss() {
     let cluster = Cluster::hot();

@@ -1,4 +1,4 @@
-//! Tests crashes: whatever ends a backend or the server, the hot tier is consistent afterwards.
+//! Tests that the hot tier is consistent after any end of a backend or of the server.
 
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
@@ -39,7 +39,7 @@ fn something(rng: &mut Rng) -> String {
     }
 }
 
-/// Works until the session breaks or `ends` is set; an error does not end it.
+/// Runs random calls until the session breaks or `ends` is set. Errors of calls are ignored.
 fn work(mut session: Client, seed: u64, ends: &AtomicBool) {
     let mut rng = Rng::seeded(seed);
     while !ends.load(Ordering::SeqCst) && !session.is_closed() {
@@ -47,7 +47,7 @@ fn work(mut session: Client, seed: u64, ends: &AtomicBool) {
     }
 }
 
-/// Checks an idle server: no key is marked, every byte is accounted for, no copy differs.
+/// Checks an idle server: no key is marked, every byte is accounted for, and no copy differs from its row.
 fn is_sound(session: &mut Client) {
     session.nothing_pending();
     session.sums_up();

@@ -1,4 +1,4 @@
-//! Tests expiry by a real pg_cron: from its own database, from another one, and on a server without it.
+//! Tests expiry by a real pg_cron: scheduled in its own database, in another database, and on a server without it.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn jobs(session: &mut Client) -> Vec<String> {
     session.lines("SELECT schedule, database FROM cron.job ORDER BY jobid")
 }
 
-/// Schedules in pg_cron's own database; the exact call depends on pg_cron's version.
+/// Schedules a job in pg_cron's own database. The exact call depends on pg_cron's version.
 fn schedule_here(session: &mut Client) -> Vec<String> {
     let seconds = session.holds(
         "SELECT string_to_array(split_part(extversion, '-', 1), '.')::int[] >= '{1,5}' \
@@ -63,7 +63,7 @@ fn schedule_elsewhere(elsewhere: &mut Client, home: &mut Client, call: &str) {
     home.run(command);
 }
 
-/// Checks that the job's command also removes pg_cron's records of its own old runs, and of no other job.
+/// Checks that the job's command also removes pg_cron's records of old runs of this job, and of no other job.
 fn forgets_old_runs(home: &mut Client) {
     let command = home.text("SELECT command FROM cron.job");
     home.run(&command);
@@ -73,7 +73,7 @@ fn forgets_old_runs(home: &mut Client) {
            FROM (SELECT jobid FROM cron.job UNION VALUES (77)) AS jobs (j), (VALUES (0), (1)) AS ages (old)",
     );
     let (_, delete) = command.split_once("; ").expect("two statements");
-    // Normally one run in a hundred removes them; here every run does.
+    // Normally one run in a hundred removes the records; here every run does.
     assert!(delete.contains("0.01"), "{delete}");
     home.run(&delete.replace("0.01", "2"));
     let left = home.lines(

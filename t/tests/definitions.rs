@@ -1,5 +1,5 @@
-//! Tests a cache whose definition changes while a function works on it, by user-defined code that the function itself
-//! runs, and by another session. The function returns a value or an error that names the cause; afterwards the table
+//! Tests a cache whose definition changes while a function works on it: changed by user-defined code that the function
+//! runs, or by another session. The function must return a value or an error that names the cause. Afterwards the table
 //! can be read and agrees with `cache_get`.
 
 use std::thread;
@@ -33,7 +33,7 @@ const HOOKS: &str = "
     CREATE FUNCTION agrees(t text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM change(); RETURN true; END $$;
     CREATE DOMAIN picky AS text CHECK (agrees(VALUE));";
 
-/// Statements that attach such code to a cache.
+/// Statements that attach the code of a hook to a cache.
 const ON_THE_CACHE: &[(&str, &str)] = &[
     ("nothing", ""),
     (
@@ -184,7 +184,8 @@ fn as_text(kind: &str) -> &'static str {
     }
 }
 
-/// Checks that an error names the cause: not an internal state of Postgres, and not the end of the session.
+/// Returns the value of a result. For an error, checks that it names the cause, rather than an internal state of
+/// Postgres or the end of the session, and returns None.
 fn told<T>(result: Result<T, Error>, what: &str) -> Option<T> {
     match result {
         Ok(value) => Some(value),
@@ -288,9 +289,9 @@ fn calls_of(hook: &str) -> Vec<&'static str> {
     calls
 }
 
-/// Splits the calls into those that this run combines with a change, and the others. The choice depends on the change
-/// and on the minute, so that all combinations are covered over time. PGCACHE_DEFINITIONS=all combines each call with
-/// each change, as `make test-all` does.
+/// Splits the calls into the calls that this run combines with a change, and the remaining calls. The choice depends on
+/// the change and on the minute, so that all combinations are covered over time. PGCACHE_DEFINITIONS=all combines each
+/// call with each change, as `make test-all` does.
 fn share<T: Copy>(calls: &[T], change_at: usize) -> (Vec<T>, Vec<T>) {
     const ONE_OF: usize = 14;
     let all = std::env::var("PGCACHE_DEFINITIONS").is_ok_and(|asked| asked == "all");
@@ -405,7 +406,7 @@ fn a_definition_changes_inside_every_function_that_can_be_changed_under() {
     }
 }
 
-/// The loader also commits its change, so every session can read the table that the fetch has left.
+/// The loader also commits its change, so the table that the fetch leaves must be readable in every session.
 #[test]
 fn a_loader_that_changes_the_cache_and_commits_leaves_a_sound_table() {
     let (database, role) = stage(cluster());
@@ -467,7 +468,7 @@ fn wait_for_loader(session: &mut Client) {
     }
 }
 
-/// Another session changes the cache while a loader runs. The loading session first runs `before`, which selects the
+/// Changes the cache in another session while a loader runs. The loading session first runs `before`, which selects the
 /// way in which the fetch stores.
 fn changes_beside(cluster: &'static Cluster, before: &str) {
     let (database, role) = stage(cluster);
@@ -477,7 +478,7 @@ fn changes_beside(cluster: &'static Cluster, before: &str) {
     let other = another(&mut maker);
     for (at, change) in CHANGES.iter().enumerate() {
         let kind = KINDS[at % KINDS.len()];
-        // A logged cache keeps for good what is stored in it.
+        // Half of the changes meet a logged cache, which would keep a wrong value even over a crash.
         let storage = ["unlogged", "logged"][at % 2];
         let what = format!("{before:?}, {kind}, {storage}, {change}");
         make(&mut maker, storage, kind);

@@ -83,7 +83,7 @@ fn a_deletion_wins_over_a_fetch_whose_row_it_cannot_see() {
     }
 }
 
-/// The same with a user's trigger on the table.
+/// The deletions win also over fetches into a table with a user's trigger.
 #[test]
 fn it_wins_in_a_table_with_triggers_of_others() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -100,7 +100,7 @@ fn it_wins_in_a_table_with_triggers_of_others() {
     assert!(database.connect().number("SELECT count(*) FROM log") > 0);
 }
 
-/// The fetch commits after the deletion has looked, and before the deletion commits; its lease has ended by then.
+/// The fetch commits, which ends its lease, after the deletion has looked and before the deletion commits.
 #[test]
 fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -121,7 +121,7 @@ fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
     }
 }
 
-/// The loader has read the source, and waits for a lock until the deletion has looked for the row.
+/// The loader has read the source. It waits for a lock until the deletion has looked for the row.
 #[test]
 fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
     let database = scene(Cluster::hot(), "unlogged");
@@ -260,7 +260,7 @@ fn a_deletion_that_was_rolled_back_removes_nothing() {
     }
 }
 
-/// It wins even if the transaction has also changed the whole cache.
+/// The deletion wins even if its transaction has also changed the whole cache.
 #[test]
 fn it_wins_beside_a_change_of_the_whole_cache() {
     let many = "SELECT cache_set_many(array_agg('x' || g), array_agg('v'::text), cache => 'c') FROM generate_series(1, 10001) AS g";

@@ -86,8 +86,8 @@ fn a_writer_of_a_row_reads_no_value_made_of_the_old_one() {
     }
 }
 
-/// The functions that change an entry do not find a value that other sessions have stored from the old row either, as
-/// the reading functions do not. A value that the session itself stores is found.
+/// The functions that change an entry do not find a value that other sessions have stored from the old row, just like
+/// the functions that read. They find a value that the session itself has stored.
 #[test]
 fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
     let database = Cluster::shared().database();
@@ -114,7 +114,7 @@ fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
                 "1",
             ),
         ] {
-            // With one snapshot no statement can overwrite a newer row.
+            // A transaction with one snapshot cannot overwrite a newer row.
             if isolation != "READ COMMITTED" && !left.is_empty() {
                 continue;
             }
@@ -159,7 +159,7 @@ fn a_writer_of_a_row_changes_no_value_made_of_the_old_one() {
     }
 }
 
-/// A parallel query cannot remove an entry, so it does not find entries that would have to be removed.
+/// A parallel query cannot remove an entry, so it must not find an entry that is due for removal.
 #[test]
 fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
     let database = Cluster::shared().database();
@@ -192,7 +192,7 @@ fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
     assert_eq!(session.text("SELECT cache_get('p:1', 'c')"), "old");
 }
 
-/// A parallel query cannot remove rows of dependent caches either.
+/// A parallel query cannot remove rows of dependent caches, so it must not find these rows.
 #[test]
 fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
     let database = Cluster::with_tier(&[]);
@@ -241,7 +241,7 @@ fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
     }
 }
 
-/// Each such key raises an error that is caught. Postgres has room for only five errors at a time.
+/// Each invalid key raises an error that is caught. Postgres has room for only five errors at a time.
 #[test]
 fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     let mut session = Cluster::shared().database().connect();
@@ -254,7 +254,7 @@ fn a_statement_may_change_many_rows_with_keys_invalid_for_the_cache() {
     assert_eq!(session.number("SELECT count(*) FROM src WHERE id < 0"), 50);
 }
 
-/// From 18 on: no row stores such a column.
+/// From version 18 on a generated column may be virtual: no row stores it.
 #[test]
 fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     let database = Cluster::shared().database();
@@ -282,7 +282,7 @@ fn a_key_can_be_made_of_a_column_that_is_computed_when_it_is_read() {
     }
 }
 
-/// From 17 on; from 18 on also for a column that is computed when it is read, where no row is rewritten.
+/// Possible from version 17 on. From 18 on the column may also be virtual, and then no row is rewritten.
 #[test]
 fn another_expression_of_a_generated_column_clears_the_cache() {
     let major = Cluster::shared().stage.major();
@@ -306,7 +306,7 @@ fn another_expression_of_a_generated_column_clears_the_cache() {
     }
 }
 
-/// A dump contains the triggers of inheritance children, as of any table.
+/// A dump contains the triggers of inheritance children like those of any table.
 #[test]
 fn children_are_followed_after_a_dump_too() {
     let cluster = Cluster::shared();
@@ -324,7 +324,7 @@ fn children_are_followed_after_a_dump_too() {
     assert_eq!(session.number(left), 0);
 }
 
-/// Another session may store the old value until the commit; the commit removes it.
+/// Another session may store the old value before the commit, and the commit removes it.
 #[test]
 fn values_stored_while_a_source_is_altered_or_dropped_are_removed() {
     let database = Cluster::shared().database();
@@ -358,7 +358,7 @@ fn without_its_standby() -> &'static Cluster {
     cluster
 }
 
-/// Runs `meanwhile` while the commit of `change` waits, marked and not visible. A value that is loaded then is old.
+/// Runs `meanwhile` while the commit of `change` is marked and not visible. A value that `meanwhile` loads is old.
 fn between_mark_and_visible(
     database: &Database,
     change: &str,
@@ -373,7 +373,8 @@ fn between_mark_and_visible(
         });
         let waiting = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
         let pid = wait_for("the commit waits", || session.value(waiting));
-        // Must also run after a failed assertion, otherwise the test would hang instead of reporting it.
+        // The commit must end even after a failed assertion; otherwise the test would hang instead of reporting the
+        // failure.
         let outcome = catch_unwind(AssertUnwindSafe(|| meanwhile(session)));
         session.run(&format!("SELECT pg_cancel_backend({pid})"));
         outcome.unwrap_or_else(|failure| resume_unwind(failure));
@@ -421,7 +422,7 @@ fn a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible() {
     loader.nothing_pending();
 }
 
-/// The winner of a lease computes its value from the old row, whether or not the commit had begun by then.
+/// Checks leases whose winner computes its value from the old row, before the commit begins and after it has begun.
 fn check_leases(cluster: &Cluster, storage: &str, changes: &[(&str, &str)]) {
     let database = cluster.database();
     let mut loader = database.connect();
@@ -488,7 +489,7 @@ fn many_rows_at_once_are_all_gone() {
     assert_eq!(session.number("SELECT count(*) FROM c"), 18000);
     assert_eq!(session.value("SELECT cache_get('p:12000', 'c')"), None);
     assert_eq!(session.text("SELECT cache_get('p:12001', 'c')"), "v");
-    // Few keys compared with the entries: each is looked up.
+    // There are few keys compared with the entries, so each key is looked up.
     session.run("UPDATE src SET v = 'x' WHERE id % 1000 = 0; DELETE FROM src WHERE id = 24999");
     assert_eq!(session.number("SELECT count(*) FROM c"), 17986);
     assert_eq!(session.value("SELECT cache_get('p:13000', 'c')"), None);
@@ -518,7 +519,8 @@ fn of_many_copies_and_memory_entries_none_stays() {
     session.verified("c");
 }
 
-/// A bulk removal waits for a session that changes an entry which it has found already, and also removes the new one.
+/// A bulk removal waits for a session that changes an entry which the removal has already found, and removes the new
+/// entry, too.
 #[test]
 fn an_entry_that_changes_while_many_are_removed_is_gone() {
     let database = Cluster::shared().database();
@@ -610,7 +612,7 @@ fn rows_applied_by_logical_replication_remove_entries() {
     target.run("DROP SUBSCRIPTION s");
 }
 
-/// It empties the partitions themselves, even if the publisher has named their parent.
+/// The apply process truncates the partitions themselves, even if the publisher has named their parent.
 #[test]
 fn a_truncate_of_partitions_that_logical_replication_applies_counts() {
     let publisher = Cluster::start(&["wal_level = logical"]);
@@ -796,7 +798,7 @@ fn a_trigger_that_the_commit_fires_finds_nothing_of_a_changed_row() {
     assert_eq!(session.value("SELECT cache_get('p:1', 'm')"), None);
 }
 
-/// None of the entries is visible to this session, and each walk over the cache visits all of them.
+/// No entry is visible to this session, and each walk over the cache visits all entries.
 #[test]
 fn a_page_is_looked_for_once_though_the_session_may_see_no_entry() {
     let mut session = Cluster::hot().database().connect();
@@ -840,7 +842,7 @@ fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
         session.run("ROLLBACK");
         let seen = other.value("SELECT cache_get('p:1', 'c')");
         assert_eq!(seen, None, "{changes}");
-        // Not stored while another session's commit on the key's stripe is pending.
+        // The value is not stored while another session's commit on the key's stripe is pending.
         wait_until("it is stored", || {
             assert_eq!(session.text(fetch), "old", "{changes}");
             other.value("SELECT cache_get('p:1', 'c')").as_deref() == Some("old")
@@ -854,12 +856,12 @@ fn a_fetch_beside_changes_without_triggers_stores_nothing_in_memory() {
     assert_eq!(other.value("SELECT cache_get('p:1', 'c')"), None);
 }
 
-/// A cache is a table, so entries of another may depend on it.
+/// A cache is a table, so entries of another cache may depend on it.
 #[test]
 fn a_chain_of_dependencies_is_followed_at_once() {
     let mut session = Cluster::shared().database().connect();
     source_and_cache(&mut session, "unlogged");
-    // One transaction for each: the entry of d must exist when the row changes.
+    // Each statement is a transaction of its own, because the entry of d must exist when the row changes.
     for statement in [
         "SELECT cache_create('d')",
         "SELECT cache_depend('c', 'key', 'd')",
@@ -873,8 +875,8 @@ fn a_chain_of_dependencies_is_followed_at_once() {
     session.run("COMMIT");
 }
 
-/// One session removes from the second cache and then, by its dependency, from the first; the other in reverse order.
-/// One of them must give way: the deadlock detector decides which.
+/// One session removes from the second cache and then, by its dependency, from the first. Another session does so in
+/// the reverse order. The deadlock detector decides which of the two must give way.
 #[test]
 fn writers_that_keep_loaders_out_in_different_orders_do_not_wait_forever() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {
@@ -933,7 +935,7 @@ fn a_logged_cache_is_refused_a_source_that_a_crash_empties() {
     }
 }
 
-/// The keys of dependent entries take at most 64 MB in a transaction; beyond that the whole cache is cleared.
+/// The keys of dependent entries take at most 64 MB in a transaction. Beyond this limit the whole cache is cleared.
 #[test]
 fn more_keys_than_a_transaction_has_room_for_clear_the_cache() {
     let database = Cluster::hot().database();

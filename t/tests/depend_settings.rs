@@ -231,7 +231,7 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
         owner.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass AND tgname LIKE 'pgcache%'"),
         3
     );
-    // If it is declared again under other settings, it uses these.
+    // A dependency that is declared again under other settings uses the new settings.
     owner.run("SET DateStyle = 'ISO, MDY'; SELECT cache_depend('src', 'd::text', 'c')");
     follows(&mut owner, &mut writer, key, "UPDATE src SET v = v + 1");
     assert_eq!(owner.number("SELECT count(*) FROM pg_trigger WHERE tgrelid = 'src'::regclass AND tgname LIKE 'pgcache%'"), 3);

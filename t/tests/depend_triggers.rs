@@ -17,7 +17,8 @@ fn with_source(storage: &str) -> Client {
     session
 }
 
-/// After each of these statements the trigger does not fire in all sessions, so changes made meanwhile are unknown.
+/// After each of these statements the trigger does not fire in all sessions, so pgcache does not learn of all changes
+/// until the trigger is enabled again.
 #[test]
 fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     let each = |how: &str| {
@@ -43,7 +44,7 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
     }
 }
 
-/// A role that may alter a table may do so in a schema where its owner cannot find it any more.
+/// A role can alter a table in a schema on which the table's owner lacks USAGE.
 #[test]
 fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
     let cluster = Cluster::hot();
@@ -67,8 +68,8 @@ fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
     assert_eq!(session.value("SELECT cache_get('k', 'c')"), None);
 }
 
-/// Does what pg_restore --disable-triggers does on each table, one statement at a time. A partition's copies of the
-/// triggers change with it.
+/// Disables and enables triggers on each table as pg_restore --disable-triggers does, one statement at a time. The
+/// copies of the triggers on partitions change with them.
 #[test]
 fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
     for storage in ["unlogged", "memory"] {
@@ -170,7 +171,8 @@ fn nested_savepoints_restore_the_entries_removed_under_them() {
     assert_eq!(found(&mut session), ["d"]);
 }
 
-/// A savepoint that is rolled back restores the entries removed under it, also for changes from before it.
+/// The rollback of a savepoint restores the entries that were removed under it, also if the source changed before the
+/// savepoint.
 #[test]
 fn a_writer_of_the_source_does_not_find_entries_restored_by_a_savepoint() {
     let mut session = with_source("unlogged");
@@ -190,7 +192,7 @@ fn a_writer_of_the_source_does_not_find_entries_restored_by_a_savepoint() {
     assert_eq!(get(&mut session, "l").as_deref(), Some("old"));
 }
 
-/// The process ends while it walks over the tier, which takes most of that commit.
+/// The process ends while it walks over the tier, which takes most of the commit's time.
 #[test]
 fn termination_while_a_commit_clears_a_memory_cache_leaves_no_locks_or_marks() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '256MB'"]);

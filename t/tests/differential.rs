@@ -14,7 +14,7 @@ use postgres::Client;
 
 const STEPS: usize = 80;
 
-/// A database on one of the paths: its name, two sessions that work, and one that looks.
+/// A database on one of the paths: its name, two sessions that run statements, and one session that checks the results.
 struct Side {
     name: String,
     sessions: [Client; 2],
@@ -64,8 +64,8 @@ impl Side {
     }
 }
 
-/// Returns rows, or an error. A client receives an error before the server has released the locks; so this waits until
-/// the server answers again.
+/// Returns rows, or an error. A client receives an error before the server has released the locks, so after an error
+/// this waits until the server answers again.
 fn answer(session: &mut Client, sql: &str) -> Vec<String> {
     session.try_lines(sql).unwrap_or_else(|error| {
         session
@@ -83,7 +83,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Runs the same on both sides; returns the answer.
+    /// Runs a query on both sides, checks that the answers are equal, and returns the answer.
     fn ask(&mut self, sql: &str, who: impl Fn(&mut Side) -> &mut Client) -> Vec<String> {
         let [one, other] = self.sides.each_mut().map(|side| {
             let said = answer(who(side), sql);
@@ -95,7 +95,7 @@ impl Pair {
         one
     }
 
-    /// Runs a statement in one session of each; rolls a failed transaction back.
+    /// Runs a statement in the same session of both sides. Rolls a failed transaction back.
     fn tell(&mut self, who: usize, sql: &str) {
         self.told += &format!("\n{who}: {sql};");
         let said = self.ask(sql, |side| &mut side.sessions[who]);

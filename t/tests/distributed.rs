@@ -1,7 +1,7 @@
-//! Tests that every function refuses a table whose rows Citus keeps on shards: the table itself is empty, and each read
-//! would be an unnoticed miss.
+//! Tests that every function refuses a table whose rows Citus keeps on shards, because the table itself is empty, and
+//! each read would be an unnoticed miss.
 //!
-//! A plain table stands in for Citus' catalog here; `citus.rs` tests the same with Citus.
+//! Here a plain table takes the place of Citus' catalog; `citus.rs` tests distributed tables with Citus.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -11,7 +11,7 @@ use pgcache_tests::needs::present;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Creates a database in which a table of Citus' name lists the distributed tables: none yet.
+/// Creates a database with an empty table under the name of Citus' catalog of distributed tables.
 fn database() -> (Database<'static>, Client) {
     let database = Cluster::shared().database();
     let mut session = database.connect();

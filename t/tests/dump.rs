@@ -17,7 +17,7 @@ fn original(cluster: &Cluster) -> Database<'_> {
     database
 }
 
-/// Returns the path for a dump of this database; it is removed with the cluster's folder.
+/// Returns the path for a dump of this database, in the cluster's folder, which is removed at the end.
 fn file(database: &Database, form: &str) -> PathBuf {
     database
         .cluster

@@ -1,4 +1,4 @@
-//! Follows the instructions of docs/emergency.md, with the page's own statements where they are in a code block.
+//! Follows the instructions of docs/emergency.md. It runs the statements of the page's code blocks.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -106,8 +106,8 @@ const FETCH: &str = "SELECT cache_fetch('1', 'SELECT v FROM src WHERE id = $1::i
 const LOST: &str = "UPDATE pg_proc SET probin = '$libdir/gone' WHERE probin = '$libdir/pgcache'";
 const FOUND: &str = "UPDATE pg_proc SET probin = '$libdir/pgcache' WHERE probin = '$libdir/gone'";
 
-/// Returns a server on which the library is missing, and a session there. It behaves as without the file, because the
-/// functions name another file.
+/// Returns a server on which the library is missing, and a session there. The functions name a file that does not
+/// exist.
 fn without_library() -> (Cluster, Client) {
     let cluster = Cluster::own(&[PRELOAD]);
     let mut session = cluster.connect("postgres");

@@ -1,6 +1,6 @@
 //! Tests `pgcache.enabled`. While it is off, the Redis protocol disconnects its clients, the tier is neither read nor
-//! filled, workers sleep and memory caches raise an error. To turn it on again needs no restart, and copies are
-//! coherent, whichever value each session saw meanwhile.
+//! filled, workers sleep and memory caches raise an error. Turning it on again needs no restart. Copies stay coherent
+//! even if sessions see different values of the setting for some time.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
@@ -18,7 +18,7 @@ use postgres::Client;
 
 const OFF: &str = "ERR the Redis protocol is disabled: pgcache.enabled is off";
 
-/// Changes the setting, without waiting for a session to see it.
+/// Changes the setting, and does not wait until sessions see the change.
 fn set(session: &mut Client, on: bool) {
     session.run(&format!("ALTER SYSTEM SET pgcache.enabled = {on}"));
     session.run("SELECT pg_reload_conf()");
@@ -122,14 +122,14 @@ fn off_bypasses_the_tier_and_refuses_memory_caches() {
     session.verified("d");
 }
 
-/// A session in a long statement, which does not see a reload. The statement begins by waiting for a lock that `holder`
-/// has.
+/// A session in a long statement, which sees no reload of the settings. The statement begins with a wait for a lock
+/// that `holder` has.
 struct Believer {
     call: thread::JoinHandle<()>,
 }
 
 impl Believer {
-    /// Runs the statements in a session that still uses the old setting after it is released.
+    /// Begins a session that runs the statements once it is released, with the setting from before.
     fn begin(database: &Database, holder: &mut Client, statements: &str) -> Believer {
         holder.run("SELECT pg_advisory_lock(7)");
         let mut session = database.connect();
@@ -322,7 +322,7 @@ fn a_server_that_starts_with_off_is_turned_on() {
 
 const KEYS: usize = 6;
 
-/// The record of a storm: the version of each key that was acknowledged last, and what its readers have met.
+/// The record of a storm: the last acknowledged version of each key, and the events that readers have met.
 struct Storm {
     floors: [AtomicU64; KEYS],
     goes_on: AtomicBool,
@@ -337,7 +337,7 @@ impl Storm {
         self.goes_on.load(SeqCst)
     }
 
-    /// The kind of event that has been too rare so far for the test to prove something.
+    /// Returns a kind of event that has been too rare so far for the test to prove anything.
     fn lacks(&self) -> Option<&'static str> {
         let counts = [
             ("reads", &self.reads),
@@ -365,7 +365,7 @@ impl Storm {
     }
 }
 
-/// Writes a key, whose only writer this is. A block of several transactions sees no reload.
+/// Writes a key that no other session writes. A DO block of several transactions sees no reload.
 fn write(session: &mut Client, storm: &Storm, key: usize) {
     let mut rng = Rng::seeded(key as u64);
     let mut version = 0;
@@ -499,7 +499,7 @@ fn reloads_at_random_times_leave_no_stale_copy() {
         });
         let mut rng = Rng::seeded(11);
         let mut on = true;
-        // Longer on a slow machine, as long as it needs.
+        // A slow machine gets more time to reach enough events.
         let latest = until + Duration::from_secs(60);
         while storm.goes_on()
             && (Instant::now() < until || Instant::now() < latest && storm.lacks().is_some())

@@ -1,5 +1,4 @@
-//! Tests entries at their deadline: before it the entry exists for every function, from it on the entry is absent for
-//! every function.
+//! Tests that an entry exists for every function before its deadline, and for no function from its deadline on.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -73,7 +72,7 @@ fn fill(database: &Database, recent: &Mutex<VecDeque<Brief>>, until: Instant) {
     }
 }
 
-/// Returns whether the probe found the entry, and the clock before and after.
+/// Returns whether the probe found the entry, and the clock before and after the probe.
 fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
     let probe = probe.replace("$k", &format!("'{key}'"));
     let sql = format!("SELECT {NOW}, coalesce({probe}, false), {NOW}");
@@ -85,7 +84,7 @@ fn probe(session: &mut Client, probe: &str, key: &str) -> (bool, i64, i64) {
     (columns[1] == "t", clock(columns[0]), clock(columns[2]))
 }
 
-/// Probes until the time is up; returns how often the entry existed and how often it did not.
+/// Probes until the time is up. Returns how often the entry existed and how often it did not.
 fn watch(
     database: &Database,
     recent: &Mutex<VecDeque<Brief>>,

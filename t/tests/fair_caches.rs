@@ -1,6 +1,6 @@
-//! Tests that caches of one role do not affect those of another. One role runs open, waiting, rolled-back and prepared
-//! transactions on its own caches; meanwhile another role's fetches are stored, its copies are filled, and its slots
-//! are freed. Each attack is a line in one of the lists.
+//! Tests that one role's caches do not affect another role's caches. The attacker runs open, waiting, rolled-back and
+//! prepared transactions on its own caches. At the same time the victim's fetches must be stored, its copies filled,
+//! and its slots freed. Each attack is a line in one of the lists.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -16,7 +16,7 @@ use postgres::Client;
 /// The number of attempts of each kind, all of which must succeed.
 const TRIES: i64 = 100;
 const ENOUGH: i64 = 95;
-/// Keys that one batch reads.
+/// The number of keys that one batch reads.
 const BATCH: i64 = 3000;
 
 /// A victim with the table `cache`, and an attacker with the schema `own`.
@@ -25,7 +25,7 @@ struct Scene<'c> {
     attacker: String,
 }
 
-/// Fetches keys one by one into an empty cache; returns how many it stores.
+/// Fetches keys one by one into an empty cache. Returns how many were stored.
 fn fetched(victim: &mut Client, cache: &str) -> i64 {
     for n in 0..TRIES {
         victim.run(&format!(
@@ -35,7 +35,7 @@ fn fetched(victim: &mut Client, cache: &str) -> i64 {
     victim.number(&format!("SELECT count(*) FROM {cache}"))
 }
 
-/// Creates a scene in which the attacker has a cache that depends on a source, and one without dependencies.
+/// Creates a scene in which the attacker has a cache that depends on a source, and a cache without dependencies.
 fn scene(cluster: &Cluster) -> Scene<'_> {
     let database = cluster.database();
     let attacker = cluster.role();
@@ -222,8 +222,8 @@ fn four_roles_prepare(size: &str) {
     admin.nothing_pending();
 }
 
-/// However much is prepared already, a transaction that changes many caches finds room, whether it belongs to another
-/// role or to a role that has used its share.
+/// A transaction that changes many caches finds room to be prepared however many transactions are prepared already,
+/// even if its role has used up its share.
 #[test]
 fn a_transaction_that_changes_many_caches_can_be_prepared() {
     let cluster = Cluster::with_tier(&[
@@ -307,7 +307,7 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
             ));
         }
         let mut watch = scene.database.connect();
-        // The other two commit, because their keys have no entry.
+        // The other two sessions commit, because their keys have no entry.
         let (first, _) = &waiting[0];
         wait_until("the commit waits", || {
             watch.holds(&format!(
@@ -410,7 +410,7 @@ fn caches_without_a_slot_affect_no_other_cache() {
     }
 }
 
-/// In blocks that fail, or in transactions that fail.
+/// Writes whose block or transaction fails.
 const LEAKS: &[&str] = &[
     "CREATE TEMP TABLE t (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz); \
      CREATE TRIGGER r AFTER INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \

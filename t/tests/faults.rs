@@ -99,7 +99,7 @@ impl Drop for Disk {
     }
 }
 
-/// Sets entries until the disk is full; returns how many were stored, and the SQLSTATE.
+/// Sets entries until the disk is full. Returns how many were stored, and the SQLSTATE of the error.
 fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     for number in 0..20_000 {
         let set = format!(
@@ -112,8 +112,8 @@ fn fill(session: &mut Client, cache: &str, prefix: &str) -> (u64, String) {
     panic!("the disk did not get full");
 }
 
-/// Tests that a cache cannot be cleared on a disk that is full to the last block, but can be dropped; with a little
-/// room it can be cleared.
+/// On a disk that is full to the last block a cache can be dropped but not cleared. With a little room it can be
+/// cleared, too.
 #[test]
 fn a_full_disk_has_room_again_once_a_cache_is_dropped_or_cleared() {
     let cluster = Cluster::with_tier(&[]);
@@ -192,12 +192,12 @@ fn a_full_disk_fails_a_write_and_leaves_everything_sound() {
         let (written, state) = fill(&mut session, cache, "k");
         assert!(written > 1000, "{cache} took {written} entries");
         assert!(disk.is_none() || state == "53100", "{cache}: {state}");
-        // No entry is half-written; old entries remain, hot and cold.
+        // No entry is half-written. Old entries remain, with a copy in the tier and without.
         assert_eq!(reader.agrees("kept", cache).as_deref(), Some("v"));
         assert_eq!(reader.agrees(&format!("k{written}"), cache), None);
         assert!(reader.agrees(&format!("k{}", written - 1), cache).is_some());
         reader.nothing_pending();
-        // Freed space can be used; TRUNCATE itself needs a little before it frees any.
+        // Freed space can be used again. TRUNCATE needs a little space before it frees any.
         let _ = fs::remove_file(&ballast);
         session.run(&format!("SELECT cache_clear('{cache}')"));
         session.run(&format!(
@@ -313,7 +313,7 @@ fn a_standby_that_is_promoted_fills_its_tier_and_stays_coherent() {
     one.run("SELECT cache_set('k', 'v', cache => 'm')");
     assert_eq!(other.text("SELECT cache_get('k', 'm')"), "v");
     other.nothing_pending();
-    // The former primary is a separate server by now.
+    // The former primary is a separate server after the promotion.
     assert_eq!(session.text("SELECT cache_get('k', 'l')"), "v");
 }
 

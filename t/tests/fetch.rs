@@ -1,5 +1,5 @@
-//! Tests `cache_fetch`: of many sessions that miss a key only one runs the loader, and the others make progress,
-//! whatever happens to that one.
+//! Tests `cache_fetch`: of many sessions that miss a key only one runs the loader, and the other sessions make progress
+//! whatever happens to the loading session.
 
 use std::sync::Barrier;
 use std::thread::{self, sleep};
@@ -12,7 +12,7 @@ use pgcache_tests::refusal::refused;
 use postgres::Client;
 
 const CROWD: usize = 20;
-/// Long timeouts; no test depends on them, but they end a test that hangs.
+/// Long timeouts, which end a test that hangs. No test depends on them.
 const PATIENT: &str = "SET pgcache.fetch_wait = '5min'; SET pgcache.lease_time = '10min'; \
      SET statement_timeout = '60s'";
 /// A function for loaders that waits until the gate is opened.
@@ -24,7 +24,7 @@ pub(crate) fn tiered() -> &'static Cluster {
     Cluster::hot_with(&["pgcache.hot_size = '256MB'"])
 }
 
-/// Creates a database with a closed gate; the session that holds the gate opens it with `open`.
+/// Creates a database with a closed gate. The returned session holds the gate, and opens it with `open`.
 fn gated<'c>(cluster: &'c Cluster, create: &str) -> (Database<'c>, Client) {
     let database = cluster.database();
     let mut gate = database.connect();
@@ -117,7 +117,7 @@ fn without_fetch_the_crowd_stampedes() {
     assert!(runs > 1, "the crowd was no crowd");
 }
 
-/// Ends a lease holder in three ways; then the waiting session loads.
+/// Ends a lease holder in the way `end`, and checks that the waiting session then loads.
 fn holder_ends(cluster: &Cluster, create: &str, end: impl Fn(&Database, &mut Client)) {
     let (database, mut gate) = gated(cluster, create);
     thread::scope(|scope| {
@@ -154,7 +154,7 @@ fn after_a_failed_cancelled_or_terminated_holder_the_next_one_loads() {
     each_way_a_holder_ends(tiered(), "SELECT cache_create('c', storage => 'memory')");
 }
 
-/// The holder's own block catches the error, and the holder's transaction continues.
+/// The holder's own block catches the error of the loader, and the holder's transaction continues.
 #[test]
 fn a_caught_error_ends_the_lease() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -224,8 +224,8 @@ fn a_waiting_session_shows_why_and_can_be_cancelled() {
     });
 }
 
-/// A session does not wait if other sessions may wait for it: with an xid it loads at once, and does not wait for the
-/// row.
+/// A session with an xid does not wait, because other sessions may wait for it. It loads at once, and does not wait for
+/// the row.
 #[test]
 fn a_transaction_that_has_written_does_not_wait() {
     let (database, mut gate) = gated(Cluster::shared(), "SELECT cache_create('c')");
@@ -266,7 +266,7 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
     assert_eq!(stored, ["x|one", "y|other"]);
 }
 
-/// Each loader has the lease of its own key, and has written no row for which the other one could wait.
+/// Each loader has the lease of its own key, and has written no row for which the other loader could wait.
 #[test]
 fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
@@ -285,7 +285,7 @@ fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
         open(&mut gate);
         for loader in both {
             let value = loader.join().expect("it is not cancelled");
-            // It has found the value that the other one stored, or loaded its own.
+            // The session has found the value that the other one stored, or has loaded its own.
             assert!(["ab", "aab"].contains(&&value[..]), "{value}");
         }
     });
@@ -334,7 +334,7 @@ fn a_value_invalidated_during_its_load_is_not_stored() {
     }
 }
 
-/// A set for which the fetch waited before it stored is newer than the loaded value.
+/// The fetch waited for the set before it stored, so the value of the set is newer than the loaded value.
 #[test]
 fn a_set_that_commits_while_the_loader_runs_stays() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");

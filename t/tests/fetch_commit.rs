@@ -1,5 +1,5 @@
-//! Tests values that are loaded while their source changes: whatever waits, the cache converges to the source. Slow
-//! commits are simulated by a synchronous standby that never answers, until they are cancelled.
+//! Tests values that are loaded while their source changes: the cache converges to the source whichever session waits.
+//! A synchronous standby that never answers makes commits slow, until the test cancels the wait.
 
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ const NOBODY: &str = "synchronous_standby_names = 'nobody'";
 /// Only a session that sets synchronous_commit waits for the standby.
 const LOCAL: &str = "synchronous_commit = local";
 const LOADER: &str = "SELECT v FROM src WHERE k = $1";
-/// Reads the source, and then waits at the gate.
+/// A loader that reads the source and then waits at the gate.
 const GATED: &str = "SELECT pass(v) FROM src WHERE k = $1";
 
 fn hanging() -> &'static Cluster {
@@ -41,7 +41,7 @@ fn with_gate<'c>(cluster: &'c Cluster, storage: &str) -> Database<'c> {
 const HANGING: &str =
     "FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND datname = current_database()";
 
-/// Ends the waiting commit, also when an assertion fails.
+/// Ends the waiting commit when it is dropped, also after a failed assertion.
 struct End(Client);
 
 impl Drop for End {
@@ -87,7 +87,7 @@ fn row(session: &mut Client) -> Option<String> {
     session.value("SELECT (SELECT value FROM c WHERE key = 'k')")
 }
 
-/// Checks that from now on every session finds the new value, and that no copy of the old one remains.
+/// Checks that every session finds the new value, and that no copy of the old value remains.
 fn converged(database: &Database, what: &str) {
     let mut session = session(database);
     let value = session.value("SELECT cache_get('k', 'c')");
@@ -152,7 +152,8 @@ fn take_own_leases(reader: &mut Client) {
     assert!(reader.number("SELECT count(*) FROM c WHERE key LIKE 'x%'") >= 60);
 }
 
-/// The loader has read the old value, then the source changes and commits, then the value is stored.
+/// Runs a fetch whose loader has read the old value before the source changes and commits, and which stores after the
+/// commit.
 fn loaded_before(
     database: &Database,
     prepare: &(impl Fn(&mut Client) + Sync),
@@ -258,7 +259,8 @@ fn with_all_records_taken_nothing_old_is_stored() {
     }
 }
 
-/// The old value's row is written and not committed when the source changes. The writer cannot see it, so it waits.
+/// The old value's row is written and not committed when the source changes. The writer of the source cannot see the
+/// row, so it waits for its transaction.
 #[test]
 fn an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source() {
     for cluster in [hanging(), unloaded()] {
@@ -320,7 +322,7 @@ fn an_old_value_whose_commit_waits_goes_with_the_change_of_its_source() {
     converged(&database, "logged");
 }
 
-/// One client gets the lease and computes, the others do not; the computed value is not stored.
+/// One client gets the lease and computes, and the other clients do not. The computed value is not stored.
 #[test]
 fn a_lease_that_is_won_while_a_deletion_commits_stores_nothing() {
     let rest = "BEGIN; UPDATE src SET v = 'new'; ";
@@ -359,7 +361,7 @@ fn stores(session: &mut Client, lease: &str) -> bool {
     ))
 }
 
-/// It also stores nothing under an old snapshot, after it was reported that the source has changed.
+/// A fetch under an old snapshot also stores nothing after the session has been notified of the change of the source.
 #[test]
 fn a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     for storage in ["unlogged", "logged", "memory"] {
@@ -516,8 +518,8 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
     });
 }
 
-/// With default settings: writers against fetchers, with short pauses. Each key has one writer, which finds no older
-/// value in the cache once its write has returned.
+/// Writers and fetchers run with default settings and short pauses. Each key has one writer, which finds no older value
+/// in the cache after its write has returned.
 #[test]
 fn after_a_storm_of_writers_and_fetchers_the_cache_is_what_the_source_holds() {
     for cluster in [hanging(), unloaded()] {

@@ -1,5 +1,5 @@
 //! Tests values of fetches and leases in unusual situations: inside a statement that writes the source, under an old
-//! snapshot, while the loader's session waits for the writer. Also tests how long a commit may wait for them.
+//! snapshot, while the loader's session waits for the writer. Also tests how long a commit may wait for fetches.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::thread;
@@ -88,7 +88,8 @@ fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     }
 }
 
-/// An earlier transaction changed the source, not the present one: the value is stored as usual.
+/// An earlier transaction has changed the source, and the present one has written only to another table, so the value
+/// is stored as usual.
 #[test]
 fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     let database = with_source(loaded(), "memory");
@@ -158,8 +159,8 @@ fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
     }
 }
 
-/// If the inner fetch may not store its value, the outer one does not store its own either, because no removal of a row
-/// in the inner cache will remove it.
+/// If the inner fetch may not store its value, the outer fetch does not store its value, because no removal of a row in
+/// the inner cache will remove it.
 #[test]
 fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() {
     let cluster = Cluster::with_tier(&[
@@ -201,11 +202,11 @@ fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() 
     }
 }
 
-/// A commit that waits this long counts as one that waits forever. None of the server's timeouts applies during a
+/// The time after which a commit counts as waiting forever. By default no timeout of the server applies during a
 /// commit.
 const FOREVER: Duration = Duration::from_secs(90);
 
-/// Changes the source repeatedly while four other sessions run `others` on the entry; each change must commit.
+/// Changes the source repeatedly while four other sessions run `others` on the entry. Each change must commit.
 fn changes_beside(database: &Database, others: &str, mut each: impl FnMut(&mut Client, usize)) {
     let (done, began) = (AtomicBool::new(false), Instant::now());
     thread::scope(|scope| {
@@ -246,8 +247,8 @@ fn a_commit_ends_while_others_write_the_entry_again_and_again() {
 const SHUT: &str = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 3 AND mode = 'AccessExclusiveLock' \
      AND NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 
-/// The writer waits for the session that loads the key now. Later loaders store nothing, so the writer does not wait
-/// for them.
+/// The writer waits for the session that loads the key when the writer queues. Later loaders store nothing, so the
+/// writer does not wait for them.
 #[test]
 fn without_preload_a_commit_waits_only_for_current_loaders_of_the_key() {
     for storage in ["unlogged", "logged"] {
@@ -273,7 +274,7 @@ fn without_preload_a_commit_waits_only_for_current_loaders_of_the_key() {
     }
 }
 
-/// No other timeout applies during a commit.
+/// `lock_timeout` is the only timeout that applies during a commit.
 #[test]
 fn without_preload_lock_timeout_ends_the_wait_for_a_loader() {
     let database = with_source(unloaded(), "unlogged");
@@ -314,7 +315,7 @@ fn without_preload_a_commit_is_not_starved_by_repeated_loads() {
             }
             update.join().expect("it commits");
         });
-        // Each of the four may have passed the check before the writer queued.
+        // Each of the four sessions may have passed the check before the writer queued.
         let most = if later == 0 { i64::MAX } else { later + 4 };
         assert!(watch.number(stored) <= most, "others came first");
     });

@@ -1,6 +1,6 @@
-//! Tests each window of the lease protocol: one session waits between two steps while another one acts. A session waits
-//! in a window until it is released, if the library was built with the cargo feature `pauses` (scripts/storm.sh);
-//! otherwise these tests are skipped.
+//! Tests each window of the lease protocol: one session waits between two steps while another session acts. A session
+//! waits in a window until the test releases it. The tests are skipped unless the library was built with the cargo
+//! feature `pauses` (scripts/storm.sh).
 
 use std::thread;
 
@@ -19,8 +19,7 @@ use postgres::Client;
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'c')";
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Changes the source, and releases the session in the window when that is done, or when the change waits for the
-/// session.
+/// Changes the source. Releases the session in the window when the change is done or waits for that session.
 fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) {
     let mut writer = database.connect();
     let backend = writer.number("SELECT pg_backend_pid()");
@@ -38,7 +37,7 @@ fn change_meanwhile(cluster: &Cluster, database: &Database, watch: &mut Client) 
     });
 }
 
-/// Checks that from now on every session finds the new value, and that no copy of the old one remains.
+/// Checks that every session finds the new value, and that no copy of the old value remains.
 fn converged(database: &Database, what: &str) {
     let mut session = database.connect();
     assert_ne!(session.value(GET).as_deref(), Some("old"), "{what}");

@@ -58,7 +58,7 @@ fn database_in<'c>(cluster: &'c Cluster, encoding: &str) -> Database<'c> {
     database
 }
 
-/// Makes random calls; returns how often each SQLSTATE occurred.
+/// Makes random calls. Returns how often each SQLSTATE occurred.
 fn call_at_random(
     session: &mut Client,
     functions: &[Function],
@@ -96,8 +96,8 @@ fn call_at_random(
     answers
 }
 
-/// Restores the session. A timeout that fires just after its statement has ended hits the next one, which is one of the
-/// test's own.
+/// Restores the session. A timeout that fires just after its statement has ended hits the next statement, which may be
+/// the test's own.
 fn put_back(session: &mut Client) {
     let back = "ROLLBACK; RESET statement_timeout; RESET ROLE";
     if let Err(error) = session.try_lines(back) {

@@ -1,5 +1,5 @@
-//! Tests that plain SQL does not see expired rows: from which moment on, with older databases and dumps, and the roles
-//! for which rows stay visible. `sql/hidden.sql` and the files beside it cover single sessions.
+//! Tests that plain SQL does not see expired rows: the moment at which rows disappear, older databases and dumps, and
+//! the roles that still see the rows. `sql/hidden.sql` and the files beside it cover single sessions.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -156,7 +156,7 @@ fn joins_of_a_cache_with_itself_that_are_taken_out_hide_all_the_same() {
             "SELECT b.key FROM c AS a, c AS b WHERE a.key = b.key AND b.value = 'v'",
             "live",
         ),
-        // One side would see the expired row, but the other does not.
+        // One side of the query would see the expired row, the other would not.
         (
             "SELECT a.key FROM c AS a JOIN c AS pgcache_c USING (key)",
             "live",

@@ -1,5 +1,5 @@
-//! Tests that a cursor shows or hides expired rows by the settings and the role at the time when it was opened; a later
-//! fetch under other settings or another role changes nothing.
+//! Tests that a cursor shows or hides expired rows by the settings and the role with which it was opened. Other
+//! settings or another role at a later fetch change nothing.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -42,7 +42,7 @@ fn a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets()
     let mut caller = database.connect_as(&database.cluster.role());
     caller.run("SELECT cache_forever()");
     caller.run(SHOW);
-    // Twice, so that the functions' plans are kept ones.
+    // The second round runs the functions with kept plans.
     for round in 0..2 {
         caller.run("BEGIN; SELECT opened('o'), prepared('p'); SELECT declared()");
         for cursor in ["o", "p", "d"] {
@@ -88,7 +88,7 @@ fn a_cursor_keeps_the_setting_under_which_it_was_opened() {
     session.run("COMMIT");
     assert_eq!(rest(&mut session, "held"), live);
     session.run("CLOSE held");
-    // An error in between leaves no state behind.
+    // An error between two fetches leaves no state behind.
     session.run("BEGIN; DECLARE shown CURSOR FOR SELECT key FROM c ORDER BY key; SAVEPOINT s");
     assert!(
         session

@@ -1,5 +1,5 @@
-//! Tests a hostile role that may create objects: objects with names of Postgres' own in a schema that comes first,
-//! functions in the schema where the extension will be installed, pgcache's triggers on tables of its own.
+//! Tests a hostile role that may create objects: objects with the names of Postgres' own objects in a schema that comes
+//! first, functions in the schema where the extension will be installed, and pgcache's triggers on the role's tables.
 
 use std::fs;
 
@@ -169,7 +169,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
          CREATE TABLE stolen (by name); GRANT INSERT ON stolen TO PUBLIC; \
          CREATE SCHEMA own AUTHORIZATION {mallory}; GRANT USAGE ON SCHEMA own TO PUBLIC"
     ));
-    // A careless trigger: its function calls another one without a schema.
+    // A careless trigger: its function calls another function without naming its schema.
     admin.run(
         "CREATE FUNCTION note() RETURNS void LANGUAGE sql AS 'SELECT NULL::void'; \
          CREATE FUNCTION careless() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM note(); RETURN OLD; END$$; \
@@ -207,7 +207,7 @@ fn an_owners_trigger_finds_nothing_of_the_caller_for_whom_it_runs_as_owner() {
     assert_eq!(session.text("SHOW search_path"), "own, public");
 }
 
-/// Returns the advisory locks that the session's transaction holds, as an application would take them.
+/// Returns the advisory locks of the session's transaction in the form in which an application takes them.
 fn advisory_locks(session: &mut Client) -> Vec<String> {
     session.lines(
         "SELECT format('pg_advisory_lock(%s::bit(32)::int, %s::bit(32)::int)', classid::bigint, objid::bigint) \
@@ -307,7 +307,7 @@ fn our_triggers_on_anybodys_table_crash_nothing() {
             session.run("DROP TABLE t");
         }
     }
-    // As a deferred constraint trigger, on a view, on a partitioned table, on a temporary one.
+    // As a deferred constraint trigger, on a view, on a partitioned table, on a temporary table.
     session.run(
         "CREATE TABLE t (key int); CREATE CONSTRAINT TRIGGER c AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pgcache.record(); \
          INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT * FROM t; CREATE TRIGGER i INSTEAD OF INSERT ON v FOR EACH ROW EXECUTE FUNCTION pgcache.record(); INSERT INTO v VALUES (7); \
@@ -422,8 +422,8 @@ fn our_messages_name_what_is_not_ascii_in_every_encoding() {
     }
 }
 
-/// A writer needs no privilege for the key's evaluation, and must not be able to change the meaning of names in the
-/// owner's key, neither to run the writer's code as the owner, nor to keep an entry.
+/// A writer needs no privilege for the evaluation of the key. Its search_path must not change the meaning of names in
+/// the owner's key; otherwise the writer could run its own code as the owner, or keep an entry from being removed.
 #[test]
 fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     let cluster = Cluster::start(&[]);
@@ -451,8 +451,8 @@ fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
     assert!(admin.holds("SELECT NOT cache_exists('p:a', 'c')"));
 }
 
-/// A session that removes a key waits for a value that is being loaded for it. Meanwhile the owner of a schema can
-/// replace the table.
+/// A session that removes a key waits for a value that is being loaded for the key. During the wait the owner of a
+/// schema can replace the table.
 #[test]
 fn a_schema_that_takes_the_name_of_another_gets_nothing_of_an_owners_rights() {
     for conf in [&[][..], &["shared_preload_libraries = ''"][..]] {

@@ -1,4 +1,4 @@
-//! Tests user-defined triggers of a cache that run because a commit removes entries. They must run while Postgres can
+//! Tests user-defined triggers of a cache that fire because a commit removes entries. They must fire while Postgres can
 //! still clean up the cursors and remote connections that they leave behind, or not at all.
 
 use pgcache_tests::ask::Ask;
@@ -138,7 +138,7 @@ fn a_trigger_may_read_what_is_on_another_server() {
     assert!(!cluster.log_text().contains("PANIC"));
 }
 
-/// Returns false if this Postgres has no postgres_fdw.
+/// Connects the database to itself by postgres_fdw. Returns false if this Postgres lacks postgres_fdw.
 fn connect_to_itself(database: &Database, session: &mut Client) -> bool {
     let there = "SELECT count(*) FROM pg_available_extensions WHERE name = 'postgres_fdw'";
     if session.number(there) == 0 {

@@ -46,7 +46,7 @@ fn memory(session: &mut Client) -> (i64, i64) {
     )
 }
 
-/// Runs a statement repeatedly; the first tenth of the rounds warms up.
+/// Runs a statement repeatedly, and checks that memory does not grow after the first tenth of the rounds.
 fn does_not_grow(session: &mut Client, statement: &str, rounds: u64) {
     let repeat = |times: u64, session: &mut Client| {
         for _ in 0..times {
@@ -65,7 +65,8 @@ fn does_not_grow(session: &mut Client, statement: &str, rounds: u64) {
     );
 }
 
-/// Returns a statement that makes a round of calls; some fail and are caught, as in PL/pgSQL.
+/// Returns a statement that makes a round of calls. If `fails`, each call fails in a PL/pgSQL block that catches the
+/// error.
 fn round_of(call: &str, cache: &str, fails: bool) -> String {
     let key = if fails { "''" } else { "('k' || i % 50)" };
     let call = call
@@ -167,7 +168,7 @@ fn attaching_and_detaching_leaks_no_memory() {
     );
 }
 
-/// Each round finds the rows of the previous one expired: hides them, and replaces them.
+/// In each round the rows of the previous round have expired, so the round hides and replaces them.
 #[test]
 fn plain_sql_over_expired_rows_leaks_no_memory() {
     let mut session = Cluster::shared().database().connect();

@@ -192,7 +192,7 @@ fn changes_made_by_triggers_of_a_sweep_void_a_lease() {
              CREATE FUNCTION change() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN {change}; RETURN NULL; END$$; \
              CREATE TRIGGER change AFTER DELETE ON swept FOR EACH ROW WHEN (OLD.key = 'x') EXECUTE FUNCTION change()"
         ));
-        // The row that is removed first, and two that are absent because they have expired.
+        // The row that is removed first, and two rows that are absent because they have expired.
         other.run("INSERT INTO swept VALUES ('x', 'x', now())");
         if change.starts_with("DELETE") {
             other.run("INSERT INTO swept VALUES ('k', 'old', now())");
@@ -223,7 +223,7 @@ fn a_rolled_back_store_gives_the_lease_back() {
     assert_eq!(state(&mut other, "tab"), "hit");
 }
 
-/// The deletion has more keys than are marked one by one: it voids the lease and waits for no row.
+/// The deletion has more keys than are marked one by one, so it voids the lease and waits for no row.
 #[test]
 fn a_store_that_is_rolled_back_after_a_change_gives_no_lease_back() {
     let database = with_caches();

@@ -132,7 +132,7 @@ fn fails_in_words(session: &mut Client, encoding: &str, word: &str) {
     ));
 }
 
-/// Checks the message of a loader that fails, under one function of pgcache and under two.
+/// Checks the message of a loader that fails, called by one function of pgcache and by two nested ones.
 fn raises_words(session: &mut Client, word: &str) {
     let raises = "RAISE EXCEPTION USING message = 'm' || $1, detail = 'd' || $1, hint = 'h' || $1";
     session.run(&format!(

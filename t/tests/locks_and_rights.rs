@@ -21,7 +21,7 @@ fn impatient(mut session: Client) -> Client {
     session
 }
 
-/// Returns the relations with such a name on which a session holds locks.
+/// Returns the relations with names like `like` on which a session holds locks.
 fn locked(session: &mut Client, like: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT relation::regclass, mode FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'relation' \
@@ -213,7 +213,7 @@ fn a_right_that_is_taken_away_while_a_call_waits_for_the_lock_is_gone() {
         let Needs::All(privileges) = needs else {
             continue;
         };
-        // These wait for no lock.
+        // These functions wait for no lock.
         if ["_settings", "hiding", "touch_after", "share("]
             .iter()
             .any(|name| call.contains(name))
@@ -321,13 +321,13 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
             session.run("TRUNCATE src");
         }
         session.run("INSERT INTO closed.c VALUES ('old', '1', now())");
-        // Also after a new parse analysis.
+        // The call also works after a new parse analysis.
         session.run("ALTER TABLE closed.c SET (fillfactor = 80)");
         assert_eq!(session.number("SELECT cache_expire()"), 1, "{trigger}");
     }
     let seen = "SELECT count(DISTINCT key) FROM seen";
     assert_eq!(session.number(seen), 2);
-    // A call with the oid of the cache does not need the privilege either.
+    // A call with the oid of the cache needs no USAGE on the schema.
     let cache = session.text("SELECT 'closed.c'::regclass::oid");
     for path in ["auto", "plan"] {
         owned.run(&format!("SET pgcache.table_path = {path}"));

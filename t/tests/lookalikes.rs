@@ -1,12 +1,12 @@
 //! Tests objects of other roles that have the names of pgcache's own functions. pgcache's hooks see every table of
-//! every database; they must not take these objects for pgcache's own, and must not restrict any role because of them.
+//! every database. They must not mistake these objects for pgcache's own, nor restrict any role because of them.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
 use pgcache_tests::refusal::refused;
 use postgres::Client;
 
-/// Checks everything that the hooks inspect.
+/// Makes every change that the hooks inspect, and checks that it succeeds.
 fn tables_can_be_altered(session: &mut Client, schema: &str) {
     session.run(&format!(
         "CREATE TABLE {schema}.t (i int PRIMARY KEY); CREATE TABLE {schema}.u (i int REFERENCES {schema}.t);

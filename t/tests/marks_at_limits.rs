@@ -67,8 +67,8 @@ fn a_key_that_finds_no_place_keeps_readers_off_its_cache() {
     reader.nothing_pending();
 }
 
-/// One role has used up its share of the table of marks. Another role whose oid has the same low bits has its own
-/// share.
+/// One role has used up its share of the table of marks. Another role whose oid has the same low bits has a share of
+/// its own.
 #[test]
 fn each_role_has_a_share_of_its_own_of_the_places() {
     let cluster = Cluster::with_tier(&HANGING);
@@ -146,7 +146,7 @@ fn a_slot_that_is_made_while_a_writer_marks_is_found() {
     }
 }
 
-/// The writer notes a changed definition, which covers no row. Its rows must be marked even if no reader has given the
+/// The writer notes a changed definition, which covers no row. Its rows must be marked although no reader has given the
 /// cache a slot yet.
 #[test]
 fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {

@@ -90,8 +90,7 @@ fn after_a_restart_it_is_empty_and_works() {
     }
 }
 
-/// With small entries the index needs more of the tier, with large ones less. A setting takes precedence over the sizes
-/// of the last run.
+/// Small entries need a larger index than large entries. A setting takes precedence over the sizes of the last run.
 #[test]
 fn the_index_is_made_for_the_entries_of_the_last_run() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '16MB'"]);
@@ -205,7 +204,7 @@ fn counters_lose_nothing() {
     assert_eq!(session.text("SELECT cache_get('n', 'm')"), "80000");
 }
 
-/// Every winner of `add` or `cas` wins alone.
+/// Of concurrent calls of `add` or `cas`, exactly one wins.
 #[test]
 fn add_and_cas_have_one_winner_each_time() {
     let database = with_cache();
@@ -265,7 +264,7 @@ const BIG: [&str; 2] = [
     "pgcache.hot_max_value = '128MB'",
 ];
 
-/// The JSON takes long to print, so that another session can write in between.
+/// The JSON takes long to print, so that another session can write between the read of the value and its return.
 #[test]
 fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     let cluster = Cluster::with_tier(&BIG);
@@ -287,7 +286,7 @@ fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
     }
 }
 
-/// Printing the first value takes longer than the next ones live.
+/// Printing the first value takes longer than the next values live.
 #[test]
 fn a_page_that_is_shorter_than_asked_for_is_the_last() {
     let cluster = Cluster::with_tier(&BIG);

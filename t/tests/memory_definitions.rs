@@ -38,7 +38,7 @@ fn dropping_it_or_rolling_back_its_creation_frees_all() {
     session.sums_up();
 }
 
-/// A session in the middle of a transaction has not yet processed the drop.
+/// A session in the middle of a transaction has not yet received the message about the drop.
 #[test]
 fn a_writer_that_has_not_seen_the_drop_leaves_nothing_behind() {
     let cluster = Cluster::with_tier(&[]);

@@ -570,7 +570,7 @@ fn a_dependency_under_policies_and_a_child_of_another_say_what_to_do() {
     ));
 }
 
-/// Names that SQL must quote, and the role with these names.
+/// Names that SQL must quote.
 const ODD_SCHEMA: &str = "Odd schema";
 const ODD_CACHE: &str = "the \"cache\"";
 
@@ -578,8 +578,8 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// A call without a needed privilege fails with the GRANT as its hint, and succeeds in that check after
-/// this GRANT.
+/// Checks that a call without a needed privilege fails with the GRANT as its hint, and passes this check after the
+/// GRANT.
 fn check_grants(storage: &str) {
     let database = Cluster::hot().database();
     let mut admin = database.connect();
@@ -747,7 +747,7 @@ fn shows_nothing(session: &mut Client, call: &str) {
     }
 }
 
-/// Text, bytes and JSON that a jsonb cache refuses, each with the value in it.
+/// Text, bytes and JSON that a jsonb cache refuses. Each contains the secret value.
 const NO_JSON: [&str; 6] = [
     "'Vx9valuepiece'",
     "'{\"a\": Vx9valuepiece}'",
@@ -894,7 +894,7 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
                     .is_some_and(|detail| detail.contains("not shown")),
                 "{error:?}"
             );
-            // Without the context, which contains the text of the loader, because that text belongs to the caller.
+            // The context is left out. It contains the text of the loader, which belongs to the caller.
             let told = format!(
                 "{} {:?} {:?}",
                 error.message(),
@@ -1038,7 +1038,7 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     let hint = notice.hint().expect("it says what to do");
     let lines: Vec<&str> = hint.lines().filter(|line| line.contains(" = ")).collect();
     assert_eq!(lines.len(), 2, "{hint}");
-    // Either of the two preload settings hides expired rows from plain SQL.
+    // With either of the two preload settings, plain SQL does not see expired rows.
     let seen = |notice: &DbError| {
         notice
             .detail()
@@ -1140,8 +1140,8 @@ fn the_lines_that_are_missing_keep_other_libraries() {
     );
 }
 
-/// The message for a misspelt cache is that of Postgres, because it reads the name before our function is
-/// called. The reference quotes the message, and names the things to check.
+/// The message for a misspelt cache is Postgres' own, because Postgres reads the name before it calls pgcache's
+/// function. The reference quotes the message and names the things to check.
 #[test]
 fn the_message_of_a_misspelt_cache_is_the_one_that_the_reference_explains() {
     let mut session = Cluster::shared().database().connect();

@@ -1,5 +1,5 @@
-//! Tests that a cache with the oid of a dropped one inherits nothing from it, for all kinds of caches, even in a
-//! session that remembers the dropped one.
+//! Tests that a cache with the oid of a dropped cache inherits nothing from it, for all kinds of caches, even in a
+//! session that remembers the dropped cache.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -54,8 +54,8 @@ fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it() {
     let database = cluster.database();
     let mut session = cluster.counting_oids(&database.name);
     let mut reader = database.connect();
-    // Older minor versions of Postgres cannot drop a view with the oid of a table whose statistics a session still has:
-    // this session has none.
+    // Older minor versions of Postgres cannot drop a view whose oid belonged to a table, while a session still has
+    // statistics of that table. This session gathers none.
     reader.run("SET track_counts = off");
     session.run(&create(KINDS[0]));
     let oid = session.number(OID);

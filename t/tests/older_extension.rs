@@ -1,5 +1,6 @@
 //! Tests a database whose extension is older than the server's library, the state between a package update and ALTER
-//! EXTENSION UPDATE, which may last weeks. The old functions continue to work; newer ones are refused with the reason.
+//! EXTENSION UPDATE, which may last weeks. The old functions continue to work. Newer functions are refused with the
+//! reason.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +43,8 @@ fn every_function_that_it_has_works() {
     }
 }
 
-/// Reads until the copy is served, if there can be one: 0.1.0 has no counters that would show it.
+/// Reads a key four times, so that later reads are served from a copy if there can be one, and checks that all reads
+/// agree. It cannot wait for the copy, because 0.1.0 has no counters that would show it.
 fn said(session: &mut Client, key: &str) -> Option<String> {
     let get = format!("SELECT cache_get('{key}', 'c')");
     let first = session.value(&get);
@@ -126,7 +128,7 @@ fn it_is_swept_soon_after_its_update_and_from_0_2_0_on_before() {
         let put = "INSERT INTO c VALUES ('old', '1', '2020-01-01')";
         session.run(put);
         if version == "0.1.0" {
-            // The worker has looked once, and would look again only in ten minutes.
+            // The worker has found the old version, and would look again only after ten minutes.
             std::thread::sleep(Duration::from_secs(2));
             session.run("ALTER EXTENSION pgcache UPDATE");
         }

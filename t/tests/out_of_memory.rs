@@ -13,7 +13,7 @@ use postgres::Client;
 /// The memory that a backend may take beyond its present size, in kilobytes.
 const LIMITS: &[u64] = &[3_000, 6_000, 10_000, 17_000, 30_000, 50_000];
 
-/// Only the backend itself may need memory: no JIT compiler, no parallel workers.
+/// Settings under which only the backend itself needs memory: no JIT compiler, no parallel workers.
 const PLAIN: &[&str] = &["jit = off", "max_parallel_workers_per_gather = 0"];
 
 const EVERYTHING: &str = "max_rows => 2147483647, cache =>";
@@ -82,7 +82,7 @@ fn warm_session(cluster: &Cluster) -> Client {
     session
 }
 
-/// Limits the backend from now on to this many kilobytes beyond its present size. Only the process' own user may do so.
+/// Limits the backend to this many kilobytes beyond its present size. Only the process' own user may do so.
 fn limit(cluster: &Cluster, session: &mut Client, more: u64) {
     let pid = session.text("SELECT pg_backend_pid()");
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a live backend");
@@ -136,7 +136,7 @@ fn a_backend_without_memory_raises_an_error_and_lives_on() {
     );
 }
 
-/// 24 MB of entries through the view of a backend that may take 12.
+/// Reads 24 MB of entries through the view in a backend that may take 12 MB.
 #[test]
 fn the_view_of_a_memory_cache_larger_than_memory_is_read() {
     let cluster =

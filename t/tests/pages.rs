@@ -30,7 +30,7 @@ fn page(session: &mut Client, from: &str, after: Option<&str>, length: usize) ->
     ))
 }
 
-/// Returns all pages of this length, up to the one that is shorter.
+/// Returns all pages of this length. The last page is the first shorter one.
 fn all(session: &mut Client, from: &str, length: usize) -> Vec<String> {
     let mut keys = page(session, from, None, length);
     while keys.len().is_multiple_of(length)
@@ -145,7 +145,7 @@ fn a_page_that_goes_on_makes_no_walk() {
         "SELECT sum((SELECT count(*) FROM cache_keys('', CASE WHEN i > 0 THEN 'k' || to_char(i * 50 - 1, 'FM00000') END, 50, 'm'))) \
          FROM generate_series(0, 399) AS i",
     );
-    // From the last one to the first: each is a walk of its own.
+    // Pages from the last one to the first, each of which needs a walk of its own.
     let apart = cost(
         "SELECT sum((SELECT count(*) FROM cache_keys('', CASE WHEN i > 0 THEN 'k' || to_char(i * 50 - 1, 'FM00000') END, 50, 'm'))) \
          FROM generate_series(399, 0, -1) AS i",
@@ -267,7 +267,7 @@ fn under_eviction_pages_are_in_order_and_end() {
         writer.run(&format!("SELECT count(cache_set('k' || (i * 7919 + {round}) % 40000, repeat('v', i % 700), cache => 'm')) FROM generate_series(1, 20000) AS i"));
         let keys = all(&mut session, "cache_keys", 50);
         assert!(keys.is_sorted_by(|one, next| one < next));
-        // No session writes meanwhile, so these are all entries.
+        // No session writes during the walk, so the pages contain all entries.
         assert_eq!(
             keys.len() as i64,
             session.number("SELECT cache_count('m')"),

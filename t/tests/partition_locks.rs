@@ -1,5 +1,6 @@
 //! Tests statements that write one partition of a cache: they lock only that partition, need only its privileges, and
-//! fire only its triggers. Also tests caches that are partitions of an ordinary table, and the trigger that they get.
+//! fire only its triggers. Also tests caches that are partitions of an ordinary table, and the trigger that pgcache
+//! gives them.
 
 use std::thread;
 
@@ -11,7 +12,7 @@ use pgcache_tests::stage::succeed;
 use pgcache_tests::wait::wait_until;
 use postgres::Client;
 
-/// Two partitions, each with an expired row and a live one.
+/// Two partitions, each with an expired row and a live row.
 const PARTED: &str =
     "CREATE TABLE c (key text COLLATE \"C\" PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
      CREATE TABLE c_1 PARTITION OF c FOR VALUES IN ('a', 'b');
@@ -36,8 +37,8 @@ fn waiting(
 }
 
 /// DETACH PARTITION and cache_alter lock the whole table and wait for the partition, which a statement by the
-/// partition's name holds. So neither that statement nor its commit may need a lock on the whole table, which would be
-/// a deadlock.
+/// partition's name has locked. So neither the statement nor its commit may need a lock on the whole table; otherwise
+/// the two would deadlock.
 #[test]
 fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
     let database = Cluster::hot().database();
@@ -70,7 +71,7 @@ fn a_write_to_a_partition_by_name_takes_no_lock_on_the_whole() {
     }
 }
 
-/// A statement on the whole table does not lock other partitions than it writes either.
+/// A statement on the whole table locks only the partitions that it writes.
 #[test]
 fn a_write_of_one_key_does_not_wait_for_other_partitions() {
     let database = Cluster::shared().database();

@@ -82,8 +82,8 @@ fn watchers_get_changes_of_a_partition_under_the_name_of_the_whole() {
     }
 }
 
-/// A session computes a value while another one writes a partition by its own name. The first does not overwrite that
-/// write.
+/// A session computes a value while another session writes a partition by its own name. The first session does not
+/// overwrite that write.
 #[test]
 fn a_write_to_a_partition_voids_the_lease_of_its_key() {
     let database = Cluster::hot().database();
@@ -156,7 +156,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     session.run(&format!(
         "COPY (SELECT key, 'new' FROM lines ORDER BY n) TO '{file}'"
     ));
-    // A row of another COPY, and one that fails, while this one runs.
+    // Another COPY, and a COPY that fails, while this COPY runs.
     session.run(&format!(
         "CREATE FUNCTION inner_copies() RETURNS trigger LANGUAGE plpgsql AS $$
          BEGIN
@@ -181,7 +181,7 @@ fn copy_renews_after_a_copy_that_failed_and_beside_writers() {
     let both = "SELECT (SELECT count(*) FROM c WHERE value = 'new'), (SELECT count(*) FROM d WHERE value = 'new')";
     assert_eq!(session.lines(both), ["10|10"]);
     session.run("DROP TRIGGER inner_copies ON c; UPDATE c SET expires_at = '-infinity'");
-    // A scan that is waiting ends with an error; later ones start anew.
+    // A scan that waits for a row ends with an error. Later scans start anew.
     other.run("BEGIN; UPDATE c AS pgcache_c SET value = 'theirs' WHERE key = 'k4'");
     session.run("SET lock_timeout = '300ms'");
     for _ in 0..2 {

@@ -144,7 +144,7 @@ fn a_lease_is_good_in_another_session() {
     assert_eq!(client.text("SELECT cache_get('k')"), "v");
 }
 
-/// Returns the results of two clients that wait for a winner, with this many server sessions for the three.
+/// Returns the results of two clients that wait for a third, the winner, with this many server sessions for all three.
 fn waiters_get(sessions: u32) -> [String; 2] {
     let database = Cluster::hot().database();
     let mut direct = database.connect();
@@ -168,7 +168,8 @@ fn waiters_get(sessions: u32) -> [String; 2] {
     })
 }
 
-/// The same happens with an application's own pool.
+/// Waiting clients that hold all server sessions keep the winner from storing. The same happens with an application's
+/// own pool.
 #[test]
 fn waiters_that_hold_all_sessions_keep_the_winner_from_storing() {
     let starved = waiters_get(2);
@@ -214,7 +215,7 @@ fn a_watcher_needs_a_session_of_its_own() {
     );
 }
 
-/// Returns the first notification, if one comes within this time.
+/// Returns the first notification, or nothing if none arrives within `patience`.
 fn heard(watcher: &mut Client, patience: Duration) -> Vec<String> {
     let mut notifications = watcher.notifications();
     let arriving = notifications.timeout_iter(patience).take(1);

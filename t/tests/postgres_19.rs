@@ -16,7 +16,7 @@ fn is_older() -> bool {
     Stage::current().major() < 19
 }
 
-/// A table `t` for DO SELECT: the statement that makes it, and a deadline that has passed.
+/// A table `t` for DO SELECT: the statement that creates it, and a deadline that has passed.
 const TABLES: &[(&str, &str)] = &[
     (
         "SELECT cache_create('t', ttl => NULL)",
@@ -107,7 +107,7 @@ fn a_condition_of_do_select_never_sees_an_expired_value() {
     assert_eq!(session.lines(shown), ["old"]);
 }
 
-/// Writes its own keys, and reads each immediately, alternating functions and plain SQL. Returns how often.
+/// Writes its own keys and reads each immediately, by functions and plain SQL in turn. Returns the number of writes.
 fn write_until(database: &Database, name: &str, ends: &AtomicBool) -> usize {
     let (mut writer, mut reader) = (database.connect(), database.connect());
     let mut turns = 0;
@@ -204,8 +204,8 @@ fn writes_during_repack_concurrently_are_read_at_once() {
     session.nothing_pending();
 }
 
-/// A snapshot from before the rewrite sees no row of the new file. That result must not become a copy or a reply for
-/// other sessions.
+/// A snapshot from before the rewrite sees no row of the new file. This empty result must not become a copy or a reply
+/// for other sessions.
 #[test]
 fn a_snapshot_from_before_repack_concurrently_leaves_no_old_answer() {
     if is_older() {
@@ -257,7 +257,7 @@ fn wait_for_lsn_lets_a_session_read_its_own_writes_on_a_standby() {
         assert_eq!(reader.lines(&wait(&lsn, "TIMEOUT '60s'")), ["success"]);
         assert_eq!(reader.text("SELECT cache_get('k', 'c')"), value);
     }
-    // It waits for replay, not for a time.
+    // The statement waits for replay, not for a fixed time.
     reader.run("SELECT pg_wal_replay_pause()");
     wait_until("the replay is paused", || {
         reader.text("SELECT pg_get_wal_replay_pause_state()") == "paused"

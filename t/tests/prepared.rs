@@ -1,5 +1,5 @@
-//! Tests PREPARE TRANSACTION after a write to a cache. From the prepare to COMMIT PREPARED or ROLLBACK PREPARED, by
-//! whichever session, no session is served a copy that a SELECT would not return. A forgotten transaction costs hits.
+//! Tests PREPARE TRANSACTION after a write to a cache. From the prepare to COMMIT PREPARED or ROLLBACK PREPARED, in any
+//! session, no session is served a copy that a SELECT would not return. A forgotten transaction costs hits.
 //! `prepared_restart.rs` tests restarts.
 
 use pgcache_tests::ask::Ask;
@@ -34,7 +34,7 @@ const NO_WRITES: &[&str] = &[
     "CREATE TABLE plain (n int); INSERT INTO plain VALUES (1); TRUNCATE plain",
 ];
 
-/// Ends a prepared transaction, in whichever session.
+/// Ends a prepared transaction, which any session may have prepared.
 fn end(session: &mut Client, gid: &str, commits: bool) {
     let verb = if commits { "COMMIT" } else { "ROLLBACK" };
     session.run(&format!("{verb} PREPARED '{gid}'"));
@@ -71,7 +71,7 @@ fn a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before() {
             writer.run(&format!("BEGIN; {write}"));
             let after = rows(&mut writer);
             writer.run("PREPARE TRANSACTION 'write'");
-            // Its session may continue to work, also on the same key.
+            // The session that has prepared it may continue to work, also on the same key.
             let locks_all = write.contains("TRUNCATE") || write.contains("cache_clear");
             if !locks_all {
                 agrees(&mut reader, &case);
@@ -450,7 +450,7 @@ fn a_commit_or_a_rollback_ends_the_note_of_a_write() {
     }
 }
 
-/// Creates a row that expires, in a separate cache; another session finds what a sweep would remove of it.
+/// Creates an expired row in a separate cache, which a sweep by another session would remove.
 fn expired_row(session: &mut Client, cache: &str) {
     session.run(&format!(
         "SELECT cache_create('{cache}', storage => 'logged')"
@@ -556,8 +556,8 @@ fn creating_an_existing_cache_keeps_no_lock_on_its_name() {
     session.run("ROLLBACK PREPARED 'asked'");
 }
 
-/// Each cache that is changed as a whole needs a place, even after the role has used up its share of the pool of a
-/// small tier: a record has places for 74 caches.
+/// Each cache that is changed as a whole needs a place in the record, which has 74, even after the role has used up its
+/// share of the pool of a small tier.
 #[test]
 fn transactions_that_find_no_record_are_refused() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '4MB'"]);
@@ -592,7 +592,7 @@ fn marks_that_share_a_place_fall_together() {
     writer.run("SELECT cache_create('f' || i) FROM generate_series(1, 9) AS i");
     writer.run("CREATE TABLE s (key text)");
     writer.run("SELECT cache_depend('s', 'key', 'd'), cache_depend('s', 'key', 'm')");
-    // They take the places that a record has for whole caches.
+    // These caches take the places that a record has for whole caches.
     let first =
         "SELECT cache_delete_prefix('a', ('f' || i)::regclass) FROM generate_series(1, 9) AS i";
     writer.run("INSERT INTO c SELECT 'k' || i, 'old' FROM generate_series(1, 9000) AS i");

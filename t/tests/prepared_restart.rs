@@ -1,6 +1,6 @@
-//! Tests prepared transactions that are still open after a restart, clean or not, or after a promotion. The marks that
-//! they had in shared memory are lost. Until they are committed or rolled back, no entry of the caches that they have
-//! changed is copied, leased or stored, whether or not a tier existed before.
+//! Tests prepared transactions that are still open after a clean restart, a crash or a promotion. Their marks in shared
+//! memory are lost. Until they are committed or rolled back, no entry of the caches that they have changed is copied,
+//! leased or stored, with or without a tier before.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};

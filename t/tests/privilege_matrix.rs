@@ -20,7 +20,7 @@ fn privileges(subset: u32) -> Vec<&'static str> {
         .collect()
 }
 
-/// Returns whether a caller with these privileges may call, according to the table.
+/// Returns whether the table allows the call to a caller with these privileges.
 fn may(needs: Needs, subset: u32, owner: bool) -> bool {
     let has_all = |all: &[&str]| all.iter().all(|one| privileges(subset).contains(one));
     match needs {
@@ -43,7 +43,7 @@ const TRY: &str = "
         WHEN OTHERS THEN RETURN SQLSTATE;
     END $$";
 
-/// Creates a cache `name` with entries, and for each subset a role that has it, `prefix_subset`.
+/// Creates a cache `name` with entries, and for each subset of the privileges a role `prefix_subset` that has it.
 fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &str) {
     session.run(&format!(
         "SELECT cache_create('{name}', storage => '{storage}')"
@@ -61,8 +61,8 @@ fn cache_with_roles(session: &mut Client, prefix: &str, name: &str, storage: &st
     }
 }
 
-/// Returns each role's answer, in the order of the subsets. They run in one query and so in one transaction, where
-/// reads stay hot because each is before any write.
+/// Returns each role's answer, in the order of the subsets. The calls run in one query and so in one transaction. Reads
+/// stay hot there, because each comes before any write.
 fn answers(session: &mut Client, roles: &str, call: &str) -> Vec<String> {
     session.lines(&format!(
         "SELECT public.try_as('{roles}_' || s, $call$SELECT {call}$call$) \
@@ -89,7 +89,7 @@ fn check(session: &mut Client, roles: &str, cache: &str, where_: &str) {
     }
 }
 
-/// Checks that the owner has only the privileges that the owner's role was granted; ownership itself is a separate
+/// Checks that the owner has only the privileges that the owner's role was granted. Ownership itself is a separate
 /// right.
 fn check_owner(session: &mut Client, cache: &str, where_: &str) {
     session.run("CREATE ROLE the_owner");
@@ -225,8 +225,8 @@ fn every_function_on_a_memory_cache_needs_the_listed_privileges() {
     session.run(TRY);
     cache_with_roles(&mut session, "on_memory", "m", "memory");
     for (function, needs, call) in present(&mut session) {
-        // Changes of memory caches are not rolled back, so the next role must find again the entries that this one
-        // removed.
+        // Changes of memory caches are not rolled back, so the entries that a role has removed are restored for the
+        // next role.
         if matches!(needs, Elsewhere | Trigger) {
             continue;
         }

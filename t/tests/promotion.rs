@@ -17,7 +17,7 @@ use crate::standby::wait_for_replay;
 
 const FETCH: &str = "SELECT cache_fetch('k', 'SELECT v FROM src WHERE k = $1', cache => 'dep')";
 
-/// Starts a primary with a source, a memory cache that depends on it and one without dependencies.
+/// Starts a primary with a source, a memory cache that depends on the source, and a memory cache without dependencies.
 fn primary(conf: &[&str]) -> (&'static Cluster, Client) {
     let primary = Cluster::with_tier(conf);
     let mut session = primary.connect("postgres");
@@ -165,7 +165,7 @@ fn a_standby_of_a_standby_is_promoted_as_well() {
     assert_eq!(replica.text("SELECT cache_get('k', 'own')"), "mine");
 }
 
-/// Makes a standby that serves the Redis protocol, too.
+/// Creates a standby that also serves the Redis protocol.
 fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Client) {
     let standby = of.cluster.standby();
     let socket = standby.folder.join("resp.sock");
@@ -182,7 +182,7 @@ fn follower_with_door(of: &Door, session: &mut Client) -> (Cluster, PathBuf, Cli
     (standby, socket, replica)
 }
 
-/// Clients of the Redis protocol that were connected before the promotion, while others load values.
+/// Clients of the Redis protocol stay connected over the promotion, while sessions load values.
 #[test]
 fn clients_of_the_protocol_see_a_promotion_as_sessions_do() {
     let door = Door::start(&["pgcache.resp_caches = 'public.dep, public.own'"]);

@@ -1,5 +1,5 @@
-//! Tests the claims of README.md and the pages beside it: their SQL runs and gives the results that they show, and
-//! README's table names exactly the existing functions. The reference has tests of its own.
+//! Tests the claims of README.md and other pages: their SQL runs and returns the results that they show, and README's
+//! table names exactly the existing functions. The reference has tests of its own.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -29,14 +29,14 @@ fn examples_of_the_pages_give_the_shown_results() {
     }
 }
 
-/// Memory caches are among them.
+/// The recipes include memory caches.
 #[test]
 fn the_recipes_run_in_order_and_give_the_shown_results() {
     let database = Cluster::hot().database();
     check_examples(&mut database.connect(), &readme::page("docs/recipes.md"));
 }
 
-/// Each row of the page's tables is correct, after the blocks before it have run.
+/// Each row of the page's tables is correct after the blocks before it have run.
 #[test]
 fn from_redis_and_memcached_each_row_is_true() {
     let database = Cluster::hot().database();
@@ -73,7 +73,7 @@ fn a_moment_of_redis_is_that_moment_wherever_summer_time_is() {
     }
 }
 
-/// Each swap returns the value that it replaced, as GETSET does.
+/// Each swap returns the replaced value, as GETSET does.
 #[test]
 fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     let page = readme::page(MOVING);
@@ -105,8 +105,8 @@ fn a_value_that_getset_puts_out_is_given_to_one_caller() {
     );
 }
 
-/// Returns the values that one caller gets by a thousand swaps. The very first swap finds no entry, which does not
-/// count as a value.
+/// Returns the values that one caller gets from a thousand swaps. The first swap finds no entry, which does not count
+/// as a value.
 fn swapped(session: &mut Client, swap: &str, caller: usize) -> Vec<String> {
     session.run("SET search_path = moving, public");
     let mut given = Vec::new();
@@ -152,7 +152,7 @@ fn the_pages_run_one_after_the_other_in_one_database() {
     assert!(session.holds(there));
 }
 
-/// Readers do not follow our order of pages, and continue in a new session.
+/// Readers may read the pages in any order, and continue in a new session.
 #[test]
 fn the_pages_run_in_one_database_from_the_last_to_the_first() {
     let database = Cluster::hot().database();

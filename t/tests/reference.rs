@@ -54,7 +54,7 @@ const SIGNATURES: &str = r"
              FROM generate_series(1, cardinality(p.proallargtypes)) AS i
             WHERE p.proargmodes[i] IN ('o', 't')) AS o";
 
-/// Returns one spelling for types and defaults that the page and the catalog write differently.
+/// Returns the signature with one spelling for types and defaults that the page and the catalog write differently.
 fn plain(signature: &str) -> String {
     let mut plain = signature.to_owned();
     for (long, short) in [
@@ -188,7 +188,8 @@ fn a_description_that_is_no_such_sentence_is_found() {
     }
 }
 
-/// The test of the privilege matrix checks the table behind it, call by call.
+/// The test of the privilege matrix checks the table of needs, call by call. This test compares the page with that
+/// table.
 #[test]
 fn its_privileges_are_those_that_are_tested() {
     for function in reference::functions(&page()) {
@@ -284,7 +285,7 @@ fn of_attached_tables(page: &str) -> &str {
     &rule[..rule.find("\n\n").expect("an end of the rule")]
 }
 
-/// Calls of each function; always the same ones, which take some seconds.
+/// The number of random calls of each function. They are the same in each run, and take some seconds.
 const ROUNDS: usize = 40;
 
 #[test]

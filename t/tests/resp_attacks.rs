@@ -249,7 +249,7 @@ fn each_prefix_of_a_key_is_found() {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
-    // The prefixes of one client must not overlap; those of several clients may.
+    // The prefixes of one client must not overlap. The prefixes of different clients may.
     let all = ["", "a", "ab", "abb", "abc", "abcd", "abd", "b", "abc\0"];
     let mut readers: Vec<(&str, Client)> = all
         .into_iter()
@@ -287,7 +287,7 @@ fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
     words.extend(keys.iter().map(String::as_str));
     assert_eq!(client.ask(&words), Reply::Integer(0));
     let told = Reply::Push(vec![Reply::bulk("invalidate"), Reply::Null]);
-    // Recorded keys are sent in any order with it.
+    // Recorded keys may come before or after this message.
     let mut pushes = vec![client.reply().expect("a message comes")];
     assert!(client.send(&Client::request(&[b"INFO", b"clients"])));
     let info = loop {
@@ -374,14 +374,14 @@ fn a_client_that_changes_its_role_gets_no_messages_of_the_old_one() {
     assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
 }
 
-/// Runs a long MGET of a cache, `act` meanwhile, and then a PING: the reply has an element for each key.
+/// Runs a long MGET, `act` while it runs, and then a PING. Checks that the reply to MGET has an element for each key.
 #[track_caller]
 fn keeps_its_length(mut client: Client, act: impl FnOnce()) {
     const KEYS: usize = 1_000_000;
     let mut words: Vec<&[u8]> = vec![b"MGET"];
     words.resize(KEYS + 1, b"0");
     let sent = [Client::request(&words), Client::request(&[b"PING"])].concat();
-    // When everything is sent, nearly everything is read, and the command begins.
+    // When the client has sent everything, the server has read nearly everything, and the command begins soon.
     assert!(client.send(&sent));
     act();
     match client.reply() {

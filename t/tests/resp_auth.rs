@@ -9,7 +9,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply, free_port};
 use pgcache_tests::wait::wait_until;
 use postgres::{Config, NoTls};
 
-/// How a client connects.
+/// The way in which a client connects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Way {
     Socket,
@@ -17,14 +17,14 @@ enum Way {
     V6,
 }
 
-/// A server that accepts both protocols, from everywhere.
+/// A server that accepts both protocols on all addresses.
 struct Gates {
     door: Door,
     port: u16,
     ways: Vec<Way>,
 }
 
-/// Whether a client got in, or the message of the refusal.
+/// Whether a client was admitted; otherwise the message of the refusal.
 type Outcome = Result<(), String>;
 
 impl Gates {
@@ -66,7 +66,7 @@ impl Gates {
         config
     }
 
-    /// Returns whether Postgres' own protocol lets the role in.
+    /// Returns whether Postgres' own protocol admits the role.
     fn by_sql(&self, way: Way, role: &str, password: &str) -> Outcome {
         let mut config = self.config(way);
         let session = config.user(role).password(password).connect(NoTls);
@@ -81,7 +81,7 @@ impl Gates {
         }
     }
 
-    /// Returns whether the Redis protocol lets the role in.
+    /// Returns whether the Redis protocol admits the role.
     fn by_resp(&self, way: Way, role: &str, password: &str) -> Outcome {
         match self.client(way).ask(&["AUTH", role, password]) {
             Reply::Status(_) => Ok(()),
@@ -89,8 +89,8 @@ impl Gates {
         }
     }
 
-    /// Writes both files, and waits until both kinds of processes use them, which a new role in the first line shows:
-    /// it is admitted over the socket.
+    /// Writes both files, and waits until both protocols use them. The first line admits a new role over the socket;
+    /// once the role is admitted, the files are in use.
     fn judge_by(&self, number: usize, hba: &str, ident: &str) {
         let marker = format!("marker_{number}");
         self.superuser().run(&format!("CREATE ROLE {marker} LOGIN"));
@@ -117,7 +117,7 @@ impl Gates {
     }
 }
 
-/// Roles of every kind; each that has a password has this one.
+/// Roles of every kind. All roles with a password have the same one.
 const ROLES: &str = "
     SET password_encryption = 'scram-sha-256';
     CREATE ROLE r_group;
@@ -170,7 +170,7 @@ const FILES: &[(&str, &str, u32)] = &[
         15,
     ),
     ("local all all reject\nhost all all all trust", "", 15),
-    // The first line wins, whatever comes after it.
+    // The first matching line decides, whatever comes after it.
     (
         "host all r_scram 127.0.0.1/32 reject\nhost all all 127.0.0.1 255.255.255.255 trust\n\
          host all all ::/0 scram-sha-256\nlocal all r_member,r_md5 scram-sha-256\nlocal all all trust",
@@ -262,7 +262,7 @@ const FILES: &[(&str, &str, u32)] = &[
     ),
 ];
 
-/// The same on a server that supports TLS.
+/// Files of each kind for a server that supports TLS.
 const FILES_OF_TLS: &[(&str, &str, u32)] = &[
     ("hostssl all all all cert\nlocal all all trust", "", 15),
     (
@@ -376,7 +376,7 @@ fn a_file_with_a_fault_changes_nothing() {
     }
 }
 
-/// Starts a server whose clients of the network need their password.
+/// Starts a server whose network clients need a password.
 fn with_passwords() -> Gates {
     let gates = Gates::open();
     gates.superuser().run(ROLES);
@@ -442,7 +442,7 @@ fn a_verified_pair_is_known_without_the_work() {
     let (in_again, again) = time("right");
     assert!(in_first && in_again);
     assert!(again < first / 4, "{first:?}, then {again:?}");
-    // A wrong password takes as long, and does not replace the right one in the cache.
+    // A wrong password takes as long as the right one, and does not replace it in the cache of passwords.
     assert!(!time("wrong").0);
     assert!(time("right").1 < first / 4);
 }
@@ -468,7 +468,7 @@ fn no_message_has_a_password_or_the_name_of_an_unknown_role() {
     }
 }
 
-/// Returns a client that was let in.
+/// Returns a client that was admitted as the role.
 fn came_in(gates: &Gates, role: &str) -> Client {
     let mut client = gates.client(Way::V4);
     assert_eq!(client.ask(&["AUTH", role, "right"]), Reply::status("OK"));
@@ -482,7 +482,7 @@ fn refused(client: &mut Client, words: &[&str]) -> Option<String> {
     }
 }
 
-/// Commands, and calls that do the same by SQL.
+/// Commands, each with a SQL call that has the same effect.
 const SAME: &[(&[&str], &str)] = &[
     (
         &["GET", "k"],
@@ -541,7 +541,7 @@ fn a_role_has_the_same_privileges_as_by_sql() {
         }
         compare(role, role, &mut came_in(&gates, role));
     }
-    // Every set of privileges; the client stays, so each change acts at once.
+    // Every set of privileges. The client stays connected, so each change must take effect at once.
     const ALL: [&str; 5] = ["SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE"];
     let mut client = came_in(&gates, "r_scram");
     for set in 0..1 << ALL.len() {
@@ -562,7 +562,7 @@ fn a_role_has_the_same_privileges_as_by_sql() {
     assert!(refused(&mut client, &["GET", "k"]).is_some_and(|words| words.starts_with("NOPERM ")));
     session.run("GRANT USAGE ON SCHEMA public TO r_scram");
     assert_eq!(refused(&mut client, &["GET", "k"]), None);
-    // By membership, which is revoked.
+    // A privilege by membership, which is then revoked.
     session.run(
         "REVOKE ALL ON public.door FROM r_scram; GRANT SELECT ON public.door TO r_group; GRANT r_group TO r_scram",
     );
@@ -615,7 +615,8 @@ fn connection_limits_count_clients_and_sessions() {
     let first = came_in(&gates, "r_scram");
     let full = |gates: &Gates| gates.by_resp(Way::V4, "r_scram", "right").err();
     assert!(full(&gates).is_some_and(|words| words.starts_with("ERR too many connections")));
-    // The same client again does not count twice; another role has a limit of its own, a superuser none.
+    // A client that authenticates again does not count twice. Another role has a limit of its own, and a superuser has
+    // none.
     let mut again = first;
     assert_eq!(
         again.ask(&["AUTH", "r_scram", "right"]),
@@ -630,7 +631,7 @@ fn connection_limits_count_clients_and_sessions() {
     assert_eq!(member.ask(&["GET", "k"]), Reply::Null);
     drop(by_sql);
     wait_until("the session is gone", || full(&gates).is_none());
-    // Of the database: only superusers get in, whichever clients came before.
+    // The limit of the database: only superusers are admitted, whatever clients are connected.
     session
         .run("ALTER ROLE r_scram CONNECTION LIMIT -1; ALTER DATABASE postgres CONNECTION LIMIT 0");
     assert!(full(&gates).is_some());
@@ -675,7 +676,7 @@ fn refusals_come_late_and_stall_no_client() {
 /// Returns an address of this machine outside its loopback network; None without a network.
 fn outer_address() -> Option<IpAddr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
-    // Sends nothing; connect only looks up the route.
+    // Sends nothing, because connecting a UDP socket only looks up the route.
     socket.connect("192.0.2.1:9").ok()?;
     let address = socket.local_addr().ok()?.ip();
     (!address.is_loopback() && !address.is_unspecified()).then_some(address)
@@ -699,7 +700,7 @@ fn a_password_does_not_pass_the_network_as_it_is() {
             .tcp_at(address)
             .ask(&["AUTH", "r_scram", "right"])
     };
-    // Refused before the check of the password: a wrong password gets the same answer.
+    // The client is refused before the check of the password, so a wrong password gets the same answer.
     let wrong = gates
         .door
         .tcp_at(address)

@@ -94,7 +94,7 @@ fn in_version_3_messages_are_pushes_and_commands_continue() {
         Reply::Push(told("subscribe", "a", 1))
     );
     assert_eq!(reader.ask(&["SET", "k", "v"]), Reply::status("OK"));
-    // Its own message comes after the reply, as with Redis since 7.2.
+    // A client's message to itself comes after the reply, as with Redis since 7.2.
     assert_eq!(reader.ask(&["PUBLISH", "a", "own"]), Reply::Integer(1));
     assert_eq!(
         reader.reply(),

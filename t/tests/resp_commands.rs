@@ -1,5 +1,5 @@
-//! Tests commands of the Redis protocol on memory caches that the comparison with Redis cannot cover: SQL is on the
-//! other side, a privilege is missing, or only later versions of Redis have the command.
+//! Tests commands of the Redis protocol on memory caches that the comparison with Redis cannot cover: an effect on SQL
+//! or of SQL, a missing privilege, or a command that only later versions of Redis have.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -239,7 +239,7 @@ fn rights_are_those_of_the_functions() {
     }
 }
 
-/// Returns every key that SCAN gives from 0 to 0.
+/// Returns every key of a full SCAN, from cursor 0 back to 0.
 fn scanned(client: &mut Client, options: &[&str]) -> Vec<String> {
     let (mut cursor, mut keys) = (String::from("0"), Vec::new());
     loop {
@@ -355,7 +355,7 @@ fn long_commands_are_answered_whole() {
     assert_eq!(client.ask(&["DEL", "key1", "key1", "key2"]), integer(2));
     assert_eq!(client.ask(&with("UNLINK")), integer(19_998));
     assert_eq!(client.ask(&["DBSIZE"]), integer(0));
-    // A key that is named twice; as many keys as a piece has, and one more.
+    // A key that is named twice, and as many keys as a piece has, and one key more.
     for count in [127, 128, 129, 256, 257] {
         let keys: Vec<&str> = keys.iter().take(count).map(String::as_str).collect();
         let words = [&["MGET"][..], &keys].concat();
@@ -502,7 +502,8 @@ fn any_change_of_a_watched_key_aborts_exec() {
         let reply = client.ask(&["EXEC"]);
         assert_eq!(reply == Reply::Null, aborts, "{what}: {reply:?}");
     }
-    // A missing key that is set; a key that expires; a key that the same client changes; another client.
+    // A missing key that is set, a key that expires, a key that the same client changes, and a key that another client
+    // changes.
     let run = |client: &mut Client| {
         client.ask(&["MULTI"]);
         client.ask(&["PING"]);

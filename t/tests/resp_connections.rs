@@ -1,4 +1,4 @@
-//! Tests processes and connections of the Redis protocol, and the effects that one client may have on others.
+//! Tests processes and connections of the Redis protocol, and the effects that one client may have on other clients.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -188,7 +188,7 @@ fn a_gigabyte_that_is_announced_costs_nothing() {
     let words = client.reply().unwrap().error();
     assert_eq!(words, "ERR Protocol error: invalid bulk length");
     assert_eq!(client.reply(), None);
-    // Without a default role every client must authenticate: before that it may send little.
+    // Without a default role every client must authenticate, and may send only short requests before.
     let door = Door::start(&["pgcache.resp_default_role = ''"]);
     let mut stranger = door.client();
     assert!(stranger.send(b"*3\r\n$4\r\nAUTH\r\n$1\r\nk\r\n$10000\r\n"));
@@ -253,7 +253,7 @@ fn silent_clients_are_ended_after_the_timeouts() {
     client.wait_for_end();
 }
 
-/// As with Redis: a subscriber has nothing to send, and a client that receives a long reply slowly is not idle.
+/// As with Redis, a subscriber has nothing to send, and a client that receives a long reply slowly is not idle.
 #[test]
 fn subscribers_and_slow_readers_are_not_idle() {
     let door = Door::start(&["pgcache.resp_idle_timeout = 2"]);
@@ -391,7 +391,8 @@ fn a_restart_gives_the_port_and_the_socket_back() {
     }
 }
 
-/// Both addresses are in use: when the server gets the second one, it has already tried the first again, in vain.
+/// Both addresses are in use. When the server gets the second one, it has already tried the first again without
+/// success.
 #[test]
 fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
     let addresses = [[127, 0, 0, 1], [127, 0, 0, 2]].map(IpAddr::from);
@@ -418,8 +419,8 @@ fn a_port_in_use_is_a_line_in_the_log_and_no_more() {
         let line = format!("could not listen on {address}:{port} for the Redis protocol\n");
         door.cluster.log_text().matches(&line).count()
     };
-    // A process that another test has just forked keeps the listener open until its exec. A client that connects
-    // meanwhile is disconnected.
+    // A process that another test has just forked keeps the listener open until its exec. A client that connects before
+    // the exec is disconnected.
     let answers = |address: IpAddr| {
         let client = door.try_tcp_at(address);
         client.and_then(|mut client| client.ask_if_open(&["PING"])) == Some(Reply::status("PONG"))

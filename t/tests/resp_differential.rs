@@ -1,15 +1,15 @@
 //! Sends random commands to Redis and to pgcache, and compares the replies byte for byte.
 //!
-//! Some commands are not sent, or are compared in another way. In addition to the exceptions of the protocol's own
-//! comparison (`crates/resp/tests/differential/main.rs`) these are:
+//! Some commands are not sent, or are compared in another way. These exceptions come in addition to the exceptions of
+//! the protocol's own comparison (`crates/resp/tests/differential/main.rs`):
 //!
 //! - Keys that are empty or contain a NUL: SQL could not read them, so the server refuses them.
 //! - Deadlines beyond the year 294276, which Postgres cannot represent.
 //! - SELECT, COPY to another database and FLUSHALL inside a transaction: the server may not know the role's privileges
 //!   there yet, and does not wait inside EXEC.
-//! - EXEC that pgcache aborts and Redis does not, because watched keys share counters with other keys. This is rare,
-//!   and both start over after it.
-//! - RANDOMKEY, which may return any existing key; another test covers it.
+//! - EXEC that pgcache aborts and Redis does not, because watched keys share counters with other keys. After this rare
+//!   event both servers start over.
+//! - RANDOMKEY, which may return any existing key. Another test covers it.
 //! - On tables: transactions, which have tests of their own, and FLUSHALL.
 //! - On caches of text: values with a NUL, and SETRANGE, which creates such values.
 //!
@@ -36,7 +36,7 @@ use judge::same;
 use redis::{Redis, Value, value};
 use versions::said_to;
 
-/// Moments, and times from now, that are beyond the range of timestamptz.
+/// Moments and lifetimes beyond the range of timestamptz.
 const BEYOND: [&str; 3] = [
     "9223372036854775",
     "9223372036854776",
@@ -96,7 +96,8 @@ fn is_comparable(words: &[String]) -> bool {
     }
 }
 
-/// Returns whether the server may first have to request permissions, which it does not do inside EXEC.
+/// Returns whether a command may need permissions that the server has not requested yet, because it does not request
+/// any inside EXEC.
 fn names_another_database(words: &[String]) -> bool {
     let name = words[0].to_ascii_lowercase();
     ["select", "flushall"].contains(&&*name) || name == "copy" && words.len() > 3
@@ -264,7 +265,7 @@ fn replies_equal_those_of_redis_in_resp2() {
     );
 }
 
-/// Runs commands on a table, each of which is a transaction at worst.
+/// Compares commands on a table, where each command may be a transaction of its own.
 fn on_a_table(
     protocol: &str,
     storage: &'static str,

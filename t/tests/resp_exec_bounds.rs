@@ -1,11 +1,12 @@
-//! Tests the bounds on the work of one EXEC. They exist because the event loop serves no other client while an EXEC
-//! runs.
+//! Tests the bounds on the work of one EXEC. An EXEC needs bounds because the event loop serves no other client while
+//! it runs.
 
 use std::time::{Duration, Instant};
 
 use pgcache_tests::resp::{Client, Door, Reply};
 
-/// A quarter of a second on an idle machine; seconds before the bounds existed.
+/// The longest time that another client may wait. It is a quarter of a second on an idle machine, and was seconds
+/// before the bounds existed.
 const LONGEST: Duration = Duration::from_millis(800);
 
 fn ok() -> Reply {
@@ -20,8 +21,8 @@ fn transaction(request: &[&[u8]], times: usize) -> Vec<u8> {
     sent
 }
 
-/// Sends the request, lets other clients send commands until its last reply has arrived, and returns that reply. No
-/// other client waits long.
+/// Sends the request, lets other clients send commands until its last reply has arrived, and returns that reply. Checks
+/// that no other client waits long.
 #[track_caller]
 fn others_are_served(door: &Door, client: Client, sent: Vec<u8>, queued: usize) -> Option<Reply> {
     let mut other = door.client();
@@ -143,7 +144,7 @@ fn auth_is_refused_when_it_is_queued() {
         );
         assert_eq!(client.ask(&["PING"]), Reply::status("PONG"));
     }
-    // HELLO without it stays allowed.
+    // HELLO without AUTH stays allowed.
     let mut client = door.client();
     assert_eq!(client.ask(&["MULTI"]), ok());
     assert_eq!(client.ask(&["HELLO", "3"]), Reply::status("QUEUED"));

@@ -60,7 +60,7 @@ fn a_watched_key_without_an_entry_causes_no_write_and_no_message() {
             &[&["GET", "absent"], &["EXPIRE", "other", "9"]],
         );
         assert_eq!(done, Reply::Array(vec![Reply::Null, Reply::Integer(0)]));
-        // No transaction had an id, so none wrote a WAL record.
+        // No transaction got an id, so none wrote a WAL record.
         assert_eq!(next_transaction(&mut session), before + 1, "{table}");
         let size = format!("SELECT pg_relation_size('{table}')");
         assert_eq!(session.number(&size), 0, "{table}");
@@ -150,7 +150,7 @@ fn a_watched_key_without_an_entry_gets_none_before_the_commit() {
         stored.join().expect("it is stored");
         assert_eq!(locks.number(&seen), 1);
         locks.run("SELECT pg_advisory_lock(1)");
-        // The next WATCH sees it.
+        // The next WATCH sees the new entry.
         assert_eq!(client.ask(&["WATCH", "absent"]), OK());
         locks.run(&format!("DELETE FROM {UNLOGGED} WHERE key = 'absent'"));
         assert_eq!(exec(&mut client, &[&["GET", "slow"]]), Reply::Null);
@@ -242,7 +242,7 @@ fn a_commit_that_is_under_way_is_waited_for_and_seen() {
     send(&mut client, &["EXEC"]);
     std::thread::sleep(Duration::from_millis(200));
     assert!(client.is_silent());
-    // Other clients are served meanwhile.
+    // Other clients are served while EXEC waits.
     let mut other = client_in(&door, 1, None);
     assert_eq!(other.ask(&["SET", "k", "v"]), OK());
     assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -261,7 +261,7 @@ fn a_session_that_stored_a_watched_key_first_commits() {
         session.run(&format!(
             "BEGIN; INSERT INTO {UNLOGGED} (key, value) VALUES ('k', 'theirs')"
         ));
-        // EXEC waits for the row, and the commit waits for EXEC, which gives way.
+        // EXEC waits for the row, the commit waits for EXEC, and EXEC gives way.
         assert_eq!(client.ask(&["MULTI"]), OK());
         client.ask(&["SET", "k", "ours"]);
         send(&mut client, &["EXEC"]);
@@ -461,7 +461,7 @@ fn an_overwritten_value_is_refused_as_if_it_were_written() {
         );
         assert_eq!(client.ask_bytes(&[b"TTL", key]), Reply::Integer(-1));
     }
-    // A role that may not write gets the error for each.
+    // A role that may not write gets the error for each command.
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE low LOGIN; GRANT SELECT ON lasting TO low");
     let mut client = door.client();

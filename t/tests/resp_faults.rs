@@ -47,7 +47,7 @@ fn without_descriptors_connected_clients_are_served() {
     let open = std::fs::read_dir(format!("/proc/{network}/fd"))
         .unwrap()
         .count();
-    // Runs as the server's user, the only one that may change the limit.
+    // Runs as the server's user, because only that user may change the limit.
     let mut limit = door.cluster.stage.command("/usr/bin/env");
     limit.args(["prlimit", "--pid", &network.to_string()]);
     succeed(limit.arg(format!("--nofile={}:", open + 3)));
@@ -263,7 +263,7 @@ fn a_client_at_rest_costs_little_memory() {
     let config = keys.client(None);
     let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let encrypted = || door.try_tls(home, &config).unwrap();
-    // From here on everything exists that is allocated only once.
+    // After this everything that is allocated only once exists.
     let mut first = [door.client(), encrypted()];
     first.iter_mut().for_each(use_it);
     let network = front_of(&door);

@@ -1,4 +1,4 @@
-//! Tests FLUSHALL if some of the caches are tables: it clears all of them, or none.
+//! Tests that FLUSHALL with table caches clears all caches or none.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
@@ -14,7 +14,7 @@ fn fill(clients: &mut [Client]) {
     }
 }
 
-/// Connects a client of each database, of a role that may clear them all.
+/// Connects a client of each database, as a role that may clear all of them.
 fn clients(door: &Door) -> Vec<Client> {
     door.cluster.connect("postgres").run(&format!(
         "CREATE ROLE app LOGIN; GRANT ALL ON {CACHE}, {UNLOGGED}, {LOGGED} TO app"

@@ -1,5 +1,5 @@
-//! Tests hits in the tier for table caches: a Redis client gets exactly the values that a session would get from the
-//! tier.
+//! Tests hits in the tier for table caches: a Redis client gets exactly the values that a SQL session would get from
+//! the tier.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
@@ -108,7 +108,7 @@ fn changed_rows_are_not_served_from_copies() {
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk(value));
     };
     hot(&mut session, &mut client, "1");
-    // The old value until the commit, and never afterwards.
+    // The client reads the old value before the commit, and never after it.
     let update = format!("UPDATE {TABLE} SET value = 'x'");
     session.run("BEGIN");
     session.run(&update);

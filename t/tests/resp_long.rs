@@ -1,5 +1,5 @@
-//! Tests long values, which are read in pieces: a reply is always one complete value, whatever other clients do
-//! meanwhile.
+//! Tests long values, which are read in pieces: a reply is always one complete value, whatever other clients do between
+//! two pieces.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::rng::Rng;
 
-/// Values of the two keys have these lengths, so that one is written where another one was.
+/// The lengths of the values of the two keys. They let a value be written where another value was.
 const LENGTHS: [(&str, usize); 2] = [("long", 16_000_000), ("longer than a piece", 300_000)];
 
 fn start(conf: &[&str]) -> Door {

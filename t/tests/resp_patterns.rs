@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use pgcache_tests::network_processes;
 use pgcache_tests::resp::{Client, Door, Reply};
 
-/// A quarter of a second on an idle machine; seconds before the bounds existed.
+/// The longest time that another client may wait. It is a quarter of a second on an idle machine, and was seconds
+/// before the bounds existed.
 const LONGEST: Duration = Duration::from_millis(800);
 
 /// Connects clients that have each subscribed to 4,000 patterns, which compare a name of `a`s to its end.
@@ -24,7 +25,8 @@ fn readers(door: &Door, patterns: impl Fn(usize) -> String, clients: usize) -> V
     (0..clients).map(subscribed).collect()
 }
 
-/// Returns the reply, and checks that another client's PINGs are answered soon meanwhile.
+/// Returns the reply to a new client's request. Checks that another client's PINGs are answered soon before that reply
+/// arrives.
 #[track_caller]
 fn others_are_served(door: &Door, words: &[&[u8]]) -> Reply {
     let mut client = door.client();
@@ -32,7 +34,8 @@ fn others_are_served(door: &Door, words: &[&[u8]]) -> Reply {
     others_than(door, client, Client::request(words))
 }
 
-/// Does the same for one client and its request.
+/// Returns the reply to a request of this client. Checks that another client's PINGs are answered soon before that
+/// reply arrives.
 #[track_caller]
 fn others_than(door: &Door, mut client: Client, sent: Vec<u8>) -> Reply {
     let mut others: Vec<Client> = (0..3).map(|_| door.client()).collect();

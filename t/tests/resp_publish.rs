@@ -166,7 +166,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
         assert!(done.expect("kill can be run").success());
     };
     // The process sleeps when it is stopped: in the middle of its event loop it might hold a lock that the sessions
-    // wait for. It stops only once it gets a processor.
+    // wait for. A process stops only once it gets a processor.
     wait_until("the network process is stopped in its sleep", || {
         signal("-STOP");
         wait_until("the network process is stopped", || is_stopped(network));
@@ -194,7 +194,7 @@ fn readers_are_cut_off_where_messages_were_lost() {
         Some(row.expect("a row").get::<_, i64>(0)).filter(|&overflows| overflows > 0)
     });
     assert_eq!(overflows, 1);
-    // From then on no message is missing.
+    // After the reader has subscribed again, no message is missing.
     let mut reader = self::reader(&door, "news");
     session
         .batch_execute("SELECT pgcache.publish('news', 'after')")

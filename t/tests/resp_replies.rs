@@ -1,5 +1,5 @@
-//! Tests exact replies where the newest Redis differs from 7.0, and in rare cases that random commands seldom reach,
-//! each on a memory cache and on a table.
+//! Tests exact replies where the newest Redis differs from 7.0, and in cases that random commands seldom reach, on a
+//! memory cache and on a table.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
@@ -101,7 +101,8 @@ fn a_pause_of_writes_holds_writes_only() {
         // An invalid request is not held back.
         let error = "ERR wrong number of arguments for 'set' command";
         assert_eq!(client.ask(&["SET", "k"]).error(), error);
-        // A command that writes is held back when it is queued, and so is the EXEC of one that was queued before.
+        // A command that writes is held back when it is queued. The EXEC of a command that was queued before is held
+        // back, too.
         let mut early = door.client();
         assert_eq!(client.ask(&["MULTI"]), ok());
         client.send(&Client::request(&[b"SET", b"k", b"w"]));
@@ -511,7 +512,7 @@ fn info_has_the_fields_of_dashboards() {
     assert_eq!(number(&info(&mut first, "clients"), "blocked_clients"), 0.0);
 }
 
-/// Returns the keys, those that expire, and their mean time left in seconds, of each database in INFO.
+/// Returns the numbers of keys and of keys that expire, and the mean time left in seconds, of each database in INFO.
 fn keyspace(client: &mut Client) -> Vec<(String, [u64; 3])> {
     let text = client.ask(&["INFO", "keyspace"]).text();
     let line = |line: &str| {
@@ -569,7 +570,7 @@ fn info_counts_entries_of_all_caches_and_those_that_expire() {
     assert_eq!(attached[..2], [2, 1], "{found:?}");
     assert_eq!(parts[..2], [9, 2], "{found:?}");
     assert!(!names.contains(&"db5"), "{found:?}");
-    // For rows that policies hide, INFO shows Postgres' public row estimate, and no more.
+    // For rows that policies hide, INFO shows only Postgres' public row estimate.
     pgcache_tests::wait::wait_for("it is counted", || {
         let found = keyspace(&mut watcher);
         let hidden = found.iter().find(|(name, _)| name == "db4");

@@ -1,6 +1,6 @@
-//! Tests the supported scripts, each against a Redis that runs the same script in Lua. The Lua here was written for the
-//! tests from the effect of each script, because the original texts belong to their packages; the server identifies
-//! those by their SHA-1.
+//! Tests the supported scripts, each against a Redis that runs the same script in Lua. The Lua texts here were written
+//! for the tests from the effect of each script, because the original texts belong to their packages. The server
+//! identifies the original texts by their SHA-1.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
@@ -41,7 +41,7 @@ const COUNT_FIXED: &str = "local w = tonumber(ARGV[1]) local left = redis.call('
     return {redis.call('INCR', KEYS[1]), left}";
 const READ: &str = "return {redis.call('GET', KEYS[1]), redis.call('PTTL', KEYS[1])}";
 
-/// A digest, the script's effect, the largest number of its keys, its arguments.
+/// A digest, the Lua text with the script's effect, the largest number of its keys, and its arguments.
 type Script = (
     &'static str,
     &'static str,
@@ -219,7 +219,7 @@ impl Random {
     }
 }
 
-/// Sends the same request to both servers; a remaining time may differ by ten seconds.
+/// Sends the same request to both servers and compares the replies. A remaining time may differ by ten seconds.
 fn ask_both(client: &mut Client, redis: &mut Redis, ours: &[&str], theirs: &[&str]) {
     let words: Vec<&[u8]> = theirs.iter().map(|word| word.as_bytes()).collect();
     redis.send(&Client::request(&words));
@@ -242,7 +242,7 @@ fn same(ours: &Reply, theirs: &Value) -> bool {
             })
         }
         (Reply::Status(ours), Value::Line(line)) => line[1..] == *ours.as_bytes(),
-        // Redis appends to an error the script that raised it.
+        // Redis appends the name of the script to an error.
         (Reply::Error(ours), Value::Line(line)) => line[1..].starts_with(ours.as_bytes()),
         (Reply::Bulk(ours), Value::Bytes(theirs)) => ours == theirs,
         (Reply::Null, Value::Null) => true,

@@ -56,7 +56,7 @@ fn slow_commands_are_logged_by_name_with_their_client() {
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
     assert_eq!(client.ask(&["SLOWLOG", "RESET"]), ok());
     assert_eq!(client.ask(&["SET", "secret", "secret"]), ok());
-    // In one piece, and in many pieces.
+    // A long command in one piece, and one in many pieces.
     assert!(client.send(&many("MSETNX", 100_000, true)));
     assert_eq!(client.reply(), Some(Reply::Integer(1)));
     assert!(client.send(&many("EXISTS", 100_000, false)));
@@ -202,8 +202,8 @@ fn replies_without_monitoring_equal_those_of_redis() {
     }
 }
 
-/// While the memory of many databases is freed, other clients are served; and from the first reply on no client finds
-/// an entry in any of them.
+/// While the memory of many databases is freed, other clients are served. After the first reply to one of them, no
+/// client finds an entry in any database.
 #[test]
 fn others_do_not_wait_for_flushall_of_many_databases() {
     const DATABASES: usize = 40;
@@ -250,7 +250,7 @@ fn others_do_not_wait_for_flushall_of_many_databases() {
         assert_eq!(busy.ask(&["SELECT", &number.to_string()]), ok());
         assert_eq!(busy.ask(&["DBSIZE"]), Reply::Integer(0));
     }
-    // FLUSHALL clears no cache if one may not be cleared.
+    // FLUSHALL clears no cache if the role may not clear one of them.
     session.run("CREATE ROLE app LOGIN");
     for name in &names {
         session.run(&format!(

@@ -52,7 +52,7 @@ fn ok() -> Reply {
     Reply::status("OK")
 }
 
-/// Attaches a table by a key of this type, and connects a client of it.
+/// Attaches a table with a key of this type, and connects a client of it.
 fn start(spelled: &Spelled) -> (Door, Session, Client) {
     let door = Door::start(&["pgcache.resp_caches = 'public.t'"]);
     let mut session = door.cluster.connect("postgres");
@@ -143,7 +143,7 @@ fn a_key_is_watched_in_each_of_its_spellings() {
 fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
     let (door, mut session, mut client) = start(&TYPES[0]);
     assert_eq!(client.ask(&["MSET", "7", "a", "10", "b"]), ok());
-    // As keys 10 comes before 7; in these spellings it comes after it.
+    // As a key, 10 comes before 7; as text in these spellings, it comes after 7.
     for words in [
         &["RENAME", "007", "10"][..],
         &["MSETEX", "2", "007", "x", "10", "y", "XX", "KEEPTTL"],
@@ -157,7 +157,7 @@ fn commands_lock_rows_in_the_order_of_their_keys_however_they_are_spelled() {
                   WHERE backend_type = 'pgcache resp executor' AND wait_event_type = 'Lock'",
             )
         });
-        // The transaction holds 10, except for moments in which it gives way to others.
+        // The transaction holds the key 10, except for moments in which it gives way to other sessions.
         let mut other = door.cluster.connect("postgres");
         let lock = "SELECT value FROM t WHERE id = 10 FOR UPDATE NOWAIT";
         let began = Instant::now();

@@ -171,8 +171,7 @@ fn kill(storm: &Storm, door: &Door, kind: &str) {
     storm.is_down.store(false, SeqCst);
 }
 
-/// A client that lies: one with a client-side cache of its own, or one that reports success for commands that it has
-/// never sent.
+/// A client that lies: it has a client-side cache of its own, or reports success for commands that it has never sent.
 struct Lying {
     way: Box<dyn Way>,
     swallows: bool,
@@ -272,7 +271,7 @@ fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
     storm.verdict().err()
 }
 
-/// The caches that depend on a source: `made` is a table, `swift` in memory.
+/// A source. The caches `made`, a table, and `swift`, in memory, depend on it.
 static SOURCE: Cache = cache(0, "public.src", "logged");
 const MADE: Cache = Cache {
     source: Some(&SOURCE),
@@ -344,7 +343,7 @@ fn entries_of_a_source_are_never_older_than_writes_of_either_protocol() {
 
 const TOGETHER: usize = 32;
 
-/// Registers a running counter, until this is dropped.
+/// A running counter, which counts as running until this is dropped.
 struct Counts<'a>(&'a AtomicUsize);
 
 impl Drop for Counts<'_> {
@@ -379,7 +378,7 @@ fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<
     told
 }
 
-/// Clients of both protocols count as fast as they can: each number is returned once, and none is lost.
+/// Clients of both protocols increment one counter as fast as they can. Each number is returned once, and none is lost.
 #[test]
 fn no_count_of_either_protocol_is_lost() {
     const CLIENTS: usize = 4;

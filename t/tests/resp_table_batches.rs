@@ -33,7 +33,7 @@ fn commands_of_many_clients_run_in_one_transaction() {
         clients
             .iter_mut()
             .for_each(|client| assert_eq!(reply(client), OK()));
-        // This query's own transaction is one of them.
+        // The transaction of this query is one of the two.
         assert_eq!(changes(&mut session) - before, 2, "{table}");
         assert_eq!(session.number(&format!("SELECT count(*) FROM {table}")), 51);
     }
@@ -123,7 +123,7 @@ fn a_locked_row_stalls_its_own_client_alone() {
     ));
     send(&mut waits, &["SET", "locked", "2"]);
     send(&mut waits, &["GET", "locked"]);
-    // These continue while it waits: a permission, a password, a read and writes.
+    // A permission, a password, a read and writes continue while the command waits.
     let mut watcher = door.cluster.connect("postgres");
     wait_until("the slow back waits for the row", || {
         watcher.number("SELECT count(*) FROM pg_locks WHERE NOT granted") == 1
@@ -188,7 +188,7 @@ fn an_unrelated_answer_ends_no_wait_for_an_executor() {
             let waits = "SELECT count(*) > 0 FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
             watcher.holds(waits)
         });
-        // Answered later than the requests before it.
+        // This client is answered later than the requests before it.
         client_in(&door, 1, Some("app"));
         watcher.run("SELECT pg_sleep(0.1)");
         session.run("ROLLBACK");
@@ -290,7 +290,7 @@ fn an_error_is_its_own_clients_and_an_exec_is_all_or_nothing() {
     client.ask(&["SELECT", "0"]);
     assert!(client.ask(&["EXEC"]).error().starts_with("EXECABORT"));
     assert_eq!(client.ask(&["GET", "a"]), Reply::bulk("1"));
-    // One EXEC cannot use a memory cache and a table either.
+    // One EXEC cannot use a memory cache and a table.
     assert_eq!(client.ask(&["SELECT", "0"]), OK());
     assert_eq!(client.ask(&["MULTI"]), OK());
     client.ask(&["SELECT", "1"]);
@@ -319,7 +319,7 @@ fn an_exec_of_watched_keys_is_done_if_they_are_as_they_were() {
     let done = Reply::Array(vec![OK()]);
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(exec(&mut client), done);
-    // Changed by a command, by SQL, for a missing key, by expiry.
+    // Watched keys that change: by a command, by SQL, from missing to present, by expiry.
     assert_eq!(client.ask(&["WATCH", "k", "absent"]), OK());
     assert_eq!(other.ask(&["SET", "k", "2"]), OK());
     assert_eq!(exec(&mut client), Reply::Null);
@@ -401,7 +401,7 @@ fn a_long_value_goes_through() {
     assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
 }
 
-/// Requests whose replies find no room fail; other clients are unaffected, and the executor can be stopped.
+/// Requests whose replies find no room fail. Other clients are unaffected, and the executor can be stopped.
 #[test]
 fn a_pipeline_of_long_replies_stops_no_client() {
     let door = start(&[]);

@@ -30,7 +30,7 @@ fn clients_stay_connected_when_the_executors_end() {
             .connect("postgres")
             .run(&format!("SELECT pg_terminate_backend({executor})"));
     }
-    // None of the commands was run: the successor runs them.
+    // The former executor has run none of the commands, so its successor runs them.
     assert_eq!(other.ask(&["SET", "free", "1"]), OK());
     waits_for_row();
     session.run("COMMIT");

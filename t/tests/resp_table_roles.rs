@@ -220,7 +220,7 @@ fn a_trigger_that_is_made_while_a_command_waits_leaves_nothing() {
     assert_eq!(reply(&mut waits), OK());
     for _ in 0..3 {
         assert_eq!(others.ask(&["SET", "k", "v"]), OK());
-        // The executor of the slow lane is not affected either.
+        // The executor of the slow lane is not affected.
         assert_eq!(waits.ask(&["SET", "k", "3"]), OK());
     }
 }
@@ -273,7 +273,7 @@ fn a_trigger_that_is_made_while_a_command_waits_runs_under_its_own_terms() {
     assert_eq!(session.number(&held(4711)), 0);
 }
 
-/// The same with a policy, which a read notices.
+/// A table gets a policy while a read waits for it. The functions of the policy leave nothing in the session.
 #[test]
 fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
     let door = start(&["pgcache.resp_executors = 2"]);
@@ -294,11 +294,11 @@ fn a_policy_that_is_made_while_a_command_waits_leaves_nothing() {
          ALTER TABLE {UNLOGGED} ENABLE ROW LEVEL SECURITY; COMMIT"
     ));
     assert_eq!(reply(&mut app), Reply::bulk("1"));
-    // The session of the slow lane, which has one process.
+    // The next command runs in the same session, because the slow lane has one process.
     assert_eq!(other.ask(&["FLUSHDB"]), OK());
 }
 
-/// If no process can read the settings of roles, the cached ones apply; a role without cached settings waits, and
+/// If no process can read the settings of roles, the cached settings apply. A role without cached settings waits, and
 /// delays no other client.
 #[test]
 fn locked_settings_of_roles_stall_no_client() {
@@ -425,7 +425,7 @@ fn writes_prevented_by_a_trigger_are_never_the_answer() {
     }
 }
 
-/// A policy allows a row to be read but not changed: SQL and the protocol have the same effect.
+/// A policy allows a row to be read but not changed. SQL and the protocol must have the same effect.
 #[test]
 fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     let door = start(&[]);
@@ -457,7 +457,7 @@ fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
     assert_eq!(client.ask(&["GET", "counter"]), Reply::bulk("5"));
 }
 
-/// Every executor waits for a locked row or has more such work queued.
+/// Every executor waits for a locked row, and more commands on locked rows are queued.
 #[test]
 fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
     let door = start(&["pgcache.resp_executors = 3"]);
@@ -525,7 +525,7 @@ fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
     assert_eq!(client.ask(&["STRLEN", "k"]), Reply::Integer(300_001));
 }
 
-/// A trigger changes the value: the reply is the stored value, for both counters.
+/// A trigger changes the value. The reply must be the stored value, for both counters.
 #[test]
 fn a_counter_is_what_its_row_has() {
     let door = start(&[]);

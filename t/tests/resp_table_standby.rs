@@ -1,4 +1,4 @@
-//! Tests a commit that waits for a synchronous standby: it delays only work that would wait for the standby, too, and
+//! Tests that a commit that waits for a synchronous standby delays only work that would also wait for the standby, and
 //! no other client of the Redis protocol.
 
 use std::time::{Duration, Instant};
@@ -120,7 +120,7 @@ fn commands_of_the_same_batch_are_answered_before_it_waits() {
         .zip([2, 2, 1, 1, 2])
         .map(|(role, database)| {
             let mut client = client_in(&door, database, Some(role));
-            // The permissions are cached from then on.
+            // The permissions are cached after this read.
             assert_eq!(client.ask(&["GET", "none"]), Reply::Null);
             client
         })
@@ -152,7 +152,7 @@ fn a_commit_that_waits_in_the_slow_lane_stalls_no_other_client() {
     send(&mut clears, &["FLUSHDB"]);
     wait_until("a commit waits for the standby", || waiting(&door) == 1);
     let mut writes = client_in(&door, 2, Some("patient"));
-    // The table stays locked as long, so no client reads it; the other cache continues.
+    // The table stays locked until the commit has finished, so no client reads it. The other cache is not affected.
     send(&mut writes, &["SET", "k", "patient"]);
     for (row, role) in [("row1", "other"), ("row2", "patient")] {
         let mut client = client_in(&door, 1, Some(role));

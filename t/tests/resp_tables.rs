@@ -1,4 +1,4 @@
-//! Tests commands of the Redis protocol on table caches: they have the same effect as the SQL functions, with the
+//! Tests that commands of the Redis protocol on table caches have the same effect as the SQL functions, with the
 //! privileges of the client's role. `resp_differential.rs` compares the replies with Redis.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -354,7 +354,7 @@ fn text_and_json_caches_refuse_invalid_values() {
         json.ask(&["APPEND", "k", "x"]).error(),
         "ERR value is not valid JSON"
     );
-    // A refused command does not affect the others: the rest of the same pipeline runs.
+    // A refused command does not affect the rest of its pipeline.
     json.send(
         &[
             Client::request(&[b"SET", b"a", b"1"]),

@@ -15,7 +15,7 @@ use rustls::ClientConfig;
 
 const HOME: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Starts a server with a certificate, an authority for its clients' certificates, and its cache.
+/// Starts a server with a certificate, an authority for clients' certificates, and a memory cache.
 fn door(conf: &[&str]) -> (Door, Keys) {
     let door = Door::fresh(&[]);
     let keys = Keys::beside(door.cluster);
@@ -54,7 +54,7 @@ fn one_port_takes_both_kinds() {
     assert_eq!(encrypted.ask(&["SET", "k", "v"]), Reply::status("OK"));
     assert_eq!(plain.ask(&["GET", "k"]), Reply::bulk("v"));
     assert_eq!(door.client().ask(&["GET", "k"]), Reply::bulk("v"));
-    // Longer than any buffer in between.
+    // A value that is longer than any buffer between client and server.
     let long: Vec<u8> = (0..10_000_000_u32).map(|at| (at % 251) as u8).collect();
     assert_eq!(
         encrypted.ask_bytes(&[b"SET", b"long", &long]),
@@ -126,7 +126,7 @@ fn off_means_off() {
     assert_eq!(door.tcp().ask(&["PING"]), Reply::status("PONG"));
 }
 
-/// pg_hba.conf, pg_ident.conf.
+/// Contents of pg_hba.conf and pg_ident.conf.
 const FILES: &[(&str, &str)] = &[
     ("hostssl all all all cert", ""),
     (
@@ -165,7 +165,7 @@ const FILES: &[(&str, &str)] = &[
 
 const ROLES: &[&str] = &["r_plain", "r_other", "r_third", "r_scram"];
 
-/// A client's certificate: its name, and its subject.
+/// The certificates of clients, each with its name and its subject.
 const SHOWN: &[(&str, &str)] = &[
     ("plain", "/CN=r_plain"),
     ("mail", "/CN=r_other@example.org"),
@@ -252,14 +252,14 @@ fn a_certificate_gives_the_same_access_as_to_psql() {
             }
         });
         if hba.contains("clientname=DN map") {
-            // Each line of the map admits one of them.
+            // Each line of the map admits one client.
             assert_eq!(let_in - before, 5, "{ident}\n{}", door.cluster.log_text());
         }
     }
     assert!(let_in > tried / 6, "{let_in} of {tried} were let in");
 }
 
-/// Returns whether psql gets in, over TLS.
+/// Returns whether psql is admitted over TLS.
 fn psql(
     door: &Door,
     keys: &Keys,
@@ -288,7 +288,7 @@ fn psql(
     }
 }
 
-/// Does the same by the Redis protocol.
+/// Returns whether a client of the Redis protocol is admitted over TLS; otherwise the message of the refusal.
 fn by_resp(door: &Door, keys: &Keys, certificate: Option<&str>, role: &str) -> Result<(), String> {
     let client = door.try_tls(HOME, &keys.client(certificate));
     let mut client = client.map_err(|error| error.to_string())?;
@@ -431,7 +431,7 @@ fn unsupported_settings_are_refused_by_name() {
         );
         session.run(&format!("ALTER SYSTEM RESET {name}"));
     }
-    // It applies the settings that it supports: here only the older of the two versions, and one group.
+    // The server applies the settings that it supports: here only the older of the two versions, and one group.
     session.run("ALTER SYSTEM SET ssl_max_protocol_version = 'TLSv1.2'");
     session.run("ALTER SYSTEM SET ssl_ecdh_curve = 'secp384r1'");
     session.run(&format!("ALTER SYSTEM SET ssl_key_file = {own_key}"));
@@ -450,7 +450,8 @@ fn unsupported_settings_are_refused_by_name() {
         connect(&door, &config).ask(&["PING"]),
         Reply::status("PONG")
     );
-    // At the start, too: the port answers plain requests, and disconnects clients that begin TLS.
+    // After a start with the unsupported setting, the port answers plain requests and disconnects clients that begin
+    // TLS.
     session.run("ALTER SYSTEM SET ssl_ciphers = 'HIGH'");
     drop(session);
     door.cluster.restart(Shutdown::Fast);
@@ -507,7 +508,7 @@ fn half_a_handshake_and_nonsense_delay_no_client() {
         }
         assert_eq!(known.ask(&["GET", "k"]), Reply::bulk("v"));
     }
-    // Meanwhile complete handshakes, one after the other.
+    // While these connections wait, complete handshakes run one after the other.
     let config = keys.client(None);
     std::thread::scope(|scope| {
         let shaking = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! Tests CLIENT TRACKING: which clients are notified of each change, and that none is missed.
+//! Tests CLIENT TRACKING: the clients that are notified of each change, and that no client is missed.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -27,7 +27,7 @@ pub fn tracking(door: &Door, options: &[&str]) -> Client {
     client
 }
 
-/// Returns the message about a key; None: the message that all keys have changed.
+/// Returns the message about a key. None: the message that all keys have changed.
 pub fn told(key: Option<&str>) -> Reply {
     let what = match key {
         Some(key) => Reply::Array(vec![Reply::bulk(key)]),
@@ -36,7 +36,7 @@ pub fn told(key: Option<&str>) -> Reply {
     Reply::Push(vec![Reply::bulk("invalidate"), what])
 }
 
-/// Reads until the reply to a marker command: returns the messages without repetitions, and the replies.
+/// Reads until the reply to a marker command. Returns the messages without repetitions, and the replies.
 pub fn take(client: &mut Client) -> (Vec<Reply>, Vec<Reply>) {
     assert!(client.send(&Client::request(&[b"ECHO", b"the mark"])));
     let (mut messages, mut replies) = (Vec::new(), Vec::new());
@@ -403,7 +403,7 @@ const STEPS: &[Step] = &[
     (1, &["SET", "any", "1"]),
     (0, &["SET", "own", "1"]),
     (0, &["CLIENT", "TRACKING", "OFF"]),
-    // Another client gets the messages: with version 2, once it has subscribed.
+    // Another client gets the messages. With version 2 of the protocol it gets them once it has subscribed.
     (2, &["CLIENT", "TRACKING", "ON", "REDIRECT", "ID1"]),
     (2, &["CLIENT", "GETREDIR"]),
     (2, &["GET", "k"]),

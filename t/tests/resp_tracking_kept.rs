@@ -1,4 +1,4 @@
-//! Tests the values that tracking clients keep in their own memory: they are invalidated after every change that
+//! Tests that the values that tracking clients keep in their own memory are invalidated after every change that
 //! tracking could miss.
 
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn kept(client: &mut Client) -> Option<Reply> {
     }
 }
 
-/// Reads a key until no message comes with the reply: from then on the server notices each change of the key.
+/// Reads a key until no message comes with the reply. After that the server reports each change of the key.
 fn read_until_quiet(client: &mut Client, value: &str) {
     wait_until("the client can keep what it reads", || {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));
@@ -145,7 +145,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         }
     };
     read(&mut clients, "first");
-    // A longer list of caches does not affect them.
+    // A longer list of caches does not affect the clients.
     door.cluster
         .configure(&["pgcache.resp_caches = 'public.door, public.tab, public.spare'"]);
     session.run("SELECT pg_reload_conf()");
@@ -163,7 +163,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         assert_eq!(next(client), told(None));
     }
     read(&mut clients, "second");
-    // The name is given to another table.
+    // Another table gets the name of the cache.
     session
         .run("BEGIN; ALTER TABLE second RENAME TO third; ALTER TABLE tab RENAME TO second; COMMIT");
     assert_eq!(other.ask(&["SELECT", "1"]), Reply::status("OK"));
@@ -171,7 +171,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     for client in &mut clients {
         assert!(take(client).0.contains(&told(None)));
     }
-    // A schema's name is given to another schema.
+    // Another schema gets the name of the cache's schema.
     read(&mut clients, "first");
     session.run(
         "CREATE SCHEMA one; CREATE SCHEMA two; SELECT cache_create('one.c'), cache_create('two.c');

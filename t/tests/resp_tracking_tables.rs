@@ -1,5 +1,5 @@
-//! Tests CLIENT TRACKING of table caches: which clients are notified, of which changes and when, and which changes
-//! cause no message.
+//! Tests CLIENT TRACKING of table caches: which clients are notified of which changes, the moment of the message, and
+//! changes that cause no message.
 
 use std::time::{Duration, Instant};
 
@@ -136,7 +136,7 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
     }
 }
 
-/// Reads without a copy: of existing keys, of missing ones, in pipelines, and while a change waits for its commit.
+/// Reads without a copy: of existing and missing keys, in pipelines, and while a change waits for its commit.
 #[test]
 fn reads_of_an_executor_are_tracked() {
     let door = start("unlogged", &["pgcache.hot_tier = off"]);
@@ -171,7 +171,7 @@ fn reads_of_an_executor_are_tracked() {
             assert_eq!(messages(&mut client), [told(Some("k"))], "{words:?}");
         }
     }
-    // Offloaded together.
+    // These reads are offloaded together.
     for key in ["p", "q", "r"] {
         assert!(client.send(&Client::request(&[b"GET", key.as_bytes()])));
     }
@@ -184,7 +184,7 @@ fn reads_of_an_executor_are_tracked() {
         messages(&mut client),
         ["p", "q", "r"].map(|key| told(Some(key)))
     );
-    // When the transaction ends.
+    // The client is notified when the transaction ends.
     let mut client = reader(&door, &[]);
     sessions.run(&format!("SELECT cache_set('k', 'v', '500 ms', '{TABLE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
@@ -192,7 +192,7 @@ fn reads_of_an_executor_are_tracked() {
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
 }
 
-/// A read waits for a lock, and the row changes meanwhile: the client is notified before the reply and after it.
+/// A read waits for a lock, and the row changes during the wait. The client is notified before the reply and after it.
 #[test]
 fn a_key_sent_during_a_read_is_sent_again() {
     let door = start("unlogged", &[]);
@@ -225,7 +225,8 @@ fn a_key_sent_during_a_read_is_sent_again() {
     assert_eq!(next(&mut target), told(None));
 }
 
-/// The same if the message was sent long before: a read waits together with a write of the same pipeline.
+/// The message was sent long before the reply, because the read waits together with a write of the same pipeline. It is
+/// sent again after the reply.
 #[test]
 fn a_key_sent_before_a_reply_is_sent_again() {
     let door = start("unlogged", &[]);
@@ -268,7 +269,8 @@ fn is_not_kept(client: &mut Client, value: &str) {
     assert_eq!(next(client), told(None), "it is not to be kept");
 }
 
-/// Changes while triggers are disabled send no message, so the client must not keep a value that it reads then.
+/// Changes send no message while triggers are disabled, so the client must not keep a value that it reads during that
+/// time.
 #[test]
 fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     let door = start("logged", &[]);
@@ -303,8 +305,8 @@ fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     assert_eq!(messages(&mut client), [], "it is heard of again");
 }
 
-/// Policies decide which rows a role may see, and one uuid has several spellings. The client must not keep such values,
-/// and gets no messages about keys that it has not read.
+/// Policies decide which rows a role may see, and one uuid has several spellings. In both cases the client must not
+/// keep values, and gets no messages about keys that it has not read.
 #[test]
 fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     let door = start(
@@ -337,7 +339,7 @@ fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     }
 }
 
-/// With NOLOOP a client gets no message about its own changes through an executor; other clients get one.
+/// With NOLOOP a client gets no message about its own changes through an executor. Other clients get the message.
 #[test]
 fn a_client_is_the_author_of_its_changes_through_an_executor() {
     let door = start("unlogged", &[]);
@@ -642,7 +644,7 @@ fn a_standby_refuses_to_track_a_table() {
         let refused = client.ask(&words).error();
         assert!(refused.contains("standby"), "{refused}");
     }
-    // A client that began to track before gets with each reply the message that it must keep nothing.
+    // A client that began to track before gets a message with each reply that it must keep no value.
     client.ask(&["SELECT", "0"]);
     client.ask(&["CLIENT", "TRACKING", "ON"]);
     client.ask(&["SELECT", "1"]);

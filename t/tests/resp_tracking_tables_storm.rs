@@ -46,7 +46,7 @@ fn twin(key: &str) -> String {
     }
 }
 
-/// Sets both keys of a pair to the number, in one of many ways, or does so and rolls back.
+/// Sets both keys of a pair to the number, in one of many ways, and commits or rolls back.
 fn write(
     session: &mut Session,
     client: &mut Client,
@@ -199,9 +199,9 @@ fn no_client_keeps_an_old_row() {
     assert!(hits > 100 && misses > 100, "{hits} hits, {misses} misses");
 }
 
-/// In each window of a commit: a client that has read before the commit gets no message until the commit is published.
-/// A value that it reads meanwhile is the old one, or comes after its message. When COMMIT has returned, the message
-/// has been sent.
+/// A client that has read before the commit gets no message in a window before the change is published. A value that
+/// the client reads in a window is the old value, or comes after the message. When COMMIT returns, the message has been
+/// sent.
 #[test]
 fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
     let door = start("unlogged", &[]);
@@ -232,7 +232,7 @@ fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
                 assert_eq!(messages(&mut client), [], "window {window}");
             } else {
                 assert!(client.send(&Client::request(&[b"GET", b"l"])));
-                // An executor that does not wait has replied by now.
+                // An executor that does not wait replies within this time.
                 thread::sleep(Duration::from_millis(100));
             }
             door.cluster.hold_windows(false);
@@ -247,7 +247,7 @@ fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
     }
 }
 
-/// No client tracked when the writer marked its changes.
+/// No client tracks when the writer marks its changes.
 #[test]
 fn a_client_that_starts_tracking_before_a_commit_is_visible_is_notified() {
     let door = start("unlogged", &[]);

@@ -5,7 +5,8 @@ use std::time::Duration;
 use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::wait::wait_for;
 
-/// Starts a server with roles: two ordinary ones, a member of pg_monitor, a member of pg_signal_backend, a superuser.
+/// Starts a server with five roles: two ordinary roles, a member of pg_monitor, a member of pg_signal_backend, and a
+/// superuser.
 fn with_roles(conf: &[&str]) -> Door {
     let door = Door::start(conf);
     door.cluster
@@ -216,7 +217,7 @@ fn a_client_is_ended_only_by_privileged_roles() {
     let c = c.to_string();
     assert_eq!(ender.ask(&["CLIENT", "KILL", "ID", &c]), Reply::Integer(0));
     assert_eq!(root.ask(&["PING"]), Reply::status("PONG"));
-    // By the protocol as well as by SQL.
+    // Clients are disconnected by the protocol and by SQL.
     let (mut one, mut two) = (as_role(&door, "one"), as_role(&door, "two"));
     let (a, b) = (id(&mut one).to_string(), id(&mut two).to_string());
     assert_eq!(two.ask(&["CLIENT", "KILL", "ID", &a]), Reply::Integer(0));
@@ -260,7 +261,7 @@ fn counters_count_and_are_reset_only_by_privileged_roles() {
     assert_eq!(figure(&door, "queue_depth"), 0);
     let info = one.ask(&["INFO", "stats"]).text();
     assert!(info.contains("keyspace_hits:2\r\n"), "{info}");
-    // Only members of pg_monitor read them.
+    // Only members of pg_monitor may read the counters.
     let refused = door
         .cluster
         .connect_as("one", "postgres")
@@ -277,7 +278,7 @@ fn counters_count_and_are_reset_only_by_privileged_roles() {
         .connect_as("seer", "postgres")
         .query_one("SELECT * FROM pgcache.resp_stats", &[])
         .expect("a monitor reads them");
-    // Resetting them.
+    // Only some roles may reset the counters.
     let words = one.ask(&["CONFIG", "RESETSTAT"]).error();
     assert_eq!(
         words,
@@ -440,7 +441,7 @@ fn commands_are_paused_only_by_privileged_roles() {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         assert!(client.send(&Client::request(&words)));
     };
-    // Clients that write wait, and so do commands behind theirs; clients that read continue.
+    // Clients that write wait, and so do the commands behind their writes. Clients that read continue.
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "60000", "WRITE"]), ok);
     assert_eq!(one.ask(&["GET", "k"]), Reply::Null);
     ask(&mut one, &["SET", "k", "v"]);
@@ -451,7 +452,7 @@ fn commands_are_paused_only_by_privileged_roles() {
     assert_eq!(ender.ask(&["CLIENT", "UNPAUSE"]), ok);
     assert_eq!(one.reply(), Some(ok.clone()));
     assert_eq!(one.reply(), Some(Reply::bulk("v")));
-    // All clients wait until the time is over; the longer pause applies.
+    // All clients wait until the pause is over. Of two pauses the longer applies.
     let began = std::time::Instant::now();
     assert_eq!(ender.ask(&["CLIENT", "PAUSE", "400"]), ok);
     assert_eq!(two.ask(&["PING"]), Reply::status("PONG"));

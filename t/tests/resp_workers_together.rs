@@ -25,10 +25,10 @@ fn number(reply: &Reply) -> i64 {
     }
 }
 
-/// Other commands between the two that matter, some 100 µs in which other clients could act.
+/// The number of commands between the two commands that matter: some 100 µs in which other clients could act.
 const BETWEEN: usize = 300;
 
-/// Runs a transaction of these commands, sent at once; returns its reply.
+/// Sends a transaction of these commands in one piece. Returns the reply to EXEC.
 fn transaction(client: &mut Client, commands: &[Vec<&str>]) -> Reply {
     let mut bytes = Client::request(&[b"MULTI"]);
     for words in commands {
@@ -41,8 +41,8 @@ fn transaction(client: &mut Client, commands: &[Vec<&str>]) -> Reply {
     replies.last().unwrap()
 }
 
-/// Increments by a transaction that fails if another client has changed the key, at the same moment as the others;
-/// returns whether it succeeded.
+/// Increments the key in a transaction that fails if another client has changed the key. All clients begin at the same
+/// moment. Returns whether the transaction succeeded.
 fn add_one(client: &mut Client, starts: &Barrier) -> bool {
     client.ask(&["WATCH", "n"]);
     let next = (number(&client.ask(&["GET", "n"])) + 1).to_string();
@@ -75,7 +75,7 @@ fn a_watched_key_is_changed_by_one_transaction_of_all_network_processes() {
     assert_eq!(now, done as i64);
 }
 
-/// Acquires all keys by MSETNX; returns whether it succeeded.
+/// Acquires all keys by MSETNX. Returns whether it succeeded.
 fn take(client: &mut Client, keys: &[String], own: &str) -> bool {
     let pairs = keys.iter().flat_map(|key| [key.as_str(), own]);
     let words: Vec<&str> = std::iter::once("MSETNX").chain(pairs).collect();
@@ -99,7 +99,7 @@ fn keys_are_taken_together_by_one_client_of_all_network_processes() {
                 scope.spawn(move || {
                     let take_round = |round: &usize| {
                         let mut keys: Vec<String> = keys(*round).collect();
-                        // One of them uses the reverse order.
+                        // One client uses the reverse order of the keys.
                         if own == 0 {
                             keys.reverse();
                         }

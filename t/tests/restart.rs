@@ -29,7 +29,7 @@ fn cluster_with_caches() -> &'static Cluster {
     cluster
 }
 
-/// Commits of each writer before the crash, so that it happens while they write.
+/// The number of commits of each writer before the crash, so that all writers are writing when it happens.
 const WARM_UP: u64 = 50;
 
 /// The state that the writers and the test share.

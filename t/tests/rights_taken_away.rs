@@ -11,8 +11,8 @@ use pgcache_tests::refusal::refused;
 
 const GET: &str = "SELECT cache_get('k', 'c')";
 
-/// Statements that give a role the privilege to read `c`, and those that revoke it; `r` is the role, `g` a group, `d`
-/// the database.
+/// Statements that give a role the privilege to read `c`, each with the statement that revokes it. `r` is the role, `g`
+/// a group, `d` the database.
 const WAYS: &[(&str, &str)] = &[
     ("GRANT SELECT ON c TO r", "REVOKE SELECT ON c FROM r"),
     (
@@ -53,7 +53,7 @@ const WAYS: &[(&str, &str)] = &[
     ),
 ];
 
-/// Before 16 inheritance was a property of the role, since then it is one of the membership.
+/// Before version 16 inheritance was a property of the role. From 16 on it is a property of the membership.
 const INHERITED_BEFORE_16: (&str, &str) = (
     "GRANT SELECT ON c TO g; GRANT g TO r; ALTER ROLE r INHERIT",
     "ALTER ROLE r NOINHERIT",
@@ -105,7 +105,7 @@ fn a_right_is_gone_with_the_first_call_after_it_was_taken_away() {
             (0..3).for_each(|_| assert_eq!(guest.text(GET), "v", "{give}"));
             owner.run(&named(take));
             refused(guest.try_value(GET), "42501");
-            // In the revoking transaction itself, too, and the privilege is back after its rollback.
+            // The privilege is also missing in the revoking transaction itself, and is back after its rollback.
             owner.run(&named(give));
             assert_eq!(guest.text(GET), "v", "{give}");
             owner.run(&format!("BEGIN; {}; SET LOCAL ROLE {role}", named(take)));
@@ -127,8 +127,8 @@ fn kind(storage: &str) -> &'static str {
     }
 }
 
-/// Statements that show a role the rows of `c` and `source`, which are under row-level security, and those that hide
-/// them.
+/// Statements that show a role the rows of `c` and `source`, which are under row-level security, each with the
+/// statement that hides them.
 const POLICIES: &[(&str, &str)] = &[
     (
         "CREATE POLICY p ON $t TO g USING (true); GRANT g TO r",
@@ -194,7 +194,7 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
             ("cache_touch('k', NULL, 'c')", "t"),
         ];
         let hidden = ["", "f", "0", "0", "", "f"];
-        // Within a transaction only statements are tested that keep no lock for which a change would wait.
+        // Within a transaction the test uses only statements that keep no lock for which a change would wait.
         let see = |guest: &mut postgres::Client, sees: bool, when: &str| {
             let calls = &calls[..if when.contains("transaction") { 4 } else { 6 }];
             for ((call, seen), unseen) in calls.iter().zip(hidden) {
@@ -245,8 +245,8 @@ fn a_policy_counts_for_a_role_until_the_first_call_after_it_no_longer_does() {
     }
 }
 
-/// A call that waits for the cache's lock has checked its privileges before; a revocation that commits meanwhile still
-/// takes effect.
+/// A call has checked its privileges before it waits for the cache's lock. A revocation that commits during the wait
+/// still takes effect.
 #[test]
 fn a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile() {
     let cluster = Cluster::shared();

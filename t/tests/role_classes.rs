@@ -1,6 +1,5 @@
-//! Tests which roles may take room in shared structures. A role that may create nothing takes none, a role that may
-//! only create temporary relations takes none either; only CREATE on a schema gives a cache a slot. SECURITY.md
-//! promises this.
+//! Tests which roles may take room in shared structures. A role that may create nothing, or only temporary relations,
+//! takes none. Only CREATE on a schema gives a cache a slot. SECURITY.md promises this.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::Cluster;
@@ -133,7 +132,8 @@ fn a_temporary_table_cache_works_and_takes_no_shared_resource() {
             mallory.value(&format!("SELECT cache_get('n', '{name}')")),
             None
         );
-        // Half of them by TRUNCATE, within savepoints, and dropped in the transaction that writes.
+        // Each cache is truncated under a savepoint that is rolled back. Half of the caches are dropped in the
+        // transaction that writes.
         mallory.run(&format!("BEGIN; SAVEPOINT s; TRUNCATE {name}; SELECT cache_set('k', '1', cache => '{name}'); ROLLBACK TO s; COMMIT"));
         assert_eq!(
             mallory.text(&format!("SELECT cache_get('k', '{name}')")),

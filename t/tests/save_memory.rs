@@ -1,5 +1,5 @@
-//! Tests `pgcache.save_memory`: memory caches keep their entries over a planned restart of a primary, and in no other
-//! case.
+//! Tests `pgcache.save_memory`: memory caches keep their entries over a planned restart of a primary, and over no other
+//! stop.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -398,7 +398,7 @@ fn a_start_that_replays_from_an_archive_restores_nothing() {
     assert!(!file(cluster).exists());
 }
 
-/// The first call on a cache after the restart; any result other than None is from before the restart.
+/// Statements for the first call on a cache after the restart. Any result other than None is from before the restart.
 const LOOKS: &[&str] = &[
     "SELECT cache_get('k', 'dep')",
     "SELECT value FROM dep WHERE key = 'k'",
@@ -534,7 +534,7 @@ fn a_large_tier_is_saved_and_restored_within_the_limit() {
     assert_eq!(cluster.connect("postgres").lines(sum), before);
 }
 
-/// Increments a counter until the session breaks; returns how many sums it received.
+/// Increments a counter until the session breaks. Returns the number of sums that it received.
 fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -> i64 {
     let mut session = cluster.connect("postgres");
     let mut told = 0;

@@ -86,7 +86,7 @@ fn set_role_and_security_definer_read_a_hot_entry_as_the_named_role() {
     session.run("SET ROLE stranger");
     refused(session.try_value("SELECT v FROM looking"), "42501");
     session.run("RESET ROLE");
-    // In one transaction, one statement after the other.
+    // The roles change in one transaction, from one statement to the next.
     session.run("BEGIN; SET LOCAL ROLE reader");
     assert_eq!(session.text("SELECT cache_get('k', 'c')"), "v");
     session.run("SAVEPOINT s; SET LOCAL ROLE stranger");
@@ -283,12 +283,12 @@ fn a_copy_of_a_memory_caches_view_reads_nothing_that_its_reader_may_not() {
     ] {
         refused(session.try_lines(statement), "42501");
     }
-    // For the functions that view is a cache of its owner: an empty one.
+    // For the functions the view is a cache of its owner, which is empty.
     assert_eq!(session.value("SELECT cache_get('k', 'spoof')"), None);
     session.run("SELECT cache_set('k', 'own', cache => 'spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     assert_eq!(owner.lines("SELECT key, value FROM m"), ["k|hidden"]);
-    // Dropping or clearing it does not affect the other one either.
+    // Dropping or clearing it does not affect the other role's cache.
     session.run("SELECT cache_clear('spoof'), cache_drop('spoof')");
     assert_eq!(owner.text("SELECT cache_get('k', 'm')"), "hidden");
     for garbage in [

@@ -1,5 +1,5 @@
 //! Tests that a set keeps the copy of the entry that it overwrites: the commit publishes the new row's value, and never
-//! another one.
+//! another value.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -14,7 +14,7 @@ use postgres::{Client, Error};
 
 const PARTS: usize = 1024;
 
-/// Runs the page's programs, one after the other, and then these lines; returns the output.
+/// Runs the page's programs, one after the other, and then these lines. Returns the output.
 fn python(lines: &str) -> Vec<usize> {
     let page = page("docs/scaling.md");
     let programs = page.split("```python\n").skip(1);
@@ -58,7 +58,8 @@ fn as_text(key: &str) -> String {
     format!("bytes([{}])", bytes.join(", "))
 }
 
-/// Key type, how a key is made from a number, and how Python computes the bytes of a key that the server has printed.
+/// A key type, the SQL that makes a key from a number, and the Python that computes the bytes of a key as the server
+/// prints it.
 type Kind = (&'static str, &'static str, fn(&str) -> String);
 
 const KINDS: [Kind; 4] = [
@@ -113,7 +114,7 @@ fn a_key_of_each_type_is_where_a_hash_partition_and_a_client_have_it() {
         assert_eq!(computed(&keys, PARTS), said, "keys of type {kind}");
         assert!(session.lines(&of(1)).iter().all(|part| part == "0"));
     }
-    // In another spelling it is the same key.
+    // Another spelling of the same key.
     session.run("INSERT INTO c2 SELECT key FROM p2");
     assert!(session.holds("SELECT bool_and(pgcache.node_of('c2', upper(key::text), 99) = pgcache.node_of('c2', key::text, 99)) FROM c2"));
     assert!(
@@ -196,7 +197,7 @@ impl Spread {
         }
     }
 
-    /// Returns how many of the keys are found on their servers; a server that is down has none.
+    /// Returns the number of keys that are found on their servers. No key is found on a server that is down.
     fn found(&self, keys: &BTreeMap<String, usize>, cache: &str) -> i64 {
         let count = |(server, keys): (usize, &Vec<&str>)| -> i64 {
             let Ok(mut session) = self.session(server) else {

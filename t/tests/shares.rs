@@ -1,6 +1,6 @@
-//! Tests `max_bytes` and `reserve` of `cache_tune`: how much of the tier a cache may take, and how much other caches
-//! leave to it. The store's own tests (`crates/store/tests/shares.rs`) have more loads; these tests check that the
-//! settings reach the store, within their limits.
+//! Tests `max_bytes` and `reserve` of `cache_tune`: the part of the tier that a cache may take, and the part that other
+//! caches leave to it. The store's own tests (`crates/store/tests/shares.rs`) have more loads; these tests check that
+//! the settings reach the store, within their limits.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -18,7 +18,7 @@ fn server() -> &'static Cluster {
     Cluster::with_tier(SMALL)
 }
 
-/// A memory cache with sessions that are not read any more.
+/// Creates a memory cache with sessions that are not read any more.
 fn make_sessions(session: &mut Client) {
     session.run("SELECT cache_create('sessions', '1 hour', 'memory')");
     session.run(&format!(
@@ -238,7 +238,7 @@ fn reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back() {
     session.run("SELECT cache_drop('a')");
     session.run("SELECT cache_tune('c', reserve => 5000000)");
     assert_eq!(held(&mut session, "c"), Some("5000000".into()));
-    // Two transactions that did not see each other's reserve: the second to commit gets the remainder.
+    // Two transactions did not see each other's reserve. The second to commit gets the remainder.
     session
         .run("SELECT cache_tune('c', reserve => 0); SELECT cache_create('d', storage => 'memory')");
     let mut other = database.connect();

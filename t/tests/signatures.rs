@@ -42,8 +42,8 @@ const DECLARED: &str = r"
       JOIN pg_language AS l ON l.oid = p.prolang AND l.lanname = 'c'
      WHERE p.prorettype <> 'trigger'::regtype";
 
-/// Functions in Postgres' own calling convention, which read their arguments themselves, as the comment above each of
-/// them says.
+/// Functions in Postgres' own calling convention, which read their arguments themselves. A comment above each function
+/// explains how.
 const BY_HAND: &[&str] = &[
     "live_wrapper|f|f|0|boolean|expires_at timestamp with time zone",
     "live_unix_wrapper|f|f|0|boolean|deadline bigint,per_second integer",

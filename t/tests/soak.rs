@@ -1,5 +1,5 @@
 //! Runs a mixed load over all kinds of caches, swept by the worker, while backends, launcher and workers are killed,
-//! statements are cancelled, sessions terminated and the server restarted. The test is short in CI; `make soak` runs it
+//! statements are cancelled, sessions terminated and the server restarted. In CI the test is short. `make soak` runs it
 //! for any length and prints availability, errors by SQLSTATE, and memory.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use pgcache_tests::tier::Tiered;
 use postgres::Client;
 
 const SESSIONS: u64 = 6;
-/// The private memory that one process may have, in kB: a session here needs some 5 MB.
+/// The private memory that one process may have, in kB. A session of this test needs some 5 MB.
 const PROCESS_KB: u64 = 50_000;
 const TABLES: [&str; 4] = ["unlogged", "logged", "json", "bytes"];
 const CACHES: [&str; 6] = [
@@ -44,7 +44,7 @@ struct Seen {
     done: AtomicU64,
     errors: Mutex<BTreeMap<String, u64>>,
     unexpected: Mutex<Vec<String>>,
-    /// The time without a server, summed over the sessions, and the longest single one, in milliseconds.
+    /// The time without a server, summed over the sessions, and the longest single outage, in milliseconds.
     away: AtomicU64,
     longest: AtomicU64,
     /// The most private memory that a process of the server had, in kB.
@@ -73,7 +73,7 @@ impl Seen {
         }
     }
 
-    /// Measures memory that is not shared. A process may end meanwhile.
+    /// Measures memory that is not shared. Ignores a process that ends during the measurement.
     fn weigh(&self, cluster: &Cluster) {
         for pid in cluster.processes() {
             let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -86,7 +86,7 @@ impl Seen {
     }
 }
 
-/// Errors that a session may receive during this test; any other is a defect.
+/// Errors that a session may receive during this test. Any other error is a defect.
 const EXPECTED: &[&str] = &[
     "lost",  // the session itself
     "57014", // cancelled
@@ -177,8 +177,8 @@ impl Drop for EndsAtDrop<'_> {
     }
 }
 
-/// Waits for the crash to break this session; returns false if it does not, because the killed process had just ended
-/// by itself.
+/// Waits for the crash to break this session. Returns false if the session survives, because the killed process had
+/// just ended by itself.
 fn is_told(session: &mut Client) -> bool {
     let patience = Instant::now() + Duration::from_secs(5);
     while session.batch_execute("SELECT 1").is_ok() {
@@ -190,7 +190,8 @@ fn is_told(session: &mut Client) -> bool {
     true
 }
 
-/// Kills a process that the query finds within a second, because workers start and end. That breaks all sessions.
+/// Kills a process that the query finds. Tries for a second, because workers start and end. The kill breaks all
+/// sessions.
 fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str) -> &'static str {
     for _ in 0..200 {
         let Ok(found) = session.try_value(&format!("SELECT pid {whom}")) else {
@@ -256,7 +257,7 @@ fn strike(cluster: &Cluster, rng: &mut Rng) -> &'static str {
     }
 }
 
-/// Turns the sweeps off, and waits until the last one has ended, whatever happened to the worker.
+/// Turns the sweeps off, and waits until the last sweep has ended, even if its worker was killed.
 fn stop_sweeps(session: &mut Client) {
     session.run("INSERT INTO unlogged VALUES ('last', '1', '2020-01-01')");
     let patience = Instant::now() + Duration::from_secs(90);

@@ -1,4 +1,4 @@
-//! Tests slots on a standby, which only replays drops on its primary and is not notified of them. Its memory caches can
+//! Tests slots on a standby, which replays the drops of its primary without any call of pgcache. Its memory caches can
 //! still reuse the slots of dropped caches, and never see entries of a slot's former cache.
 
 use pgcache_tests::ask::Ask;
@@ -10,7 +10,7 @@ use postgres::Client;
 
 use crate::standby::wait_for_replay;
 
-/// A tier of this size has this many slots.
+/// The size of the tier, and the number of slots of a tier of this size.
 const SIZE: &str = "pgcache.hot_size = '2MB'";
 const SLOTS: usize = 32;
 
@@ -69,10 +69,10 @@ fn databases_that_come_and_go_do_not_use_up_its_slots() {
     replica.sums_up();
 }
 
-/// A full tier refuses one more memory cache with 53400, and all answers of the others are correct.
+/// A tier without free slots refuses one more memory cache with 53400, and the answers of all other caches are correct.
 #[test]
 fn slots_in_use_are_not_given_to_other_caches() {
-    // The primary has room for all, because it gives each cache its slot when the cache is created.
+    // The primary needs slots for all caches, because it gives each cache its slot when the cache is created.
     let (_primary, standby, mut session, replica) = pair(&["pgcache.hot_size = '64MB'"]);
     drop(replica);
     standby.configure(&[SIZE]);
@@ -103,7 +103,7 @@ fn slots_in_use_are_not_given_to_other_caches() {
     replica.run(&beyond);
 }
 
-/// Caches in memory and in tables that have the same oid one after the other.
+/// Memory caches and tables get the same oid, one after the other.
 #[test]
 fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_promotion() {
     let (_primary, standby, mut session, mut replica) = pair(&[]);

@@ -1,5 +1,5 @@
-//! Tests a change of a cache's storage, as docs/behaviour.md describes it: which properties stay, which entries a later
-//! crash leaves, and that no stale entry appears.
+//! Tests a change of a cache's storage as docs/behaviour.md describes it: the properties that stay, the entries that a
+//! later crash leaves, and that no stale entry appears.
 
 use std::thread;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const SETTINGS: &str =
     "SELECT ttl, max_entries, grace, negative_ttl FROM pgcache.caches WHERE cache = 'c'::regclass";
 const GRANTED: &str = "SELECT array_to_string(relacl, ' ') FROM pg_class WHERE oid = 'c'::regclass";
 
-/// Creates a cache `c` with settings, a privilege, a source, one entry without a deadline and one that lives for an
+/// Creates a cache `c` with settings, a privilege, a source, an entry without a deadline and an entry that lives for an
 /// hour.
 fn cache(session: &mut Client, storage: &str) {
     session.run("CREATE TABLE source (id int PRIMARY KEY, name text)");
@@ -167,8 +167,8 @@ fn a_move_from_memory_waits_for_writers_of_a_source() {
     no_old_entry_comes_along("memory", "VIEW", "unlogged");
 }
 
-/// Uses deadlines in winter and in summer. One of them would move by an hour if the statements depended on the time
-/// zone.
+/// Uses a deadline in winter and a deadline in summer. One of the two would move by an hour if the statements depended
+/// on the time zone.
 #[test]
 fn deadlines_come_along_in_every_time_zone() {
     let database = Cluster::hot().database();
@@ -187,7 +187,7 @@ fn deadlines_come_along_in_every_time_zone() {
     assert_eq!(session.lines(deadlines), before);
 }
 
-/// The error tells the caller of the function to repeat the call; a later caller finds the new cache.
+/// The caller gets an error that suggests to repeat the call. A later call finds the new cache.
 #[test]
 fn a_call_that_has_waited_for_a_move_is_to_be_said_again() {
     let database = Cluster::hot().database();

@@ -89,7 +89,7 @@ fn call_on(rng: &mut Rng) -> (u64, String) {
     (key, call)
 }
 
-/// Checks that the answer to a call that has found a key is from this key's row.
+/// Checks that the answer to a call that has found its key comes from the row of this key.
 fn is_of(key: u64, call: &str, said: Option<&str>) {
     let of_the_key = |value: &str| value.starts_with(&format!("k{key}:"));
     let tells_values = ["cache_get", "cache_take"]
@@ -102,9 +102,8 @@ fn is_of(key: u64, call: &str, said: Option<&str>) {
 }
 
 /// Returns whether the error comes from a rebuilt index. ON CONFLICT in Postgres uses the old index of the key. While
-/// REINDEX CONCURRENTLY runs, the new index (or the old one that is being dropped) is also checked for duplicates, so a
-/// writer that meets another one there gets 23505. The two indexes swap names meanwhile, so the error may name either
-/// of them.
+/// REINDEX CONCURRENTLY runs, the new index, or the old index that is being dropped, is also checked for duplicates. A
+/// writer that meets another writer there gets 23505. The two indexes swap names, so the error may name either.
 fn is_of_a_new_index(error: &postgres::Error) -> bool {
     let constraint = error.as_db_error().map_or("", |error| error.message());
     sqlstate(error) == "23505" && constraint.contains("\"c_pkey")
@@ -140,7 +139,7 @@ fn both_paths_at_once_under_vacuum_and_reindex_keep_one_row_a_key_and_sound_inde
             scope.spawn(move || {
                 let mut session = database.connect();
                 while !ended.load(Ordering::SeqCst) {
-                    // Two maintenance commands may wait for each other; one of them gives up then.
+                    // Two maintenance commands may wait for each other. Then one of them fails.
                     if let Err(error) = session.batch_execute(upkeep) {
                         assert_eq!(sqlstate(&error), "40P01", "{error:?}");
                     }
@@ -229,8 +228,8 @@ fn a_write_that_meets_a_newer_one_under_repeatable_read_is_refused() {
     assert_eq!(one.text("SELECT cache_get('k', 'c')"), "new");
 }
 
-/// A waiting writer pins no page of the index: vacuum can process the leaf page that the writer has read. Rows are
-/// wide, so that the removed ones are not on the page of the row for which the writer waits.
+/// A waiting writer pins no page of the index, so vacuum can process the leaf page that the writer has read. Rows are
+/// wide, so that the removed rows are not on the page of the row for which the writer waits.
 #[test]
 fn vacuum_does_not_wait_for_a_writer_that_waits() {
     let database = database_with_cache("");
@@ -248,7 +247,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
         ] {
             let database = &database;
             scope.spawn(move || {
-                // The counter finds '1' or '2'; the call only has to end.
+                // The call may find '1' or '2', and only has to end.
                 on_path(database, "auto").run(call);
             });
         }
@@ -266,7 +265,7 @@ fn vacuum_does_not_wait_for_a_writer_that_waits() {
     is_sound(&mut vacuum);
 }
 
-/// Sets increasing numbers until the server stops; returns the last one that was acknowledged.
+/// Sets increasing numbers until the server stops. Returns the last acknowledged number.
 fn set_until_the_end(cluster: &Cluster, writer: u64, ready: &AtomicBool) -> u64 {
     let mut session = cluster.connect("postgres");
     for n in 1.. {
@@ -311,7 +310,7 @@ fn direct_writes_to_a_logged_cache_survive_a_crash_with_sound_indexes() {
         let kept = session.number(&format!(
             "SELECT coalesce((SELECT value FROM c WHERE key = 'w{writer}'), '0')"
         ));
-        // The last one may have been committed without an answer.
+        // The last number may have been committed without an answer.
         let fits = [acknowledged, acknowledged + 1].contains(&(kept as u64));
         assert!(
             fits,
@@ -344,7 +343,7 @@ fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
     }
 }
 
-/// The statement has begun to write the new table when its parallel workers read.
+/// CREATE TABLE AS has begun to write the new table when its parallel workers read the cache.
 #[test]
 fn a_table_can_be_made_of_what_a_parallel_query_reads() {
     let database = database_with_cache("");
@@ -366,7 +365,7 @@ fn a_table_can_be_made_of_what_a_parallel_query_reads() {
     }
 }
 
-/// From 18 on: no row stores such a column.
+/// From version 18 on a generated column may be virtual: no row stores it.
 #[test]
 fn a_column_that_is_computed_when_it_is_read_is_read_so() {
     let database = Cluster::shared().database();

@@ -29,7 +29,7 @@ fn row(session: &mut Client) -> Vec<String> {
     session.lines("SELECT ctid, xmin, expires_at FROM c WHERE key = 'k'")
 }
 
-/// Runs a statement that returns one value, in a transaction; returns the value, and whether the row was written.
+/// Runs a statement that returns one value, in a transaction. Returns the value, and whether the row was written.
 fn touched(session: &mut Client, statement: &str) -> (Option<String>, bool) {
     let before = row(session);
     session.run("BEGIN");
@@ -190,7 +190,7 @@ fn a_transaction_touches_what_it_has_written() {
     session.verified("c");
 }
 
-/// A touch that writes nothing is a read: it does not wait for another session's change of the row, and counts as
+/// A touch that writes nothing is a read. It does not wait for another session's change of the row, and counts as made
 /// before that change.
 #[test]
 fn a_left_touch_waits_for_no_lock_on_the_row() {

@@ -1,5 +1,5 @@
-//! Tests pg_upgrade to the server that `make upgrade-check` names: everything that it transfers, unlogged entries
-//! included, works on the new server as it did on the old one.
+//! Tests pg_upgrade to the server that `make upgrade-check` names. Everything that pg_upgrade transfers, unlogged
+//! entries included, works on the new server as it did on the old.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
-/// The control: a failure of this test has nothing to do with pgcache.
+/// The control, with an ordinary table: a failure of this test does not come from pgcache.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn servers_agree_on_a_table_of_anybodys() {
@@ -30,7 +30,8 @@ fn servers_agree_on_a_table_of_anybodys() {
     assert_eq!(session.lines("SELECT n FROM plain"), ["1"]);
 }
 
-/// A sweep would remove the expired row of the contents, and the servers that pg_upgrade starts must not sweep.
+/// A setting under which a sweep would soon remove the expired row of the contents. The servers that pg_upgrade starts
+/// must not sweep.
 const SWEEPS: &str = "pgcache.expire_interval = '100ms'";
 const NO_SWEEPS: &str = "pgcache.expire_interval = 0";
 
@@ -182,7 +183,7 @@ fn pg_upgrade_may_link_files_and_needs_no_preload_for_itself() {
     check_upgrade(&["--link"], &["shared_preload_libraries = ''"]);
 }
 
-/// The extension has an older version than the library, which needs no preparation before pg_upgrade.
+/// The extension is older than the library. This state needs no preparation before pg_upgrade.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
 fn an_extension_that_was_not_updated_goes_through_pg_upgrade_and_is_updated_afterwards() {

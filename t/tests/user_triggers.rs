@@ -126,7 +126,7 @@ fn a_refused_removal_names_the_role_of_the_trigger() {
         );
         assert!(!is_superuser(&mut admin, &role), "{call}");
     }
-    // For all caches it is a warning, also for the owner, who has not named this cache.
+    // A sweep over all caches reports a warning, also to the owner, whose call does not name this cache.
     session.run("SELECT cache_expire()");
     admin.run("SELECT cache_expire()");
     assert_eq!(admin.number("SELECT count(*) FROM c AS pgcache_c"), 1);
@@ -247,7 +247,7 @@ fn triggers_of_the_owner_of_a_member_and_of_a_superuser_run_as_ever() {
     assert!(admin.holds("SELECT NOT cache_exists('c:old', 'reader')"));
 }
 
-/// In Postgres a role with TRIGGER can create triggers, and replace existing ones.
+/// In Postgres a role with TRIGGER can create triggers and replace existing triggers.
 #[test]
 fn only_its_owner_makes_a_table_a_cache_or_says_how() {
     let database = Cluster::hot().database();

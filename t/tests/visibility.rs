@@ -1,5 +1,5 @@
-//! Tests visibility with recorded histories: readers see committed values, and none that is older than one that was
-//! acknowledged.
+//! Tests visibility with recorded histories: readers see only committed values, and no value older than an acknowledged
+//! one.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use postgres::Client;
 pub(crate) const KEYS: u64 = 6;
 const WRITERS: u64 = 4;
 const READERS: u64 = 4;
-/// Fewer writes or reads than this prove nothing.
+/// The number of writes, and of reads, below which a history proves nothing.
 pub(crate) const ENOUGH: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -26,7 +26,7 @@ pub(crate) struct Recorder {
     origin: Instant,
     until: Instant,
     versions: AtomicU64,
-    /// Reads and comparisons that were made.
+    /// The number of reads and comparisons.
     asked: AtomicU64,
     writes: Mutex<Vec<Write>>,
     pub(crate) reads: Mutex<Vec<Read>>,
@@ -49,8 +49,8 @@ impl Recorder {
         self.origin.elapsed().as_nanos() as u64
     }
 
-    /// Returns whether the test continues: until the time is over, and longer on a slow machine until the history has
-    /// enough operations to prove something.
+    /// Returns whether the test continues. It ends when its time is over, but on a slow machine not before the history
+    /// has enough operations to prove something.
     pub(crate) fn goes_on(&self) -> bool {
         let now = Instant::now();
         let has = |count: &AtomicU64| count.load(Ordering::SeqCst) > ENOUGH as u64;
@@ -63,7 +63,7 @@ impl Recorder {
         self.asked.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Begins a write with a new version; its outcome is not known yet.
+    /// Begins a write with a new version. Its outcome is not known yet.
     pub(crate) fn write_begins(&self, key: u64, removes: bool) -> Write {
         Write {
             key,
@@ -92,8 +92,8 @@ impl Recorder {
     }
 }
 
-/// Runs a transaction with one write of one key. It begins under a lock that puts a key's versions in the order of its
-/// commits, and that is released after other sessions can see the commit.
+/// Runs a transaction with one write of one key. The transaction begins under a lock that is released after other
+/// sessions can see the commit, so that a key's versions increase in the order of its commits.
 pub(crate) fn write_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng) {
     let key = rng.below(KEYS);
     session.run(&format!("BEGIN; SELECT pg_advisory_xact_lock({key})"));
@@ -189,7 +189,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
     }
 }
 
-/// A function that turns a reader's answer into the value that the reader uses.
+/// A function that returns the value that a reader uses, given its memory and the answer that it has read.
 type Belief = fn(&mut Option<Read>, Read) -> Read;
 
 fn as_told(_: &mut Option<Read>, read: Read) -> Read {
@@ -260,7 +260,7 @@ fn a_read_never_returns_less_than_acknowledged_writes() {
     }
 }
 
-/// The negative control: the same histories through a reader that keeps the values that it has read.
+/// The negative control: the histories of a reader that keeps the values that it has read are rejected.
 #[test]
 fn a_reader_with_a_memory_of_its_own_is_caught() {
     let recorder = record(&cache_of("unlogged"), Duration::from_secs(1), with_memory);
@@ -270,7 +270,7 @@ fn a_reader_with_a_memory_of_its_own_is_caught() {
     ));
 }
 
-/// Checks that function and SELECT agree within one transaction, whatever other sessions commit meanwhile.
+/// Checks that function and SELECT agree within one transaction while other sessions commit.
 fn agrees_with_select(isolation: &str) {
     let database = cache_of("unlogged");
     let recorder = Recorder::lasting(Duration::from_secs(2));

@@ -200,7 +200,7 @@ fn resident(process: i64) -> u64 {
     number.expect("a number").parse().expect("kB")
 }
 
-/// An index accepts a key of any length that compresses well; no cache can have an entry with such a key.
+/// An index accepts a long key that compresses well, but no cache can have an entry with a key of that length.
 #[test]
 fn keys_longer_than_any_entrys_are_not_remembered() {
     let database = Cluster::hot().database();

@@ -90,7 +90,7 @@ fn databases_are_dropped_and_renamed_while_the_worker_comes_and_goes() {
     }
 }
 
-/// Creates rows for a visit of a minute: removing each expired row takes a second.
+/// Creates expired rows whose removal takes a second each, so that a visit takes a minute.
 fn put_slow_rows(session: &mut Client) {
     session.run("SELECT cache_create('c')");
     session.run(
@@ -126,7 +126,7 @@ fn a_session_that_waits_for_a_lock_of_the_worker_cancels_it() {
     let mut session = database.connect();
     put_slow_rows(&mut session);
     wait_for_visit(&mut session, &database.name);
-    // The work of the visit is rolled back; the lock keeps it from removing all rows.
+    // The work of the visit is rolled back. The lock keeps the next visit from removing all rows.
     session.run("BEGIN; LOCK TABLE c");
     assert_eq!(session.number("SELECT count(*) FROM c AS pgcache_c"), 60);
     session.run("ROLLBACK");
@@ -210,7 +210,8 @@ fn a_cache_whose_trigger_fails_is_reported_once_put_off_and_stops_no_other() {
 
 #[test]
 fn a_trigger_that_never_returns_is_ended_put_off_and_stops_no_other() {
-    // It is put off for twice as long. The next visit begins within that time, however busy the machine is.
+    // A cache that fails is put off for twice the interval. With this interval the next visit begins before that time
+    // is over, even on a busy machine.
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '5s'"]);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('a'), cache_create('b')");
@@ -336,7 +337,7 @@ fn a_role_that_a_database_sets_does_not_stop_it_either() {
     });
 }
 
-/// Removing a row in `a` also removes one in `b`, and so waits for the session that has locked that row.
+/// The removal of a row in `a` also removes a row in `b`, and so waits for the session that has locked that row.
 #[test]
 fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     let cluster = Cluster::with_tier(&[OFTEN, "deadlock_timeout = '4s'"]);
@@ -346,8 +347,8 @@ fn a_sweep_that_has_to_wait_gives_up_before_a_session_finds_a_deadlock() {
     session.run("SELECT cache_set('k', '1', '2 s', 'a')");
     session.run("SELECT cache_set('k', '1', cache => 'b')");
     session.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // Longer than the deadline and deadlock_timeout together: a sweep that still waited would not detect the deadlock
-    // itself any more.
+    // The pause is longer than the deadline and deadlock_timeout together, so a sweep that still waited would already
+    // have made its own check for deadlocks.
     std::thread::sleep(Duration::from_secs(8));
     session.run("SELECT cache_set('k', '2', cache => 'a'); COMMIT");
     assert!(

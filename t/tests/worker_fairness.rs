@@ -1,4 +1,4 @@
-//! Tests that the built-in worker divides its time: no cache of a database delays the sweeps of the others for long.
+//! Tests that the built-in worker divides its time: no cache of a database delays the sweeps of other caches for long.
 
 use std::time::{Duration, Instant};
 
@@ -7,13 +7,13 @@ use pgcache_tests::cluster::Cluster;
 use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
-/// The smallest batch, so that a slow cache has many.
+/// The smallest batch, so that a slow cache has many batches.
 const SETTINGS: [&str; 2] = [
     "pgcache.expire_interval = '500ms'",
     "pgcache.expire_batch = 100",
 ];
-/// The duration of a step of the slow cache, and the most rows of slow caches that may be removed while others wait:
-/// one step each, and some more.
+/// The duration of a step of the slow cache, and the number of rows of slow caches that may be removed while other
+/// caches wait: one step each, and some more.
 const STEP: Duration = Duration::from_secs(3);
 const MEANWHILE: i64 = 700;
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -115,7 +115,7 @@ fn several_slow_caches_share_what_is_left() {
     expire_others(&mut session, &slow);
 }
 
-/// Each cache of one role is slow once, for the first time; nevertheless the other role's caches are swept in time.
+/// Each cache of one role is slow for the first time. Nevertheless the other role's caches are swept in time.
 #[test]
 fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let cluster = Cluster::with_tier(&SETTINGS);
@@ -137,7 +137,7 @@ fn many_slow_caches_of_one_owner_do_not_come_one_after_the_other() {
     let names: Vec<&str> = slow.iter().map(String::as_str).collect();
     let went = expire_others(&mut session, &names);
     assert!(went <= 300, "{went} rows before the others");
-    // Each of them gets a turn.
+    // Each slow cache gets a turn.
     let left: Vec<i64> = names
         .iter()
         .map(|cache| rows(&mut session, cache))
@@ -196,9 +196,9 @@ fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
     // The removal waits at the commit for half of deadlock_timeout.
     let mut locker = cluster.connect("postgres");
     locker.run("BEGIN; SELECT cache_set('k', '2', cache => 'b')");
-    // All of them have waited once.
+    // All caches have waited once.
     std::thread::sleep(Duration::from_secs(23));
-    // If they waited one after the other, it would take 16 s each time.
+    // If the caches waited one after the other, a round would take 16 s.
     let took = [(); 3].map(|()| {
         let began = Instant::now();
         expire_others(&mut session, &[]);

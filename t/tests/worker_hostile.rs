@@ -1,4 +1,4 @@
-//! Tests the built-in worker against roles that try to stop it or monopolize it: no role can keep it from other roles'
+//! Tests the built-in worker against roles that try to stop or monopolize it: no role can keep it from other roles'
 //! caches.
 
 use std::time::Duration;
@@ -10,7 +10,8 @@ use pgcache_tests::wait::wait_until_within;
 use postgres::Client;
 
 const OFTEN: &str = "pgcache.expire_interval = '300ms'";
-/// The tests check only whether an event happens at all, however busy the machine is.
+/// The longest wait for an event. The tests check only whether the event happens at all, so that they pass on a busy
+/// machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 fn put(session: &mut Client, cache: &str) {
@@ -160,12 +161,12 @@ fn a_database_cannot_choose_how_the_workers_steps_are_planned() {
     let taken = "SELECT coalesce(string_agg(s.name, ' '), '') FROM seen AS s \
          JOIN of_server AS o ON o.name = s.name AND o.setting <> s.setting WHERE s.name <> 'jit'";
     assert_eq!(session.text(taken), "");
-    // Off whatever the server's setting is: no statement of pgcache's own is compiled.
+    // JIT is off whatever the server's setting is, because no statement of pgcache's own may be compiled.
     assert!(session.holds("SELECT bool_and(setting = 'off') FROM seen WHERE name = 'jit'"));
     assert!(session.holds("SELECT count(DISTINCT name) > 40 FROM seen"));
 }
 
-/// The worker reads the list of caches from a view. A role that revokes access to it does so for sessions only.
+/// The worker reads the list of caches from a view. A role that revokes access to the view affects sessions only.
 #[test]
 fn a_database_cannot_keep_the_worker_from_its_list_of_caches() {
     let cluster = Cluster::with_tier(&[OFTEN]);

@@ -44,14 +44,14 @@ fn a_sweep_finds_rows_by_their_addresses_and_stops_when_it_has_enough() {
     session.run("SELECT pg_stat_force_next_flush()");
     let scans =
         session.lines("SELECT seq_scan, idx_scan FROM pg_stat_user_tables WHERE relname = 'c'");
-    // At most one sequential scan, by the creation of the primary key's index: none by a sweep.
+    // There is at most one sequential scan, by the creation of the primary key's index, and none by a sweep.
     assert!(
         ["0|0", "1|0"].contains(&scans[0].as_str()),
         "seq_scan, idx_scan: {scans:?}"
     );
 }
 
-/// Returns the updates of the cache so far, and how many of them were HOT.
+/// Returns the number of updates of the cache so far, and the number of HOT updates.
 fn updates(session: &mut Client) -> (i64, i64) {
     session.run("SELECT pg_stat_force_next_flush()");
     let all = "SELECT n_tup_upd FROM pg_stat_user_tables WHERE relname = 'c'";
@@ -66,8 +66,8 @@ fn overwriting_rows_stays_hot_while_they_are_swept() {
     fill(&mut session, "c", "k", 5000);
     session.run("VACUUM c");
     // The space of a dead row is free as soon as no snapshot can see the row. ANALYZE of autovacuum, of any table of
-    // the database, holds a snapshot for some time, and no update is HOT on the pages that fill up meanwhile. So the
-    // best of several rounds counts.
+    // the database, holds a snapshot for some time, and no update is HOT on the pages that fill up while it holds that
+    // snapshot. The test therefore takes the best of several rounds.
     let mut shares = Vec::new();
     while shares.iter().all(|share| *share < 95) {
         assert!(shares.len() < 15, "of the updates were HOT: {shares:?} %");
@@ -218,7 +218,7 @@ fn long_values_overwritten_take_bounded_room() {
     assert!(share < 2.0, "{share} times the fresh size");
 }
 
-/// Returns how often a cache's own table, or its TOAST table, was vacuumed.
+/// Returns how often a cache's table, or its TOAST table, was vacuumed.
 fn vacuums(session: &mut Client, cache: &str, table: &str) -> i64 {
     session.number(&format!(
         "SELECT pg_stat_get_vacuum_count({table}) FROM pg_class WHERE oid = '{cache}'::regclass"
@@ -304,10 +304,10 @@ fn writes_that_leave_no_dead_rows_request_no_vacuum() {
             .run("SELECT cache_touch('k' || i, '2 hours', 'c') FROM generate_series(0, 59) AS i");
         session.run("UPDATE c SET expires_at = expires_at + interval '1 s'");
     }
-    // A request is served at once; here there is none.
+    // A request would be served at once. Here no request exists.
     std::thread::sleep(Duration::from_secs(2));
     assert_eq!(vacuums(&mut session, "c", "reltoastrelid"), 0);
-    // By now the worker would have come.
+    // The worker would have come before this point.
     session.run("DELETE FROM c");
     wait_until("vacuum", || vacuums(&mut session, "c", "reltoastrelid") > 0);
 }
@@ -336,7 +336,7 @@ fn requests_are_answered_after_a_worker_was_terminated() {
     let mut session = unswept(cluster);
     let workers = "FROM pg_stat_activity WHERE backend_type = 'pgcache worker'";
     let mut round = 0;
-    // It stays for a moment after its last VACUUM.
+    // The worker stays for a moment after its last VACUUM.
     wait_until("a worker to be terminated", || {
         round += 1;
         put_long(&mut session, round);
@@ -374,7 +374,7 @@ fn rows_held_back_by_an_old_snapshot_are_not_vacuumed_again_and_again() {
         put(round);
     }
     old.run("COMMIT");
-    // Once for each time that the table has grown by an eighth.
+    // One VACUUM runs each time that the table has grown by an eighth.
     let done = vacuums(&mut session, "c", "reltoastrelid");
     assert!(done < 45, "{done} times");
 }
@@ -400,7 +400,7 @@ fn a_database_whose_tables_die_quickly_does_not_keep_the_only_worker() {
     }
 }
 
-/// Returns bytes of the tier: holes, and those that no page uses.
+/// Returns the bytes of holes in the tier, and the bytes of free pages.
 fn holes_and_free(session: &mut Client) -> (i64, i64) {
     (
         session.number("SELECT holes FROM pgcache.hot_tier"),

@@ -1,4 +1,4 @@
-//! FLUSHALL of several databases. It clears none of them if the role may not clear one.
+//! FLUSHALL of several databases. It clears no database if the role may not clear one of them.
 //!
 //! Tables are cleared first, in one transaction of an executor, because that may fail. The request stays in the input
 //! while the executor works. Then the first piece hides all entries of the memory caches at once; the later pieces free

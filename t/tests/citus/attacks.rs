@@ -1,11 +1,11 @@
-//! Tests distributed caches against attacks, and together with statements of Citus' own in the same transaction.
+//! Tests distributed caches against attacks, and in one transaction with statements that Citus itself runs.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::refusal::refused;
 
 use super::spread::cluster;
 
-/// Thirty keys, of all nodes.
+/// Thirty keys, which are on all nodes.
 const KEYS: &str = "ARRAY(SELECT 'n' || i FROM generate_series(1, 30) AS i)";
 
 #[test]
@@ -204,7 +204,7 @@ fn a_statement_that_fails_has_written_on_no_node() {
     for session in &mut sessions {
         session
             .run("SELECT cache_set('n' || i, '1', cache => 'c') FROM generate_series(1, 30) AS i");
-        // Computed on the shards, each separately.
+        // The calls run on the shards, on each separately.
         for writing in [
             "SELECT cache_incr(key, 1000, cache => 'c') FROM c",
             "SELECT count(cache_delete(key, 'c')), 1 / (count(*) - count(*)) FROM c",
@@ -218,9 +218,9 @@ fn a_statement_that_fails_has_written_on_no_node() {
             let as_before = "SELECT count(*) FROM cache_scan('n', max_rows => 100, cache => 'c') WHERE value = '1'";
             assert_eq!(session.number(as_before), 30, "{writing}");
         }
-        // In a block they are one transaction.
+        // In a transaction block the calls are one transaction.
         session.run("BEGIN; SELECT count(cache_incr(key, 1000, cache => 'c')) FROM c WHERE key = 'n1'; ROLLBACK");
-        // Settings that a user may change; calls must not have these effects then.
+        // Without this setting, which a user may turn off, a call that fails must still leave no effect.
         session.run("SET citus.function_opens_transaction_block = off");
         for i in 1..=10 {
             let failing = format!(

@@ -47,7 +47,7 @@ fn the_redis_protocol_gives_nothing_of_the_time_before_a_cache_was_distributed()
             "{words:?}: {told}"
         );
     }
-    // The other caches are cleared, and this one is left as it is.
+    // FLUSHALL clears the other caches and leaves the distributed cache unchanged.
     assert_eq!(client.ask(&["SELECT", "0"]), Reply::status("OK"));
     assert_eq!(client.ask(&["SET", "k", "v"]), Reply::status("OK"));
     assert_eq!(client.ask(&["FLUSHALL"]), Reply::status("OK"));

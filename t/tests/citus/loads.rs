@@ -117,7 +117,7 @@ fn a_fetch_answers_where_nothing_can_be_stored() {
                 assert_eq!(session.text(&fetch), "v", "{mode}");
                 session.run("ROLLBACK");
             }
-            // In a savepoint that is rolled back, and in a transaction.
+            // A fetch in a savepoint that is rolled back, and in a transaction.
             session.run("BEGIN; SAVEPOINT s");
             assert_eq!(session.text(&fetch), "v");
             session.run("ROLLBACK TO s; COMMIT");
@@ -191,7 +191,7 @@ fn a_lease_is_good_on_every_node_and_for_one_store() {
             assert_eq!(sessions[winner].lines(&ask), ["v|hit|"]);
             sessions[other].run(&format!("SELECT cache_delete('{key}', 'c')"));
 
-            // A lease that is given up, and one that a write voids.
+            // A lease that its holder gives up, and a lease that a write voids.
             let number = |line: &str| line.rsplit('|').next().unwrap().to_owned();
             let lease = number(&sessions[winner].lines(&ask)[0]);
             let release = format!("SELECT cache_release('{key}', {lease}, 'c')");
@@ -241,12 +241,12 @@ fn a_transaction_that_has_written_waits_for_no_lease() {
         keys[2]
     );
     assert_eq!(sessions[0].text(&fetch), "mine");
-    // Also for a key of this node.
+    // The same holds for a key of this node.
     let own = format!("SELECT state FROM cache_lease('{}', '20 s', 'c')", keys[0]);
     assert_eq!(sessions[1].lines(&own), ["win"]);
     assert_eq!(sessions[0].lines(&own), ["busy"]);
     sessions[0].run("COMMIT");
-    // The transaction becomes read only from here on, after a write on another node.
+    // The transaction becomes read-only here, after a write on another node.
     sessions[0].run(&format!(
         "BEGIN; SELECT cache_set('{}', 'v', cache => 'c'); SET TRANSACTION READ ONLY",
         keys[1]

@@ -14,7 +14,8 @@ const MOVES: usize = 12;
 
 /// Moves one shard, with all shards under the same lock, to another node.
 fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres::Error> {
-    // Choose the move first. Its function is volatile, so in one query a row that is filtered out could be moved, too.
+    // The move is chosen in a query of its own. The function that moves is volatile, so in the same query it could also
+    // move a shard that the query filters out.
     let way = session.text(&format!(
         "SELECT format('%s, %L, %s, %L, %s', s.shardid, s.nodename, s.nodeport, n.nodename, n.nodeport)
            FROM (SELECT * FROM citus_shards WHERE table_name = 'counted'::regclass ORDER BY shardid OFFSET {} LIMIT 1) AS s,
@@ -28,14 +29,13 @@ fn move_one(session: &mut Client, number: usize) -> Result<Vec<String>, postgres
     ))
 }
 
-/// Returns whether the error is a deadlock. Postgres or Citus may end a session that waits for a shard move which waits
-/// for it.
+/// Returns whether the error is a deadlock. Postgres or Citus may end a session if the session and a shard move wait
+/// for each other.
 fn is_deadlock(error: &postgres::Error) -> bool {
     sqlstate(error) == "40P01"
 }
 
-/// Increments counters until `over`; returns how often each key was incremented, as far as the session received
-/// answers.
+/// Increments counters until `over`. Returns how often each key was incremented, counting answered calls only.
 fn count(session: &mut Client, over: &AtomicBool) -> usize {
     let (mut tries, mut done) = (0, 0);
     while !over.load(Relaxed) {
@@ -60,7 +60,7 @@ fn count(session: &mut Client, over: &AtomicBool) -> usize {
     done
 }
 
-/// Reads 60 keys at once, and all keys of their prefix, until `over`; returns how often.
+/// Reads 60 keys at once, and all keys of their prefix, until `over`. Returns the number of reads.
 fn read(session: &mut Client, over: &AtomicBool) -> usize {
     let mut done = 0;
     while !over.load(Relaxed) {

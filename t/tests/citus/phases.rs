@@ -1,4 +1,4 @@
-//! Tests whether Citus commits a transaction in one phase or in two if it writes on this node and on another.
+//! Tests whether Citus commits a transaction that writes on this node and on another in one phase or in two.
 
 use std::sync::mpsc::Receiver;
 
@@ -56,7 +56,8 @@ impl Watched {
     }
 }
 
-/// Node 0 runs these; `c` is a cache, `p` another table distributed by Citus, and `own` a local table of node 0.
+/// Statements that node 0 runs and that must commit in two phases. `c` is a cache, `p` another table distributed by
+/// Citus, and `own` a local table of node 0.
 const IN_TWO: &[&str] = &[
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_set($0, '1', cache => 'c'); COMMIT",
     "BEGIN; SELECT cache_set($0, '1', cache => 'c'); UPDATE p SET value = 'x' WHERE key = $1; COMMIT",
@@ -88,7 +89,7 @@ const IN_TWO: &[&str] = &[
     // The local write goes into a table that only this node has.
     "BEGIN; INSERT INTO own VALUES (1); SELECT cache_set($1, '1', cache => 'c'); COMMIT",
     "BEGIN; SELECT cache_set('k', '1', cache => 'beside'); SELECT cache_set($1, '1', cache => 'c'); COMMIT",
-    // Citus evaluates the call before it begins with its own statement.
+    // Citus evaluates the call before it begins its own statement.
     "INSERT INTO p VALUES ($1, cache_incr($0, cache => 'c')) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
     "INSERT INTO p VALUES ($1, cache_incr($2, cache => 'c')) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
     "INSERT INTO p VALUES ($1, cache_incr($0, cache => 'c')), ($0, cache_incr($2, cache => 'c')) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
@@ -98,7 +99,7 @@ const IN_TWO: &[&str] = &[
     "INSERT INTO p SELECT $1, cache_incr($0, cache => 'c') ON CONFLICT (key) DO UPDATE SET value = excluded.value",
 ];
 
-/// Only one node writes.
+/// Statements that must commit in one phase, because only one node writes.
 const IN_ONE: &[&str] = &[
     "BEGIN; SELECT cache_set($1, '1', cache => 'c'); SELECT cache_get($0, 'c'); COMMIT",
     "BEGIN; UPDATE p SET value = 'x' WHERE key = $1; SELECT cache_get($0, 'c'); COMMIT",

@@ -23,7 +23,7 @@ pub fn cluster() -> (Vec<Cluster>, Vec<Client>) {
     (nodes, sessions)
 }
 
-/// One of each call; `$c` is the cache.
+/// Calls of each function. `$c` is the cache.
 const CALLS: &[&str] = &[
     "cache_set('a', '1', cache => $c)",
     "cache_set('b', 'two', '1 hour', $c)",
@@ -90,7 +90,7 @@ const CALLS: &[&str] = &[
     "* FROM cache_get_many(ARRAY[]::text[], $c)",
 ];
 
-/// Returns the answer to each call: its rows, or its SQLSTATE. `ask` runs one.
+/// Returns the answer to each call: its rows, or its SQLSTATE. `ask` runs a call.
 fn answers(
     cache: &str,
     mut ask: impl FnMut(&str) -> Result<Vec<String>, postgres::Error>,
@@ -197,7 +197,7 @@ fn unsupported_calls_over_shards_raise_a_clear_error() {
         }
     }
     assert!(refusals >= 6, "{refusals}");
-    // Refused in both ways.
+    // Calls that a distributed cache does not support are refused.
     sessions[0].run("CREATE TABLE source (id text PRIMARY KEY)");
     for call in [
         "cache_depend('source', 'id', 'c')",
@@ -359,7 +359,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
             )));
         }
     }
-    // A tenth of 80 for each of the 8 shards.
+    // Each of the 8 shards gets an eighth of 80.
     let settings = sessions[0].lines(
         "SELECT DISTINCT result FROM run_command_on_shards('c', $$SELECT string_agg(encode(tgargs, 'escape'), ' ' ORDER BY tgname) FROM pg_trigger WHERE tgrelid = '%s'::regclass$$)",
     );
@@ -374,7 +374,7 @@ fn live_entries_move_to_shards_and_settings_count_everywhere() {
     for session in &mut sessions {
         refused(session.try_lines("SELECT cache_get('k1', 'c')"), "42P01");
     }
-    // A local cache with that name works as such.
+    // A local cache of that name works as a local cache.
     sessions[1].run("SELECT cache_create('c'); SELECT cache_set('k', 'v', cache => 'c')");
     assert_eq!(sessions[1].text("SELECT cache_get('k', 'c')"), "v");
 }
@@ -394,7 +394,7 @@ fn a_block_over_nodes_is_all_or_nothing() {
         );
         sessions[session].run("ROLLBACK");
         assert_eq!(sessions[session].number("SELECT cache_count('c')"), 0);
-        // An error on the way rolls back everything.
+        // An error later in the transaction rolls back everything.
         let failing = format!("{write}; SELECT 1 / 0");
         refused(sessions[session].try_lines(&failing), "22012");
         assert_eq!(sessions[session].number("SELECT cache_count('c')"), 0);
@@ -435,7 +435,7 @@ fn a_write_here_and_one_elsewhere_are_committed_in_two_phases() {
             "{told:?}"
         );
     }
-    // One phase for one node, and one message for a read.
+    // A write of one node commits in one phase, and a read is one message.
     session.run(&format!(
         "SELECT cache_set('{}', 'w', cache => 'c')",
         keys[1]
@@ -561,7 +561,7 @@ fn internal_calls_between_nodes_grant_no_more_than_sql() {
         ] {
             assert_eq!(app.lines(call), [""], "{call}");
         }
-        // On the wrong node the call does nothing.
+        // A call that was sent to the wrong node does nothing.
         let mut session = node.connect("postgres");
         assert_eq!(
             session.lines("SELECT * FROM pgcache.at_key('k1', 99, 'cache_delete_prefix', ARRAY['=k', '=public.c'])"),
@@ -588,7 +588,7 @@ fn calls_computed_on_shards_contact_no_other_node() {
         error.message(),
         "cannot call the node that holds the entries of cache \"c\" from here"
     );
-    // In this case this node asks the others.
+    // In this query this node sends the calls to the other nodes.
     let here = "WITH o AS MATERIALIZED (SELECT key FROM orders ORDER BY id OFFSET 0) SELECT count(cache_get(key, 'c')) FROM o";
     assert_eq!(session.number(here), 100);
 }
