@@ -88,8 +88,8 @@ fn a_fetch_in_a_trigger_of_the_source_leaves_nothing_if_that_is_rolled_back() {
     }
 }
 
-/// An earlier transaction has changed the source, and the present one has written only to another table, so the value
-/// is stored as usual.
+/// The transaction has written to another table and changed another row of the source. The value of this key does not
+/// depend on them, so it is stored as usual.
 #[test]
 fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
     let database = with_source(loaded(), "memory");

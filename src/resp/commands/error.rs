@@ -1,4 +1,4 @@
-//! Errors of commands on entries: those of Redis, and those of a cache in Postgres.
+//! Errors of commands on entries: errors that Redis has, too, and errors of a cache in Postgres.
 //!
 //! A message contains no key and no value, because messages reach the log.
 

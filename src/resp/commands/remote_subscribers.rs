@@ -1,7 +1,7 @@
 //! PUBLISH and SUBSCRIBE across network processes: the subscriptions of other processes' clients, and messages to them.
 //!
-//! Each network process lists the channels of its clients in a table that the others read. A message goes only to
-//! processes whose clients read its channel, through the ring that also carries messages of SQL. A process lists a
+//! Each network process lists the channels of its clients in a table that the other processes read. A message goes only
+//! to processes whose clients read its channel, through the ring that also carries messages of SQL. A process lists a
 //! client before the client gets the reply to SUBSCRIBE, so each later message reaches and counts it.
 
 use std::cell::Cell;

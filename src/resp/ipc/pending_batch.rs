@@ -1,6 +1,8 @@
 //! The commands that a network process offloads to executors: a client's batch before it is submitted, and the places
-//! of the work queue. The queue in shared memory is `pg::resp::work_queue`. Guards that offloaded work does not stall:
-//! if no executor takes work from a lane for 20 ms, other executors are woken for it.
+//! of the work queue. The queue in shared memory is `pg::resp::work_queue`.
+//!
+//! Guards that offloaded work does not stall: if no executor takes work from a lane for 20 ms, other executors are
+//! woken for it.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};

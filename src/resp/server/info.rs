@@ -1,5 +1,5 @@
-//! INFO, in the format of Redis, with the fields that redis_exporter and the usual dashboards read. Counts of caches
-//! include only those whose entries the client's role may read.
+//! INFO, in the format of Redis, with the fields that redis_exporter and the usual dashboards read. The counts of
+//! caches include only caches whose entries the client's role may read.
 
 use std::collections::HashSet;
 use std::rc::Rc;
