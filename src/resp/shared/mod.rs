@@ -177,8 +177,8 @@ impl Core {
         self.registry.claim(network, &mut self.freed)
     }
 
-    /// Replies to a connection that there are too many clients, and closes it. The part of the reply that the socket
-    /// does not take is lost.
+    /// Replies to a connection that there are too many clients; the caller closes it. The part of the reply that the
+    /// socket does not take is lost.
     pub fn turn_away(&mut self, socket: &Socket) {
         self.counters.rejected += 1;
         let _ = socket.send(b"-ERR max number of clients reached\r\n");
@@ -290,7 +290,7 @@ impl Core {
         !self.starved.is_empty()
     }
 
-    /// Serves all clients again that found no room.
+    /// Serves again all clients that found no room.
     pub fn feed_starved(&mut self) {
         for id in std::mem::take(&mut self.starved) {
             if let Some(place) = self.clients.place_of(id) {
@@ -299,7 +299,7 @@ impl Core {
         }
     }
 
-    /// Serves at most `most` of the clients that found no room again.
+    /// Serves again at most `most` of the clients that found no room.
     pub fn feed_some_starved(&mut self, most: usize) {
         let most = most.min(self.starved.len());
         for id in self.starved.drain(..most).collect::<Vec<_>>() {
