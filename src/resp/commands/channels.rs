@@ -18,7 +18,7 @@ use crate::resp::commands::remote_subscribers::{self, Sort};
 const LONGEST_NAME: usize = publish::LONGEST_CHANNEL;
 /// The number of bytes that one PUBLISH or PUBSUB may compare with patterns: a few milliseconds of work.
 pub const LOOKS: usize = 2 << 20;
-/// Channels and patterns that one connection may subscribe to.
+/// The number of channels and patterns that one connection may subscribe to.
 const MOST: usize = 4096;
 /// The bytes of the names of one connection's channels and patterns. One name may be as long as a request.
 const MOST_BYTES: usize = 1 << 20;
@@ -263,12 +263,12 @@ fn hand_out(
     readers
 }
 
-/// Returns whether any client reads any channel.
+/// Returns whether any client of this process reads a channel.
 pub fn has_readers() -> bool {
     with(|table| !table.channels.is_empty() || !table.patterns.is_empty())
 }
 
-/// Returns all clients that read any channel.
+/// Returns all clients of this process that read a channel.
 pub fn readers() -> Vec<u64> {
     with(|table| {
         let lists = table.channels.values().chain(table.patterns.values());

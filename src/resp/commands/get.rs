@@ -15,9 +15,10 @@ use crate::resp::commands::call::Call;
 use crate::resp::commands::error::{CommandError, Done};
 use crate::resp::commands::strings;
 
-/// Attempts to copy a value in pieces while writers keep changing it; after that it is copied in one piece.
+/// The number of attempts to copy a value in pieces while writers keep changing it. After these it is copied in one
+/// piece.
 const TRIES: u8 = 3;
-/// Bytes of a reply besides the value.
+/// The number of bytes of a reply besides the value.
 const AROUND: usize = 32;
 
 /// The progress of a GET.
@@ -38,7 +39,7 @@ pub struct Long {
 }
 
 impl Position {
-    /// Returns the bytes of memory that it holds.
+    /// Returns the bytes of memory that the partial reply holds.
     pub fn held(&self) -> usize {
         match self {
             Position::Begins(_) => 0,
@@ -47,7 +48,7 @@ impl Position {
     }
 }
 
-/// Copies the next piece of a GET. Returns the remaining work, if any.
+/// Copies the next piece of a GET. Returns the remaining work. None: the command is answered.
 #[inline]
 pub fn get<'a>(
     call: &Call,

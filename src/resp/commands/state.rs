@@ -26,7 +26,7 @@ use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Keys that one connection may watch.
+/// The number of keys that one connection may watch.
 const MOST_WATCHED: usize = 4096;
 
 /// The state of a connection: usually empty, and then eight bytes.
@@ -161,7 +161,7 @@ impl State {
         Ok(())
     }
 
-    /// Runs EXEC. Returns the collected requests, whose replies must follow; None if EXEC is answered already.
+    /// Runs EXEC. Returns the collected requests, whose replies must follow. None: EXEC is answered already.
     pub fn exec(&mut self, clock: Timestamp, out: &mut Writer) -> Option<Queue> {
         let kept = self.0.as_mut().filter(|kept| kept.collected.is_some());
         let Some(kept) = kept else {
@@ -232,7 +232,8 @@ impl State {
         Ok(())
     }
 
-    /// Stores the result of a WATCH on a table: a fingerprint for each key, or an error.
+    /// Takes an executor's reply to a WATCH on a table: stores the fingerprint of each key, or passes the error to the
+    /// client.
     pub fn watch_rows(&mut self, mut rows: WatchedRows, numbers: &[u8], out: &mut Writer) {
         if !rows.learn(numbers) {
             return out.append(numbers);
@@ -251,7 +252,7 @@ impl State {
         }
     }
 
-    /// Returns the watched keys of this table and forgets them. Keys of another table stay, and make EXEC fail.
+    /// Removes and returns the watched keys of this table. Keys of another table stay, and make EXEC fail.
     pub fn take_watched_rows(&mut self, relation: Oid) -> WatchedRows {
         match &mut self.0 {
             Some(kept) if kept.rows.is_of(relation) => std::mem::take(&mut kept.rows),

@@ -13,13 +13,13 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::random;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Bytes of keys that are copied under one lock.
+/// The number of bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;
 /// The numbers of index slots and of entries that one piece visits at most. Eight slots are read at once; each entry
 /// may cost a cache miss of the processor.
 const SLOTS: u64 = 32 << 10;
 const ENTRIES: usize = 512;
-/// Slots that one piece visits at most while it removes their entries.
+/// The number of slots that one piece visits at most while it removes their entries.
 const SWEPT: u64 = 512;
 
 /// Keys copied out of the tier, under a lock, into memory that was allocated before.
@@ -62,7 +62,7 @@ impl Keys {
         })
     }
 
-    /// Drops keys from `from` onwards that do not match.
+    /// Removes the keys from `from` onwards that do not match.
     fn keep_matching(&mut self, from: usize, pattern: &[u8]) {
         let (mut read, mut written) = (from, from);
         while let Some(length) = self

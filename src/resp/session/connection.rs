@@ -17,8 +17,8 @@ use crate::resp::session::Session;
 const KEPT: usize = 2 << 10;
 /// Replies longer than this are moved rather than copied, and a buffer of this length takes no further replies.
 const LONG: usize = 512 << 10;
-/// The number of bytes that are written to a socket at once. Without this limit, a peer that reads during the write
-/// would receive megabytes in one call, which would delay all other clients.
+/// The number of waiting bytes that [`Connection::flush`] writes to a socket at once. Without this limit, a peer that
+/// reads during the write would receive megabytes in one call, which would delay all other clients.
 const AT_ONCE: usize = 128 << 10;
 /// The longest request, in bytes, of a client that has not authenticated.
 pub const UNAUTHENTICATED: usize = 4 << 10;
@@ -50,7 +50,7 @@ pub struct Connection {
     /// registered for the event that it does again.
     pub readable: bool,
     writable: bool,
-    /// The input is not a complete request.
+    /// The input contains no complete request.
     pub hungry: bool,
     /// The peer sends no more bytes. The bytes that it has sent are still read.
     pub half_closed: bool,
@@ -181,7 +181,7 @@ impl Connection {
         }
     }
 
-    /// Keeps an incomplete request; returns false if memory is exhausted.
+    /// Keeps an incomplete request. Returns false if memory is exhausted.
     #[must_use]
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         if self.input.try_reserve(bytes.len()).is_err() {
@@ -288,8 +288,7 @@ impl Connection {
         self.session.unfinished.continued.is_some()
     }
 
-    /// Sends a message that is not a reply, either now or after the reply that has begun; returns false if that
-    /// fails.
+    /// Sends a message that is not a reply, either now or after the reply that has begun. Returns false if that fails.
     #[must_use]
     pub fn push(&mut self, message: &[u8]) -> bool {
         match self.is_amid_reply() || !self.pushed.is_empty() {
@@ -298,7 +297,7 @@ impl Connection {
         }
     }
 
-    /// Keeps a message until the client's turn; returns false if memory is exhausted.
+    /// Keeps a message until the client's turn. Returns false if memory is exhausted.
     #[must_use]
     pub fn keep_push(&mut self, message: &[u8]) -> bool {
         if self.pushed.try_reserve(message.len()).is_err() {

@@ -18,7 +18,7 @@ use crate::resp::shared::Core;
 
 /// The number of roles whose privileges are requested in one round.
 const ASKED_AT_ONCE: usize = 256;
-/// The delay of the reply to a wrong password.
+/// The delay of the reply to a failed AUTH.
 const PENALTY: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -87,7 +87,8 @@ impl Core {
         }
     }
 
-    /// Makes the client this role, unless the role or the database has too many clients.
+    /// Logs the client in as this role. Returns false, and leaves the client as it was, if the role or the database has
+    /// too many clients.
     pub fn log_in(
         &mut self,
         session: &mut Session,
@@ -153,7 +154,8 @@ impl Core {
         }
     }
 
-    /// Counts the clients of each role anew, after a client was lost in the middle of its turn.
+    /// Counts the clients of each role, and the memory of all clients, anew, after a client was lost in the middle of
+    /// its turn.
     pub fn count_roles(&mut self) {
         self.roles.clear();
         for role in self

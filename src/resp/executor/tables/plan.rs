@@ -37,7 +37,8 @@ impl Plan {
     }
 }
 
-/// Plans an EXEC of more than `FEW` requests.
+/// Plans an EXEC of more than `FEW` requests. Fails if the EXEC changes a key too often, or if its writes cost too
+/// much.
 pub fn plan<'a, 'r>(
     table: &Table,
     requests: impl Iterator<Item = Args<'r>>,

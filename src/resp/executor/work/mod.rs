@@ -116,8 +116,9 @@ impl WorkRunner {
         handed.commands
     }
 
-    /// Runs jobs in one transaction. Returns how many jobs have run. The transaction ends before a job whose table has
-    /// received user-defined code since the job was submitted, and marks that job as `alone`.
+    /// Runs jobs in one transaction. Returns how many jobs have run: the transaction ends early when the replies exceed
+    /// [`REPLIES`], and before a job whose table has received user-defined code since the job was submitted. That job
+    /// is marked as `alone`.
     fn transaction(
         &mut self,
         terms: &Terms<'_>,

@@ -54,8 +54,8 @@ impl Roles {
         }
     }
 
-    /// Returns the settings of a role, for a transaction with or without user-defined code. Must run outside a
-    /// transaction.
+    /// Returns the settings of a role, for a transaction with or without user-defined code. If they cannot be read and
+    /// never were, returns only the search path that user-defined code needs. Must run outside a transaction.
     pub fn settings(&mut self, role: Oid, user_code: bool) -> Settings {
         let fallback = (c"search_path".to_owned(), self.search_path.clone());
         match self.known(role, None) {
@@ -72,9 +72,8 @@ impl Roles {
             && standby_waits::is_asked_for(self.known(role, Some(patience)).and_then(asked))
     }
 
-    /// Returns the settings for a transaction without user-defined code, for a caller that must not wait. If a catalog
-    /// lock is not available within `patience`, returns the settings that were read last, or None if they were never
-    /// read.
+    /// Returns the settings for a transaction without user-defined code, for a caller that must not wait. If they
+    /// cannot be read within `patience`, returns the settings that were read last, or None if they were never read.
     pub fn settings_within(&mut self, patience: Duration, role: Oid) -> Option<Settings> {
         self.known(role, Some(patience))
             .map(|known| known.of(false))
