@@ -277,7 +277,7 @@ impl Cluster {
         );
     }
 
-    /// Starts the server; returns false if it does not come up.
+    /// Starts the server. Returns false if it does not come up.
     pub fn try_up(&self) -> bool {
         let mut start = self.control("start");
         start.args(["-w", "-l"]).arg(self.log());
@@ -355,7 +355,7 @@ impl Cluster {
         assert!(self.try_kill_backend(pid), "not a backend of this cluster");
     }
 
-    /// Kills a server process that may have ended already; returns whether it existed.
+    /// Kills a server process that may have ended already. Returns whether it existed.
     pub fn try_kill_backend(&self, pid: i32) -> bool {
         self.spoil();
         // Use the shell's builtin kill, because a small system has no program of that name.

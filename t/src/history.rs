@@ -34,7 +34,7 @@ pub struct Read {
     pub key: u64,
     pub began: Moment,
     pub ended: Moment,
-    /// The version that was read; None for a miss.
+    /// The version that was read. None for a miss.
     pub saw: Option<u64>,
     /// The transaction whose only snapshot the read used. The read counts as made at the statement that took the
     /// snapshot, however late it runs.

@@ -366,7 +366,7 @@ impl Client {
         self.at == self.unread.len()
     }
 
-    /// Reads the next reply; None if the connection ended.
+    /// Reads the next reply. None: the connection ended.
     pub fn reply(&mut self) -> Option<Reply> {
         let line = self.line()?;
         let (kind, rest) = line.split_at(1);

@@ -13,7 +13,7 @@ pub struct Stage {
     pub run: PathBuf,
     /// Whether pg_cron is installed, so that its tests must run.
     pub cron: bool,
-    /// The user that runs the server; None: the user that runs the tests.
+    /// The user that runs the server. None: the user that runs the tests.
     user: Option<User>,
 }
 

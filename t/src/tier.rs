@@ -31,7 +31,7 @@ impl Cluster {
 
 /// Queries and checks of the tier.
 pub trait Tiered {
-    /// Reads a key until its copy has been served from the tier; returns the value.
+    /// Reads a key until its copy has been served from the tier. Returns the value.
     fn heat(&mut self, key: &str, cache: &str) -> Option<String>;
 
     /// Checks that function and SELECT agree on a key. Repeats the check, so that the reads include fills and hits.

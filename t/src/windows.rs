@@ -30,7 +30,7 @@ pub fn paused(cluster: &Cluster) -> bool {
     session.holds("SELECT current_setting('pgcache.pause_window', true) IS NOT NULL")
 }
 
-/// Makes this session wait in this window once it reaches it; returns the pid of its backend.
+/// Makes this session wait in this window once it reaches it. Returns the pid of its backend.
 pub fn stay_in(cluster: &Cluster, session: &mut Client, window: u32) -> i64 {
     session.run(&format!(
         "SET pgcache.pause = '{LONGEST}'; SET pgcache.pause_window = {window}"

@@ -51,7 +51,7 @@ fn many_clients_share_few_sessions_and_lose_nothing() {
     }
 }
 
-/// Sets, reads and counts; returns the server sessions in which its statements ran.
+/// Sets, reads and counts. Returns the server sessions in which its statements ran.
 fn work(client: &mut Client, number: i32) -> BTreeSet<String> {
     let mut pids = BTreeSet::new();
     for round in 0..50 {

@@ -25,7 +25,7 @@ fn value(byte: u8, length: usize) -> Vec<u8> {
     vec![byte; length]
 }
 
-/// Checks that the value consists of one repeated byte, and has this length; returns whether it exists.
+/// Checks that the value consists of one repeated byte, and has this length. Returns whether it exists.
 #[track_caller]
 fn is_whole(reply: Reply, length: usize) -> bool {
     match reply {

@@ -165,7 +165,7 @@ fn a_smaller_limit_counts_at_the_next_sweep_of_a_table_in_which_nothing_has_chan
     });
 }
 
-/// Replaces rows for some seconds; returns the largest size of the cache's tables in the second half, divided by the
+/// Replaces rows for some seconds. Returns the largest size of the cache's tables in the second half, divided by the
 /// size of a fresh table with `fresh` such rows.
 fn churn(storage: &str, value: &str, step: &str, fresh: u32) -> f64 {
     let cluster =

@@ -92,7 +92,7 @@ impl Session {
         self.batch(&[(statement, parameters)])
     }
 
-    /// Runs the calls in one round trip; returns the rows of all.
+    /// Runs the calls in one round trip. Returns the rows of all.
     pub fn batch(&mut self, calls: &[(&str, Parameters)]) -> Result<Vec<Row>> {
         let mut out = Vec::new();
         calls.iter().for_each(|(statement, parameters)| execute(&mut out, statement, parameters));
@@ -203,7 +203,7 @@ fn execute(out: &mut Vec<u8>, statement: &str, parameters: Parameters) {
     message(out, b'E', |body| body.extend_from_slice(b"\0\0\0\0\0"));
 }
 
-/// Splits off kind and body; None while the message is incomplete.
+/// Splits off kind and body. None: the message is incomplete.
 fn split_message(input: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let header: [u8; 4] = input.get(1..5)?.try_into().ok()?;
     let end = 1 + usize::try_from(i32::from_be_bytes(header)).ok()?;

@@ -13,7 +13,7 @@ use super::call::Call;
 use super::served::Served;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Bytes that the commands of one EXEC may read and write at most: some hundred milliseconds of work.
+/// The number of bytes that the commands of one EXEC may read and write at most: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;
 /// The number of values of the longest size that an EXEC may always read or write, even if they exceed `MOST`.
 const MOST_VALUES: usize = 4;

@@ -64,7 +64,7 @@ impl<'t, S: Served> Call<'t, S> {
         S::admits(self.target, privileges)
     }
 
-    /// Returns the entries for reading; None while the cache has none.
+    /// Returns the entries for reading. None: the cache has none.
     #[inline]
     pub fn to_read<'a>(&self, privileges: Privileges) -> Done<'a, Option<&S>> {
         self.needs(privileges)?;
@@ -256,7 +256,7 @@ fn entries_of(target: &Target, now: Timestamp) -> Option<Entries<'_>> {
     Entries::of(&target.cache, now)
 }
 
-/// Returns a deadline in the form of Redis; None: the entry has none.
+/// Returns a deadline in the form of Redis. None: the entry has none.
 pub fn unix_deadline(seen: &EntryMeta) -> Option<i64> {
     raw::has_deadline(seen).then(|| moment::to_unix_time(seen.deadline, 1000))
 }

@@ -16,7 +16,7 @@ use crate::cache::memory::raw::has_deadline;
 use crate::pg::catalog::privilege::Privileges;
 use crate::resp::commands::error::{CommandError, Done};
 
-/// Returns the metadata of an entry, and counts a read; None if the key has no entry.
+/// Returns the metadata of an entry, and counts a read. None: the key has no entry.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {
     Ok(match call.to_read(Privileges::READ)? {
         None => None,
@@ -219,7 +219,7 @@ pub fn usage<'a, S: Served>(call: &Call<'_, S>, key: &[u8], out: &mut Writer) ->
     Ok(())
 }
 
-/// Removes an entry if it has this value; returns whether it did. For scripts.
+/// Removes an entry if it has this value. Returns whether it did. For scripts.
 pub fn remove_equal<'a, S: Served>(
     call: &Call<'_, S>,
     key: &[u8],

@@ -22,7 +22,7 @@ pub trait Served: Store {
     fn is_partial(target: &Target) -> bool;
 }
 
-/// Keys of one piece: some 20 µs of work.
+/// The number of keys of one piece: some 20 µs of work.
 pub const PIECE: usize = 128;
 
 impl Served for Entries<'_> {

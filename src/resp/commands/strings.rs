@@ -413,7 +413,7 @@ pub fn increment<'a, S: Served>(
     Ok(())
 }
 
-/// Returns the present number; 0 if the key has no value.
+/// Returns the present number, or 0 if the key has no value.
 pub fn number<'a>(present: &Copied<'_>) -> Done<'a, i64> {
     match present {
         Some((seen, value)) if !seen.negative => integer(value).ok_or_else(not_an_integer),
@@ -522,7 +522,7 @@ impl Sum {
         })
     }
 
-    /// Returns the value to store; None if the sum was out of bounds.
+    /// Returns the value to store. None: the sum was out of bounds.
     fn new_value(&self) -> Option<String> {
         match self {
             Sum::Integer { value, is_new, .. } => is_new.then(|| value.to_string()),

@@ -145,7 +145,7 @@ enum Known<Q: Question> {
         since: Q::Standing,
         waiting: Vec<u64>,
     },
-    /// The answer; None: the executor has failed.
+    /// The answer. None: the executor has failed.
     Answered(Q::Standing, Option<Q::Value>),
 }
 
@@ -185,8 +185,8 @@ impl<Q: Question> Answers<Q> {
         Some(waiting)
     }
 
-    /// Returns the answer if it is known; None: the executor has failed. Otherwise the client waits and is woken when
-    /// the answer arrives.
+    /// Returns the answer if it is known. None: the executor has failed. If it is not known, returns an error, and the
+    /// client is woken when the answer arrives.
     pub fn look_up(
         &mut self,
         queue: &WorkQueue,

@@ -80,7 +80,7 @@ impl WorkSubmitter {
         !self.free.is_empty()
     }
 
-    /// Submits a batch; returns the number of its place. None: the queue has no room now.
+    /// Submits a batch. Returns the number of its place. None: the queue has no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
         let place = self.free.pop()?;
         if !self.work_queue.batches.write(&place, handed, requests) {

@@ -84,7 +84,7 @@ impl Permission {
 /// Why the permission is unknown.
 #[derive(Clone, Copy)]
 pub enum NotPermitted {
-    /// It was requested; the client is woken when the answer arrives.
+    /// An executor was asked for it. The client is woken when the answer arrives.
     Asked,
     /// The queue of requests is full; the client tries again.
     NoPlace,

@@ -33,8 +33,8 @@ use crate::resp::net::certificate::{self, Certificate};
 pub const HELLO: u8 = 0x16;
 /// Plain bytes that rustls keeps encrypted while the socket accepts none.
 const KEPT: usize = 16 << 10;
-/// Reads of the socket until application data arrives. More reads would let a client occupy the process with records
-/// without data.
+/// The number of reads of the socket until application data arrives. More reads would let a client occupy the process
+/// with records without data.
 const READS: u32 = 16;
 
 /// Why TLS cannot be used, for the log.
@@ -87,7 +87,7 @@ impl Tls {
         self.mode == TlsMode::Required
     }
 
-    /// Begins the server's side of a TLS connection; None if no files could be read.
+    /// Begins the server's side of a TLS connection. None: no files could be read.
     pub fn begin(&self) -> Option<Encryption> {
         let mut connection = ServerConnection::new(Arc::clone(self.config.as_ref()?)).ok()?;
         connection.set_buffer_limit(Some(KEPT));
@@ -163,7 +163,7 @@ impl Encryption {
         })
     }
 
-    /// Returns the names in the client's certificate, which has been verified; None if the client presented none.
+    /// Returns the names in the client's certificate, which has been verified. None: the client presented none.
     pub fn certificate(&self) -> Option<Box<Certificate>> {
         let first = self.connection.peer_certificates()?.first()?;
         Some(Box::new(certificate::names(first)))
@@ -199,12 +199,12 @@ impl Encryption {
         }
     }
 
-    /// Takes bytes to send; returns how many.
+    /// Takes bytes to send. Returns how many it has taken.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.connection.writer().write(bytes)
     }
 
-    /// Sends encrypted bytes; returns whether the socket took all of them.
+    /// Sends encrypted bytes. Returns whether the socket took all of them.
     pub fn push(&mut self, socket: &Socket) -> io::Result<bool> {
         let mut to = socket;
         while self.connection.wants_write() {

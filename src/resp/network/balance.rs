@@ -52,7 +52,7 @@ impl Balancer {
         self.number == 0
     }
 
-    /// Returns when to try again to open the inbox or outbox; None if nothing is to be opened.
+    /// Returns when to try again to open the inbox or outbox. None: nothing is to be opened.
     pub fn next_open(&self) -> Option<Instant> {
         let is_open = match self.is_first() {
             true => self.outbox.is_some() || self.all == 1,
@@ -112,7 +112,7 @@ impl Balancer {
         }
     }
 
-    /// Returns the next connection from the first network process, and its place. None if no connection waits.
+    /// Returns the next connection from the first network process, and its place. None: no connection waits.
     pub fn take(&mut self, registry: &ClientRegistry) -> Option<(Socket, Claimed)> {
         loop {
             let handed = match self.inbox.as_ref()?.take() {

@@ -44,7 +44,7 @@ impl Clients {
         self.by_id.get(&id).copied()
     }
 
-    /// Returns a client by number; None while it is taken out.
+    /// Returns a client by number. None: it is taken out.
     pub fn of_id(&self, id: u64) -> Option<&Connection> {
         self.places.get(self.place_of(id)?)?.as_deref()
     }

@@ -25,9 +25,9 @@ pub struct Memory {
     registry: ClientRegistry,
     /// Whether the server has other network processes.
     others: bool,
-    /// Bytes that all clients of the server may take; None: no limit.
+    /// The number of bytes that all clients of the server may take. None: no limit.
     most: Option<usize>,
-    /// Bytes that the clients of this network process take.
+    /// The number of bytes that the clients of this network process take.
     own: usize,
     largest: usize,
     /// The number of clients that were disconnected.

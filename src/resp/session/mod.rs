@@ -201,7 +201,7 @@ pub struct Session {
     pub activity: Activity,
     pub offloaded: Offloaded,
     pub unfinished: Unfinished,
-    /// The client's place in the client registry; None before the client is shown there.
+    /// The client's place in the client registry. None before the client is shown there.
     pub place: Option<Claimed>,
     /// Whether a property that changes rarely has changed since the client was last written to the registry.
     pub changed: bool,

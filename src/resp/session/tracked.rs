@@ -122,8 +122,8 @@ fn error(words: &str, replies: &mut Writer) {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options; None after it has replied with an error. `may_be_told` checks the number of a client as the
-    /// target of REDIRECT.
+    /// Reads the options. None: an option is wrong, and the error is written. `may_be_told` checks the number of a
+    /// client as the target of REDIRECT.
     pub fn read(
         options: Args<'a>,
         may_be_told: impl Fn(u64) -> Result<(), &'static str>,
@@ -172,8 +172,8 @@ impl<'a> Options<'a> {
         Some(read)
     }
 
-    /// Returns the tracking state of a client that was in state `former` and sends these options; None after it has
-    /// replied with an error.
+    /// Returns the tracking state of a client that was in state `former` and sends these options. None: the options do
+    /// not fit, and the error is written.
     pub fn apply(&self, former: Option<&Tracked>, replies: &mut Writer) -> Option<Tracked> {
         let had = |mode| former.is_some_and(|former| former.mode == mode);
         let misfit = if !self.broadcast && !self.prefixes.is_empty() {

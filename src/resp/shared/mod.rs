@@ -54,7 +54,7 @@ pub struct Limits {
     pub cleartext: bool,
     /// The least duration of a command that SLOWLOG records. None: it records no command.
     pub slow: Option<Duration>,
-    /// The role of clients that do not authenticate; None: no role.
+    /// The role of clients that do not authenticate. None: no role.
     pub default_role: Option<RoleName>,
 }
 
@@ -78,7 +78,7 @@ impl Limits {
 pub struct Core {
     pub number: usize,
     pub registry: ClientRegistry,
-    /// The other network processes; None: this is the only one.
+    /// The other network processes. None: this is the only one.
     pub peers: Option<MultiProcess>,
     pub clients: Clients,
     pub catalog: Catalog,
@@ -172,7 +172,7 @@ impl Core {
         }
     }
 
-    /// Claims a place for the next client of network process `network`; None: the client registry is full.
+    /// Claims a place for the next client of network process `network`. None: the client registry is full.
     pub fn claim_for(&mut self, network: usize) -> Option<Claimed> {
         self.registry.claim(network, &mut self.freed)
     }

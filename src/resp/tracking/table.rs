@@ -19,7 +19,7 @@ pub struct Node {
     /// Sorted by number.
     pub clients: Vec<u64>,
     /// The entry's deadline when the first of the clients read it; a later change of the deadline counts as a change of
-    /// the key. For a table cache each reader lowers it to the deadline of the row; None if no reader had a copy.
+    /// the key. For a table cache each reader lowers it to the deadline of the row. None: no reader had a copy.
     deadline: Option<Timestamp>,
 }
 
@@ -157,7 +157,7 @@ impl Table {
         Some(node)
     }
 
-    /// Removes all keys of a cache; returns the clients that have read any of them.
+    /// Removes all keys of a cache. Returns the clients that have read any of them.
     pub fn remove_cache(&mut self, slot: u32) -> HashSet<u64> {
         let Some(keys) = self.caches.remove(&slot) else {
             return HashSet::new();
@@ -168,7 +168,7 @@ impl Table {
         clients().copied().collect()
     }
 
-    /// Removes the next key whose deadline has passed; returns it with the slot of its cache.
+    /// Removes the next key whose deadline has passed. Returns it with the slot of its cache.
     pub fn take_due(&mut self, now: Timestamp) -> Option<(u32, Node)> {
         while self.next_deadline()? <= now {
             let Reverse((deadline, slot, key)) = self.deadlines.pop()?;

@@ -42,7 +42,8 @@ impl Requests {
         self.bytes.len()
     }
 
-    /// Reads a job's bytes by `read`, and cuts its requests once for all uses; returns the ranges of both.
+    /// Reads a job's bytes by `read`, and splits them into requests once for all uses. Returns the range of the bytes
+    /// and the range of the requests' numbers.
     pub fn add(
         &mut self,
         work: Work,
