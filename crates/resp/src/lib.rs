@@ -40,7 +40,8 @@
 //! | `float` | sums of INCRBYFLOAT and INCREX |
 //! | `failure`, `request` | Redis' errors; the parser |
 //! | `reply`, `table`, `inline`, `structures` | the writer; the table; inline commands; unsupported names |
-//! | `args`, `number`, `glob` | arguments, integers, patterns |
+//! | `args` | the arguments of a request |
+//! | `number`, `glob` | integers, patterns |
 
 mod args;
 mod batch;

@@ -93,7 +93,7 @@ const RESP: &[Floors] = &[Floors {
         &["failure", "request"],
         &["reply", "table", "inline", "structures"],
         &["args"],
-            &["number", "glob"],
+        &["number", "glob"],
     ],
 }];
 
