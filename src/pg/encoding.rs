@@ -1,12 +1,12 @@
-//! Converts user-defined names and texts for our messages, in databases whose encoding is not UTF-8.
+//! Converts user-defined names and texts for pgcache's messages, in databases whose encoding is not UTF-8.
 //!
-//! pgrx takes a message as UTF-8 and passes its bytes to Postgres as if they were in the database's encoding. So
-//! names are decoded from that encoding here, and characters outside of ASCII are written as Unicode escapes, which
+//! pgrx takes a message as UTF-8 and passes its bytes to Postgres as if they were in the database's encoding. So this
+//! module decodes names from the database's encoding, and writes characters outside of ASCII as Unicode escapes, which
 //! are valid in every encoding. Otherwise a client would receive bytes that it cannot convert.
 //!
-//! pgrx also treats an error of Postgres as UTF-8 when it is caught and raised again from a copy, and replaces
-//! invalid bytes with U+FFFD. So the original bytes are kept when Postgres reports the error, and restored when pgrx
-//! reports the copy.
+//! When pgrx catches an error of Postgres and raises it again from a copy, it treats the texts as UTF-8, too, and
+//! replaces invalid bytes with U+FFFD. So this module keeps the original bytes when Postgres reports the error, and
+//! restores them when pgrx reports the copy.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
@@ -14,13 +14,13 @@ use std::mem::ManuallyDrop;
 
 use pgrx::{PgLogLevel, pg_sys};
 
-/// Postgres' number of SQL_ASCII (mb/pg_wchar.h), in which bytes above ASCII have no defined meaning.
+/// Postgres' number for SQL_ASCII (mb/pg_wchar.h), in which bytes above ASCII have no defined meaning.
 const SQL_ASCII: i32 = 0;
-/// Postgres' number of UTF8 (mb/pg_wchar.h).
+/// Postgres' number for UTF8 (mb/pg_wchar.h).
 const UTF8: i32 = 6;
 
-// Declared without the guard that pgrx puts around calls, because some are called while an error is being reported,
-// when another error could not be caught.
+// Declared without the guard that pgrx puts around calls, because pgcache calls some of them while Postgres reports an
+// error, when no other error can be caught.
 unsafe extern "C-unwind" {
     safe fn GetDatabaseEncoding() -> c_int;
     fn pg_verifymbstr(bytes: *const c_char, length: c_int, no_error: bool) -> bool;
@@ -40,7 +40,7 @@ pub fn is_text(bytes: &[u8]) -> bool {
     let Ok(length) = c_int::try_from(bytes.len()) else {
         return false;
     };
-    // SAFETY: it reads so many bytes; with `no_error` it returns false for invalid ones.
+    // SAFETY: the call reads `length` bytes; with `no_error` it returns false for invalid bytes.
     unsafe { pg_verifymbstr(bytes.as_ptr().cast(), length, true) }
 }
 
@@ -50,8 +50,8 @@ pub fn decode(bytes: &[u8]) -> String {
     if !known || bytes.is_ascii() {
         return String::from_utf8_lossy(bytes).into_owned();
     }
-    // SAFETY: the conversion reads so many bytes. There is one from every encoding of a database to
-    // UTF-8, which gives a palloc'd C string, since the bytes are not ASCII; it is copied.
+    // SAFETY: the conversion reads as many bytes as the slice has. Every database encoding has a conversion to UTF-8,
+    // and it returns a palloc'd C string because the bytes are not ASCII; the string is copied.
     unsafe {
         let text = pg_sys::pg_server_to_any(bytes.as_ptr().cast(), bytes.len() as i32, UTF8);
         std::ffi::CStr::from_ptr(text)
@@ -75,11 +75,11 @@ fn escape(c: char) -> String {
     }
 }
 
-/// The message, detail and hint of an error; None for each that is valid UTF-8.
+/// The message, detail and hint of an error; None for each text that is valid UTF-8.
 type Words = [Option<CString>; 3];
 
 thread_local! {
-    /// The texts of the last error. Never dropped.
+    /// The texts of the last error. Never dropped, so that no destructor runs at the end of the process.
     static LAST: ManuallyDrop<Cell<Words>> = const {
         ManuallyDrop::new(Cell::new([const { None }; 3]))
     };
@@ -91,8 +91,8 @@ pub fn keep_words() {
     if of_the_database() == UTF8 {
         return;
     }
-    // SAFETY: a report is under way, so there is an error to copy; the copy must not lie in the
-    // context of the report itself, which is current. Its words are NULL or C strings.
+    // SAFETY: Postgres is reporting an error, so an error exists to copy. The copy must not lie in the report's own
+    // memory context, which is current. The error's texts are NULL or C strings.
     unsafe {
         let context = pg_sys::CurrentMemoryContext;
         pg_sys::CurrentMemoryContext = pg_sys::TopMemoryContext;
@@ -117,7 +117,7 @@ pub fn keep_words() {
     }
 }
 
-/// Returns whether `word` is the kept text after Rust has replaced its invalid bytes.
+/// Returns whether `word` is the kept text with its invalid bytes replaced by Rust.
 fn is_spoiled(kept: &CStr, word: &CStr) -> bool {
     kept.to_string_lossy().as_bytes() == word.to_bytes()
 }

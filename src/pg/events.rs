@@ -1,5 +1,5 @@
-//! The events that this layer reports to `cache` above it: changes of rows and definitions, and the end of
-//! transactions. This layer decides nothing about them.
+//! The events that this layer reports to the layer `cache` above it: changes of rows and definitions, and the end of
+//! transactions. This layer makes no decision about them.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -9,19 +9,18 @@ use pgrx::pg_sys::{Datum, Oid};
 /// The functions that receive the events. Set once, when the library is loaded.
 #[derive(Clone, Copy)]
 pub struct Observer {
-    /// A row with this key was inserted, deleted or changed; called after the change, before the statement
-    /// ends.
+    /// A row with this key was inserted, deleted or changed; called between the change and the end of the statement.
     pub row: fn(relation: Oid, key: &[u8], change: RowChange, noted_by: NotedBy),
-    /// A row whose value may be copied to the tier was written; called with its new content, after `row`.
+    /// A row was written whose value may be copied to the hot tier; called with the new content, after `row`.
     pub stored: fn(Copied<'_>),
     /// A plain SQL statement is about to write a row with this key.
     pub writing: fn(relation: Oid, key: &[u8]),
-    /// A COPY into this table begins. It will report each of its keys through `writing`. Returns a number, which is
-    /// passed to `copied`.
+    /// A COPY into this table begins. Each of its keys is then reported through `writing`. Returns a number that
+    /// identifies the COPY in `copied`.
     pub copying: fn(table: Oid) -> usize,
     /// The COPY with this number has ended without an error.
     pub copied: fn(number: usize),
-    /// A COPY has held back these rows, which have this composite type; this INSERT writes one of them.
+    /// A COPY held back these rows of this composite type; the statement `insert` writes one of them.
     pub held_back: fn(table: Oid, insert: &CStr, row_type: Oid, rows: &[Datum]),
     /// A change of a row left dead bytes for VACUUM to reclaim; called together with `row`.
     pub died: fn(relation: Oid, dead: DeadBytes),
@@ -31,7 +30,7 @@ pub struct Observer {
     pub altered: fn(relation: Oid),
     /// A row changed in a table on which an entry of a cache depends.
     pub depended_on: fn(cache: Oid, key: &[u8]),
-    /// All rows of such a table may have been removed or changed.
+    /// All rows of a table on which entries of a cache depend may have been removed or changed.
     pub depended_on_all: fn(cache: Oid),
     /// A table on which entries depend has gained or lost this child.
     pub inherited: fn(child: Oid, parent: Oid),
@@ -47,7 +46,7 @@ pub struct Observer {
     pub stopped: fn(),
 }
 
-/// The value of a row of a table cache, for its copy in the tier.
+/// The value of a row of a table cache, for its copy in the hot tier.
 #[derive(Clone, Copy)]
 pub struct Copied<'a> {
     pub relation: Oid,
@@ -55,7 +54,7 @@ pub struct Copied<'a> {
     pub hash: u64,
     pub key: &'a [u8],
     pub value: Option<&'a [u8]>,
-    /// The type of the value, in the tier's encoding.
+    /// The type of the value, in the hot tier's encoding.
     pub kind: u8,
     pub deadline: i64,
 }
@@ -92,9 +91,9 @@ pub enum Moment {
     Ending,
     /// The last moment at which the transaction can fail; no other session sees its writes yet.
     BeforeCommit,
-    /// PREPARE TRANSACTION was called and can still fail.
+    /// PREPARE TRANSACTION is running and can still fail.
     BeforePrepare,
-    /// PREPARE TRANSACTION has ended: the transaction belongs to no session now, and any session may commit it or
+    /// PREPARE TRANSACTION has succeeded: the transaction belongs to no session now, and any session may commit it or
     /// roll it back.
     Prepared,
     /// A prepared transaction was committed or rolled back.
@@ -102,7 +101,7 @@ pub enum Moment {
     /// Other sessions see the transaction's writes; its locks are still held.
     Committed,
     Aborted,
-    /// A savepoint was released: its changes count for the level above.
+    /// A savepoint was released: its changes now belong to the enclosing level.
     SubCommitted {
         level: i32,
     },
@@ -118,10 +117,10 @@ pub enum Phase {
     /// The observer has not been notified of the end.
     Open,
     /// The observer has been notified of the commit. Later changes come from callbacks of other extensions that run
-    /// after ours. They must be handled at once, because the observer is not called again before other sessions see
-    /// them.
+    /// after pgcache's. The observer must handle those changes at once, because nothing calls it again before other
+    /// sessions see them.
     Committing,
-    /// The same for PREPARE TRANSACTION.
+    /// The observer has been notified of PREPARE TRANSACTION; later changes are handled as for a commit.
     Preparing,
 }
 
@@ -142,9 +141,9 @@ pub fn emit(event: impl FnOnce(&Observer)) {
     }
 }
 
-/// Returns the session's nesting level of savepoints; 1 outside of any.
+/// Returns the session's nesting level of savepoints; 1 outside of any savepoint.
 pub fn nesting_level() -> i32 {
-    // Called for every row, so without the guard that pgrx puts around calls that may raise.
+    // Declared without the guard that pgrx puts around calls that may raise, because every changed row calls it.
     unsafe extern "C-unwind" {
         safe fn GetCurrentTransactionNestLevel() -> i32;
     }

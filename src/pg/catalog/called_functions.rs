@@ -1,8 +1,8 @@
 //! Finds the functions that an expression calls, and reports whether any of them is user-defined.
 //!
-//! Callers use the result to decide which role may evaluate the expression, and which locks a read of a table may
-//! release early. Some kinds of expression nodes call functions that Postgres' tree walker does not report. Such a
-//! node counts as a call of a user-defined function; otherwise a role could hide its code in one.
+//! Callers use the result to choose the role that evaluates the expression, and the locks that a read of a table may
+//! release early. Postgres' tree walker does not report the functions that some kinds of expression nodes call. Such
+//! nodes count as calls of user-defined functions; otherwise a role could hide its code in one.
 
 use std::ffi::c_void;
 
@@ -11,8 +11,8 @@ use pgrx::pg_sys::{self, Node, Oid};
 use crate::pg::memory::unguarded;
 use crate::pg::version;
 
-/// Returns whether Postgres' walker reports every function that a node of this kind calls. It does not for domain
-/// checks, GREATEST, JSON constructors and similar nodes.
+/// Returns whether Postgres' walker reports every function that a node of this kind calls. The walker does not report
+/// them for domain checks, GREATEST, JSON constructors and similar nodes.
 pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     use pg_sys::NodeTag::*;
     matches!(
@@ -37,7 +37,8 @@ pub fn shows_its_functions(node: pg_sys::NodeTag) -> bool {
     )
 }
 
-/// Returns whether an extension or a user created a function: such oids are above those of Postgres' own functions.
+/// Returns whether an extension or a user created a function: its oid is then above the oids of Postgres' own
+/// functions.
 pub fn is_of_a_user(function: Oid) -> bool {
     function.to_u32() >= pg_sys::FirstUnpinnedObjectId
 }

@@ -1,8 +1,8 @@
 //! Detects tables whose rows Citus keeps in shards, and statements that Citus runs on behalf of another node.
 //!
-//! Such a table is itself empty: a SELECT shows its rows only because Citus plans it over the shards. Code that
-//! bypasses the planner, or relies on the table's triggers, would find no rows. Citus lists such tables in a catalog
-//! of its own; where that catalog does not exist, the check costs one lookup in memory.
+//! A distributed table is itself empty: a SELECT shows its rows only because Citus plans it over the shards. Code that
+//! bypasses the planner or relies on the table's triggers finds no rows. Citus lists distributed tables in a catalog of
+//! its own; where that catalog does not exist, the check costs one lookup in memory.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::pg::memory::pg_list;
 
 /// The schema `pg_catalog`, in which only a superuser can create objects.
 const PG_CATALOG: Oid = Oid::from_u32(pg_sys::PG_CATALOG_NAMESPACE);
-/// A catalog with a row for each table that is distributed, a reference table, or on the coordinator alone.
+/// A catalog with a row for each distributed table, reference table, and table that only the coordinator holds.
 const CATALOG: &CStr = c"pg_dist_partition";
 const TABLE: &CStr = c"logicalrelid";
 

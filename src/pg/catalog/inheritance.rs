@@ -26,8 +26,8 @@ pub fn family(table: Oid, mode: Mode) -> Vec<Oid> {
     }
 }
 
-/// Returns the partitions of a partitioned table that hold its rows, at any depth. None is locked, so each may be
-/// dropped before the caller reads it.
+/// Returns the partitions of a partitioned table that hold its rows, at any depth. Takes no locks, so a partition may
+/// be dropped before the caller reads it.
 pub fn leaves(table: Oid) -> Vec<Oid> {
     // SAFETY: one call, which without a lock reads only pg_inherits, and returns a list of oids in the memory context
     // of the caller, where `oids` copies it.
@@ -41,18 +41,18 @@ pub fn leaves(table: Oid) -> Vec<Oid> {
     all
 }
 
-/// Returns whether a table, which the caller has locked by now, is still such a partition.
+/// Returns whether a table is still a partition of `root` that holds rows. The caller has locked the table.
 pub fn is_leaf_of(table: Oid, root: Oid) -> bool {
     leaves(root).contains(&table)
 }
 
-/// Returns whether one table inherits from the other, directly or indirectly.
+/// Returns whether one table inherits from another, directly or indirectly; locks the inheriting tables.
 pub fn is_child(child: Oid, parent: Oid) -> bool {
     child != parent && family(parent, Mode::Read).contains(&child)
 }
 
-/// Returns the first unlogged table of a family, whose rows a crash removes. A partitioned table has no rows of its
-/// own.
+/// Returns the first unlogged table of a family, None if it has none. A crash removes the rows of an unlogged table. A
+/// partitioned table has no rows of its own.
 pub fn unlogged(table: Oid) -> Option<Oid> {
     family(table, Mode::Read).into_iter().find(|&table| {
         relation::persistence(table) == Some(pg_sys::RELPERSISTENCE_UNLOGGED)
@@ -60,7 +60,7 @@ pub fn unlogged(table: Oid) -> Option<Oid> {
     })
 }
 
-/// Returns whether a table, or one that inherits from it, may have rows: its file is not empty, or it is a foreign
+/// Returns whether a table, or a table that inherits from it, may have rows: its file is not empty, or it is a foreign
 /// table, which has no file.
 pub fn has_content(table: Oid) -> bool {
     family(table, Mode::Read).into_iter().any(|table| {

@@ -1,9 +1,9 @@
 //! Discards the facts about relations and privileges that a session remembers, when another session changes them.
 //!
-//! Postgres calls the functions here for a changed relation (its columns, indexes, triggers, name, statistics), for
-//! a renamed schema, for a changed function, and for any change to roles and memberships, and to the database's
-//! owner, who is the only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it only
-//! raises flags and counters, and never reads a catalog.
+//! Postgres calls the functions here for a changed relation (its columns, indexes, triggers, name, statistics), for a
+//! renamed schema, for a changed function, and for any change to roles, to memberships and to the database's owner, the
+//! only member of `pg_database_owner`. A callback may run whenever a lock is taken, so it only raises flags and
+//! counters, and never reads a catalog.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,8 +21,8 @@ thread_local! {
     static WATCHES: ManuallyDrop<RefCell<Watches>> = ManuallyDrop::default();
 }
 
-/// Watches one relation. A caller begins the watch before it reads the relation's facts, so that no change in
-/// between is missed.
+/// Watches one relation. A caller begins the watch before it reads the relation's facts, so that the watch misses no
+/// change during the read.
 pub struct Watch {
     relation: pg_sys::Oid,
     stale: Rc<Cell<bool>>,
@@ -53,15 +53,15 @@ impl Watch {
         self.stale.get()
     }
 
-    /// Returns whether any role or membership may have changed since the watch began. Memberships decide which
-    /// policies apply to a role, and a plan contains the policies that applied when it was made. Postgres plans
-    /// again for another role, but after a change of membership only in its latest minor releases.
+    /// Returns whether any role or membership may have changed since the watch began. Memberships decide which policies
+    /// apply to a role, and a plan contains the policies that applied when Postgres made it. Postgres plans again for
+    /// another role; after a change of membership it does so only in its latest minor releases.
     pub fn has_other_roles(&self) -> bool {
         self.roles != Roles::now()
     }
 }
 
-/// A state of the database's functions and schemas. Two equal states have no change between them.
+/// A state of the database's functions and schemas. Equal states mean that nothing changed between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Functions(u64);
 
@@ -72,7 +72,8 @@ impl Functions {
     }
 }
 
-/// A state of the roles: memberships, attributes, the database's owner. Two equal states have no change between them.
+/// A state of the roles: memberships, attributes, the database's owner. Equal states mean that nothing changed between
+/// them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Roles(u64);
 
@@ -83,7 +84,7 @@ impl Roles {
     }
 }
 
-/// A state of all relations, roles, functions and schemas. Two equal states have no change between them.
+/// A state of all relations, roles, functions and schemas. Equal states mean that nothing changed between them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Everything(u64, Functions);
 
@@ -111,7 +112,7 @@ impl Drop for Watch {
     }
 }
 
-/// Privileges of a user on a relation, which the session remembers once a check has found them granted.
+/// Privileges of a user on a relation, which the session remembers after a check found them granted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KnownPrivilege {
     pub relation: pg_sys::Oid,
@@ -119,8 +120,8 @@ pub struct KnownPrivilege {
     pub mask: u64,
 }
 
-/// The number of remembered privileges: a session uses few caches at a time. Two that share a place replace each
-/// other.
+/// The number of places for remembered privileges: a session uses few caches at a time. A privilege replaces an older
+/// one at the same place.
 const PLACES: usize = 64;
 
 thread_local! {
@@ -139,14 +140,15 @@ impl KnownPrivilege {
         mixed as usize % PLACES
     }
 
-    /// Returns whether the last check found it granted and no message since indicates a change. This is as fresh as
-    /// the system caches that the check read, because the same messages invalidate them.
+    /// Returns whether the last check found the privileges granted and no message has indicated a change since that
+    /// check. The answer is as fresh as the system caches that the check read, because the same messages invalidate
+    /// both.
     #[inline]
     pub fn is_known(self) -> bool {
         GRANTED.with(|granted| granted[self.place()].get() == Some(self))
     }
 
-    /// Runs `check` and returns its result; remembers true, unless a message came meanwhile.
+    /// Runs `check` and returns its result; remembers a granted result, unless a message arrives during the check.
     pub fn learn(self, check: impl FnOnce() -> bool) -> bool {
         let before = REVOCATIONS.get();
         let granted = check();

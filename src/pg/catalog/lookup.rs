@@ -1,12 +1,11 @@
-//! Reads the catalog rows of a table as they were before the running command, and as that command has just written
-//! them.
+//! Reads the catalog rows of a table as they were before the running command, and as that command has written them.
 //!
 //! The syscache returns the former rows until the next command begins. A scan with Postgres' "self" snapshot returns
 //! the new ones.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-/// The fields in use of a table's row in pg_class.
+/// The fields of a table's row in pg_class that pgcache uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Class {
     pub file: Oid,
@@ -14,7 +13,7 @@ pub struct Class {
     pub is_partition: bool,
 }
 
-/// The fields in use of a column's row in pg_attribute.
+/// The fields of a column's row in pg_attribute that pgcache uses.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Column {
     type_oid: Oid,
@@ -48,8 +47,8 @@ pub fn file_is_another(table: Oid) -> bool {
     class(table).map(|class| class.file) != now.map(|class| class.file)
 }
 
-/// Returns whether the running command may change a column's values through the column's definition alone. A new
-/// file does not show this: a change of type need not rewrite the table, and a virtual column is not stored.
+/// Returns whether the running command may change a column's values through the column's definition alone. The table's
+/// file does not show such a change: a change of type need not rewrite the table, and a virtual column is not stored.
 pub fn column_is_another(table: Oid, column: i32) -> bool {
     let before = column_before(table, column);
     let now = column_now(table, column);
@@ -57,7 +56,7 @@ pub fn column_is_another(table: Oid, column: i32) -> bool {
     is_virtual || before.map(|column| column.type_oid) != now.map(|column| column.type_oid)
 }
 
-/// Returns whether a column is generated after the running command.
+/// Returns whether a column is generated, as the running command leaves it.
 pub fn is_generated(table: Oid, column: i32) -> bool {
     column_now(table, column).is_some_and(|column| column.generated != 0)
 }
@@ -103,7 +102,7 @@ fn column_now(table: Oid, column: i32) -> Option<Column> {
 }
 
 /// # Safety
-/// A row of pg_class.
+/// `tuple` is a row of pg_class.
 unsafe fn read_class(tuple: pg_sys::HeapTuple) -> Class {
     // SAFETY: the fixed part of every row of pg_class is a Form_pg_class, from which plain values
     // are copied.
@@ -118,7 +117,7 @@ unsafe fn read_class(tuple: pg_sys::HeapTuple) -> Class {
 }
 
 /// # Safety
-/// A row of pg_attribute.
+/// `tuple` is a row of pg_attribute.
 unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     // SAFETY: the fixed part of every row of pg_attribute is a Form_pg_attribute, from which plain
     // values are copied.
@@ -131,16 +130,16 @@ unsafe fn read_column(tuple: pg_sys::HeapTuple) -> Column {
     }
 }
 
-/// Returns the row of a catalog with these keys (at most two; each is a column's number, an equality function and a
-/// value), written by the running command or an earlier one.
+/// Returns what `read` copies from the catalog row with these keys, also if the running command wrote the row; None if
+/// no row has them. Takes at most two keys: a column's number, an equality function and a value each.
 fn present<R>(
     catalog: Oid,
     index: u32,
     keys: &[(u32, u32, Datum)],
     read: unsafe fn(pg_sys::HeapTuple) -> R,
 ) -> Option<R> {
-    // SAFETY: a scan of a catalog by one of its indexes; the tuple is read before the scan ends.
-    // The static snapshot "self" sees rows of the present command.
+    // SAFETY: a scan of a catalog by one of its indexes; the tuple is read before the scan ends. The static snapshot
+    // "self" sees the rows that the running command wrote.
     unsafe {
         let lock = pg_sys::AccessShareLock as pg_sys::LOCKMODE;
         let open = pg_sys::table_open(catalog, lock);

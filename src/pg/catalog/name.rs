@@ -21,13 +21,13 @@ pub struct NewRelation {
 /// Why a name differs from the given one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum NameChange {
-    /// It had no quotes, so its letters are lower case now.
+    /// The name had no quotes, so Postgres folded its letters to lower case.
     Folded,
-    /// It was longer than the maximum of a name.
+    /// The name was longer than Postgres allows.
     Truncated,
 }
 
-/// Parses a name like any SQL name: folds to lower case, may be qualified or quoted.
+/// Parses a name as SQL does: it may be qualified or quoted, and unquoted letters fold to lower case.
 ///
 /// Raises 42602 for a malformed name, 3F000 for a missing schema, 42501 without CREATE, 42P16 for the schema of
 /// temporary tables.
@@ -59,7 +59,7 @@ pub fn parse_new_relation(text: Text) -> NewRelation {
     }
 }
 
-/// Returns how Postgres' `name` differs from the last name in the text.
+/// Returns how `name`, as Postgres parsed it, differs from the last name in the text; None if they are equal.
 fn change_of(text: &[u8], name: &[u8]) -> Option<NameChange> {
     let given = last_name(text);
     match given.len() > name.len() {
@@ -68,8 +68,8 @@ fn change_of(text: &[u8], name: &[u8]) -> Option<NameChange> {
     }
 }
 
-/// Returns the last of several names separated by dots, without its quotes. In a server encoding the bytes of quotes,
-/// dots and spaces stand only for these characters.
+/// Returns the last of several names separated by dots, without its quotes. Searching for single bytes is safe: in
+/// every server encoding, the bytes of quotes, dots and spaces encode only these characters.
 fn last_name(text: &[u8]) -> Vec<u8> {
     let mut quoted = false;
     let is_dot = |&byte: &u8| {
@@ -108,8 +108,8 @@ fn longest_prefix(name: &[u8]) -> usize {
     }
 }
 
-/// Returns the relation that SQL would find under this name; None where no relation has it. Raises 42602 for a
-/// malformed name, and 0A000 for one in another database.
+/// Returns the relation that SQL would find under this name; None where no relation has the name. Raises 42602 for a
+/// malformed name, and 0A000 for a name in another database.
 pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
     let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
     // SAFETY: textToQualifiedNameList returns a list of at least one name; everything is palloc'd in the call's
@@ -123,7 +123,7 @@ pub fn relation_named(text: Text) -> Option<pg_sys::Oid> {
     (relation != pg_sys::InvalidOid).then_some(relation)
 }
 
-/// Returns the relation of that name in that schema, if any.
+/// Returns the relation that already has the new relation's schema and name, if one exists.
 pub fn lookup(new: &NewRelation) -> Option<pg_sys::Oid> {
     // SAFETY: a syscache look-up inside of a transaction; the name lives through it.
     let oid = unsafe { pg_sys::get_relname_relid(new.name.as_ptr(), new.schema) };
@@ -150,8 +150,8 @@ pub fn quote_literal(text: &str) -> String {
     String::from_utf8(literal(text.as_bytes())).unwrap_or_default()
 }
 
-/// Returns a string literal of bytes in the server's encoding, in which the bytes of ASCII characters stand only for
-/// these.
+/// Returns a string literal of bytes in the server's encoding, where the bytes of ASCII characters encode only ASCII
+/// characters.
 pub fn literal(text: &[u8]) -> Vec<u8> {
     let quotes: &[u8] = match text.contains(&b'\\') {
         true => b"E'",
@@ -178,14 +178,14 @@ pub fn current_database() -> String {
     }
 }
 
-/// Returns `schema.name` for a function in the same schema as the running one. Fails where that function has been
-/// dropped, because no lock protects a running function.
+/// Returns `schema.name` for a function in the same schema as the running one. Fails where the running function has
+/// been dropped, because no lock protects a running function.
 pub fn beside_running_function(
     call: pg_sys::FunctionCallInfo,
     name: &str,
 ) -> Result<String, Error> {
     // SAFETY: Postgres passes a valid call whose flinfo names the running function. For a dropped function the schema
-    // is InvalidOid, whose name is NULL; otherwise the name is a palloc'd copy, and its quoted form is that or
+    // is InvalidOid, whose name is NULL; otherwise the name is a palloc'd copy, and its quoted form is the name or
     // another copy.
     unsafe {
         let function = (*(*call).flinfo).fn_oid;

@@ -1,9 +1,9 @@
-//! The extension's own functions in schema pgcache, by which its triggers and views are recognised.
+//! The extension's own functions in schema pgcache, which identify its triggers and views.
 //!
-//! The lookups run whenever a table is altered or truncated, a row of a source table is written, or a cache is
-//! opened, as any role and also in databases without the extension. So they check no privilege and raise no error.
-//! Another role may have created a schema of that name, so a function must be written in C, which only a superuser
-//! can do. The two functions in SQL occur only in the condition of a trigger that calls one in C.
+//! The lookups run whenever a table is altered or truncated, a row of a source table is written, or a cache is opened,
+//! as any role and also in databases without the extension. So they check no privilege and raise no error. Any role may
+//! have created a schema named pgcache, so a function counts only if it is written in C, which only a superuser can
+//! create. The two functions in SQL occur only in the condition of a trigger that calls one in C.
 
 use std::ffi::CStr;
 
@@ -34,18 +34,18 @@ pub const RECORD_TRUNCATE: Function = in_c(c"record_truncate", &[]);
 pub const COLUMNS: Function = in_c(c"columns", &[]);
 /// Runs before each row of a cache that is a partition of a plain table; from 0.4.0 on.
 pub const RENEW_ROW: Function = in_c(c"renew_row", &[]);
-/// The function of the trigger whose argument is a cache's reserve; from 0.5.0 on.
+/// The function of the trigger that carries a cache's reserve as its argument; from 0.5.0 on.
 pub const RESERVE: Function = in_c(c"reserve", &[]);
 /// The functions of the triggers that make a table a cache or carry its settings.
 pub const OF_A_CACHE: [Function; 5] = [RECORD, RECORD_TRUNCATE, COLUMNS, RENEW_ROW, RESERVE];
 pub const MEMORY_ENTRIES: Function = in_c(c"memory_entries", &[pg_sys::TEXTOID]);
 pub const INVALIDATE: Function = in_c(c"invalidate", &[]);
 pub const INVALIDATE_ALL: Function = in_c(c"invalidate_all", &[]);
-/// The condition on scans of caches; from 0.4.0 on.
+/// The condition that the expired-row filter adds to scans of caches; from 0.4.0 on.
 pub const LIVE: Function = in_c(c"live", &[pg_sys::TIMESTAMPTZOID]);
-/// The same for deadlines that are Unix times.
+/// The condition for deadlines that are Unix times.
 pub const LIVE_UNIX: Function = in_c(c"live_unix", &[pg_sys::INT8OID, pg_sys::INT4OID]);
-/// Applied to each key that plain SQL writes; from 0.4.0 on.
+/// Receives each key that plain SQL writes, so that an expired row of that key is replaced; from 0.4.0 on.
 pub const RENEW: Function = in_c(
     c"renew",
     &[pg_sys::TEXTOID, pg_sys::REGCLASSOID, pg_sys::TEXTOID],
@@ -59,7 +59,7 @@ pub const DEPENDS: Function = Function {
     language: SQL,
 };
 
-/// The same for a key that follows settings, which it names; from 0.5.0 on.
+/// The variant for a key that depends on settings, which the last argument names; from 0.5.0 on.
 pub const DEPENDS_UNDER: Function = Function {
     name: c"depends",
     arguments: &[pg_sys::REGCLASSOID, pg_sys::TEXTOID, pg_sys::TEXTOID],
@@ -67,7 +67,7 @@ pub const DEPENDS_UNDER: Function = Function {
 };
 
 impl Function {
-    /// Returns InvalidOid where the extension is not installed, or its version lacks the function.
+    /// Returns the function's oid; InvalidOid where the extension is not installed, or its version lacks the function.
     pub fn oid(&self) -> Oid {
         // SAFETY: syscache look-ups, which check no privilege and return nothing for missing objects. The vector is a
         // copy; the tuple is released after it has been read.

@@ -55,8 +55,7 @@ unsafe extern "C-unwind" fn may_run_user_code(node: *mut Node, context: *mut c_v
     }
 }
 
-/// Rejects functions of Postgres that are not immutable, because some of them run statements, such as
-/// table_to_xml().
+/// Rejects functions of Postgres that are not immutable, because some of them, such as table_to_xml(), run statements.
 unsafe extern "C-unwind" fn is_not_plain(function: Oid, _context: *mut c_void) -> bool {
     let reads_a_setting = matches!(
         function.to_u32(),

@@ -1,5 +1,5 @@
-//! Checks privileges, ownership and row-level security, and holds the only code that runs statements as another role
-//! ([`AsOwner`]).
+//! Checks privileges, ownership and row-level security, and holds [`AsOwner`], the only code that runs statements as
+//! another role.
 
 use std::ffi::CString;
 
@@ -33,12 +33,12 @@ impl Privileges {
         .and(Privileges::UPDATE);
     /// Privileges to remove entries and return them.
     pub const TAKE: Privileges = Privileges::SELECT.and(Privileges::DELETE);
-    /// Privileges to set entries and remove others.
+    /// Privileges to set some entries and remove others.
     pub const MOVE: Privileges = Privileges::WRITE.and(Privileges::DELETE);
     /// Privileges to remove all entries.
     pub const CLEAR: Privileges = Privileges::TRUNCATE;
 
-    /// Returns whether this set contains all of the other one.
+    /// Returns whether this set contains every privilege of `other`.
     pub const fn has(self, other: Privileges) -> bool {
         self.0 & other.0 == other.0
     }
@@ -66,8 +66,8 @@ impl Privileges {
 /// dropped. The hint contains the GRANT only if `is_cache` accepts the relation, so that no hint suggests a grant on
 /// other relations.
 ///
-/// A committed REVOKE or a new policy takes effect at once, even in the middle of a transaction: a SELECT would
-/// process its message when it locks the table, but a hot read takes no lock.
+/// A committed REVOKE or a new policy takes effect at once, even in the middle of a transaction. A SELECT processes the
+/// invalidation message when it locks the table; a hot read takes no lock, so this function processes messages itself.
 pub fn require(relation: pg_sys::Oid, privileges: Privileges, is_cache: fn(pg_sys::Oid) -> bool) {
     emergency::secure();
     accept_invalidations();
@@ -130,7 +130,7 @@ fn role_name(role: pg_sys::Oid) -> Option<CString> {
 
 /// Processes the invalidation messages of committed transactions.
 pub fn accept_invalidations() {
-    // SAFETY: every call of ours is inside a transaction, which the callbacks that this may run need.
+    // SAFETY: pgcache calls this only inside a transaction, which the callbacks that may run here need.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
@@ -151,7 +151,7 @@ fn known(relation: pg_sys::Oid, privileges: Privileges) -> KnownPrivilege {
     }
 }
 
-/// Returns all privileges of a role on an existing relation. Returns none without USAGE on the schema, in which SQL
+/// Returns all privileges of a role on an existing relation. Returns none without USAGE on the schema, because SQL
 /// could not name the relation.
 pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     let all = pg_sys::AclMaskHow::ACLMASK_ALL;
@@ -169,8 +169,8 @@ pub fn of_role(relation: pg_sys::Oid, role: pg_sys::Oid) -> Privileges {
     }
 }
 
-/// Reads the catalogs. Uses pg_class_aclmask, because pg_class_aclcheck succeeds for any one of the privileges and
-/// this requires all.
+/// Reads the privileges from the catalogs. Uses pg_class_aclmask, because pg_class_aclcheck succeeds if the role has
+/// any of the privileges, and callers require all of them.
 fn is_granted(relation: pg_sys::Oid, privileges: Privileges) -> bool {
     let (mask, all) = (
         privileges.0 as pg_sys::AclMode,
@@ -214,8 +214,7 @@ pub fn may_reserve() -> bool {
 
 /// Returns whether row-level security applies to the current user on this relation.
 pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, which for a dropped relation returns that no policies
-    // apply.
+    // SAFETY: a syscache look-up inside of a transaction, which reports no policies for a dropped relation.
     unsafe {
         pg_sys::check_enable_rls(relation, pg_sys::InvalidOid, true)
             == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
@@ -224,10 +223,10 @@ pub fn row_security_applies(relation: pg_sys::Oid) -> bool {
 
 /// Runs statements as the relation's owner for as long as this value lives.
 ///
-/// It serves two cases. `DELETE ... WHERE key = $1` needs SELECT by Postgres' rules, while `cache_delete` promises
-/// to need DELETE alone; and a sweep over all caches must not run their triggers with the sweeper's rights. The
-/// caller's own privilege was checked before, and the statement is ours, with no text of the caller. Triggers on the
-/// table then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that
+/// It serves two cases. First, Postgres requires SELECT for `DELETE ... WHERE key = $1`, while `cache_delete` promises
+/// to need DELETE alone. Second, a sweep over all caches must not run their triggers with the sweeper's rights. The
+/// caller's own privilege is checked before, and the statement is pgcache's own, without text of the caller. Triggers
+/// on the table then run as the owner, as they do when a foreign key cascades, but under a fixed search_path, so that
 /// unqualified names are not found in a schema of the caller. Never used where row-level security applies to the
 /// caller.
 ///
@@ -239,12 +238,14 @@ pub struct AsOwner {
     settings: i32,
 }
 
-/// The search_path for an owner's code: unqualified names are Postgres' own or not found.
+/// The search_path for statements that run as an owner: an unqualified name is found only in pg_catalog or among
+/// temporary objects.
 const SAFE_PATH: &std::ffi::CStr = c"pg_catalog, pg_temp";
 
 impl AsOwner {
-    /// Prepares to remove rows for a call whose caller has named the relation. In a call of the owner the triggers
-    /// run as they do in the owner's DELETE, without a check. Raises 42501.
+    /// Prepares to remove rows of a relation that the caller has named. If the caller is the owner, the triggers run
+    /// unchecked, as in the owner's own DELETE. For other callers, raises 42501 if a trigger may run another role's
+    /// code.
     pub fn of(relation: pg_sys::Oid) -> AsOwner {
         if relation::owner(relation) != session::user() {
             trigger_trust::refuse(relation);
@@ -253,8 +254,8 @@ impl AsOwner {
     }
 
     /// Prepares to remove rows of a table that the caller did not name: the triggers' code can neither change the
-    /// session nor leave work for the commit, where it would run as the caller. Raises 42501 even for the owner, who
-    /// has not requested that this code run.
+    /// session nor leave work for the commit, where it would run as the caller. Raises 42501 even for the owner,
+    /// because the owner did not request this removal.
     pub fn to_remove(relation: pg_sys::Oid) -> AsOwner {
         trigger_trust::refuse(relation);
         AsOwner::to_maintain(relation)
@@ -296,8 +297,9 @@ impl AsOwner {
                 false,
             );
             pg_sys::GetUserIdAndSecContext(&mut former.user, &mut former.context);
-            // Set only where needed: Postgres takes statements under this flag for queries of a foreign key, to which
-            // `pgcache.live()` shows expired rows. Triggers on the table are not such queries.
+            // Set only where needed: Postgres takes statements under this flag for queries of a foreign key, and
+            // `pgcache.live()` shows expired rows to those queries. Triggers on the table are not queries of a foreign
+            // key.
             let see_all = match relation::forces_row_security(relation) {
                 true => pg_sys::SECURITY_NOFORCE_RLS as i32,
                 false => 0,

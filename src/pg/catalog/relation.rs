@@ -13,7 +13,7 @@ use crate::pg::value::datum::varlena_bytes;
 /// Returns the triggers of a relation, including those of foreign keys, in place in the relcache.
 ///
 /// # Safety
-/// As long as the result is used, `relation` must be open and no catalog may be read. A catalog read may process an
+/// While the result is used, `relation` must be open and no catalog may be read. A catalog read may process an
 /// invalidation message for the relation, which reads its triggers again and frees the former list even while the
 /// relation is open. An ANALYZE in another session is enough to send one.
 pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_sys::Trigger] {
@@ -21,10 +21,11 @@ pub(in crate::pg) unsafe fn triggers<'r>(relation: pg_sys::Relation) -> &'r [pg_
     unsafe { all_of((*relation).trigdesc) }
 }
 
-/// Returns copies of the triggers in the current memory context, for callers that read catalogs while they use them.
+/// Returns copies of the triggers in the current memory context, for callers that read catalogs while they use the
+/// triggers.
 ///
 /// # Safety
-/// `relation` must be open; the memory context stays for as long as the result is used.
+/// `relation` must be open; the memory context must live as long as the result is used.
 pub(in crate::pg) unsafe fn copied_triggers<'r>(
     relation: pg_sys::Relation,
 ) -> &'r [pg_sys::Trigger] {
@@ -34,7 +35,7 @@ pub(in crate::pg) unsafe fn copied_triggers<'r>(
 }
 
 /// # Safety
-/// NULL, or a description of triggers that stays for as long as the result is used.
+/// `descriptor` is NULL, or a description of triggers that stays while the result is used.
 unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Trigger] {
     // SAFETY: it has numtriggers triggers, and stays by the caller's contract.
     unsafe {
@@ -48,9 +49,9 @@ unsafe fn all_of<'r>(descriptor: *const pg_sys::TriggerDesc) -> &'r [pg_sys::Tri
     }
 }
 
-/// Returns the quoted `schema.name` of a relation that the caller has locked. Raises 42P01 where it is dropped
+/// Returns the quoted `schema.name` of a relation that the caller has locked. Raises 42P01 if the relation is dropped
 /// nevertheless: the lock does not stop the session itself from dropping it, for example in an event trigger that a
-/// statement of ours fires.
+/// statement of pgcache fires.
 pub fn qualified(relation: pg_sys::Oid) -> CString {
     spelled(relation).unwrap_or_else(|| {
         ErrorReport::from(Error::NoSuchRelation(relation.to_u32())).report(PgLogLevel::ERROR);
@@ -58,10 +59,10 @@ pub fn qualified(relation: pg_sys::Oid) -> CString {
     })
 }
 
-/// Returns the same for a relation that may have been dropped; None then.
+/// Returns the quoted `schema.name` of a relation, or None if it has been dropped.
 pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
-    // SAFETY: syscache look-ups, each of which returns NULL or a palloc'd copy: another session may drop it between
-    // two.
+    // SAFETY: syscache look-ups, each of which returns NULL or a palloc'd copy: another session may drop the relation
+    // between two look-ups.
     unsafe {
         let name = pg_sys::get_rel_name(relation);
         let schema = pg_sys::get_namespace_name(pg_sys::get_rel_namespace(relation));
@@ -70,7 +71,7 @@ pub fn spelled(relation: pg_sys::Oid) -> Option<CString> {
     }
 }
 
-/// Returns the length of the relation's name in bytes.
+/// Returns the length of the relation's name in bytes; 0 if the relation is dropped.
 pub fn name_length(relation: pg_sys::Oid) -> usize {
     // SAFETY: a syscache look-up; the name is a copy that ends with a NUL byte.
     unsafe {
@@ -88,7 +89,7 @@ pub fn is_there(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::get_rel_relkind(relation) != 0 }
 }
 
-/// Returns whether the relation can have row triggers of ours: an ordinary table, or a partitioned one.
+/// Returns whether the relation can have pgcache's row triggers: an ordinary or a partitioned table.
 pub fn is_table(relation: pg_sys::Oid) -> bool {
     // SAFETY: a syscache look-up inside of a transaction, which returns 0 for a dropped relation.
     let kind = unsafe { pg_sys::get_rel_relkind(relation) } as u8;
@@ -111,7 +112,7 @@ pub fn type_name(type_oid: pg_sys::Oid) -> String {
     }
 }
 
-/// Returns the bare name for an error message; empty if the relation is dropped.
+/// Returns the relation's bare name for an error message; empty if the relation is dropped.
 pub fn display_name(relation: pg_sys::Oid) -> String {
     // SAFETY: get_rel_name returns NULL or a palloc'd copy.
     unsafe {
@@ -227,11 +228,11 @@ pub fn is_view(relation: pg_sys::Oid) -> bool {
     unsafe { pg_sys::get_rel_relkind(relation) == pg_sys::RELKIND_VIEW as i8 }
 }
 
-/// A trigger's row in the catalog.
+/// A row of pg_trigger.
 pub struct TriggerRow {
     pub table: pg_sys::Oid,
     pub function: pg_sys::Oid,
-    /// The trigger of the partition's parent that it was copied from, or InvalidOid.
+    /// For a partition's copy, the trigger of the parent table that it was copied from, or InvalidOid.
     pub parent: pg_sys::Oid,
     /// Whether no command has updated the row or replaced the trigger since its INSERT.
     pub is_first_version: bool,
@@ -259,7 +260,8 @@ pub fn made_on(trigger: pg_sys::Oid) -> Option<pg_sys::Oid> {
     Some(row.table)
 }
 
-/// Returns whether a table has a trigger of its own that calls `function`; without a lock on the table.
+/// Returns whether a table has a trigger of its own, not a copy of a parent's, that calls `function`. Takes no lock on
+/// the table.
 pub fn has_trigger(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     let column = pg_sys::Anum_pg_trigger_tgrelid;
     let index = pg_sys::TriggerRelidNameIndexId;
@@ -326,7 +328,7 @@ pub fn has_virtual_column(table: pg_sys::Oid, function: pg_sys::Oid) -> bool {
     })
 }
 
-/// A row of pg_trigger.
+/// A row of pg_trigger while a scan reads it.
 struct FoundTrigger<'r> {
     form: &'r pg_sys::FormData_pg_trigger,
     /// Its `t_infomask`.
@@ -335,7 +337,7 @@ struct FoundTrigger<'r> {
     arguments: &'r [u8],
 }
 
-/// Returns the first result of `pick` over the rows of pg_trigger that have this oid in a column.
+/// Returns the first result of `pick` over the rows of pg_trigger that hold this oid in `column`, which `index` covers.
 fn first_trigger<R>(
     column: u32,
     oid: pg_sys::Oid,
@@ -343,7 +345,7 @@ fn first_trigger<R>(
     pick: impl Fn(&FoundTrigger) -> Option<R>,
 ) -> Option<R> {
     // SAFETY: a scan of pg_trigger by an index over this column; each tuple is read before the next is fetched; its
-    // column tgargs is a bytea. The static snapshot "self" sees rows of the present command.
+    // column tgargs is a bytea. The static snapshot "self" sees the rows that the running command wrote.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::TriggerRelationId,

@@ -1,14 +1,14 @@
-//! Tells the planner how many rows a set-returning function returns, when the function's one text argument is a
-//! constant.
+//! Estimates for the planner how many rows a set-returning function with one text argument returns. It estimates only
+//! for a constant argument.
 
 use pgrx::{Internal, pg_sys};
 
 use crate::pg::memory::pg_list::pointers;
 use crate::pg::value::datum::{Text, Value};
 
-/// Answers the planner's request with the number of rows that `rows` returns for the argument. Returns a null
-/// pointer for other requests, for an argument that is not a constant, and where `rows` returns None: then the
-/// planner uses the ROWS of the function's declaration.
+/// Answers the planner's request with the number that `rows` returns for the argument. Returns a null pointer for other
+/// requests, for an argument that is not a constant, and where `rows` returns None: then the planner uses the ROWS of
+/// the function's declaration.
 pub fn answer(request: Option<Internal>, rows: impl FnOnce(Text) -> Option<f64>) -> Internal {
     let Some(datum) = request.and_then(|request| request.unwrap()) else {
         return Internal::from(Some(pg_sys::Datum::null()));
@@ -33,7 +33,7 @@ pub fn answer(request: Option<Internal>, rows: impl FnOnce(Text) -> Option<f64>)
     }))
 }
 
-/// Returns the constant text with which the function is called.
+/// Returns the constant text argument of the call; None if the argument is not a constant text.
 ///
 /// # Safety
 /// `request` is one of the planner's.

@@ -1,7 +1,7 @@
 //! Checks whether an expression always gives the same result for the same values.
 //!
-//! There are three answers: always; as long as the settings by which Postgres prints and reads values stay the same;
-//! or not. Postgres' own classes are coarser. A STABLE function may depend on such settings, but also on the time,
+//! The answer is one of three: always; while the settings for printing and reading values stay the same; or not.
+//! Postgres' own volatility classes are coarser. A STABLE function may depend on such settings, but also on the time,
 //! the user or the catalogs, and IMMUTABLE functions that print numbers and bytes still depend on a setting. So a
 //! STABLE function counts as steady only if it is listed here; a wrong listing would give a row two different keys.
 
@@ -62,7 +62,8 @@ const UNDER_SETTINGS: [&CStr; 31] = [
 /// Families of such functions: arithmetic and comparisons of moments.
 const FAMILIES: [&str; 3] = ["timestamptz_", "timestamp_", "date_"];
 
-/// Built-in STABLE functions that print arguments of any type: they are as steady as the output of these types.
+/// Built-in STABLE functions that print arguments of any type: they are as steady as the output of the arguments'
+/// types.
 const PRINTING: [&CStr; 15] = [
     c"anytextcat",
     c"array_to_json",
@@ -84,13 +85,13 @@ const PRINTING: [&CStr; 15] = [
 /// IMMUTABLE functions that depend on `extra_float_digits` or `bytea_output`.
 const IMMUTABLE_IN_NAME: [u32; 3] = [pg_sys::F_FLOAT4OUT, pg_sys::F_FLOAT8OUT, pg_sys::F_BYTEAOUT];
 
-/// The result of a walk so far.
+/// The state of the walk over an expression.
 struct Found {
     follows_settings: bool,
     unsteady: Option<String>,
 }
 
-/// Examines an expression without VOLATILE functions.
+/// Returns how steady an expression is. It must not contain VOLATILE functions.
 ///
 /// # Safety
 /// `node` is an analysed expression.
@@ -108,7 +109,7 @@ pub unsafe fn steadiness(node: *mut Node) -> Steadiness {
     }
 }
 
-/// Stops, with true, at a node that is not steady.
+/// Walks an expression; returns true and stops at a node that is not steady.
 ///
 /// # Safety
 /// As `called_functions::may_call_a_users`; `context` is a [`Found`].
@@ -180,12 +181,13 @@ impl Found {
         }
     }
 
-    /// Records that a value of a type is printed or read. Returns true where that is not steady.
+    /// Records that a value of a type is printed or read. Returns true where printing or reading this type is not
+    /// steady.
     ///
     /// # Safety
     /// The type exists.
     unsafe fn prints(&mut self, mut of: Oid) -> bool {
-        // SAFETY: catalog look-ups. The loop ends, because each type of elements or bounds ends at one without them.
+        // SAFETY: catalog look-ups. The loop ends, because types nest only a finite number of levels.
         unsafe {
             loop {
                 of = pg_sys::getBaseType(of);

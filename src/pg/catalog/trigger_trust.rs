@@ -5,9 +5,9 @@
 //! privileges anyway. Its condition may call only functions that cannot run another role's code, whatever their
 //! arguments are.
 //!
-//! The check runs under a lock that blocks new triggers until the transaction ends. A function that is replaced
-//! meanwhile keeps its owner. SECURITY DEFINER does not make a function harmless: its owner may remove that property
-//! between the check and the call, and no lock prevents it.
+//! The check runs under a lock that blocks new triggers until the transaction ends. CREATE OR REPLACE FUNCTION between
+//! the check and the call keeps the function's owner. SECURITY DEFINER does not make a function harmless: its owner may
+//! remove that property between the check and the call, and no lock prevents this.
 
 use std::ffi::{CStr, c_void};
 
@@ -23,10 +23,10 @@ use crate::pg::memory::unguarded;
 use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
-/// The triggers that fire when rows are removed: Postgres' tgtype bits.
+/// Postgres' tgtype bits of the triggers that fire when rows are removed.
 const REMOVES: u32 = pg_sys::TRIGGER_TYPE_DELETE | pg_sys::TRIGGER_TYPE_TRUNCATE;
 
-/// Functions that are not immutable, and yet run no user-defined code whatever their arguments are.
+/// Functions that are not immutable, but run no user-defined code, whatever their arguments are.
 const HARMLESS: [u32; 11] = [
     pg_sys::F_NOW,
     pg_sys::F_TRANSACTION_TIMESTAMP,
@@ -44,7 +44,7 @@ const HARMLESS: [u32; 11] = [
 /// Raises 42501 if removing rows as the table's owner would run code of a role that lacks the owner's privileges.
 /// The caller holds a writer's lock on the table.
 ///
-/// The triggers of a partitioned table's partitions run, too, so all of them are locked.
+/// The triggers of a partitioned table's partitions run, too, so this function locks all partitions.
 pub fn refuse(table: Oid) {
     let owner = relation::owner(table);
     let all = match relation::is_partitioned(table) {
@@ -75,7 +75,7 @@ fn first_of_others(table: Oid, owner: Oid) -> Option<Error> {
 }
 
 /// # Safety
-/// A copy of a trigger, because catalogs are read.
+/// `trigger` is a copy, because this function reads catalogs.
 unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Error> {
     let names = || {
         // SAFETY: every trigger has a name.
@@ -116,10 +116,10 @@ unsafe fn judge(trigger: &pg_sys::Trigger, table: Oid, owner: Oid) -> Option<Err
     Some(Error::ConditionOfAnother { trigger, cache })
 }
 
-/// Returns whether the owner may run a function without running another role's code: the function is Postgres' own
-/// or ours, or belongs to a role that has the owner's privileges.
+/// Returns whether the owner may run a function without running another role's code: the function is Postgres' own or
+/// pgcache's, or belongs to a role that has the owner's privileges.
 fn is_trusted(function: Oid, owner: Oid) -> bool {
-    // Ours are in C: their owner was a superuser, but need not be one any more.
+    // pgcache's functions are written in C. The role that created them was a superuser then, but need not be one now.
     let ours = || {
         let ours = [own::RECORD, own::RECORD_TRUNCATE];
         let of_sources = [own::INVALIDATE, own::INVALIDATE_ALL];
@@ -130,7 +130,7 @@ fn is_trusted(function: Oid, owner: Oid) -> bool {
     !is_of_a_user(function) || ours() || has_privileges()
 }
 
-/// Returns the owner of a function; if the function was dropped, InvalidOid, which has no role's privileges.
+/// Returns the owner of a function. For a dropped function returns InvalidOid, which has no role's privileges.
 pub(super) fn owner_of(function: Oid) -> Oid {
     // SAFETY: a syscache look-up inside of a transaction; the tuple is released after its one field
     // has been copied.
@@ -155,7 +155,7 @@ fn is_immutable(function: Oid) -> bool {
 /// The functions that an expression calls.
 struct Called {
     functions: Vec<Oid>,
-    /// Whether Postgres shows all of them.
+    /// Whether Postgres' walker reports all of them.
     shown: bool,
 }
 
@@ -176,7 +176,8 @@ impl Called {
     }
 }
 
-/// Postgres' walker calls this for each node, and continues as long as this returns false.
+/// Records the functions that a node calls. Postgres' walker calls this for each node, and continues while it returns
+/// false.
 unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void) -> bool {
     // SAFETY: inside of `guarded`; the node is read after the test for NULL, the context is the Called of
     // `Called::of`.
@@ -197,7 +198,7 @@ unsafe extern "C-unwind" fn note_functions(node: *mut Node, context: *mut c_void
 unsafe extern "C-unwind" fn note_function(function: Oid, context: *mut c_void) -> bool {
     // SAFETY: as in `note_functions`.
     let called = unsafe { &mut *context.cast::<Called>() };
-    // No error may leave Postgres' walker from here, so the functions do not count as shown when memory runs out.
+    // No error may leave Postgres' walker here; so when memory runs out, the functions count as not shown.
     called.shown &= called.functions.try_reserve(1).is_ok();
     if called.shown {
         called.functions.push(function);

@@ -1,9 +1,9 @@
 //! Detects partitions of a source table that the apply worker of logical replication has truncated.
 //!
-//! Any other TRUNCATE is reported by the source's own trigger or by the object access hook. The apply worker
-//! truncates the partitions themselves, even where the publisher named their parent, and calls no hook; the only
-//! trace is an invalidation message for each relation. So an apply worker remembers the invalidated relations, and
-//! checks at the end of the transaction which of them have a new file. Without this, entries that depend on such a
+//! The source's own trigger or the object access hook reports any other TRUNCATE. The apply worker truncates the
+//! partitions themselves, even if the publisher truncated their parent, and calls no hook; its only trace is an
+//! invalidation message for each relation. So an apply worker remembers the invalidated relations, and checks at the
+//! end of the transaction which of them have a new file. Without this check, entries that depend on a truncated
 //! partition would stay.
 
 use std::collections::HashSet;
@@ -34,8 +34,8 @@ pub fn register() {
     }
 }
 
-/// Records a changed relation. Postgres calls this at the end of each command and whenever a lock is taken, so it
-/// reads no catalog.
+/// Records a changed relation. Reads no catalog, because Postgres calls this at the end of each command and whenever it
+/// takes a lock.
 #[pg_guard]
 unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid) {
     // SAFETY: reads a variable of this process.

@@ -1,7 +1,7 @@
 //! Registers the transaction callbacks and the object access hook, and turns their calls into [`events`].
 //!
-//! These report the end of transactions and savepoints, and changes to definitions: tables, triggers, extensions,
-//! databases and column defaults. Row changes come from the triggers instead.
+//! The events are the end of transactions and savepoints, and changes to definitions: tables, triggers, extensions,
+//! databases and column defaults. Triggers report row changes instead.
 
 use pgrx::pg_sys::{self, Oid};
 
@@ -15,8 +15,8 @@ use crate::pg::session::transaction_local::{self, TransactionLocal};
 use crate::pg::shmem::worker_state;
 
 thread_local! {
-    /// Whether the transaction has created or updated an extension; once it has committed, the launcher checks for
-    /// ours.
+    /// Whether the transaction has created or updated an extension; after its commit the launcher checks whether
+    /// pgcache is installed.
     static EXTENSION_CHANGED: TransactionLocal<bool> = TransactionLocal::default();
 }
 
@@ -35,8 +35,8 @@ pub fn register(observer: Observer) {
     }
 }
 
-// Postgres calls the next three functions in every transaction and for every object. Most calls concern no cache,
-// and return without pgrx's guard around fallible code, which costs more than the rest of such a call.
+// Postgres calls the next three functions in every transaction and for every object. Most calls concern no cache, and
+// return before pgrx's guard around fallible code, because the guard costs more than the rest of the call.
 
 unsafe extern "C-unwind" fn at_transaction_event(
     event: pg_sys::XactEvent::Type,
@@ -137,15 +137,15 @@ unsafe extern "C-unwind" fn at_object_access(
     }
 }
 
-/// Runs fallible code in a callback: an error or a panic in it continues as Postgres' own.
+/// Runs fallible code in a callback: an error or a panic in it continues as an error of Postgres.
 fn guarded(run: impl FnOnce()) {
-    // SAFETY: our three callbacks above call this directly from C, and their own frames hold nothing to drop.
+    // SAFETY: the three callbacks above call this directly from C, and their own frames hold nothing to drop.
     unsafe { pg_sys::panic::pgrx_extern_c_guard(run) }
 }
 
 /// Reports that a table became a child or partition of another table, or stopped being one. The observer acts at the
-/// end of the transaction, when the change is final. A partition to which a cache's trigger was added by hand is not
-/// reported: a restore attaches the partition first, and then creates the trigger itself.
+/// end of the transaction, when the change is final. Adding a cache's trigger to a table that is already a partition
+/// reports nothing, because a restore attaches the partition first, and then creates the trigger itself.
 fn placed(table: Oid) {
     let has_triggers = lookup::class(table).is_some_and(|class| class.has_triggers);
     if has_triggers && relation::has_trigger(table, own::RECORD.oid()) {
@@ -171,13 +171,14 @@ fn object_event(access: pg_sys::ObjectAccessType::Type, class: Oid, object: Oid,
     }
 }
 
-/// `part` is a column's number, or 0: a dropped column is not a dropped relation.
+/// Reports a change of a relation or, if `part` is not 0, of the column with this number: a dropped column is not a
+/// dropped relation.
 fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i32) {
     use pg_sys::ObjectAccessType::*;
     match access {
         OAT_TRUNCATE => {
             dependency::partition_truncated(relation);
-            // Nor does it fire the cache's trigger.
+            // TRUNCATE of a partition does not fire the cache's trigger either.
             if let Some(cache) = relation::above(relation, own::RECORD.oid()) {
                 emit(|observer| (observer.truncated)(cache));
             }
@@ -191,7 +192,7 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     emit(|observer| match access {
         OAT_POST_CREATE if part == 0 => (observer.created)(relation),
         OAT_DROP if part == 0 => (observer.dropped)(relation),
-        // Also for TRUNCATE, of any table; the cache's own trigger reports that the table was a cache's.
+        // TRUNCATE of any table comes here, too; the cache's own trigger reports the truncation of a cache.
         OAT_POST_CREATE | OAT_DROP | OAT_POST_ALTER | OAT_TRUNCATE => {
             (observer.altered)(relation);
         }
@@ -199,9 +200,9 @@ fn relation_event(access: pg_sys::ObjectAccessType::Type, relation: Oid, part: i
     });
 }
 
-/// Raises 42501 for a trigger of ours on another role's table. Postgres lets any role with TRIGGER create or replace
-/// one. But our triggers determine what is done with the owner's rights: which rows have expired, are hidden and
-/// swept, and which entries a row invalidates.
+/// Raises 42501 for a pgcache trigger on another role's table. Postgres lets any role with TRIGGER create or replace a
+/// trigger. But pgcache's triggers determine what pgcache does with the owner's rights: which rows count as expired and
+/// are hidden and swept, and which entries a row invalidates.
 fn require_owner(row: &TriggerRow) {
     let of_a_source = [own::INVALIDATE, own::INVALIDATE_ALL];
     let mut ours = own::OF_A_CACHE.iter().chain(&of_a_source);

@@ -2,14 +2,14 @@
 //! key.
 //!
 //! The condition is `WHEN (true OR pgcache.depends('cache'::regclass, key))`, or `pgcache.depends('cache'::regclass,
-//! key, 'settings')` where the key depends on settings. It is always true and never evaluated; it only stores the
-//! dependency in the catalog. So Postgres itself follows renames of columns and of the cache, refuses to drop
-//! objects that the key needs, copies the trigger to partitions, and dumps and restores it. The trigger's function
-//! takes the key's expression out of the condition and evaluates it over the old and the new row.
+//! key, 'settings')` where the key depends on settings. The condition is always true and never evaluated; it only
+//! stores the dependency in the catalog. So Postgres itself follows renames of columns and of the cache, refuses to
+//! drop objects that the key needs, copies the trigger to partitions, and dumps and restores the trigger. The trigger's
+//! function takes the key's expression out of the condition and evaluates it over the old and the new row.
 //!
-//! The trigger acts with the rights of the owner of the table on which it was declared. That owner must be allowed
-//! to delete from the cache whenever the trigger runs. Otherwise a role could create a trigger on its own table that
-//! names another role's cache, and remove entries from it.
+//! The trigger acts with the rights of the owner of the table on which it was declared. Whenever the trigger runs, that
+//! owner must be allowed to delete from the cache. Otherwise a role could create a trigger on its own table that names
+//! another role's cache, and remove entries from it.
 
 use std::ffi::{CStr, CString};
 
@@ -49,14 +49,15 @@ struct Prepared {
     /// The table whose owner evaluates the key; None if the result is the same for any role.
     as_owner_of: Option<Oid>,
     key: RowKey,
-    /// The settings of the session that declared the trigger; None where the key follows none.
+    /// The settings of the session that declared the trigger; None if the key depends on no settings.
     settings: Option<Texts>,
     /// The type of the cache's keys. It cannot change during the statement: detaching a cache drops its triggers, and
     /// waits for the writers of their tables.
     key_type: KeyType,
 }
 
-/// `pgcache.invalidate()`: AFTER INSERT, or AFTER UPDATE OR DELETE, FOR EACH ROW.
+/// Runs as `pgcache.invalidate()`: AFTER INSERT, or AFTER UPDATE OR DELETE, FOR EACH ROW. Reports the keys of the
+/// changed row.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -76,8 +77,8 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
         let _settings = hold(prepared.settings.as_ref());
         let keys = (prepared.key).of_rows((*trigger).tg_trigslot, (*trigger).tg_newslot);
         for key in keys.into_iter().flatten() {
-            // A value that is not a key raises no error, because the writer of the row is not responsible for the
-            // key.
+            // A value that is not a key raises no error, because the role that writes the row is not responsible for
+            // the key.
             let key = prepared.key_type.canonical_if_any(Text::from_raw(key));
             if let Some(key) = key {
                 events::emit(|observer| (observer.depended_on)(prepared.cache, key.bytes()));
@@ -87,7 +88,8 @@ pub extern "C-unwind" fn invalidate_wrapper(call: pg_sys::FunctionCallInfo) -> D
     Datum::null()
 }
 
-/// `pgcache.invalidate_all()`: BEFORE TRUNCATE, FOR EACH STATEMENT.
+/// Runs as `pgcache.invalidate_all()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Reports that all dependent entries are
+/// invalid.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn invalidate_all_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -117,7 +119,7 @@ pub fn partition_truncated(partition: Oid) {
 }
 
 /// # Safety
-/// `trigger` comes from Postgres; `memory` lives as long as the result is used.
+/// `trigger` is Postgres' own; `memory` lives as long as the result is used.
 unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) -> *mut Prepared {
     // SAFETY: the former memory context is restored; after an error the abort does it.
     unsafe {
@@ -131,8 +133,8 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
             false => (*trigger.tg_relation).rd_id,
         };
         require_rights(condition.cache, declared_on);
-        // Planning looks up names, and inlines SQL functions. It runs with the owner's rights under a search_path of
-        // ours; otherwise the role that writes the row would choose which objects the names refer to.
+        // Planning looks up names, and inlines SQL functions. It runs with the owner's rights and a fixed search_path;
+        // otherwise the role that writes the row would choose which objects the names refer to.
         let stranger = relation::owner(declared_on) != session::user();
         let settings = condition.settings.map(|text| Texts::read(text.bytes()));
         let key = {
@@ -154,7 +156,7 @@ unsafe fn prepare(trigger: &pg_sys::TriggerData, memory: pg_sys::MemoryContext) 
     }
 }
 
-/// Applies the settings of the session that declared the key, for its evaluation.
+/// Applies the settings of the session that declared the key, while the key is evaluated.
 fn hold(settings: Option<&Texts>) -> Option<Held> {
     settings
         .filter(|_| !fault::on(Fault::KeyUnderWritersSettings))
@@ -170,12 +172,12 @@ pub fn require_rights(cache: Oid, declared_on: Oid) {
     }
 }
 
-/// A trigger that a user created by hand may name any relation.
+/// Returns whether the hint may name the relation: a trigger that a user created by hand may name any relation.
 fn may_be_a_cache(relation: Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || relation::is_view(relation)
 }
 
-/// Returns whether the table's owner may delete any entry of the cache.
+/// Returns whether the cache exists and the table's owner may delete any entry of it.
 pub fn has_rights(cache: Oid, declared_on: Oid) -> bool {
     let _owner = AsOwner::to_maintain(declared_on);
     relation::is_there(cache)
@@ -192,7 +194,7 @@ struct Condition {
 
 impl Condition {
     /// # Safety
-    /// `trigger` is a copy, as the triggers of TriggerData are.
+    /// `trigger` is a copy, like the triggers in TriggerData.
     unsafe fn of(trigger: *const pg_sys::Trigger) -> Option<Condition> {
         // SAFETY: tgqual is NULL or the text of a node tree.
         unsafe {
@@ -256,20 +258,21 @@ pub struct DependencyTrigger {
     pub cache: Oid,
     /// A partition's copy of its parent's trigger, which is dropped together with the original.
     pub is_clone: bool,
-    /// The trigger is ENABLE ALWAYS, as it was created: it fires under any session_replication_role.
+    /// The trigger is ENABLE ALWAYS, the state in which pgcache creates it: it fires under any
+    /// session_replication_role.
     pub is_always: bool,
-    /// The trigger fires unless session_replication_role is replica, as after ENABLE TRIGGER.
+    /// The trigger fires unless session_replication_role is replica, the state after ENABLE TRIGGER.
     pub is_at_origin: bool,
     /// The settings under which the key is evaluated; None: the settings of each session that writes a row.
     pub settings: Option<Vec<u8>>,
     /// The key's expression from the trigger's condition.
     key: *mut pg_sys::Node,
-    /// The events at which it fires: Postgres' tgtype bits.
+    /// Postgres' tgtype bits of the events at which the trigger fires.
     kind: i16,
 }
 
 impl DependencyTrigger {
-    /// Returns whether it fires for INSERT; each dependency has exactly one such trigger.
+    /// Returns whether the trigger fires for INSERT; each dependency has exactly one such trigger.
     pub fn is_of_inserts(&self) -> bool {
         self.kind as u32 & pg_sys::TRIGGER_TYPE_INSERT != 0
     }
@@ -297,14 +300,15 @@ impl DependencyTrigger {
         }
     }
 
-    /// Returns whether the key depends on the settings of each session that writes a row, as a dependency from
-    /// before 0.5.0 may.
+    /// Returns whether the key depends on the settings of each session that writes a row, as the key of a dependency
+    /// from before 0.5.0 may.
     pub fn follows_writers(&self) -> bool {
         // SAFETY: an expression that Postgres has analysed.
         self.settings.is_none() && !matches!(unsafe { steadiness(self.key) }, Steadiness::Steady)
     }
 
-    /// Returns whether both triggers compute equal keys for equal events, under any settings.
+    /// Returns whether both triggers name the same cache and compute the key by the same expression at the same events.
+    /// Ignores their settings.
     pub fn equals(&self, other: &DependencyTrigger) -> bool {
         // SAFETY: both are node trees in the memory context of the call, and only compared.
         self.cache == other.cache
@@ -351,8 +355,9 @@ pub fn on_table(table: Oid) -> Vec<DependencyTrigger> {
     }
 }
 
-/// Makes a trigger of a table fire in all sessions, as ALTER TABLE ONLY ... ENABLE ALWAYS TRIGGER does. That command
-/// would look the table up by its name, as a role that may lack USAGE on its schema, and run event triggers.
+/// Makes a trigger of a table fire in all sessions, as ALTER TABLE ONLY ... ENABLE ALWAYS TRIGGER does. Does not run
+/// that command, which would look up the table by its name, as a role that may lack USAGE on the schema, and would run
+/// event triggers.
 pub fn enable_always(table: Oid, trigger: &CStr) {
     // SAFETY: inside a transaction. The relation is open, under the lock of ALTER TABLE, until it is closed; the lock
     // is kept. The change of the trigger's row notifies other sessions.
@@ -373,9 +378,9 @@ pub fn declared_on(trigger: Oid) -> Option<Oid> {
     relation::made_on(trigger)
 }
 
-/// Returns the same; raises 39P01 where a trigger that it was copied from does not exist. Postgres drops the copies
-/// first, so this happens only in a damaged catalog, where the rights of the partition's owner would be the wrong
-/// ones to check.
+/// Returns the table on which a partition's trigger was declared; raises 39P01 if the original trigger does not exist.
+/// Postgres drops copies before their original, so this happens only in a damaged catalog. A check of the partition
+/// owner's rights instead would be wrong.
 pub fn require_declared_on(trigger: Oid) -> Oid {
     declared_on(trigger).unwrap_or_else(|| {
         ErrorReport::from(Error::NotADependency).report(PgLogLevel::ERROR);
@@ -383,8 +388,8 @@ pub fn require_declared_on(trigger: Oid) -> Oid {
     })
 }
 
-/// Drops triggers of a cache's dependencies, and with them the partitions' copies. Checks no privilege on their
-/// tables, as DROP of the cache checks none.
+/// Drops triggers of a cache's dependencies, together with the partitions' copies. Checks no privilege on their tables,
+/// as DROP of the cache checks none.
 pub fn drop_triggers(triggers: &[Oid]) {
     // SAFETY: catalog changes inside a transaction; the list of addresses is made and freed here, and stores copies.
     unsafe {

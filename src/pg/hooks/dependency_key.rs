@@ -1,8 +1,8 @@
 //! Computes the key of a dependency for the rows that a statement changes.
 //!
-//! The trigger runs this for every row, so it avoids repeated work: the expression is prepared once for each
-//! statement, one guard against errors surrounds both rows, and the new row's key is not computed if no column that
-//! the key reads differs.
+//! The trigger runs this for every row, so it avoids repeated work: each statement prepares the expression once, one
+//! guard against errors surrounds both rows, and the new row's key is computed only if a column that the key reads
+//! differs.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum, Node, TupleTableSlot};
@@ -11,8 +11,8 @@ use crate::pg::catalog::called_functions::may_call_a_users;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::version;
 
-/// A key's expression, ready to be evaluated. It and everything that it points to lie in the memory of the call's
-/// FmgrInfo.
+/// A key's expression, ready to be evaluated. The expression and everything that it points to lie in the memory of the
+/// call's FmgrInfo.
 pub struct RowKey {
     state: *mut pg_sys::ExprState,
     context: *mut pg_sys::ExprContext,
@@ -63,8 +63,8 @@ impl RowKey {
         }
     }
 
-    /// Returns the keys of the old and the new row, where the event has such rows. None stands for no entry, or for a
-    /// new key that equals the old one. The keys live until the next call.
+    /// Returns the keys of the old and the new row, where the event has such rows. None means that a row has no entry,
+    /// or that the new key equals the old key. The keys live until the next call.
     ///
     /// # Safety
     /// Each slot is NULL, empty, or holds a row of the table.
@@ -149,7 +149,7 @@ unsafe fn holds_row(slot: *mut TupleTableSlot) -> bool {
 /// # Safety
 /// As `RowKey::prepare`.
 unsafe fn columns(key: *mut Node, table: pg_sys::Relation) -> Option<Columns> {
-    // SAFETY: the numbers are those of the table's columns, so there are at most as many as it has.
+    // SAFETY: the numbers are the numbers of the table's columns, so the array has room for all of them.
     unsafe {
         let mut numbers = std::ptr::null_mut();
         for row in [pg_sys::PRS2_OLD_VARNO, pg_sys::PRS2_NEW_VARNO] {
@@ -184,7 +184,7 @@ unsafe fn columns(key: *mut Node, table: pg_sys::Relation) -> Option<Columns> {
 /// # Safety
 /// `planned` is an expression.
 unsafe fn is_plain(planned: *mut Node) -> bool {
-    // SAFETY: both read the nodes; the walk is a sequence of plain values.
+    // SAFETY: both calls read the nodes; the walk is a sequence of plain values.
     unsafe {
         !pg_sys::contain_mutable_functions(planned)
             && !guarded(|| may_call_a_users(planned, std::ptr::null_mut()))

@@ -1,5 +1,5 @@
-//! Postgres' triggers, callbacks and hooks as this extension uses them. They decide little themselves: most turn
-//! what Postgres reports into an event for `cache`.
+//! Postgres' triggers, callbacks and hooks as this extension uses them. They make few decisions: most turn a report of
+//! Postgres into an event for `cache`.
 
 pub mod applied;
 pub mod callbacks;

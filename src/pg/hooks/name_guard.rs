@@ -1,15 +1,14 @@
-//! Checks that a name in one of our statements still refers to the intended table, and makes the lookup of the name
-//! succeed.
+//! Checks that a name in one of pgcache's statements still refers to the intended table, and makes the lookup of the
+//! name succeed.
 //!
-//! A statement can refer to its table only by name. While our code runs, a schema's owner may rename the table and
-//! give its name to another one, whose triggers, policies and views would then run with the rights of a cache's
-//! owner. No lock on the table prevents that. So after each parse analysis of our text, including the one before a
-//! kept plan is made again, this module reads which table Postgres found under the name, before any other code sees
-//! the result.
+//! A statement can refer to its table only by name. While pgcache runs, a schema's owner may rename the table and give
+//! its name to another table, whose triggers, policies and views would then run with the rights of a cache's owner. No
+//! lock on the table prevents this. So after each parse analysis of pgcache's text, also when Postgres makes a kept
+//! plan again, this module checks which table Postgres found under the name, before any other code sees the result.
 //!
-//! A schema's owner may also deny a cache's owner the use of the schema. The name comes from us and not from a user,
-//! so the lookup runs as a superuser, from the start of the analysis until its end. It reads catalogs and runs no
-//! user-defined code. Privileges on the table are checked later, when the statement runs.
+//! A schema's owner may also deny a cache's owner the use of the schema. The name comes from pgcache and not from a
+//! user, so the lookup runs as a superuser, from the start of the analysis to its end. The analysis reads catalogs and
+//! runs no user-defined code. Privileges on the table are checked later, when the statement runs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_void};
@@ -21,7 +20,7 @@ use crate::pg::memory::pg_list;
 use crate::pg::value::stored::refuse;
 use crate::pg::version;
 
-/// A statement, by its text, and the only table that it may read and write.
+/// The text of a statement, and the only table that the statement may read and write.
 #[derive(Clone, Copy)]
 struct Guarded {
     text: *const c_char,
@@ -41,8 +40,8 @@ thread_local! {
     static FORMER_IDENTITY: Cell<Option<Identity>> = const { Cell::new(None) };
 }
 
-/// Makes a statement that finds another table under its name raise an error, as long as this value lives. Statements
-/// that triggers or functions run inside of it are not affected.
+/// While this value lives, makes the guarded statement raise an error if it finds another table under its name. Does
+/// not affect statements that triggers or functions run inside of it.
 pub struct NameGuard<'s> {
     former: Option<Guarded>,
     text: PhantomData<&'s CStr>,
@@ -62,12 +61,12 @@ impl<'s> NameGuard<'s> {
 impl Drop for NameGuard<'_> {
     fn drop(&mut self) {
         GUARDED.set(self.former);
-        // After an error in the analysis the abort restores the identity.
+        // If the analysis failed, the abort restores the identity.
         FORMER_IDENTITY.set(None);
     }
 }
 
-/// Begins the analysis of the guarded query: its names are looked up as a superuser.
+/// Begins the analysis of the guarded query: its lookups of names run as a superuser.
 pub fn begin_look_up() {
     let mut former = Identity {
         user: pg_sys::InvalidOid,
@@ -93,7 +92,7 @@ pub fn end_look_up() {
     }
 }
 
-/// The types of a kept plan's parameters, at a stable address.
+/// The types of a kept plan's parameters, at a stable address, so that Postgres can keep a pointer to them.
 pub struct ParameterTypes(Box<(*const Oid, i32)>);
 
 impl ParameterTypes {
@@ -102,10 +101,10 @@ impl ParameterTypes {
         ParameterTypes(Box::new((types.as_ptr(), types.len() as i32)))
     }
 
-    /// Makes Postgres analyse the plan's text again as it did the first time.
+    /// Makes every new analysis of the plan's text look up names as a superuser, as the first analysis did.
     ///
     /// # Safety
-    /// The plan was made by SPI_prepare_cursor with these types, is kept, and is freed before this.
+    /// `plan` was made by SPI_prepare_cursor with these types, is kept, and is freed before `self`.
     pub unsafe fn look_up_again(&self, plan: pg_sys::SPIPlanPtr) {
         // SAFETY: a kept plan has its sources. Postgres calls their setup function, if one is set, instead of using
         // the types alone.
@@ -121,14 +120,15 @@ impl ParameterTypes {
 }
 
 unsafe extern "C-unwind" {
-    // Not in pgrx' bindings; the same in all versions (parser/parse_param.h).
+    // Missing in pgrx' bindings; the same in all versions of Postgres (parser/parse_param.h).
     fn setup_parse_fixed_parameters(state: *mut pg_sys::ParseState, types: *const Oid, number: i32);
 }
 
-/// Postgres calls this before it analyses a kept plan's text again.
+/// Sets up the parameters' types, and begins a guarded lookup. Postgres calls this before it analyses a kept plan's
+/// text again.
 unsafe extern "C-unwind" fn analysis_begins(state: *mut pg_sys::ParseState, types: *mut c_void) {
-    // SAFETY: the argument is that of `look_up_again`, which lives as long as the plan. The function that Postgres
-    // would call otherwise is called in the same way; this frame holds nothing to drop.
+    // SAFETY: `types` is the argument that `look_up_again` set, which lives as long as the plan. The call of
+    // `setup_parse_fixed_parameters` is the call that Postgres itself would make; this frame holds nothing to drop.
     unsafe {
         let (types, number) = *types.cast::<(*const Oid, i32)>();
         setup_parse_fixed_parameters(state, types, number);
@@ -145,22 +145,23 @@ static mut FORMER: pg_sys::post_parse_analyze_hook_type = None;
 
 /// Installs the hook into the analysis of statements; called once while the library is loaded.
 pub fn register() {
-    // SAFETY: no other thread exists that could read the variable meanwhile, and our function lives as long as
-    // the process.
+    // SAFETY: no other thread exists that could read the variable, and the function `analysed` lives as long as the
+    // process.
     unsafe {
         FORMER = pg_sys::post_parse_analyze_hook;
         pg_sys::post_parse_analyze_hook = Some(analysed);
     }
 }
 
-/// Postgres calls this for every statement: statements that are not ours return without pgrx's guard.
+/// Ends the lookup of a guarded statement and checks its tables. Postgres calls this for every statement, so statements
+/// that are not pgcache's return before pgrx's guard.
 unsafe extern "C-unwind" fn analysed(
     state: *mut pg_sys::ParseState,
     query: *mut pg_sys::Query,
     jumble: version::Jumble,
 ) {
     // SAFETY: the arguments are Postgres' own, and are passed to the former hook unchanged. The guarded text lives at
-    // least as long as its guard, whose end clears GUARDED.
+    // least as long as its guard, and the end of the guard clears GUARDED.
     unsafe {
         if let Some(Guarded { text, table }) = GUARDED.get()
             && is_of(state, text)
@@ -191,7 +192,7 @@ unsafe fn is_of(state: *const pg_sys::ParseState, sql: *const c_char) -> bool {
 unsafe fn require_only(query: *mut pg_sys::Query, table: Oid) {
     let (mut relations, mut others, mut policies) =
         (std::ptr::null_mut(), std::ptr::null_mut(), false);
-    // SAFETY: Postgres walks the query, which it gave to the caller; the lists that it fills are allocated in the
+    // SAFETY: Postgres walks the query, which it passed to the caller; the lists that it fills are allocated in the
     // current memory context and read before anything else runs.
     let relations = unsafe {
         pg_sys::extract_query_dependencies(

@@ -1,10 +1,10 @@
 //! A portal that marks the last moment of a transaction at which user-defined code may run.
 //!
-//! A pre-commit callback is too late for that. Postgres has closed the cursors by then, so a cursor opened
-//! afterwards would outlive the data that it reads. And callbacks of other extensions may have run before ours: a
-//! postgres_fdw connection that begins after its callback crashes the server. So this module creates an invisible
-//! portal that runs nothing, and acts when Postgres closes the transaction's portals. Postgres then closes any new
-//! portals, fires deferred triggers, and calls the callbacks when no portal remains.
+//! A pre-commit callback is too late to run user-defined code. Postgres closes the cursors before it, so a cursor
+//! opened afterwards would outlive the data that it reads. And callbacks of other extensions may have run before
+//! pgcache's: a postgres_fdw connection that begins after its callback crashes the server. So this module creates an
+//! invisible portal that runs nothing, and acts when Postgres closes the transaction's portals. After that, Postgres
+//! closes any new portals, fires deferred triggers, and calls the callbacks only when no portal remains.
 
 use std::cell::Cell;
 use std::ffi::CString;
@@ -21,7 +21,8 @@ thread_local! {
     static WAITS: Cell<bool> = const { Cell::new(false) };
     /// Whether the pre-commit callbacks are running or have run.
     static PASSED: Cell<bool> = const { Cell::new(false) };
-    /// Unguessable, because a client that closed the portal would bring the last moment forward.
+    /// The portal's name. It cannot be guessed, because a client that closed the portal would bring the last moment
+    /// forward.
     static NAME: CString = CString::new(format!("pgcache {:016x}", random::number())).unwrap_or_default();
 }
 
@@ -30,7 +31,7 @@ pub fn ask_for() {
     if WAITS.get() || PASSED.get() || session::in_parallel_mode() {
         return;
     }
-    // SAFETY: inside a transaction, to which the portal belongs from now on; the name is copied.
+    // SAFETY: inside a transaction, which owns the new portal; the name is copied.
     NAME.with(|name| unsafe {
         let portal = pg_sys::CreatePortal(name.as_ptr(), true, true);
         (*portal).visible = false;
@@ -50,12 +51,12 @@ pub fn reset() {
     PASSED.set(false);
 }
 
-/// Closes the transaction's cursors, as Postgres is about to do. The observer calls this before its work at the end
-/// of the transaction, because Postgres closes portals in no reliable order, and a table that a cursor reads can be
+/// Closes the transaction's cursors, which Postgres would close next. The observer calls this before its work at the
+/// end of the transaction, because Postgres closes portals in no reliable order, and a table that a cursor reads can be
 /// neither altered nor truncated.
 pub fn close_cursors() {
-    // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips ours, which is
-    // active, and reads the list of portals anew after each one that it has closed.
+    // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips the active portal
+    // of this module, and reads the list of portals anew after each portal that it closes.
     unsafe { pg_sys::PreCommit_Portals(prepared::is_asked_for()) };
 }
 
@@ -77,13 +78,13 @@ unsafe extern "C-unwind" fn closed(portal: pg_sys::Portal) {
     }
 }
 
-/// Our portal while Postgres closes it. Its state stays active, so that CLOSE ALL skips it and no second portal of
-/// its name is created: the observer handles everything that happens until it has finished.
+/// The portal while Postgres closes it. It stays active until the observer has finished, so that CLOSE ALL skips it and
+/// `ask_for` creates no second portal of its name. The observer itself handles every change made before it finishes.
 struct Kept(pg_sys::Portal);
 
 impl Kept {
     /// # Safety
-    /// The portal exists as long as this.
+    /// The portal exists as long as the result.
     unsafe fn from_closing(portal: pg_sys::Portal) -> Kept {
         // SAFETY: by the contract of this function.
         unsafe { (*portal).status = pg_sys::PortalStatus::PORTAL_ACTIVE };
@@ -94,7 +95,7 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: as in `from_closing`. Also after an error, because the abort closes the portal then.
+        // SAFETY: as in `from_closing`. This also runs after an error; the abort then closes the portal.
         unsafe { (*self.0).status = pg_sys::PortalStatus::PORTAL_DONE };
         WAITS.set(false);
     }

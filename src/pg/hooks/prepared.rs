@@ -1,8 +1,8 @@
-//! Follows the statements of two-phase commit: notes that PREPARE TRANSACTION is running, and reports that a
-//! prepared transaction was committed or rolled back. Called by `utility`.
+//! Follows the statements of two-phase commit: records that PREPARE TRANSACTION is running, and reports that a prepared
+//! transaction was committed or rolled back. Called by `utility`.
 //!
-//! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED decides a transaction. So the session of
-//! that statement reports it here, in the statement's own transaction.
+//! Postgres calls no extension when COMMIT PREPARED or ROLLBACK PREPARED decides a transaction. So the session that
+//! runs the statement reports the decision here, in the statement's own transaction.
 
 use std::cell::Cell;
 
@@ -29,12 +29,12 @@ pub fn forget() {
     ASKED_FOR.set(false);
 }
 
-/// Begins a statement. Returns its effect on a transaction, for [`end`].
+/// Begins a statement. Returns the kind of a transaction statement, for [`end`]; None for any other statement.
 ///
 /// # Safety
-/// The node is a utility statement. In a frame that holds nothing to drop.
+/// The node is a utility statement. The caller's frame holds nothing to drop.
 pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKind::Type> {
-    // SAFETY: by the caller's contract. Whether a transaction is open may be read at any time.
+    // SAFETY: by the caller's contract. The transaction's state may be read at any time.
     unsafe {
         let kind = kind_of(statement);
         // PREPARE of a failed transaction rolls it back; its end has been reported already.
@@ -48,7 +48,7 @@ pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKin
 /// Ends a statement that raised no error.
 ///
 /// # Safety
-/// In a frame that holds nothing to drop, called from C.
+/// The caller's frame holds nothing to drop, and C calls it.
 pub unsafe fn end(kind: Option<TransactionStmtKind::Type>) {
     if matches!(
         kind,

@@ -3,16 +3,16 @@
 //!
 //! The object access hook reports these events:
 //!
-//! - A column is added, dropped, or gets another type or another expression. A rewrite of the table counts only if a
-//!   column was altered before it in the same transaction; other rewrites (CLUSTER, VACUUM FULL, SET LOGGED) only
-//!   move the rows.
+//! - A column is added, dropped, or gets another type or another expression. A rewrite of the table counts only if the
+//!   same transaction altered a column before it; other rewrites (CLUSTER, VACUUM FULL, SET LOGGED) only move the rows.
 //! - A partition or child that is not empty is added or removed.
-//! - The table is dropped, for any reason. Postgres drops its triggers first, so this module remembers them.
-//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again, because it
-//!   missed the changes made meanwhile.
+//! - The table is dropped, for any reason. Postgres drops its triggers first, so this module remembers the dropped
+//!   triggers.
+//! - A dependency's trigger that was disabled, or enabled only for some sessions, is enabled again: it missed the
+//!   changes made while it was disabled.
 //!
-//! As for row changes, the table's owner must be allowed to delete from the cache. If the owner is not, a DROP is
-//! still allowed, but the entries stay.
+//! As for row changes, the table's owner must be allowed to delete from the cache. Without that right the owner may
+//! still drop the table, but the entries stay.
 
 use std::collections::HashSet;
 
@@ -36,11 +36,11 @@ struct Seen {
     columns: HashSet<u32>,
     /// Dependencies whose trigger was dropped.
     dropped: Vec<Dropped>,
-    /// A dependency's trigger was altered or dropped.
+    /// Whether a dependency's trigger was altered or dropped.
     triggers: bool,
     /// Tables with an altered dependency trigger.
     altered: Vec<Oid>,
-    /// Triggers that were created in this transaction and not altered since, so they have missed no change.
+    /// Triggers that this transaction created and did not alter, so they have missed no change.
     made: HashSet<u32>,
 }
 
@@ -59,7 +59,8 @@ pub fn forget() {
     SEEN.with(|seen| seen.change(|seen| *seen = Seen::default()));
 }
 
-/// Invalidates, with the commit, all entries that depend on the table, because any of its rows may have changed.
+/// Makes the commit invalidate all entries that depend on the table, because any of its rows may have changed. Raises
+/// 42501 if the table's owner may not delete from a cache.
 pub fn changed(table: Oid) {
     let mut emitted: Vec<Oid> = Vec::new();
     for DependencyTrigger { trigger, cache, .. } in dependencies(table) {
@@ -80,7 +81,7 @@ fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
     }
 }
 
-/// Notes an altered column or column expression, whose new row in the catalog is not visible yet.
+/// Records an altered column or column expression, whose new row in the catalog is not yet visible.
 pub fn column_altered(table: Oid, column: i32) {
     if dependencies(table).is_empty() {
         return;
@@ -91,7 +92,7 @@ pub fn column_altered(table: Oid, column: i32) {
     }
 }
 
-/// Notes that the table itself was altered: it may have another file.
+/// Records that the table itself was altered: it may have a new file.
 pub fn altered(table: Oid) {
     let with_columns = SEEN.with(|seen| seen.look(|seen| seen.columns.contains(&table.to_u32())));
     if with_columns && lookup::file_is_another(table) {
@@ -99,8 +100,8 @@ pub fn altered(table: Oid) {
     }
 }
 
-/// Reports that a table, or one of its columns, is about to be dropped. The objects that depended on it are gone
-/// already.
+/// Reports that a table, or one of its columns, is about to be dropped. The objects that depended on it are already
+/// gone.
 pub fn dropped(table: Oid, column: i32) {
     if column != 0 {
         changed(table);
@@ -111,7 +112,7 @@ pub fn dropped(table: Oid, column: i32) {
             memory::collect(seen.dropped.iter().filter(here).copied())
         })
     });
-    // A temporary table may be dropped at the end of the session or in a commit, when it is too late for statements.
+    // Postgres may drop a temporary table at the end of the session or in a commit, where no statement can run.
     if gone.is_empty() || relation::is_temporary(table) {
         return;
     }
@@ -124,14 +125,14 @@ pub fn dropped(table: Oid, column: i32) {
     }
 }
 
-/// Notes that a trigger is about to be dropped.
+/// Records that a trigger is about to be dropped.
 pub fn trigger_dropped(trigger: Oid, table: Oid) {
     let Some(DependencyTrigger { cache, .. }) = find(trigger, table) else {
         return;
     };
     note_trigger();
     let dropped = Dropped { table, cache };
-    // Copies are dropped before their originals, so the catalog still has the table on which the trigger was
+    // Copies are dropped before their originals, so the catalog still contains the table on which the trigger was
     // declared.
     if dependency::declared_on(trigger).is_some_and(|table| dependency::has_rights(cache, table)) {
         SEEN.with(|seen| {
@@ -144,12 +145,12 @@ pub fn trigger_dropped(trigger: Oid, table: Oid) {
     }
 }
 
-/// Notes that a trigger was created and did not replace another one.
+/// Records that a trigger was created without replacing another one.
 pub fn trigger_made(trigger: Oid) {
     SEEN.with(|seen| seen.change(|seen| seen.made.insert(trigger.to_u32())));
 }
 
-/// Notes that a trigger was altered; the relation's open copy still shows its former state.
+/// Records that a trigger was altered, while the relation's open copy still shows the former state of the trigger.
 pub fn trigger_altered(trigger: Oid, table: Oid) {
     let is_new = SEEN.with(|seen| seen.change(|seen| seen.made.remove(&trigger.to_u32())));
     let found = find(trigger, table);
@@ -180,7 +181,7 @@ pub fn has_altered() -> bool {
     SEEN.with(|seen| seen.look(|seen| !seen.altered.is_empty()))
 }
 
-/// Removes one of these tables from the set, and returns it.
+/// Removes one table with an altered dependency trigger from the list, and returns it; None if the list is empty.
 pub fn take_altered() -> Option<Oid> {
     match has_altered() {
         true => SEEN.with(|seen| seen.change(|seen| seen.altered.pop())),
@@ -188,8 +189,7 @@ pub fn take_altered() -> Option<Oid> {
     }
 }
 
-/// Returns whether the transaction has altered or dropped a dependency's trigger, which may have missed changes
-/// since.
+/// Returns whether the transaction has altered or dropped a dependency's trigger, which may then have missed changes.
 pub fn triggers_changed() -> bool {
     SEEN.with(|seen| seen.look(|seen| seen.triggers))
 }
@@ -200,7 +200,7 @@ fn find(trigger: Oid, table: Oid) -> Option<DependencyTrigger> {
         .find(|found| found.trigger == trigger)
 }
 
-/// Notes that a partition or child was added or removed.
+/// Reports that a partition or child was added or removed.
 pub fn inheritance_changed(child: Oid, parent: Oid) {
     if dependencies(parent).is_empty() {
         return;
@@ -212,26 +212,26 @@ pub fn inheritance_changed(child: Oid, parent: Oid) {
 }
 
 /// Returns whether this session may be in the middle of a statement that has changed rows of the table: it holds a
-/// writer's lock, and has the table open or is inside of a trigger. In that case the triggers of some changes may
-/// not have run yet.
+/// writer's lock, and has the table open or is inside of a trigger. In that case the triggers for some changes may not
+/// have run yet.
 pub fn may_be_half_changed(table: Oid) -> bool {
     lock::changes_rows(table) && (relation::is_in_use(table) || trigger::is_in_one())
 }
 
-/// Notes a new default. For a generated column, the default is the expression of all its values.
+/// Records a new default. For a generated column, the default is the expression of all its values.
 pub fn default_made(table: Oid, column: i32) {
     if lookup::is_generated(table, column) {
         column_altered(table, column);
     }
 }
 
-/// Returns the parent named by an event of the inheritance catalog.
+/// Returns the parent that an event of the inheritance catalog names; InvalidOid if it names none.
 ///
 /// # Safety
 /// `arg` is the argument that Postgres passes with OAT_POST_ALTER.
 pub unsafe fn parent_in(arg: *mut std::ffi::c_void) -> Oid {
-    // SAFETY: with OAT_POST_ALTER the argument is NULL or an ObjectAccessPostAlter of Postgres', from which one
-    // value is copied.
+    // SAFETY: with OAT_POST_ALTER the argument is NULL or an ObjectAccessPostAlter of Postgres, from which one value is
+    // copied.
     unsafe {
         let altered: *mut pg_sys::ObjectAccessPostAlter = arg.cast();
         match altered.is_null() {

@@ -1,8 +1,7 @@
-//! The trigger functions of every cache table, through which pgcache learns of changes that plain SQL makes to the
-//! cache.
+//! The trigger functions of every cache table, which notify pgcache of changes that plain SQL makes to the cache.
 //!
-//! They are C-level functions without pgrx's trigger wrapper, because one of them runs for each row. Their triggers
-//! are ENABLE ALWAYS, so they also fire under `session_replication_role = replica` and in the apply worker of
+//! The functions are C-level functions without pgrx's trigger wrapper, because one of them runs for each row. Their
+//! triggers are ENABLE ALWAYS, so they also fire under `session_replication_role = replica` and in the apply worker of
 //! logical replication.
 
 use pgrx::pg_sys::panic::ErrorReport;
@@ -29,8 +28,8 @@ pub extern "C" fn pg_finfo_columns_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.columns()`: the function of the trigger that names the columns of an attached table
-/// (`catalog::columns`). That trigger is disabled; if a user has enabled all triggers, it does nothing.
+/// `pgcache.columns()`: the function of the trigger that names the columns of an attached table (`catalog::columns`).
+/// The trigger is disabled; if a user enables all triggers, it fires and does nothing.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn columns_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -44,7 +43,7 @@ pub extern "C" fn pg_finfo_reserve_wrapper() -> *const pg_sys::Pg_finfo_record {
     &V1
 }
 
-/// `pgcache.reserve()`: the function of the trigger whose argument is a cache's reserve. It does nothing.
+/// `pgcache.reserve()`: the function of the trigger whose argument is a cache's reserve. Does nothing.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn reserve_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -58,8 +57,8 @@ pub extern "C" fn pg_finfo_record_truncate_wrapper() -> *const pg_sys::Pg_finfo_
     &V1
 }
 
-/// `pgcache.record()`: AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW. Its arguments are the
-/// cache's settings; it does not read them.
+/// `pgcache.record()`: AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW. Reports the changed row's key and its dead
+/// bytes. Does not read its arguments, which are the cache's settings.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -92,29 +91,31 @@ pub extern "C-unwind" fn record_wrapper(call: pg_sys::FunctionCallInfo) -> Datum
     Datum::null()
 }
 
-/// A partition of a cache, as its trigger sees it: the cache, and the position of the key in its rows.
+/// The facts about a partition that its trigger needs: the cache, and the position of the key in the partition's rows.
 ///
-/// Has no dead bytes, because the sweep counts them for whole caches only; VACUUM of a partition follows Postgres'
-/// own counts.
+/// The trigger reports no dead bytes for a partition, because the sweep counts dead bytes only for whole caches; VACUUM
+/// of a partition follows Postgres' own counts.
 struct Part {
     cache: Oid,
     key: Option<(i16, KeyType)>,
 }
 
-/// Returns the partition, looked up once for each statement, at whose end the function's own memory is freed.
+/// Returns the partition's facts. Looks them up once for each statement and keeps them in the function's own memory,
+/// which ends with the statement.
 ///
 /// # Safety
-/// The call comes from the trigger, which is a copy of the one above.
+/// The call comes from `trigger`, which is a partition's copy of the cache's trigger.
 unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData) -> *const Part {
     // SAFETY: Postgres gives a trigger function its FmgrInfo, with room for a pointer of its own that begins as NULL,
-    // and memory that lives as long. The number is read before a catalog is read; the partition is open.
+    // and memory that lives as long. The trigger's oid is read before any catalog; the partition is open.
     unsafe {
         let function = (*call).flinfo;
         if (*function).fn_extra.is_null() {
             let number = (*trigger.tg_trigger).tgoid;
             let partition = trigger.tg_relation;
             let part = Part {
-                // Gone only in a damaged catalog, where the table counts as one that is not a cache.
+                // The original is missing only in a damaged catalog; the partition's own oid then stands in, which is
+                // no cache.
                 cache: relation::made_on(number).unwrap_or((*partition).rd_id),
                 key: columns::key_in_partition(partition),
             };
@@ -126,8 +127,8 @@ unsafe fn part_of(call: pg_sys::FunctionCallInfo, trigger: &pg_sys::TriggerData)
     }
 }
 
-/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. The apply worker of logical replication fires
-/// it, but calls no object access hook.
+/// `pgcache.record_truncate()`: BEFORE TRUNCATE, FOR EACH STATEMENT. Reports that all rows may be gone. The apply
+/// worker of logical replication fires this trigger, but calls no object access hook.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -138,11 +139,11 @@ pub extern "C-unwind" fn record_truncate_wrapper(call: pg_sys::FunctionCallInfo)
     Datum::null()
 }
 
-/// Reports the key of one changed row. Reports that any entry may have changed if the row has no key, because any
-/// role may create this trigger on its own table, whatever its columns.
+/// Reports the key of one changed row. If the row has no key, reports that any entry may have changed: any role may
+/// create this trigger on its own table, which may lack a key column.
 ///
 /// # Safety
-/// `relation` is open, `row` is NULL or one of its rows, and the key is in that column.
+/// `relation` is open, `row` is NULL or one of its rows, and the column `key` holds the key.
 unsafe fn note_row(
     cache: Oid,
     relation: pg_sys::Relation,
@@ -154,7 +155,7 @@ unsafe fn note_row(
         return;
     }
     // SAFETY: the relation is open and the row one of its own, by the caller's contract; heap_getattr reads a column
-    // that was just found in it, of the type that was found.
+    // that was found in the relation, of the type that was found.
     unsafe {
         let mut null = true;
         let key = key.and_then(|(number, key_type)| {
@@ -169,8 +170,8 @@ unsafe fn note_row(
     }
 }
 
-/// Reports how many bytes an update or a deletion leaves to VACUUM. The old row is NULL where a role has created
-/// this as a statement trigger on its own table.
+/// Reports how many bytes an update or a deletion leaves to VACUUM. The old row is NULL if a role created this as a
+/// statement trigger on its own table.
 ///
 /// # Safety
 /// `relation` is open; `old` is the row before the change, `new` the row after it; both may be NULL.
@@ -187,7 +188,7 @@ unsafe fn note_dead(relation: pg_sys::Relation, old: pg_sys::HeapTuple, new: pg_
     }
 }
 
-/// Returns the trigger's call; raises an error when the call is not a trigger's.
+/// Returns the trigger's data of a call; raises an error if no trigger made the call.
 pub fn called_as_trigger(
     call: pg_sys::FunctionCallInfo,
     name: &'static str,
@@ -207,7 +208,7 @@ pub fn is_in_one() -> bool {
     depth() > 0
 }
 
-/// Returns how many trigger functions are running, one inside of the other.
+/// Returns the number of running trigger functions, each inside of the one before.
 pub fn depth() -> i32 {
     // SAFETY: the function takes no argument and returns an integer.
     let depth = unsafe { pgrx::direct_function_call::<i32>(pg_sys::pg_trigger_depth, &[]) };

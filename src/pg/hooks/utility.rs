@@ -1,14 +1,14 @@
-//! The one ProcessUtility hook, for statements that Postgres does not plan, and the order in which our modules act
-//! on them.
+//! The only ProcessUtility hook, for statements that Postgres does not plan, and the order in which pgcache's modules
+//! act on them.
 //!
-//! 1. `prepared` notes PREPARE TRANSACTION, because the callbacks that the statement calls read that note.
-//! 2. `copied` may replace a COPY by a changed copy of it, which renews keys.
-//! 3. The hook that was installed before ours, or Postgres, runs the statement.
-//! 4. When the statement has ended without an error, the two modules are notified in reverse order.
+//! 1. `prepared` records PREPARE TRANSACTION, because the callbacks that the statement calls read this record.
+//! 2. `copied` may replace a COPY with a changed copy of the statement that also replaces expired rows.
+//! 3. The hook that was installed before pgcache's, or Postgres itself, runs the statement.
+//! 4. After a statement without an error, this hook notifies the two modules in reverse order.
 //!
-//! A statement may run further statements inside of it, such as a function's COPY, so the state of each lies in its
-//! own stack frame here. An error jumps over these frames, which hold nothing to drop, and skips step 4: the state
-//! then ends with the transaction or its savepoint.
+//! A statement may run further statements inside of it, such as a function's COPY, so each statement keeps its state in
+//! its own stack frame of this hook. An error jumps over these frames, which hold nothing to drop, and skips step 4:
+//! the state then ends with the transaction or its savepoint.
 
 use std::ffi::c_char;
 
@@ -20,7 +20,7 @@ use crate::pg::memory::unguarded;
 
 static mut FORMER: pg_sys::ProcessUtility_hook_type = None;
 
-/// Installs the hook into statements that are not planned.
+/// Installs the hook.
 pub fn register() {
     // SAFETY: called once while the library is loaded, when nothing else reads the variable; the
     // function lives as long as the process.
@@ -30,7 +30,8 @@ pub fn register() {
     }
 }
 
-/// Postgres calls this for each statement that it does not plan, without pgrx's guard: few of them concern a cache.
+/// Runs a statement. Postgres calls this for each statement that it does not plan; it has no guard of pgrx, because few
+/// of them concern a cache.
 unsafe extern "C-unwind" fn run(
     given: *mut pg_sys::PlannedStmt,
     text: *const c_char,

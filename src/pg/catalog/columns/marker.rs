@@ -1,5 +1,5 @@
-//! The disabled trigger by which an attached table names its key, value and deadline columns, and the unit of its
-//! deadlines. [`super`] explains why a trigger stores them.
+//! The disabled trigger that names an attached table's key, value and deadline columns, and the unit of its deadlines.
+//! [`super`] explains why a trigger stores them.
 
 use std::ffi::CStr;
 
@@ -7,7 +7,7 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::catalog::{own, relation};
 
-/// BEFORE UPDATE, FOR EACH STATEMENT.
+/// The type of the marker: BEFORE UPDATE, FOR EACH STATEMENT.
 const MARKER: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_UPDATE;
 
 /// The content of an attached table's marker: column numbers, and the unit of its deadlines.
@@ -41,8 +41,8 @@ pub unsafe fn marked(table: pg_sys::Relation) -> Option<Marked> {
     }
 }
 
-/// Returns the columns of a partition, by the marker of the cache above it. Their names are the same, but their
-/// numbers may differ.
+/// Returns the columns of a partition, read from the marker of the cache that it belongs to. A partition's columns have
+/// the cache's names, but may have other numbers.
 fn marked_above(partition: Oid) -> Option<Marked> {
     let cache = relation::above(partition, own::RECORD.oid())?;
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid())?;
@@ -62,11 +62,11 @@ fn marked_above(partition: Oid) -> Option<Marked> {
     })
 }
 
-/// Returns the former default of the deadline column of an attached table, if any. The default is a text whose
-/// parsing runs code, and any role with TRIGGER can create a marker where the library is not loaded. So it is read
-/// only from a disabled marker, because only the table's owner can disable a trigger.
+/// Returns the default that an attached table's deadline column had before it became a cache; None if it had none. The
+/// default is a text whose parsing runs code, and any role with TRIGGER can create a marker where the library is not
+/// loaded. So this reads the default only from a disabled marker, because only the table's owner can disable a trigger.
 pub fn former_default(table: Oid) -> Option<Vec<u8>> {
-    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
+    // SAFETY: the caller holds a lock on the table, so it can be opened, and stays open while its marker is read.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let former = marker(open, |marker| {
@@ -79,9 +79,10 @@ pub fn former_default(table: Oid) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns the result of `read` for the marker trigger of a table; `read` reads no catalog. This runs for each
-/// changed row, so it compares the trigger's shape first and looks the function's oid up only for a trigger of that
-/// shape. The lookup may replace the table's list of triggers, so the list is read again after it.
+/// Returns the result of `read` for a table's marker trigger; None for a table without a marker. `read` must read no
+/// catalog. This runs for each changed row, so it compares the trigger's shape first and looks up the function's oid
+/// only for a trigger of that shape. The lookup may replace the table's list of triggers, so the code reads the list
+/// again after the lookup.
 ///
 /// # Safety
 /// `table` must be open.
@@ -104,13 +105,14 @@ pub(super) unsafe fn marker<R>(
 }
 
 /// # Safety
-/// A trigger of an open table, on three columns.
+/// `marker` is a trigger of an open table, on three columns.
 pub(super) unsafe fn attached_numbers(marker: &pg_sys::Trigger) -> [i16; 3] {
-    // SAFETY: it has as many columns as its count says, which `marker` has checked to be three.
+    // SAFETY: the array has as many columns as the trigger's count says; the function `marker` has checked that it is
+    // three.
     std::array::from_fn(|at| unsafe { *marker.tgattr.add(at) })
 }
 
-/// Returns the rest of the trigger's argument that has this prefix.
+/// Returns the trigger's argument that begins with this prefix, without the prefix; None if no argument does.
 ///
 /// # Safety
 /// A trigger of an open table.

@@ -5,9 +5,9 @@
 //!
 //! `BEFORE UPDATE OF <key>, <value>, <deadline> ... EXECUTE FUNCTION pgcache.columns('unit=s', ...)`
 //!
-//! Postgres stores the columns of a trigger by number, in this order. So they follow RENAME COLUMN, block DROP
-//! COLUMN, and are restored from a dump by name. It is a statement trigger, so that no partition inherits it, and it
-//! is disabled, so that it costs nothing.
+//! Postgres stores the columns of a trigger by number, in this order. So the trigger follows RENAME COLUMN and blocks
+//! DROP COLUMN; a dump names the columns, so a restore finds them. The trigger is a statement trigger so that no
+//! partition inherits it, and disabled so that it costs nothing.
 
 mod marker;
 mod single;

@@ -1,5 +1,5 @@
-//! Finds a single column of a cache's table: the key or the value. Reads nothing else about the table, for callers
-//! such as row triggers that need no more.
+//! Finds a single column of a cache's table: the key or the value. Reads nothing else about the table, because callers
+//! such as row triggers need nothing else.
 
 use std::ffi::CString;
 
@@ -11,8 +11,8 @@ use crate::pg::catalog::{name, own, relation};
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::key_type::KeyType;
 
-/// Returns the number and type of the key column, if its type is valid for a cache. Used by a row trigger, which any
-/// role may create on its own table, so the table need not be a valid cache.
+/// Returns the number and type of the key column, if its type is valid for a cache. A row trigger calls this, and any
+/// role may create that trigger on its own table; so the table need not be a valid cache.
 ///
 /// # Safety
 /// `table` must be open.
@@ -51,7 +51,7 @@ pub unsafe fn key_in_partition(partition: pg_sys::Relation) -> Option<(i16, KeyT
 
 /// Returns the name of the key column, quoted for a statement. The caller holds a lock on the table.
 pub fn key_name(table: Oid) -> Option<CString> {
-    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
+    // SAFETY: the caller holds a lock on the table, so it can be opened, and stays open while its columns are read.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let key = key_column(open);
@@ -62,12 +62,12 @@ pub fn key_name(table: Oid) -> Option<CString> {
 }
 
 /// Returns the type of a cache's keys from the catalogs, without a lock on the cache. Returns text where no marker
-/// names a column: for a table of `cache_create`, or a relation that is not a cache.
+/// names a column: for a table that `cache_create` created, or a relation that is not a cache.
 pub fn key_type(cache: Oid) -> KeyType {
     let numbers = relation::trigger_columns(cache, own::COLUMNS.oid());
     let key = numbers.and_then(|numbers| numbers.first().copied());
-    // SAFETY: a syscache look-up, which returns 0 for a dropped column. A modifier does not affect the spelling of a
-    // key.
+    // SAFETY: a syscache look-up, which returns 0 for a dropped column. A type modifier does not affect the spelling of
+    // a key.
     let type_oid = key.map(|key| unsafe { pg_sys::get_atttype(cache, key) });
     let found = type_oid.and_then(|type_oid| KeyType::of(type_oid, -1));
     found.unwrap_or(KeyType::Text)
@@ -97,7 +97,7 @@ pub(super) unsafe fn attribute(
     table: pg_sys::Relation,
     number: i16,
 ) -> Option<pg_sys::FormData_pg_attribute> {
-    // SAFETY: an open relation has a descriptor, of which the column is a copy.
+    // SAFETY: an open relation has a descriptor; the returned column is a copy.
     unsafe {
         let descriptor = PgTupleDesc::from_pg_unchecked((*table).rd_att);
         let column = descriptor.get(usize::try_from(number).ok()?.checked_sub(1)?)?;

@@ -28,22 +28,22 @@ pub struct Columns {
     pub value: Column,
     pub deadline: Column,
     pub key_type: KeyType,
-    /// InvalidOid for keys that are not text.
+    /// The collation of the key column; InvalidOid for keys that are not text.
     pub key_collation: Oid,
     /// The type of the value column.
     pub value_oid: Oid,
-    /// The type of the values for callers.
+    /// The type of the values that callers receive.
     pub value_type: ValueType,
     /// Whether a negative entry can be stored.
     pub value_nullable: bool,
     pub deadline_form: DeadlineForm,
-    /// Whether the value or the deadline is a generated column, so that entries cannot be written.
+    /// Whether the value or the deadline is a generated column, so that pgcache cannot write entries.
     pub generated: bool,
     /// Whether `cache_attach` made the table a cache; `cache_create` did not create it.
     pub attached: bool,
 }
 
-/// The column that does not fit.
+/// The column that does not fit a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Key,
@@ -86,13 +86,13 @@ impl Misfit {
     }
 }
 
-/// The column names of `cache_create`.
+/// The column names in a table that `cache_create` creates.
 const NATIVE: [&CStr; 3] = [c"key", c"value", c"expires_at"];
 
 /// The oid of `pg_catalog."C"`, fixed in Postgres' pg_collation.dat.
 const C_COLLATION: Oid = Oid::from_u32(950);
 
-/// Returns the columns of a cache.
+/// Returns the columns of a cache, or the reason why they do not fit.
 ///
 /// # Safety
 /// `table` must be open and locked.
@@ -121,10 +121,10 @@ pub unsafe fn of_cache(table: pg_sys::Relation) -> Result<Columns, Misfit> {
     }
 }
 
-/// Returns the columns, by their names, of a table that is to become a cache.
+/// Returns the columns, by their names, of a table that is to become a cache, or the reason why they do not fit.
 pub fn of_table(table: Oid, names: [&CStr; 3], unit: Option<&[u8]>) -> Result<Columns, Misfit> {
     let number = |name: &CStr| relation::column_number(table, name).unwrap_or(0);
-    // SAFETY: the caller holds a lock on the table, so it can be opened, and is open meanwhile.
+    // SAFETY: the caller holds a lock on the table, so it can be opened, and stays open while its columns are checked.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let columns = judge(open, names.map(number), unit, true);
@@ -221,8 +221,8 @@ unsafe fn judge_key(
             ),
         });
     }
-    // SAFETY: a syscache look-up of a column's collation. The bitmap is a copy; from 18 on a deferrable primary key
-    // appears in it. The index exists as long as its table is locked, and is open while its collation is read.
+    // SAFETY: a syscache look-up of a column's collation. The bitmap is a copy; from Postgres 18 on it also holds a
+    // deferrable primary key. The index exists as long as its table is locked, and is open while its collation is read.
     unsafe {
         if key.attcollation != pg_sys::InvalidOid
             && !pg_sys::get_collation_isdeterministic(key.attcollation)

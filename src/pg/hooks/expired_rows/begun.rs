@@ -1,9 +1,9 @@
-//! Decides whether a statement sees expired rows, once, when the executor starts it.
+//! Decides once for each statement, when the executor starts it, whether it sees expired rows.
 //!
-//! The decision must not change while the statement runs. A cursor may be read later, under other settings and by
-//! another role: the caller of a SECURITY DEFINER function may read a cursor that the function has opened. So a
-//! statement that sees expired rows is marked by a callback in its memory context. The mark disappears with the
-//! context, however the statement ends. All other statements have no mark and no cost.
+//! The decision must not change while the statement runs. A session may read a cursor later, under other settings and
+//! as another role: the caller of a SECURITY DEFINER function may read a cursor that the function opened. So a callback
+//! in the statement's memory context marks a statement that sees expired rows. The mark disappears with the context,
+//! however the statement ends. All other statements have no mark and no cost.
 //!
 //! An expression finds the mark through the memory context in which it is evaluated, which is a descendant of the
 //! statement's context.
@@ -20,9 +20,9 @@ use crate::pg::version;
 /// `pgcache.show_expired`. Off: expired rows are hidden.
 pub static SHOW_EXPIRED: GucSetting<bool> = GucSetting::<bool>::new(false);
 
-/// Returns whether `pgcache.show_expired` applies to a statement that begins now, which it does only outside of
-/// SECURITY DEFINER functions. Such a function may check whether a session of its application still exists, and its
-/// result must not depend on its caller's setting.
+/// Returns whether `pgcache.show_expired` is on and applies to a statement that begins now. It applies only outside of
+/// SECURITY DEFINER functions. A SECURITY DEFINER function may check whether a session of its application still exists,
+/// and its result must not depend on its caller's setting.
 pub fn shows_expired() -> bool {
     // SAFETY: reads variables of this process.
     SHOW_EXPIRED.get() && !unsafe { pg_sys::InLocalUserIdChange() }
@@ -37,7 +37,7 @@ unsafe extern "C-unwind" {
 /// after waiting for a lock.
 const STATEMENT: &CStr = c"ExecutorState";
 
-/// Its address identifies our callback.
+/// The address of this variable identifies pgcache's callback.
 static MARK: u8 = 0;
 
 thread_local! {
@@ -51,22 +51,22 @@ pub fn register() {
     unsafe { version::on_statements(begun, may_be_parallel) };
 }
 
-/// Returns whether a statement that begins now sees expired rows: in a session that shows them, and in the queries
-/// of referential integrity. Deleting a parent row must also delete its expired children; otherwise a dump, which
-/// contains them, could not be restored. Postgres sets this flag for these queries only.
+/// Returns whether a statement that begins now sees expired rows: in a session that shows them, and in the queries of
+/// referential integrity. Deleting a parent row must also delete its expired children; otherwise a dump, which contains
+/// them, could not be restored. Postgres sets `InNoForceRLSOperation` for these queries only.
 fn would_see_all() -> bool {
     // SAFETY: as declared above.
     shows_expired() || unsafe { InNoForceRLSOperation() }
 }
 
 /// # Safety
-/// The statement has begun. In a frame that holds nothing to drop.
+/// The statement has begun. The caller's frame holds nothing to drop.
 unsafe fn begun(query: *mut pg_sys::QueryDesc) {
     if !would_see_all() {
         return;
     }
-    // SAFETY: by the caller's contract: the statement has its state, unless the hook of another library has begun it
-    // in a way of its own. The callback lies in the memory whose end it waits for, as Postgres advises.
+    // SAFETY: by the caller's contract: the statement has its state, unless the hook of another library began it
+    // without one. The callback lies in the memory context at whose end Postgres calls it, as Postgres advises.
     unsafe {
         let state = (*query).estate;
         if !state.is_null() {
@@ -85,8 +85,8 @@ unsafe fn begun(query: *mut pg_sys::QueryDesc) {
 /// Does nothing: the presence of the callback is the mark.
 unsafe extern "C-unwind" fn nothing(_: *mut std::ffi::c_void) {}
 
-/// Returns whether a statement may use parallel workers. Each worker begins the statement again and decides by the
-/// settings at that time.
+/// Returns whether a statement may use parallel workers. It may do so only if a worker reaches the same decision: each
+/// worker begins the statement again and decides by the settings at that time.
 ///
 /// # Safety
 /// The statement has begun.
@@ -127,7 +127,7 @@ unsafe fn is_below_mark(mut context: MemoryContext) -> bool {
 }
 
 /// # Safety
-/// NULL or a memory context.
+/// `context` is NULL or a memory context.
 unsafe fn is_of_statement(context: MemoryContext) -> bool {
     // SAFETY: the name is a constant of Postgres or of another library.
     unsafe {
@@ -138,7 +138,7 @@ unsafe fn is_of_statement(context: MemoryContext) -> bool {
 }
 
 /// # Safety
-/// A memory context.
+/// `context` is a memory context.
 unsafe fn is_marked(context: MemoryContext) -> bool {
     // SAFETY: the callbacks of a context are a list whose elements live as long as the context.
     unsafe {

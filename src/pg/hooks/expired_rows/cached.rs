@@ -2,8 +2,8 @@
 //!
 //! This runs for every relation of every query, so it must be cheap: it reads only the relation's entry in the
 //! relcache, which Postgres keeps up to date. A cache has a trigger that calls `pgcache.record()`; an attached table
-//! has another one that names its columns. A table without user-defined triggers costs only two lookups in memory.
-//! No result is kept that could become out of date.
+//! has another trigger that names its columns. A table without user-defined triggers costs only two lookups in memory.
+//! This module keeps no result that could become out of date.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -18,14 +18,14 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::DeadlineKind;
 use crate::pg::version;
 
-/// The aliases by which pgcache's own statements name a cache's table. These statements see its expired rows.
+/// The aliases of a cache's table in pgcache's own statements, which see its expired rows.
 ///
-/// The alias is a mark in the statement's text. A flag of the session would also apply to triggers that the
-/// statement fires and to other plans that are made meanwhile, and would not reach parallel workers. A user who
+/// The alias is a mark in the statement's text. A flag of the session would also apply to triggers that the statement
+/// fires and to other plans that Postgres makes during the statement, and would not reach parallel workers. A user who
 /// writes the alias into a query sees no more than `pgcache.show_expired` shows.
 const OWN: [&CStr; 2] = [c"pgcache_c", c"pgcache_e"];
 
-/// The function `int8(int4)`, by which the condition converts an integer Unix time to bigint.
+/// The function `int8(int4)`, which the condition uses to convert an integer Unix time to bigint.
 pub const TO_BIGINT: Oid = Oid::from_u32(pg_sys::F_INT8_INT4);
 
 /// The columns and functions that the condition for one cache needs.
@@ -42,7 +42,7 @@ pub struct Cached {
     pub key: Option<Column>,
 }
 
-/// A column as a node of the planner names it.
+/// A column, described as a node of the planner needs it.
 #[derive(Clone, Copy)]
 pub struct Column {
     pub number: i16,
@@ -64,7 +64,7 @@ impl Column {
     /// Makes a node for this column of a relation of the query.
     ///
     /// # Safety
-    /// The number is that of the table to which the column belongs.
+    /// `relid` is the number of the table to which the column belongs.
     pub unsafe fn of_row(self, relid: i32) -> *mut pg_sys::Var {
         // SAFETY: a node in the current memory context.
         unsafe {
@@ -80,7 +80,7 @@ impl Column {
     }
 }
 
-/// Our functions in this database. InvalidOid for each one that is missing, as in a database whose version of the
+/// The functions of pgcache in this database. A missing function is InvalidOid, as in a database whose version of the
 /// extension is older than the function.
 #[derive(Clone, Copy)]
 struct Known {
@@ -95,7 +95,7 @@ thread_local! {
     static KNOWN: Cell<Option<Known>> = const { Cell::new(None) };
 }
 
-/// Returns the functions, looked up again where they may have changed.
+/// Returns the functions; looks them up again if they may have changed.
 fn known() -> Known {
     let as_of = Functions::now();
     if let Some(known) = KNOWN.get().filter(|known| known.as_of == as_of) {
@@ -117,8 +117,8 @@ fn known() -> Known {
 /// # Safety
 /// Called in frames with nothing to drop, from C or inside of `unguarded::guarded`.
 pub unsafe fn cached(relation: Oid) -> Option<Cached> {
-    // SAFETY: the relcache returns an entry or NULL, and keeps it until it is closed. An error in between jumps over
-    // frames with nothing to drop; the abort closes the entry.
+    // SAFETY: the relcache returns an entry or NULL, and keeps it until it is closed. An error before the close jumps
+    // over frames with nothing to drop; the abort closes the entry.
     unsafe {
         let open = unguarded::RelationIdGetRelation(relation);
         if open.is_null() {
@@ -133,7 +133,8 @@ pub unsafe fn cached(relation: Oid) -> Option<Cached> {
     }
 }
 
-/// Returns whether the relation has a trigger that is not Postgres' own, as those of foreign keys are.
+/// Returns whether the relation has a user-defined trigger, in contrast to Postgres' own, such as the triggers of
+/// foreign keys.
 ///
 /// # Safety
 /// `relation` is open.
@@ -166,7 +167,7 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
         if !is_cache {
             return None;
         }
-        // Catalogs are read from here on.
+        // The code below reads catalogs, so it no longer uses the list of triggers.
         let columns = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
         let Some(marked) = columns::marked(relation) else {
             let named = |name: &CStr, kind: Oid| {
@@ -203,8 +204,8 @@ unsafe fn look(relation: pg_sys::Relation) -> Option<Cached> {
     }
 }
 
-/// Returns whether this is the column of this name and type. A virtual column is not accepted, because the planner
-/// has replaced it by its expression by now.
+/// Returns whether this is the column of this name and type. Rejects a virtual column, because the planner has already
+/// replaced it by its expression.
 fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
     // SAFETY: a column's name ends with a NUL byte.
     let its_name = unsafe { CStr::from_ptr(column.attname.data.as_ptr()) };
@@ -214,7 +215,7 @@ fn is(column: &pg_sys::FormData_pg_attribute, name: &CStr, kind: Oid) -> bool {
         && !version::is_virtual(column)
 }
 
-/// Returns whether a range table's entry is a table as one of our own statements names it.
+/// Returns whether an entry of a range table is a table in one of pgcache's own statements.
 ///
 /// # Safety
 /// The entry is one of a query.

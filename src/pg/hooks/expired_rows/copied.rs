@@ -1,13 +1,14 @@
 //! Makes COPY into a cache replace expired rows, as INSERT does.
 //!
-//! Postgres does not plan COPY, so the planner hook cannot change it. But COPY has a WHERE condition, and evaluates
-//! it before it adds a row to a batch. So this module adds `pgcache.renew_copied(key, cache)` at the end of that
-//! condition. Rows that the statement's own condition excludes replace nothing, and COPY still writes in batches.
+//! Postgres does not plan COPY, so the planner hook cannot change it. But COPY evaluates its WHERE condition before it
+//! adds a row to a batch. So this module adds `pgcache.renew_copied(key, cache)` at the end of the WHERE condition.
+//! Rows that the statement's own condition excludes replace nothing, and COPY still writes in batches.
 //!
 //! A table that is empty when COPY begins, as in a restore, has no expired rows, so COPY runs unchanged.
 //!
-//! An expired row of the same COPY may block a later one, and no lookup finds it while it waits in a batch. So
-//! `twice` holds back each row whose key came before with an expired deadline, and inserts it at the end.
+//! An expired row may block a later row of the same COPY, and no lookup finds the expired row while it waits in a
+//! batch. So `twice` holds back each row whose key came before with an expired deadline, and inserts the row at the
+//! end.
 //!
 //! Called by `utility`.
 
@@ -28,15 +29,15 @@ use crate::pg::memory::unguarded;
 pub struct Renewing {
     /// The statement that runs in place of the given one.
     pub statement: *mut pg_sys::PlannedStmt,
-    /// The observer's number for it.
+    /// The observer's number for the COPY.
     number: usize,
-    /// The number that `twice` gave it; 0 where no row is held back.
+    /// The number that `twice` gave the COPY; 0 if the COPY holds no row back.
     copy: i32,
     table: Oid,
 }
 
-/// Begins a statement. Returns None if no key can need replacing: then the statement runs unchanged, and [`end`] is
-/// not called.
+/// Begins a statement. Returns None if no expired row can be in its way: the statement then runs unchanged, and the
+/// caller does not call [`end`].
 ///
 /// # Safety
 /// The statement is a utility statement. In a frame that holds nothing to drop, called from C.
@@ -59,10 +60,10 @@ pub unsafe fn begin(given: *mut pg_sys::PlannedStmt) -> Option<Renewing> {
     }
 }
 
-/// Ends a statement that raised no error. Adds the rows that were held back to the number that it has written.
+/// Ends a statement that raised no error. Adds the number of rows that were held back to the statement's row count.
 ///
 /// # Safety
-/// In a frame that holds nothing to drop, called from C. The completion is NULL or the statement's.
+/// The caller's frame holds nothing to drop, and C calls it. `completion` is NULL or the statement's.
 pub unsafe fn end(renewing: Renewing, completion: *mut pg_sys::QueryCompletion) {
     let end = || {
         events::emit(|observer| (observer.copied)(renewing.number));
@@ -89,15 +90,16 @@ unsafe fn is_copy_from(node: *const pg_sys::Node) -> bool {
     }
 }
 
-/// Returns a copy of the statement that also replaces expired rows, and its table; None if it need not.
+/// Returns a copy of the statement that also replaces expired rows, its table, and the number that `twice` gave it.
+/// Returns None if the statement need not replace any.
 ///
 /// # Safety
 /// The statement is COPY of a table FROM somewhere.
 unsafe fn renewing(
     former: *mut pg_sys::PlannedStmt,
 ) -> Option<(*mut pg_sys::PlannedStmt, Oid, i32)> {
-    // SAFETY: by the caller's contract. The table gets the lock that COPY takes next, also under its name, before it
-    // is read. Only a copy is changed, because the statement may be kept.
+    // SAFETY: by the caller's contract. Before it reads the table, this takes the lock that COPY takes next, by the
+    // same name. Only a copy of the statement changes, because the statement may be kept.
     unsafe {
         let copy: *mut pg_sys::CopyStmt = (*former).utilityStmt.cast();
         let table = pg_sys::RangeVarGetRelidExtended(
@@ -123,8 +125,8 @@ unsafe fn renewing(
         let statement: *mut pg_sys::PlannedStmt =
             pg_sys::copyObjectImpl(former.cast_const().cast()).cast();
         let copy: *mut pg_sys::CopyStmt = (*statement).utilityStmt.cast();
-        // COPY looks the name up again, and may find another table by now, created in a schema earlier on the search
-        // path: so the copy names the schema.
+        // COPY looks up the name again, and could find another table that was just created in a schema earlier on the
+        // search path. So the copied statement names the schema.
         let (schema, name) = (
             pg_sys::get_namespace_name(pg_sys::get_rel_namespace(table)),
             pg_sys::get_rel_name(table),
@@ -153,7 +155,7 @@ unsafe fn is_empty(table: Oid) -> bool {
     if relation::is_partitioned(table) {
         return false;
     }
-    // SAFETY: by the caller's contract, and the table has a file; it is open while its size is read.
+    // SAFETY: the table is locked, by the caller's contract, and has a file; it is open while its size is read.
     unsafe {
         let open = pg_sys::table_open(table, pg_sys::NoLock as i32);
         let blocks =
@@ -163,7 +165,7 @@ unsafe fn is_empty(table: Oid) -> bool {
     }
 }
 
-/// Makes `condition AND other`, as the parser passes it to the analysis.
+/// Makes `condition AND other`, in the form in which the parser passes it to the analysis.
 ///
 /// # Safety
 /// The condition is NULL or has not been analysed, nor has the other.
@@ -197,13 +199,13 @@ unsafe fn renewed(key: Column, cache: Oid) -> *mut pg_sys::Node {
     }
 }
 
-/// Makes `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`, so that the
-/// row is built only if it is held back.
+/// Makes `pgcache.copied_first(key, copy, pgcache.live(deadline)) OR pgcache.copied_again(row, copy)`, so that COPY
+/// builds the row only to hold it back.
 ///
 /// # Safety
 /// Both are columns of the table.
 unsafe fn held_back(found: Cached, key: Column, table: Oid, copy: i32) -> *mut pg_sys::Node {
-    // SAFETY: as above; a row has the type of its table, and the number 0 among the columns.
+    // SAFETY: as in `renewed`; a whole row has the type of its table, and the column number 0.
     unsafe {
         let deadline = found.deadline.of_row(1).cast();
         let is_live = match found.kind.per_second() {
@@ -224,10 +226,10 @@ unsafe fn held_back(found: Cached, key: Column, table: Oid, copy: i32) -> *mut p
     }
 }
 
-/// Makes a call of one of our functions.
+/// Makes a call of one of pgcache's functions.
 ///
 /// # Safety
-/// The arguments are nodes, and the function takes as many.
+/// The arguments are nodes, and the function takes as many arguments.
 unsafe fn call(function: &CStr, arguments: &[*mut std::ffi::c_void]) -> *mut pg_sys::Node {
     // SAFETY: nodes in the current memory context.
     unsafe {
@@ -260,7 +262,7 @@ unsafe fn name_part(part: &CStr) -> *mut std::ffi::c_void {
     unsafe { pg_sys::makeString(pg_sys::pstrdup(part.as_ptr())).cast() }
 }
 
-/// Returns the value as text, as it is printed. A varchar needs no cast, because the call itself accepts one.
+/// Converts the value to text, in its printed form. A varchar needs no cast, because the call itself accepts a varchar.
 ///
 /// # Safety
 /// The expression has the type of the key column.
@@ -278,7 +280,8 @@ unsafe fn text_of(value: *mut pg_sys::Node, key: Column) -> *mut std::ffi::c_voi
     }
 }
 
-/// Makes an integer constant of a statement. Postgres converts it to a regclass where one is required, bit by bit.
+/// Makes an integer constant of a statement. Where an argument is a regclass, Postgres converts the integer to it
+/// without changing a bit.
 ///
 /// # Safety
 /// Called with a memory context for the node.
@@ -298,7 +301,7 @@ unsafe fn constant(number: c_int) -> *mut pg_sys::A_Const {
 /// Allocates a node, with only its tag set.
 ///
 /// # Safety
-/// The tag is that of a node of this type.
+/// `T` is the node type of the tag.
 unsafe fn new<T>(tag: pg_sys::NodeTag) -> *mut T {
     // SAFETY: palloc0 returns room or raises; every node begins with its tag.
     unsafe {

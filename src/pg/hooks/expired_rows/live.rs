@@ -1,7 +1,7 @@
 //! The SQL functions `pgcache.live(expires_at)` and `pgcache.live_unix(deadline, per_second)`, which return whether
 //! plain SQL sees a row with this deadline, and their selectivity for the planner.
 //!
-//! They are C-level functions without pgrx's wrapper, because the first two run for each row of each scan.
+//! The functions are C-level functions without pgrx's wrapper, because the first two run for each row of each scan.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::prelude::*;
@@ -52,8 +52,8 @@ pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> 
     }
 }
 
-/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same for a Unix time in units of
-/// which a second has `per_second`. 0, a negative number and NULL mean that the row never expires.
+/// `pgcache.live_unix(deadline bigint, per_second integer) -> boolean`, STABLE: the same for a Unix time with
+/// `per_second` units in a second. 0, a negative number and NULL mean that the row never expires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     // SAFETY: as above, with two arguments.
@@ -76,7 +76,7 @@ pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo
 /// Returns the first live deadline, computed once for each call site in a plan.
 ///
 /// # Safety
-/// `function` is the FmgrInfo of a call of one of the two.
+/// `function` is the FmgrInfo of a call of `live` or `live_unix`, or NULL.
 #[inline(always)]
 unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
     // SAFETY: as for `fn_extra` in `live_wrapper`.
@@ -96,10 +96,10 @@ unsafe fn first_live_for(function: *mut pg_sys::FmgrInfo) -> Timestamp {
     }
 }
 
-/// Returns the first deadline that counts as live, the moment after now; never 0.
+/// Returns the first deadline that counts as live, the microsecond after now; never 0.
 ///
-/// In a statement that sees expired rows every deadline is live. That is decided when the statement begins and not
-/// by the planner, because plans are kept.
+/// In a statement that sees expired rows every deadline is live. The executor decides this when the statement begins;
+/// the planner cannot, because sessions keep plans.
 fn first_live() -> Timestamp {
     let all = begun::sees_all()
         || fault::on(Fault::ExpiredNotHidden)
@@ -114,13 +114,13 @@ fn first_live() -> Timestamp {
 /// The operator `timestamptz > timestamptz`, fixed in Postgres' pg_operator.dat.
 const LATER: pg_sys::Oid = pg_sys::Oid::from_u32(1324);
 
-/// The operators `int8 > int8` and `int4 > int8`, fixed there too.
+/// The operators `int8 > int8` and `int4 > int8`, fixed in the same file.
 const MORE: pg_sys::Oid = pg_sys::Oid::from_u32(413);
 const INTEGER_MORE: pg_sys::Oid = pg_sys::Oid::from_u32(76);
 
-/// The smallest share of live rows that the planner assumes. Statistics describe the deadlines at the time of
-/// ANALYZE: where entries live for a minute, an hour-old histogram says that all deadlines have passed, and yet the
-/// table is full of live rows. An estimate that is too low costs more than one that is too high.
+/// The smallest share of live rows that the planner assumes. Statistics describe the deadlines at the time of ANALYZE.
+/// If entries live for a minute, an hour-old histogram says that all deadlines have passed, although the table is full
+/// of live rows. An estimate that is too low costs more than one that is too high.
 const LEAST: f64 = 0.25;
 
 /// `pgcache.live_support(internal) -> internal`: estimates the share of live rows.
@@ -147,8 +147,8 @@ pub unsafe extern "C-unwind" fn live_support_wrapper(call: pg_sys::FunctionCallI
 /// # Safety
 /// The request is the planner's.
 unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 {
-    // SAFETY: the list of arguments begins with the deadline. The result of `examine_variable` is released by the
-    // function that it names for that.
+    // SAFETY: the list of arguments begins with the deadline. The result of `examine_variable` names the function that
+    // releases it.
     unsafe {
         let request = &*request;
         let (deadline, operator, now) = compared(pg_list::pointers(request.args));
@@ -172,10 +172,10 @@ unsafe fn share_of_live(request: *mut pg_sys::SupportRequestSelectivity) -> f64 
     }
 }
 
-/// Returns the column of deadlines, the operator for later ones, and the constant for now.
+/// Returns the deadline column, the operator for later deadlines, and the constant for the present moment.
 ///
 /// # Safety
-/// These are the arguments of a call of `live` or `live_unix`.
+/// `arguments` are the arguments of a call of `live` or `live_unix`.
 unsafe fn compared(
     arguments: Vec<*mut pg_sys::Node>,
 ) -> (*mut pg_sys::Node, pg_sys::Oid, *mut pg_sys::Const) {

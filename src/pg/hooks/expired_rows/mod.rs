@@ -4,8 +4,8 @@
 //! an attached table. Every key that a statement writes goes through `pgcache.renew`, which removes an expired row
 //! with this key.
 //!
-//! COPY of a table to a client, ANALYZE and table rewrites are not planned, and see all rows. So do pgcache's own
-//! statements, by the aliases in their text: see `OWN` in `cached.rs`.
+//! Postgres does not plan COPY of a table to a client, ANALYZE and table rewrites, so they see all rows. pgcache's own
+//! statements see all rows, too; the aliases in their text identify them: see `OWN` in `cached.rs`.
 
 pub mod begun;
 mod cached;
@@ -26,7 +26,7 @@ use crate::pg::shmem::tier;
 /// Whether the server loads the library for all of its sessions. Set before any session exists.
 static PRELOADED: AtomicBool = AtomicBool::new(false);
 
-/// Returns the reason why plain SQL in this session may see expired rows of a cache; None if it does not. Other
+/// Returns the reason why plain SQL in this session may see expired rows of a cache; None if plain SQL sees none. Other
 /// sessions may differ in `session_preload_libraries`.
 pub fn why_not(cache: Oid) -> Option<&'static str> {
     if relation::has_virtual_column(cache, own::COLUMNS.oid()) {
@@ -41,15 +41,15 @@ pub fn why_not(cache: Oid) -> Option<&'static str> {
     )
 }
 
-/// Installs the hooks into the planner; called once while the library is loaded. If the library is loaded in the
-/// middle of a session, the session's kept plans lack the condition, so Postgres is made to plan them again.
+/// Installs the hooks into the planner; called once while the library is loaded. If the library is loaded in the middle
+/// of a session, the session's kept plans lack the condition, so this makes Postgres plan them again.
 pub fn register(preloading: bool) {
     begun::register();
     scans::register();
     writes::register();
     PRELOADED.store(preloading, Ordering::Relaxed);
     if !preloading {
-        // SAFETY: flags the kept plans; a plan that is running ends as it began.
+        // SAFETY: the call only flags the kept plans; a running plan ends unchanged.
         unsafe { pg_sys::ResetPlanCache() };
     }
 }

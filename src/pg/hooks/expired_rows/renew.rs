@@ -1,8 +1,8 @@
 //! The SQL functions that replace expired rows: `pgcache.renew` in statements, `pgcache.renew_copied` in COPY, and
 //! the trigger `pgcache.renew_row`.
 //!
-//! They return their input, and notify the observer (`pg::events`) that a statement is about to write the key. The
-//! observer removes an expired row with that key.
+//! The functions return their input, or true, and notify the observer (`pg::events`) that a statement is about to write
+//! the key. The observer removes an expired row with that key.
 
 use std::ffi::c_int;
 
@@ -35,10 +35,10 @@ pub extern "C" fn pg_finfo_renew_row_wrapper() -> *const pg_sys::Pg_finfo_record
     &V1
 }
 
-/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Acts only where the planner's hook has
-/// put the call, because a role that calls it by name may hold no right on the cache. Does nothing in a session that
-/// shows expired rows, because its writes see them, too. Does nothing for a row that keeps its key, `former`: that
-/// row itself may expire just now, and removing it would make the statement fail.
+/// `pgcache.renew(key text, cache regclass, former text) -> text`, VOLATILE. Returns the key. Acts only where the
+/// planner's hook put the call, because a role that calls the function by name may hold no right on the cache. Does
+/// nothing in a session that shows expired rows, because its writes see them, too. Does nothing for a row that keeps
+/// its key, `former`: the row itself may expire at this moment, and its removal would make the statement fail.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -57,10 +57,10 @@ pub unsafe extern "C-unwind" fn renew_wrapper(call: pg_sys::FunctionCallInfo) ->
     }
 }
 
-/// `pgcache.renew_copied(key text, cache regclass) -> boolean`: the same at the end of COPY's condition (`copied`);
-/// returns true. It is declared STABLE although it removes a row. COPY does not batch with a volatile condition,
-/// because such a condition might look for rows that wait in the batch. This one need not see them: the unique index
-/// refuses a key that comes twice in a COPY in any case.
+/// `pgcache.renew_copied(key text, cache regclass) -> boolean`: the counterpart of `renew` at the end of COPY's
+/// condition (`copied`); returns true. The function is declared STABLE although it removes a row. COPY does not batch
+/// with a volatile condition, because a volatile condition might look for rows that wait in the batch. This condition
+/// need not see waiting rows: in any case, the unique index refuses a key that comes twice in a COPY.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -73,15 +73,15 @@ pub unsafe extern "C-unwind" fn renew_copied_wrapper(call: pg_sys::FunctionCallI
     }
 }
 
-/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table. Does the same
-/// for rows that are written through that table, because such a statement does not show to which partition a row
-/// goes.
+/// `pgcache.renew_row()`, a trigger BEFORE each row of a cache that is a partition of a plain table. Replaces expired
+/// rows for statements that write through the plain table, because such a statement does not show which partition
+/// receives a row.
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
     let trigger = called_as_trigger(call, "renew_row");
-    // SAFETY: Postgres fills TriggerData: the relation is open, and for a row trigger the rows exist according to the
-    // event; the row to be written is returned. The key is in a column of the type that was found.
+    // SAFETY: Postgres fills TriggerData: the relation is open, and a row trigger has the rows of its event; the
+    // trigger returns the row to be written. The key column has the type that was found.
     unsafe {
         let table = (*trigger).tg_relation;
         let (row, new) = ((*trigger).tg_trigtuple, (*trigger).tg_newtuple);
@@ -113,7 +113,7 @@ pub unsafe extern "C-unwind" fn renew_row_wrapper(call: pg_sys::FunctionCallInfo
 /// Notifies the observer of a key that is about to be written.
 ///
 /// # Safety
-/// The call is one of the first two above, with these arguments.
+/// `call` is a call of `renew` or `renew_copied`, with these arguments.
 unsafe fn renew(
     call: pg_sys::FunctionCallInfo,
     key: &pg_sys::NullableDatum,
@@ -129,7 +129,7 @@ unsafe fn renew(
     }
 }
 
-/// Returns the location of the call in the text of its statement.
+/// Returns the location of the call in the text of its statement; -1 if it is unknown.
 ///
 /// # Safety
 /// `function` is the FmgrInfo of a call.

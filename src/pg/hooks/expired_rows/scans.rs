@@ -1,13 +1,15 @@
 //! Adds the condition that hides expired rows to each scan of a cache, while the planner gathers information about
 //! the relation.
 //!
-//! The condition must not let a role see past row-level security, and must not keep a query from using indexes. A
-//! clause's security level orders it behind the policies, so the place of the condition depends on the relation:
+//! The condition must not let a role see past row-level security, and must not keep a query from using indexes.
+//! Postgres evaluates clauses in the order of their security levels, so the place of the condition depends on the
+//! relation:
 //!
 //! - a base relation: the condition has the level of the query's own conditions;
-//! - a member of an append: it goes into the first list of `securityQuals`, beside the first policy and never before
-//!   it, because `apply_child_basequals` discards a clause anywhere else;
-//! - a partitioned or inherited cache: it goes to the parent, whose conditions the planner copies to every child.
+//! - a member of an append: the condition goes into the first list of `securityQuals`, beside the first policy and
+//!   never before it, because `apply_child_basequals` discards a clause anywhere else;
+//! - a partitioned or inherited cache: the condition goes to the parent, whose conditions the planner copies to every
+//!   child.
 
 use pgrx::pg_sys::{self, Index, Oid};
 
@@ -21,8 +23,8 @@ pub fn register() {
     unsafe { version::on_each_relation(at_relation) };
 }
 
-/// Called for each relation of a query. For relations that are not caches it returns without pgrx's guard, which
-/// would cost more than the rest.
+/// Adds the condition if the relation is a cache. The planner calls this for each relation of a query. For other
+/// relations it returns before pgrx's guard, because the guard would cost more than the rest.
 ///
 /// # Safety
 /// The arguments are the planner's own.
@@ -38,8 +40,8 @@ unsafe fn at_relation(root: *mut pg_sys::PlannerInfo, relation: Oid, rel: *mut p
 /// # Safety
 /// `root` and `rel` are the planner's, which is building `rel`.
 unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, found: Cached) {
-    // SAFETY: the arrays of the planner have an element for each relation of the query, and those of a member of an
-    // append have its parent too.
+    // SAFETY: the arrays of the planner have an element for each relation of the query, and for a member of an append
+    // an element for its parent, too.
     unsafe {
         let entry = entry_of(root, (*rel).relid);
         if is_own(entry) && !has_replaced(root, (*rel).relid) {
@@ -58,20 +60,20 @@ unsafe fn hide(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo, fou
 }
 
 /// # Safety
-/// The number is one of a relation of the query.
+/// `relid` is the number of a relation of the query.
 unsafe fn entry_of(root: *mut pg_sys::PlannerInfo, relid: Index) -> *mut pg_sys::RangeTblEntry {
     // SAFETY: the array has an element for each number.
     unsafe { *(*root).simple_rte_array.add(relid as usize) }
 }
 
-/// Returns whether a table in one of our own statements has also taken the place of another mention of the same
-/// table.
+/// Returns whether the planner has merged another mention of the same table into a table of one of pgcache's own
+/// statements.
 ///
-/// From 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
+/// From Postgres 19 on the planner removes a needless join of a table with itself from the query's tree, and builds the
 /// remaining relations again. The condition on the removed side would be lost.
 ///
 /// # Safety
-/// The number is one of a relation of the query.
+/// `relid` is the number of a relation of the query.
 unsafe fn has_replaced(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     // SAFETY: the query that is being planned, with its range table and its tree.
     unsafe {
@@ -88,10 +90,10 @@ unsafe fn has_replaced(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     }
 }
 
-/// Returns whether a tree of joins names a relation of the query.
+/// Returns whether a tree of joins contains the relation with this number.
 ///
 /// # Safety
-/// NULL or a node of a query's tree.
+/// `node` is NULL or a node of a query's tree.
 unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     use pg_sys::NodeTag::{T_FromExpr, T_JoinExpr, T_RangeTblRef};
     if node.is_null() {
@@ -115,14 +117,14 @@ unsafe fn stands_in(node: *mut pg_sys::Node, number: i32) -> bool {
     }
 }
 
-/// Returns whether a relation above this one already has the condition, or belongs to one of our own statements.
+/// Returns whether a relation above this one already has the condition, or belongs to one of pgcache's own statements.
 ///
 /// # Safety
-/// The number is one of a member of an append.
+/// `relid` is the number of a member of an append.
 unsafe fn is_decided_above(root: *mut pg_sys::PlannerInfo, relid: Index) -> bool {
     let mut member = relid;
-    // SAFETY: each member of an append knows its parent, which is a relation of the query too; the parent was looked
-    // up before, so it is locked.
+    // SAFETY: each member of an append knows its parent, which is a relation of the query, too; the planner looked up
+    // the parent before, so it is locked.
     unsafe {
         loop {
             let above = *(*root).append_rel_array.add(member as usize);
@@ -147,7 +149,7 @@ unsafe fn hide_on_base(
     rel: *mut pg_sys::RelOptInfo,
     found: Cached,
 ) {
-    // SAFETY: the nodes are made in the planner's memory, as its own are.
+    // SAFETY: the nodes lie in the planner's memory, like its own nodes.
     unsafe {
         let level = (*root).qual_security_level;
         let restriction = version::restriction(root, condition((*rel).relid, found), level);
@@ -157,7 +159,7 @@ unsafe fn hide_on_base(
 }
 
 /// # Safety
-/// `entry` is that of `rel`, a member of an append that the planner is building.
+/// `entry` is the entry of `rel`, a member of an append that the planner is building.
 unsafe fn hide_on_member(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
@@ -180,10 +182,10 @@ unsafe fn hide_on_member(
     }
 }
 
-/// Makes `pgcache.live(expires_at)`, or the same for a Unix time, over a relation of the query.
+/// Makes `pgcache.live(expires_at)`, or `pgcache.live_unix` for a Unix time, over a relation of the query.
 ///
 /// # Safety
-/// `relid` is the number of the relation that was found to be a cache, with columns of these types.
+/// `relid` is the number of the relation that `found` describes, with columns of these types.
 unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
     // SAFETY: nodes in the planner's current memory context; the column exists and has this type.
     unsafe {
@@ -210,7 +212,7 @@ unsafe fn condition(relid: Index, found: Cached) -> *mut pg_sys::Expr {
 }
 
 /// # Safety
-/// The function takes these arguments and returns this type.
+/// `function` takes these arguments and returns the type `gives`.
 unsafe fn call(function: Oid, gives: Oid, arguments: *mut pg_sys::List) -> *mut pg_sys::Expr {
     let none = pg_sys::InvalidOid;
     let form = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;

@@ -1,9 +1,9 @@
-//! Handles a key that comes twice in one COPY when the first of its rows has expired. The later row is held back,
-//! and inserted when COPY has ended by an INSERT that replaces the expired row as any INSERT does.
+//! Handles a key that comes twice in one COPY when the first of its rows has expired. pgcache holds the later row back;
+//! after COPY ends, an ordinary INSERT stores it and replaces the expired row.
 //!
-//! COPY collects rows in a batch before it writes them, so no lookup finds the earlier row, and the later one would
-//! fail at the unique index (23505). Only a row that follows an expired one with its key is held back; a dump has no
-//! such rows.
+//! COPY collects rows in a batch before it writes them, so no lookup finds the earlier row, and the later row would
+//! fail at the unique index (23505). A row is held back only if an expired row with its key precedes it; a dump has no
+//! key twice.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
@@ -25,14 +25,14 @@ use crate::pg::value::call::V1;
 use crate::pg::value::datum::varlena_bytes;
 use crate::pg::version;
 
-/// The maximum number of expired keys that are remembered for one COPY. In a COPY with more of them a later row with
-/// such a key fails (23505).
+/// The maximum number of expired keys that pgcache remembers for one COPY. If a COPY has more, a later row with an
+/// expired key that is not remembered fails (23505).
 const MOST_KEYS: usize = 1_000_000;
 
 /// A running COPY.
 struct Copy {
     number: i32,
-    /// Hashes of the keys of its expired rows. Two keys with one hash only hold a row back needlessly.
+    /// Hashes of the keys of its expired rows. If two keys have the same hash, a row is held back needlessly.
     expired: HashSet<u64>,
     /// The rows that are held back, in the memory of the transaction or savepoint.
     rows: Vec<Datum>,
@@ -43,7 +43,8 @@ thread_local! {
     static COPIES: ManuallyDrop<RefCell<Vec<Copy>>> = ManuallyDrop::default();
 }
 
-/// Runs `change` on the running COPYs; nothing that it calls enters this function again.
+/// Runs `change` on the running COPYs and returns its result; None if called inside of `change`, which pgcache never
+/// does.
 fn with<R>(change: impl FnOnce(&mut Vec<Copy>) -> R) -> Option<R> {
     COPIES.with(|copies| Some(change(&mut *copies.try_borrow_mut().ok()?)))
 }
@@ -61,9 +62,9 @@ pub fn has_functions() -> bool {
     own::COPIED_AGAIN.oid() != pg_sys::InvalidOid
 }
 
-/// Returns whether no row of a COPY into the table may be held back. A column may be generated, and COPY does not
-/// allow a condition to read a row with such a column. Or a rule changes the effect of an INSERT, while COPY ignores
-/// rules.
+/// Returns whether no row of a COPY into the table may be held back. One reason is a generated column: COPY does not
+/// allow a condition to read a whole row that has one. The other is a rule, which changes the effect of an INSERT while
+/// COPY ignores rules.
 ///
 /// # Safety
 /// The table is locked.
@@ -83,7 +84,8 @@ pub unsafe fn holds_nothing_back(table: Oid) -> bool {
 pub fn begin() -> i32 {
     let number = NUMBER.get().wrapping_add(1).max(1);
     NUMBER.set(number);
-    // SAFETY: the end of the transaction or savepoint in which COPY runs calls the callback first.
+    // SAFETY: Postgres calls the callback at the end of the transaction or savepoint in which COPY runs, before it
+    // frees the context.
     unsafe {
         let size = size_of::<pg_sys::MemoryContextCallback>();
         let context = pg_sys::CurTransactionContext;
@@ -111,10 +113,10 @@ unsafe extern "C-unwind" fn forget(number: *mut c_void) {
     with(|copies| copies.retain(|copy| copy.number != number as usize as i32));
 }
 
-/// Ends a COPY: inserts the rows that were held back, in their order, and returns how many.
+/// Ends a COPY: inserts the rows that were held back, in their order, and returns their number.
 ///
 /// # Safety
-/// The statement is that COPY, and the table its target.
+/// `statement` is the COPY with this number, and `table` its target.
 pub unsafe fn end(number: i32, statement: *mut pg_sys::PlannedStmt, table: Oid) -> u64 {
     let rows = with(|copies| {
         let place = copies.iter().position(|copy| copy.number == number)?;
@@ -133,7 +135,7 @@ pub unsafe fn end(number: i32, statement: *mut pg_sys::PlannedStmt, table: Oid) 
     rows.len() as u64
 }
 
-/// Makes the `INSERT` of one row, the first parameter, into the columns that COPY has written.
+/// Makes the `INSERT` that writes one row, its first parameter, into the columns that COPY has written.
 ///
 /// # Safety
 /// The statement is a COPY into the table.
@@ -191,7 +193,7 @@ pub extern "C" fn pg_finfo_copied_again_wrapper() -> *const pg_sys::Pg_finfo_rec
 }
 
 /// `pgcache.copied_first(key text, copy integer, is_live boolean) -> boolean`, STABLE: returns false for a key that
-/// came before with an expired deadline.
+/// came before with an expired deadline. Remembers a key whose deadline has expired..
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_first_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
@@ -236,8 +238,8 @@ impl Copy {
 #[pg_guard]
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn copied_again_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: Postgres passes a valid call with two arguments of these types. A row is one piece of memory that
-    // begins with its length; the copy is aligned as all memory of Postgres is.
+    // SAFETY: Postgres passes a valid call with two arguments of these types. A row is one piece of memory that begins
+    // with its length; the copy is aligned like all memory that Postgres allocates.
     unsafe {
         let arguments = (*call).args.as_slice(2);
         let [row, copy] = [&arguments[0], &arguments[1]];

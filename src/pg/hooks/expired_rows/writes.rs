@@ -1,15 +1,16 @@
 //! Makes INSERT, UPDATE and MERGE into a cache replace expired rows.
 //!
-//! `INSERT`, with `ON CONFLICT` or without, finds a conflicting row by the unique index, which ignores deadlines. It
-//! would raise an error, do nothing, or let expressions read an expired value. So the planner hook passes each key
-//! that a statement is about to write through `pgcache.renew(key, cache, former)`, which removes the expired row
-//! with this key and returns the key. That costs one index lookup for each written row. A trigger BEFORE each row
-//! would cost more, would keep COPY from batching, and would exist even in sessions without the library.
+//! `INSERT`, with `ON CONFLICT` or without, finds a conflicting row by the unique index, which ignores deadlines. So it
+//! would raise an error, do nothing, or let expressions read an expired value of an expired row. Therefore the planner
+//! hook passes each key that a statement is about to write through `pgcache.renew(key, cache, former)`, which removes
+//! the expired row with this key and returns the key. The call costs one index lookup for each written row. A trigger
+//! BEFORE each row would cost more, would keep COPY from batching, and would exist even in sessions without the
+//! library.
 //!
-//! A row that is being updated was live when the scan found it. It may have expired since, but its update conflicts
-//! with no row under the key that it already has, `former`.
+//! A row that is being updated was live when the scan found it. Even if it expires before its update, the update
+//! conflicts with no row under the key that the row already has, `former`.
 //!
-//! The query is changed before it is planned, so a kept plan contains the call, too.
+//! The hook changes the query before Postgres plans it, so a kept plan contains the call, too.
 
 use std::ffi::{c_char, c_int};
 
@@ -20,8 +21,8 @@ use crate::pg::hooks::expired_rows::cached::{Cached, Column, cached, is_own};
 use crate::pg::memory::pg_list;
 use crate::pg::version::{self, Planning};
 
-/// The location that we give to our call in the statement's text. The parser gives no call this location, so a user
-/// cannot remove rows by calling the function in a statement. (-1 means that a location is unknown.)
+/// The location in the statement's text that pgcache gives to its own call. The parser gives no call this location, so
+/// a user cannot remove rows by calling the function in a statement. (Postgres uses -1 for an unknown location.)
 pub const OURS: c_int = -0x7067;
 
 /// Installs the hook into the planner.
@@ -30,13 +31,12 @@ pub fn register() {
     unsafe { version::on_planning(plan) };
 }
 
-/// Changes each statement before Postgres plans it. Called without pgrx's guard, because most statements concern no
-/// cache.
+/// Changes each statement before Postgres plans it. Has no guard of pgrx, because most statements concern no cache.
 ///
 /// # Safety
 /// The statement is one that Postgres is about to plan.
 unsafe fn plan(planning: Planning) -> *mut pg_sys::PlannedStmt {
-    // SAFETY: the planner may change the query that it is given, and does. No frame here holds anything to drop.
+    // SAFETY: the planner may change the query that it receives, and does. No frame here holds anything to drop.
     unsafe {
         renew_in(planning.query);
         planning.go_on()
@@ -85,7 +85,8 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     let (Some(key), true) = (found.key, found.renew != pg_sys::InvalidOid) else {
         return;
     };
-    // Citus plans the statement for shards, each of which is a cache, and has to know the key by then.
+    // Citus plans the statement for shards, and must see the written key to choose one. Each shard is a cache itself,
+    // so the planning on the shard adds the call.
     if distributed::is_known(table) {
         return;
     }
@@ -122,7 +123,7 @@ unsafe fn renew_keys(query: *mut pg_sys::Query, table: Oid, found: Cached) {
     }
 }
 
-/// The functions and columns by which a statement's written keys are passed through `pgcache.renew`.
+/// The table, the function and the key column for the calls of `pgcache.renew` in a statement.
 #[derive(Clone, Copy)]
 struct Renewed {
     table: Oid,
@@ -177,7 +178,7 @@ unsafe fn renew_key(
     }
 }
 
-/// Converts a key to text, as it is printed: the form of a key everywhere outside of its table.
+/// Converts a key to text, in its printed form, which is the form of a key everywhere outside of its table.
 ///
 /// # Safety
 /// The expression has the type of the key column.
@@ -200,7 +201,7 @@ unsafe fn as_text(value: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
 /// # Safety
 /// The expression gives the text of a key.
 unsafe fn from_text(text: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
-    // SAFETY: as above; the text was printed from a value of this type and length.
+    // SAFETY: as in `as_text`; the text was printed from a value of this type and length.
     unsafe {
         match key.kind {
             pg_sys::TEXTOID => text,
@@ -217,7 +218,7 @@ unsafe fn from_text(text: *mut pg_sys::Node, key: Column) -> *mut pg_sys::Node {
 const DEFAULT_COLLATION: Oid = Oid::from_u32(100);
 
 /// # Safety
-/// The expression's type has the same datums as this one.
+/// The expression's type and `kind` have the same datums.
 unsafe fn relabelled(
     value: *mut pg_sys::Node,
     kind: Oid,
@@ -230,7 +231,7 @@ unsafe fn relabelled(
 }
 
 /// # Safety
-/// The expression is of text, or this type is.
+/// The expression is of type text, or `kind` is text.
 unsafe fn by_input_and_output(
     value: *mut pg_sys::Node,
     kind: Oid,
