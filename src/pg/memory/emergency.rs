@@ -1,13 +1,13 @@
-//! A memory reserve of each process, from which it reports that it is out of memory.
+//! A memory reserve that lets each process report that it is out of memory.
 //!
-//! Without it, running out of memory would stop the server in two ways. An allocation that fails in Rust aborts the
-//! process, and Postgres restarts the whole server when a backend aborts. And an error of Postgres that passes
-//! through Rust is copied on its way, in the memory context of the failed code; if that copy fails, it raises an
-//! error in the same place again, until Postgres gives up with a PANIC.
+//! Without the reserve, running out of memory would stop the server in two ways. First, a failed allocation in Rust
+//! aborts the process, and Postgres restarts the whole server when a backend aborts. Second, pgrx copies an error of
+//! Postgres that passes through Rust, in the memory context of the failed code; if the copy fails, it raises an error
+//! in the same place again, until Postgres gives up with a PANIC.
 //!
 //! So each backend reserves a block that it does not use. It returns the block to the system as soon as a small
-//! allocation of Rust fails or Postgres reports "out of memory", and allocates it again later. Allocations whose
-//! size a user decides do not rely on it: they go through `pg::memory`, which raises an error by itself.
+//! allocation of Rust fails or Postgres reports "out of memory", and allocates the block again later. Allocations whose
+//! size depends on a user do not rely on the reserve: they go through `pg::memory`, which raises an error itself.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::null_mut;
@@ -19,7 +19,7 @@ use pgrx::{PgLogLevel, PgSqlErrorCode, pg_sys};
 use crate::error::Error;
 use crate::pg::encoding;
 
-/// The emergency memory, 2 MB: a memory context requests blocks of at most 1 MB once larger ones are refused.
+/// The emergency memory, 2 MB: after a refusal, a memory context requests blocks of at most 1 MB.
 const BLOCK: Layout = Layout::new::<[u64; 256 * 1024]>();
 /// The size in bytes of the largest allocation that the reserve covers. A larger one goes through `pg::memory`,
 /// which raises an error.
@@ -34,7 +34,7 @@ static BLOCK_AT: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 #[global_allocator]
 static ALLOCATOR: Allocator = Allocator;
 
-/// The system's allocator, with the emergency memory behind it.
+/// The system's allocator, which falls back on the emergency memory.
 struct Allocator;
 
 // SAFETY: the system allocator does all work; a retry passes the same arguments.
@@ -50,14 +50,14 @@ unsafe impl GlobalAlloc for Allocator {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the memory is the system allocator's, as all memory from this allocator, with the caller's layout.
-        // A failed attempt leaves it unchanged, so a second one is allowed.
+        // SAFETY: the memory comes from the system allocator, like all memory of this allocator, and has the caller's
+        // layout. A failed attempt leaves the memory unchanged, so a second attempt is allowed.
         or_with_emergency_memory(size, || unsafe { System.realloc(at, layout, size) })
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: the memory is the system allocator's, as all memory from this allocator, with the caller's layout,
-        // and is not used afterwards.
+        // SAFETY: the memory comes from the system allocator, like all memory of this allocator, has the caller's
+        // layout, and is not used afterwards.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -70,11 +70,11 @@ fn or_with_emergency_memory(size: usize, allocate: impl Fn() -> *mut u8) -> *mut
     memory
 }
 
-/// Returns the emergency memory to the system. Returns false if that was done already.
+/// Returns the emergency memory to the system. Returns false if the process has already returned it.
 pub fn give_back() -> bool {
     let block = BLOCK_AT.swap(null_mut(), Relaxed);
     if !block.is_null() {
-        // SAFETY: allocated in `acquire` with this layout, and no other code has it any more.
+        // SAFETY: `acquire` allocated the block with this layout, and the swap left no other pointer to it.
         unsafe { System.dealloc(block, BLOCK) };
     }
     !block.is_null()
@@ -89,8 +89,8 @@ pub fn acquire() -> bool {
     !BLOCK_AT.load(Relaxed).is_null()
 }
 
-/// Our entry in Postgres' chain of error context callbacks. It is the last one, and runs for each error before the
-/// error is copied.
+/// pgcache's entry in Postgres' chain of error context callbacks. It is the last entry, and runs for each error before
+/// pgrx copies the error.
 static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback {
     previous: null_mut(),
     callback: Some(at_report),
@@ -98,7 +98,7 @@ static mut LISTENER: pg_sys::ErrorContextCallback = pg_sys::ErrorContextCallback
 };
 
 unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
-    // SAFETY: Postgres calls this in the middle of a report, the only place where its code can be read.
+    // SAFETY: Postgres calls this in the middle of a report, the only time at which the error's code can be read.
     if unsafe { geterrcode() } == PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY as i32 {
         give_back();
     } else {
@@ -106,22 +106,23 @@ unsafe extern "C-unwind" fn at_report(_arg: *mut std::ffi::c_void) {
     }
 }
 
-/// Makes sure that the emergency memory exists and would be released in time; otherwise raises 53200. Called at the
-/// start of each function, before the function holds anything that an error would have to undo.
+/// Ensures that the emergency memory exists and that an error releases it in time; raises 53200 if memory is lacking.
+/// Each SQL function calls this at its start, before it holds anything that an error would have to undo.
 #[inline]
 pub fn secure() {
-    // SAFETY: both are variables of this process, which are only compared.
+    // SAFETY: the code only compares the addresses of two variables of this process.
     let listens = unsafe { pg_sys::error_context_stack == &raw mut LISTENER };
     if !listens || BLOCK_AT.load(Relaxed).is_null() {
         secure_anew();
     }
 }
 
-/// Adds our entry to the chain. The other entries belong to functions that are running; each removes its own at its
-/// end, so ours remains as the only one. An error that ends the transaction empties the chain.
+/// Adds the entry at the end of the chain, and allocates the emergency memory. The other entries belong to running
+/// functions; each function removes its own at its end, so this entry remains as the only one. An error that ends the
+/// transaction empties the chain.
 #[cold]
 fn secure_anew() {
-    // SAFETY: the links are alive as long as they are in the chain, and end with NULL or with ours.
+    // SAFETY: each link lives while it is in the chain, and the chain ends with NULL or with pgcache's entry.
     unsafe {
         let ours = &raw mut LISTENER;
         let mut link = &raw mut pg_sys::error_context_stack;
@@ -135,14 +136,14 @@ fn secure_anew() {
     }
 }
 
-/// Raises 53200 for an allocation of this many bytes. The error's message is copied in the current memory context,
-/// where a second error would not be caught. So the emergency memory is released first, and the current context
-/// becomes ErrorContext, which Postgres reserves for this case.
+/// Raises 53200 for an allocation of this many bytes. pgrx copies the error's message in the current memory context,
+/// where no code would catch a second error. So this function first releases the emergency memory, and makes
+/// ErrorContext current, which Postgres reserves for this case.
 #[cold]
 pub fn exhausted(size: usize) -> ! {
     give_back();
-    // SAFETY: both are variables of this process, and ErrorContext exists in every backend; the code that catches the
-    // error sets a memory context of its own.
+    // SAFETY: CurrentMemoryContext is a variable of this process, and ErrorContext exists in every backend; the code
+    // that catches the error sets a memory context of its own.
     unsafe { pg_sys::CurrentMemoryContext = pg_sys::ErrorContext };
     loop {
         ErrorReport::from(Error::OutOfMemory(size)).report(PgLogLevel::ERROR); // does not return

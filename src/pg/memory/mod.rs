@@ -1,7 +1,7 @@
-//! Allocates memory for objects whose size a user decides: values, rows, batches.
+//! Allocates memory for objects whose size depends on a user: values, rows, batches.
 //!
-//! Running out of memory must be an error of the statement (53200). Rust's own collections would abort the process
-//! instead, and with it the server. So memory that grows with an argument or a table is allocated here.
+//! Running out of memory must be an error of the statement (53200). Rust's own collections would instead abort the
+//! process, and so restart the server. So code allocates memory here if its size grows with an argument or a table.
 //! `pg::memory::emergency` covers small allocations.
 
 pub mod emergency;
@@ -19,7 +19,7 @@ use pgrx::pg_sys;
 const LARGEST: usize = 0x3FFF_FFFF;
 
 unsafe extern "C-unwind" {
-    // Raises no error for a size up to MaxAllocSize with this flag, so it is called without pgrx's guard.
+    // With the flag MCXT_ALLOC_NO_OOM, raises no error for a size up to MaxAllocSize, so it needs no guard of pgrx.
     fn palloc_extended(size: pg_sys::Size, flags: i32) -> *mut std::ffi::c_void;
 }
 
@@ -29,12 +29,12 @@ pub fn palloc(size: usize) -> NonNull<u8> {
     if size > LARGEST {
         exhausted(size);
     }
-    // SAFETY: the size is one that Postgres allows; the result is checked for NULL.
+    // SAFETY: Postgres allows the size; the result is checked for NULL.
     let memory = unsafe { palloc_extended(size, pg_sys::MCXT_ALLOC_NO_OOM as i32) };
     NonNull::new(memory.cast()).unwrap_or_else(|| exhausted(size))
 }
 
-/// Makes an empty list with room for this many elements; raises 53200.
+/// Makes an empty list with room for this many elements; raises 53200 if memory runs out.
 pub fn list<T>(room: usize) -> Vec<T> {
     let mut list = Vec::new();
     if list.try_reserve_exact(room).is_err() {
@@ -43,7 +43,7 @@ pub fn list<T>(room: usize) -> Vec<T> {
     list
 }
 
-/// Appends to a list; raises 53200.
+/// Appends to a list; raises 53200 if memory runs out.
 pub fn push<T>(list: &mut Vec<T>, element: T) {
     if list.try_reserve(1).is_err() {
         exhausted(list.len().saturating_mul(2 * size_of::<T>()));
@@ -51,7 +51,7 @@ pub fn push<T>(list: &mut Vec<T>, element: T) {
     list.push(element);
 }
 
-/// Collects the elements of an iterator into a list; raises 53200.
+/// Collects the elements of an iterator into a list; raises 53200 if memory runs out.
 pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     let mut all = list(elements.size_hint().0);
     for element in elements {
@@ -60,7 +60,7 @@ pub fn collect<T>(elements: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Copies these bytes; raises 53200.
+/// Copies these bytes; raises 53200 if memory runs out.
 pub fn copy(bytes: &[u8]) -> Vec<u8> {
     let mut copy = list(bytes.len());
     copy.extend_from_slice(bytes);

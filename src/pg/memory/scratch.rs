@@ -20,11 +20,11 @@ impl Scratch {
         })
     }
 
-    /// Runs `work`, whose allocations go to this context; none of them may be used afterwards. The next step frees
-    /// them, also those that an error has left.
+    /// Runs `work`, whose allocations in Postgres' memory go to this context; the caller may not use them afterwards.
+    /// The next step frees them, including allocations that an error left behind.
     pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
         // SAFETY: the context lives as long as the process, and the caller's lives through this call; after an error
-        // the abort sets another one.
+        // the abort sets another context.
         unsafe {
             pg_sys::MemoryContextReset(self.0);
             let former = pg_sys::MemoryContextSwitchTo(self.0);

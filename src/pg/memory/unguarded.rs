@@ -2,10 +2,10 @@
 //! guard.
 //!
 //! pgrx sets up a `sigsetjmp` for every call. A table access makes some forty calls, so one guard around the whole
-//! sequence saves most of that. [`guarded`] is the only way in, and three rules keep it sound:
+//! sequence saves most of this cost. All such sequences run in [`guarded`], and three rules keep it sound:
 //!
 //! 1. A sequence holds nothing that must be dropped, because an error jumps over its stack frames.
-//! 2. It calls only functions of this list, or functions through Postgres' own tables of functions, and never those
+//! 2. It calls only functions of this list, or functions through Postgres' own tables of functions, and no function
 //!    that pgrx guards. It cannot panic: no indexing, no unwrap, no checked arithmetic.
 //! 3. It opens only objects of Postgres (relations, scans, pins, locks), which the abort after an error releases.
 
@@ -118,7 +118,8 @@ unsafe extern "C-unwind" {
 /// Runs a sequence of unguarded calls under one guard, which turns an error of Postgres into a panic of pgrx.
 ///
 /// # Safety
-/// The sequence must follow the rules of this file. Its `Copy` result keeps it from returning anything to drop.
+/// The sequence must follow the rules of this file. The bound `Copy` keeps the sequence from returning anything that
+/// must be dropped.
 #[inline(always)]
 pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
     // SAFETY: the caller follows the rules of this file: no frame that an error jumps over holds anything to drop,
@@ -126,15 +127,15 @@ pub unsafe fn guarded<R: Copy>(sequence: impl FnOnce() -> R) -> R {
     unsafe { pg_sys::ffi::pg_guard_ffi_boundary(sequence) }
 }
 
-/// Makes the session's earlier changes visible to its next read. Does nothing in parallel mode: the session has
-/// changed nothing since the mode began, although the statement around it may write (`CREATE TABLE ... AS SELECT`).
+/// Makes the session's earlier changes visible to its next read. Does nothing in parallel mode: the session has changed
+/// nothing since parallel mode began, although the enclosing statement may write (`CREATE TABLE ... AS SELECT`).
 ///
 /// # Safety
 /// Inside of [`guarded`].
 #[inline(always)]
 pub unsafe fn see_own_writes() {
-    // SAFETY: inside of `guarded` both may be called: they are of this list, and a command may begin outside of
-    // parallel mode.
+    // SAFETY: both functions are in the list of this file, so `guarded` may contain them; outside of parallel mode a
+    // command may begin.
     unsafe {
         if !IsInParallelMode() {
             CommandCounterIncrement();
@@ -160,7 +161,7 @@ pub unsafe fn check_for_interrupts() {
 /// Empties a slot, which unpins the page of its row.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot was made and not dropped.
+/// Inside of [`guarded`]; the slot exists.
 #[inline(always)]
 pub unsafe fn clear_slot(slot: *mut TupleTableSlot) {
     // SAFETY: every kind of slot has its functions, `clear` among them.

@@ -1,9 +1,9 @@
 //! The cursors of SCAN commands that read a table: the last key of each call, in a ring that all executors share.
 //!
-//! A cursor of the protocol is a number, which a client may use in another connection. So the key is kept here, and
-//! the number is its position. The ring has a fixed size: a cursor is lost if it is not used before newer cursors
-//! overwrite it, and a restart loses all cursors. A lost cursor is detected and never returns another key, because
-//! positions are not reused while the server runs, and a checksum is stored with the key.
+//! A cursor of the protocol is a number, which a client may use in another connection. So this ring keeps the key, and
+//! the cursor is the key's position. The ring has a fixed size: newer cursors overwrite old ones, and a restart loses
+//! all cursors. A lost cursor is detected and never returns another key, because the ring does not reuse positions
+//! while the server runs, and stores a checksum with each key.
 
 use std::cell::Cell;
 use std::ffi::CStr;
@@ -22,14 +22,15 @@ const WORDS: usize = (2 << 20) / 8;
 /// Words before a key: its length and the checksum.
 const HEAD: usize = 2;
 /// The lowest number of a cursor. Numbers stay below 2^53, the limit up to which every client represents integers
-/// exactly; the server does not write 2^40 words.
+/// exactly; a server never comes near the limit.
 const FIRST: u64 = 1 << 52;
 
 #[repr(C)]
 struct Ring {
-    /// The number of the first word; 0 until the first cursor is stored.
+    /// The position of the first word ever written, from which cursors are numbered; 0 until the first cursor is
+    /// stored.
     base: u64,
-    /// The number of words that were written.
+    /// The number of words ever written.
     end: u64,
     words: [u64; WORDS],
 }
@@ -37,7 +38,7 @@ struct Ring {
 /// Bytes of a ring before its words.
 const HEAD_BYTES: usize = size_of::<Ring>() - 8 * WORDS;
 
-/// The owner of a cursor, which is valid for this cache and this role.
+/// The cache and the role for which a cursor is valid.
 #[derive(Clone, Copy)]
 pub struct Scanner {
     pub relation: pg_sys::Oid,
@@ -51,7 +52,7 @@ struct Shared {
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every process inherits it.
+    // The postmaster sets this before it forks; every process inherits it.
     static SHARED: Cell<Option<Shared>> = const { Cell::new(None) };
 }
 
@@ -60,7 +61,7 @@ pub fn register() {
     zeroed::register(Piece {
         name: c"pgcache resp cursors",
         bytes: HEAD_BYTES,
-        // The words are not zeroed: no word is read before it was written.
+        // The words are not zeroed: a reader reads only words that were written.
         unmade: size_of::<Ring>() - HEAD_BYTES,
         request,
         given,
@@ -68,12 +69,12 @@ pub fn register() {
 }
 
 fn request() {
-    // SAFETY: called in the hook in which locks may be requested. The name is copied.
+    // SAFETY: Postgres calls this in the hook that may request locks. The name is copied.
     unsafe { pg_sys::RequestNamedLWLockTranche(LOCK.as_ptr(), 1) };
 }
 
 fn given(ring: NonNull<u8>) {
-    // SAFETY: the tranche was requested, so it has its one lock.
+    // SAFETY: the tranche was requested, so it has one lock.
     let lock = unsafe { &raw mut (*pg_sys::GetNamedLWLockTranche(LOCK.as_ptr())).lock };
     SHARED.set(NonNull::new(lock).map(|lock| Shared {
         ring: ring.cast(),
@@ -84,8 +85,8 @@ fn given(ring: NonNull<u8>) {
 /// Runs `work` on the ring under its lock; returns None if the Redis protocol is off.
 fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     let shared = SHARED.get()?;
-    // SAFETY: ring and lock lie in shared memory for as long as the server lives; the process that holds the lock has
-    // the ring alone. `work` raises no error and does not wait.
+    // SAFETY: ring and lock lie in shared memory for as long as the server lives; only the process that holds the lock
+    // accesses the ring. `work` raises no error and does not wait.
     unsafe {
         pg_sys::LWLockAcquire(shared.lock.as_ptr(), pg_sys::LWLockMode::LW_EXCLUSIVE);
         let result = work(&mut *shared.ring.as_ptr());
@@ -94,7 +95,7 @@ fn alone<R>(work: impl FnOnce(&mut Ring) -> R) -> Option<R> {
     }
 }
 
-/// Stores a key. Returns the number of the cursor that continues after it, or None if the Redis protocol is off.
+/// Stores a key. Returns the cursor that continues after the key, or None if the Redis protocol is off.
 pub fn keep(scanner: Scanner, key: &[u8]) -> Option<u64> {
     let base = FIRST + random::number() % FIRST / 2;
     alone(|ring| {

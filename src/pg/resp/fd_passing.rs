@@ -1,5 +1,5 @@
-//! Passes a client's connection from the first network process, which accepts it, to another one, by sending its
-//! descriptor in a datagram.
+//! Passes a client's connection from the first network process, which accepts it, to another network process, by
+//! sending its descriptor in a datagram.
 //!
 //! Each other network process has an inbox: a unix socket in `pg_stat_tmp`, a folder of the data directory that
 //! exists in every version, that only the server's user can reach, and that no backup includes. A network process
@@ -17,12 +17,13 @@ use socket2::SockAddr;
 
 use crate::pg::resp::system;
 
-/// The working directory of every process of the server is the data directory.
+/// Returns the path of a network process's inbox, relative to the data directory, the working directory of every
+/// process.
 fn path(network: usize) -> PathBuf {
     format!("pg_stat_tmp/pgcache_resp_network.{network}").into()
 }
 
-/// The bytes of a control message with one descriptor; a few more than any system needs.
+/// The bytes of a control message with one descriptor. 64 bytes are more than any system needs.
 #[repr(C, align(16))]
 struct Control([u8; 64]);
 
@@ -31,7 +32,7 @@ fn control_length() -> u32 {
     unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) }
 }
 
-/// Makes a message with one piece of data, and room for a descriptor.
+/// Makes a message header for one piece of data and one descriptor.
 fn message(piece: &mut libc::iovec, control: &mut Control) -> libc::msghdr {
     // SAFETY: zeros are a message without an address and without flags.
     let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -68,8 +69,8 @@ impl Outbox {
         let mut message = message(&mut piece, &mut control);
         message.msg_name = address.as_ptr().cast_mut().cast();
         message.msg_namelen = address.len();
-        // SAFETY: the message has room for the header and one descriptor, which it is filled with; everything that it
-        // points to lives through the call, which writes none of it.
+        // SAFETY: the control message has room for the header and one descriptor, which the code fills in; everything
+        // that the message points to lives through the call, which only reads it.
         let sent = unsafe {
             let header = libc::CMSG_FIRSTHDR(&message);
             (*header).cmsg_level = libc::SOL_SOCKET;
@@ -93,14 +94,14 @@ pub struct Inbox {
     path: PathBuf,
 }
 
-/// A received connection and its number; no connection if the descriptor was lost on the way.
+/// A received connection and its number; None if the descriptor was lost on the way.
 pub struct Handed {
     pub number: u64,
     pub socket: Option<OwnedFd>,
 }
 
 impl Inbox {
-    /// Opens the inbox of this process, the network process of this number, and removes that of its predecessor.
+    /// Opens the inbox of this process, the network process of this number, and removes the inbox of its predecessor.
     pub fn open(network: usize) -> io::Result<Inbox> {
         let path = path(network);
         match fs::remove_file(&path) {
@@ -120,7 +121,7 @@ impl Inbox {
         let mut piece = piece(&mut word);
         let mut message = message(&mut piece, &mut control);
         // SAFETY: the message has room for a word and one descriptor, which live through the call. The system closes
-        // further descriptors that find no room.
+        // any further descriptors.
         let read = unsafe {
             libc::recvmsg(
                 self.socket.as_raw_fd(),
@@ -135,8 +136,8 @@ impl Inbox {
                 _ => Err(error),
             };
         }
-        // SAFETY: the system has filled the message, so its control messages are valid, and a descriptor in one
-        // belongs to this process from here on.
+        // SAFETY: the system has filled the message, so its control messages are valid, and this process owns a
+        // descriptor in one of them.
         let socket = unsafe {
             let header = libc::CMSG_FIRSTHDR(&message);
             let has_one = !header.is_null()
@@ -162,7 +163,7 @@ impl AsFd for Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
-        // The successor removes a file that is left.
+        // If this fails, the successor removes the file.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,15 +1,15 @@
-//! A lock that lets one network process run a command while the others run none: for EXEC, and for commands on
-//! several keys that must be atomic. With one network process it is not needed, because that process runs one
-//! command after the other.
+//! A lock that lets one network process run a command while the other network processes run none. It serves EXEC, and
+//! commands on several keys that must be atomic. A single network process needs no lock, because it runs one command
+//! after the other.
 //!
-//! Before a network process serves a client, it enters: it marks itself as inside in a word of its own, and then
-//! checks whether another process has claimed exclusive use. A process that wants exclusive use first claims it, and
-//! then waits until no other process is inside. Each side writes before it reads, so at least one of two always sees
-//! the other. A process that waits for its turn is not inside; otherwise two processes that both want exclusive use
-//! would wait for each other.
+//! Before a network process serves a client, it enters the gate: it marks itself as inside in a word of its own, and
+//! then checks whether another process has claimed exclusive use. A process that wants exclusive use first claims it,
+//! and then waits until no other process is inside. Each side writes before it reads, so of two processes at least one
+//! sees the other. A process that waits is not inside; otherwise two processes that both want exclusive use would wait
+//! for each other.
 //!
-//! A network process that crashes leaves its words set. A process that waits for it checks whether it still runs,
-//! and its successor clears the words.
+//! A network process that crashes leaves its words set. A process that waits for another process checks whether the
+//! other still runs. The successor of a crashed process clears the words.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -20,16 +20,16 @@ use crate::pg::worker::background;
 
 /// The number of checks before a waiting network process yields the processor.
 const SPINS: usize = 500;
-/// The sleep between later checks; other processes are inside only for a short time.
+/// The sleep between later checks. It is short, because processes are inside only for a short time.
 const NAP: Duration = Duration::from_micros(50);
-/// The interval at which a waiting process checks whether the other one still runs.
+/// The interval at which a waiting process checks whether the other process still runs.
 const LOOK: Duration = Duration::from_millis(2);
 
 #[repr(C, align(64))]
 struct Inside {
     /// 1: the process is inside.
     word: AtomicU32,
-    /// The process id.
+    /// The id of the process.
     pid: AtomicU32,
 }
 
@@ -50,11 +50,12 @@ pub struct Gate {
 /// Marks the network process as inside while it lives.
 pub struct Entered(Gate);
 
-/// Keeps the other processes outside while it lives. None: this process had exclusive use already.
+/// Keeps the other network processes outside while it lives. Holds None if this process already had exclusive use,
+/// which then does not end with this value.
 pub struct Alone(Option<Gate>);
 
 impl Gate {
-    /// Begins as the network process of this number.
+    /// Opens the gate for this process, the network process of this number, and clears what its predecessor left.
     pub(super) fn begin(shared: &'static Shared, number: usize) -> Gate {
         let gate = Gate { shared, number };
         gate.own().word.store(0, SeqCst);
@@ -78,7 +79,7 @@ impl Gate {
         alone.compare_exchange(mark, 0, SeqCst, Relaxed).ok();
     }
 
-    /// Enters; waits while another process has exclusive use.
+    /// Enters the gate; waits while another process has exclusive use.
     #[inline]
     pub fn enter(self) -> Entered {
         loop {
@@ -120,7 +121,8 @@ impl Gate {
         Alone(Some(self))
     }
 
-    /// Waits until no process has exclusive use. Returns false if this process is to end and stops waiting.
+    /// Waits until no process has exclusive use. Returns false if this process was requested to end; it then stops
+    /// waiting.
     #[cold]
     fn wait_for_alone(&self) -> bool {
         let alone = &self.shared.alone;
@@ -139,8 +141,8 @@ impl Gate {
     }
 }
 
-/// Waits until `is_done` returns true, and calls `look` now and then to check on the other process. Returns false if
-/// this process is to end.
+/// Waits until `is_done` returns true, and calls `look` every few milliseconds to check on the other process. Returns
+/// false if this process was requested to end.
 fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
     for _ in 0..SPINS {
         if is_done() {

@@ -1,5 +1,5 @@
-//! Reads from the catalogs the attributes of a role that logs in, and those of the served database. `resp::auth`
-//! decides whether they admit a client.
+//! Reads from the catalogs the attributes of a role that logs in, and the attributes of the served database.
+//! `resp::auth` decides whether they admit a client.
 
 use std::ffi::{CStr, CString};
 
@@ -16,11 +16,11 @@ pub struct Role {
     pub is_superuser: bool,
     /// CONNECTION LIMIT; None: no limit.
     pub connections: Option<u32>,
-    /// VALID UNTIL, after which the password is not accepted.
+    /// VALID UNTIL, the time when the password expires.
     pub valid_until: Option<Timestamp>,
 }
 
-/// The same attributes of a database.
+/// The attributes of a database that decide whether a client may connect.
 pub struct Database {
     pub name: CString,
     pub takes_connections: bool,
@@ -30,7 +30,7 @@ pub struct Database {
 /// Returns the attributes of a role; None if it was dropped.
 pub fn role(role: Oid) -> Option<Role> {
     let cache = pg_sys::SysCacheIdentifier::AUTHOID as i32;
-    // SAFETY: a syscache look-up within a transaction; the tuple is released after the facts were copied.
+    // SAFETY: a syscache look-up within a transaction; the tuple is released after its fields have been copied.
     unsafe {
         let tuple = pg_sys::SearchSysCache1(cache, Datum::from(role));
         if tuple.is_null() {
@@ -85,7 +85,7 @@ pub fn sessions_of(role: Oid) -> u32 {
 
 /// Returns the number of Postgres sessions in this process's database.
 pub fn sessions() -> u32 {
-    // SAFETY: as above.
+    // SAFETY: as in `sessions_of`.
     u32::try_from(unsafe { pg_sys::CountDBConnections(database()) }).unwrap_or(0)
 }
 
@@ -99,11 +99,11 @@ pub fn names_are_per_database() -> bool {
     }
 }
 
-/// The predefined roles whose members may see all sessions, and end those of other roles.
+/// The predefined roles whose members may see all sessions, and end sessions of other roles.
 pub const MONITOR: Oid = Oid::from_u32(3373);
 pub const SIGNAL_BACKEND: Oid = Oid::from_u32(4200);
 
-/// Returns whether a role has the privileges of another one; a superuser has those of all.
+/// Returns whether a role has the privileges of the role `of`; a superuser has the privileges of all roles.
 pub fn has_role(role: Oid, of: Oid) -> bool {
     // SAFETY: syscache look-ups within a transaction; neither role needs to exist.
     unsafe { pg_sys::has_privs_of_role(role, of) }

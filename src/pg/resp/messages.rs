@@ -1,8 +1,8 @@
-//! A ring in shared memory that carries PUBLISH messages to the network processes: those that sessions send with
-//! `pgcache.publish`, and those of clients whose readers are connected to another network process.
+//! A ring in shared memory that carries PUBLISH messages to the network processes: messages that sessions send with
+//! `pgcache.publish`, and messages of clients whose subscribers are connected to another network process.
 //!
-//! Writers and readers do not wait for each other (`pgcache_store::ring`). A network process that was too slow does not
-//! know which messages were lost, and reports the loss.
+//! Writers and readers do not wait for each other (`pgcache_store::ring`). A network process that was too slow reports
+//! a loss; it cannot know which messages were lost.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::pg::resp::shared_memory;
 /// hold the messages of the longest round.
 const ROOM: usize = 4 << 20;
 const WORDS: usize = ROOM / 8;
-/// The maximum number of bytes that one transaction may send: a part of the ring, so that other messages find room.
+/// The maximum number of bytes that one transaction may send: less than the ring, so that other messages find room.
 pub const MOST: usize = 1 << 20;
-/// A message that its sender does not finish for so long counts as lost: the sender copies it without waiting, and is
-/// at most not running.
+/// A message that its sender does not finish within this time counts as lost. The sender copies the message without
+/// waiting, so it is late only if it does not run.
 const UNFINISHED: Duration = Duration::from_secs(1);
 
 /// Bytes of shared memory.
@@ -41,11 +41,11 @@ pub struct Reader {
     unread: ring::Reader<'static, WORDS>,
     /// The sender number of its own messages.
     own: u64,
-    /// Since when the next message is unfinished.
+    /// The time since which the next message is unfinished; None if it is not.
     unfinished: Option<Instant>,
 }
 
-/// The sender number of messages of sessions.
+/// The sender number of all messages that sessions send.
 pub const SESSION: u64 = 0;
 
 /// Returns the sender number of a network process's messages.
@@ -56,7 +56,7 @@ pub fn sender(network: usize) -> u64 {
 /// The result of reading the ring.
 pub enum Found {
     Message(Message),
-    /// Messages were overwritten before they were read; their number is unknown.
+    /// Writers overwrote messages before this process read them; their number is unknown.
     Lost,
 }
 
@@ -66,17 +66,17 @@ pub fn cost(channel: &[u8], text: &[u8]) -> usize {
 }
 
 impl Messages {
-    /// Returns None if the Redis protocol is off.
+    /// Returns the ring of messages; None if the Redis protocol is off.
     pub fn of_server() -> Option<Messages> {
         let area = shared_memory::of_server()?;
-        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as long as the server
-        // lives; all their contents are atomic.
+        // SAFETY: the ring begins at an aligned address, has the bytes of `BYTES`, is zeroed at the server's start, and
+        // lives as long as the server; all its contents are atomic.
         let ring = unsafe { area.messages.cast().as_ref() };
         Some(Messages { ring })
     }
 
     /// Puts all of these messages into the ring, in order, and wakes the network processes. It never fails, because
-    /// it is called after a transaction has committed. Together the messages take at most [`MOST`] bytes.
+    /// sessions call it after their transaction has committed. Together the messages take at most [`MOST`] bytes.
     pub fn send<'a>(&self, messages: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         messages.for_each(|(channel, text)| self.put(SESSION, channel, text));
         if let Some(registry) = ClientRegistry::of_server() {
@@ -95,7 +95,7 @@ impl Messages {
         self.ring.append([lengths, sender], &[channel, text]);
     }
 
-    /// Returns a reader for the network process of this number that begins at the present end.
+    /// Returns a reader for the network process of this number that begins at the present end of the ring.
     pub fn reader(self, network: usize) -> Reader {
         Reader {
             unread: ring::Reader::begin(self.ring),
@@ -123,7 +123,7 @@ impl Reader {
         self.unread.pass();
     }
 
-    /// Returns the next message of another sender; None: all are read, or the next one is unfinished.
+    /// Returns the next message of another sender; None if all are read, or if the next message is unfinished.
     pub fn next(&mut self) -> Option<Found> {
         loop {
             let mut bytes = Vec::new();

@@ -1,18 +1,19 @@
-//! The calls of the Redis protocol's server into Postgres and the operating system, and its shared memory:
-//! everything of the protocol that needs unsafe code.
+//! The calls of the Redis protocol's server into Postgres and the operating system, and its shared memory: everything
+//! in the protocol that needs unsafe code.
 //!
 //! - [`process`], [`sleep`], [`socket_mode`], [`system`]: start and sleep of the processes, and their calls to the
 //!   operating system.
-//! - [`work_queue`], [`standby_waits`]: the queue between network processes and executors, and which of these wait.
-//! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: state that sessions and executors read as well.
+//! - [`work_queue`], [`standby_waits`]: the queue between network processes and executors, and the executors that wait
+//!   for a standby.
+//! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: state that sessions and executors also read.
 //! - [`multi_process`], [`gate`], [`readers`], [`fd_passing`]: state that several network processes share, and the
-//!   way in which they pass connections on.
+//!   passing of connections between them.
 //! - [`shared_memory`]: the memory of the client registry, of the messages, and of the state that several network
 //!   processes share.
 //! - [`hba`], [`login`], [`password`]: pg_hba.conf, the catalogs and stored passwords.
 //!
-//! Commands are parsed and run in `crate::resp`. These files must not depend on it, so that the unsafe code can be
-//! reviewed without it.
+//! Commands are parsed and run in `crate::resp`. These files must not depend on `crate::resp`, so that a reviewer can
+//! read the unsafe code without it.
 
 pub mod client_registry;
 pub mod cursors;

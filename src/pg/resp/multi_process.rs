@@ -1,5 +1,5 @@
-//! Shared state that exists only with several network processes: the gate, and the table of channels that each
-//! process's clients have subscribed to.
+//! Shared state that exists only with several network processes: the gate, and for each process the tables of channels
+//! and patterns that its clients have subscribed to.
 
 use crate::pg::resp::gate::{self, Gate};
 use crate::pg::resp::process::MOST_PROCESSES;
@@ -26,12 +26,13 @@ pub struct MultiProcess {
     pub readers: &'static [Readers],
 }
 
-/// Begins as the network process of this number, of `networks`; None: it is the only one.
+/// Opens the shared state for this process, the network process of this number among `networks`. Returns None if it is
+/// the only one.
 pub fn begin(number: usize, networks: usize) -> Option<MultiProcess> {
     let memory = shared_memory::of_server()?.networks?;
-    // SAFETY: as many bytes lie there from an aligned address on as `bytes` has returned for the same number of
-    // network processes, which does not change while the server lives; zeros are an open gate and tables without
-    // names, and everything is atomic.
+    // SAFETY: the memory begins at an aligned address and has the bytes that `bytes` returns for the same number of
+    // network processes, which does not change while the server lives; zeros are an open gate and tables without names,
+    // and everything is atomic.
     let (gate, readers) = unsafe {
         let readers = memory.add(readers_at()).cast();
         (

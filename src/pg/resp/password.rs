@@ -1,9 +1,9 @@
 //! Checks a client's password against the stored password of its role.
 //!
-//! Three rules hold. A wrong password takes as long as a right one, and so does any password for a role that does
-//! not exist; otherwise the time would reveal roles and passwords. A password that was verified once is recognized
-//! without the work of SCRAM, as long as the stored secret stays the same. And no password stays in memory, nor data
-//! from which it could be guessed: only a keyed hash is kept, whose key exists only in this process.
+//! Three rules hold. First, a wrong password takes as long as a right one that is new, and so does any password for a
+//! role that does not exist; otherwise the time would reveal roles. Second, a password that was verified once is
+//! recognized without the work of SCRAM, while the stored secret stays the same. Third, memory keeps no password and no
+//! data that an attacker could use to guess one: only a keyed hash, whose key exists only in this process.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
@@ -22,13 +22,13 @@ unsafe extern "C-unwind" {
     fn pg_hmac_free(context: *mut c_void);
 }
 
-/// common/cryptohash.h.
+/// From common/cryptohash.h.
 const PG_SHA256: c_int = 3;
-/// `STATUS_OK` of c.h.
+/// From c.h.
 const STATUS_OK: c_int = 0;
 /// The longest password that Postgres accepts from a client (PG_MAX_AUTH_TOKEN_LENGTH of libpq/auth.h).
 const LONGEST: usize = 65_535;
-/// The maximum number of remembered roles; one more, and all are forgotten.
+/// The maximum number of remembered roles; at one more, the process forgets all of them.
 const REMEMBERED: usize = 1_024;
 
 /// The keyed hash of a stored secret and a password.
@@ -39,10 +39,10 @@ thread_local! {
     static PAIRS: RefCell<HashMap<u32, Mark>> = RefCell::default();
 }
 
-/// Returns whether this is the valid password of a role that has one (VALID UNTIL counts). The first check of a
-/// password takes some milliseconds. `scram_only`: a password that is stored as md5 does not count.
+/// Returns whether this is the password of the role, and has not expired (VALID UNTIL). The first check of a password
+/// takes some milliseconds. `scram_only`: a password that is stored as md5 does not count.
 pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bool {
-    // Postgres accepts no empty password either, whatever is stored.
+    // Like Postgres, this accepts no empty password, whatever secret is stored.
     let fits = (1..=LONGEST).contains(&password.len());
     let Some(password) = CString::new(password).ok().filter(|_| fits) else {
         return false;
@@ -62,7 +62,8 @@ pub fn is_right(role: Oid, name: &CStr, password: &[u8], scram_only: bool) -> bo
     right
 }
 
-/// Returns the role's stored secret; None if it has none, if it has expired, or if the role does not exist.
+/// Returns the role's stored secret; None if the role has no secret, if the password has expired, or if the role does
+/// not exist.
 fn secret(name: &CStr) -> Option<CString> {
     let mut why = std::ptr::null();
     // SAFETY: a syscache look-up within a transaction; the result is NULL or a palloc'd copy.
@@ -87,7 +88,7 @@ fn verify(name: &CStr, secret: &CStr, password: &CStr) -> bool {
     }
 }
 
-/// Does the work of a verification without a result, so that a refusal takes as long.
+/// Does the work of a verification without a result, so that a refusal takes as long as a verification.
 fn spend(password: &CStr) {
     let password = password.as_ptr();
     // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the C string lives through the
@@ -115,15 +116,16 @@ fn remember(role: Oid, mark: Mark) {
     });
 }
 
-/// Returns the hash; None if random numbers or memory are lacking, so that nothing can be remembered.
+/// Returns the keyed hash; None if random numbers or memory are lacking, so that the process cannot remember the
+/// password.
 fn mark(secret: &CStr, password: &CStr) -> Option<Mark> {
     let key = KEY.with(|key| *key.get_or_init(new_key))?;
-    // The NUL at the end of the secret separates the two, so that no other pair has the same bytes.
+    // The NUL at the end of the secret separates secret and password, so that no other pair has the same bytes.
     let (secret, password) = (secret.to_bytes_with_nul(), password.to_bytes());
     let mut mark = [0; 32];
     let (to, length) = (mark.as_mut_ptr(), mark.len());
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The context is used only if it
-    // was created, and is freed; all lengths are those of the data pointed to.
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The context is used only if it was
+    // created, and is freed; each length is the length of the data that its pointer refers to.
     let made = unsafe {
         guarded(|| {
             let context = pg_hmac_create(PG_SHA256);

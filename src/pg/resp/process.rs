@@ -1,5 +1,5 @@
-//! The processes of the Redis protocol: how they start. The launcher starts and restarts them
-//! (`crate::resp::supervisor`).
+//! Starts the processes of the Redis protocol, and holds their entry points. The launcher decides when to start and
+//! restart them (`crate::resp::supervisor`).
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -9,7 +9,7 @@ use pgrx::prelude::*;
 
 use crate::pg::worker::background::{self, Started};
 
-/// The most processes of either kind.
+/// The maximum number of processes of each kind.
 pub const MOST_PROCESSES: usize = 16;
 
 /// The kind of a process.
@@ -19,7 +19,7 @@ pub enum Kind {
     Executor,
 }
 
-/// The main functions of the processes, given by the layer above; each receives its process's number.
+/// The main functions of the processes, which the layer above provides; each receives its process's number.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub network: fn(number: usize),
@@ -27,7 +27,7 @@ pub struct Tasks {
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every process inherits it.
+    // The postmaster sets this before it forks; every process inherits it.
     static TASKS: Cell<Option<Tasks>> = const { Cell::new(None) };
 }
 
@@ -64,10 +64,10 @@ pub fn has_replication_launcher() -> bool {
     unsafe { pg_sys::max_logical_replication_workers > 0 }
 }
 
-/// Returns a setting of the server; None: no setting has this name.
+/// Returns a setting of the server; None if no setting has this name, or its value is not UTF-8.
 pub fn setting(name: &str) -> Option<String> {
     let name = CString::new(name).ok()?;
-    // SAFETY: the name lives through the call; the value is NULL or a C string of the settings or of a buffer for
+    // SAFETY: the name lives through the call; the value is NULL, or a C string in the settings or in a buffer for
     // numbers, and is copied at once.
     let value = unsafe {
         let value = pg_sys::GetConfigOption(name.as_ptr(), true, false);

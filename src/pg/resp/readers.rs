@@ -1,9 +1,9 @@
 //! The channels and patterns to which the clients of each network process have subscribed, so that other network
 //! processes know where to send a message: one table of names in shared memory for each process and kind.
 //!
-//! Only its own network process writes a table, without a lock. The table's size is fixed. A name that finds no
-//! room, or that cannot be read because the table is being written all the time, counts as unknown: then a message
-//! is sent to that network process in any case, which finds the subscribers itself.
+//! Only the network process that owns a table writes it, without a lock. The table's size is fixed. If a name finds no
+//! room, or if writes overlap with every attempt to read it, its number of clients counts as unknown: the sender then
+//! sends the message to that network process in any case, and the process finds the subscribers itself.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::AtomicU64;
@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use pgcache_store::seqlock::{Seqlock, store_text};
 
-/// The hash in a slot whose name was removed; 0 is an unused slot, and the hashes of names begin above both.
+/// The hash in a slot whose name was removed; 0 marks an unused slot, and the hashes of names are greater than both.
 const REMOVED: u64 = 1;
 const FIRST_HASH: u64 = 2;
 
@@ -24,17 +24,18 @@ pub struct Names<const SLOTS: usize, const WORDS: usize> {
     names: AtomicU64,
     used: AtomicU64,
     end: AtomicU64,
-    /// 1: some names found no room.
+    /// 1: the table lacks some names, because they found no room.
     incomplete: AtomicU64,
-    /// A hash; the number of clients, and above it the position of the text.
+    /// First word: a hash. Second word: the number of clients in the lower half, the position of the text in the upper
+    /// half.
     slots: [[AtomicU64; 2]; SLOTS],
-    /// Each text after its length in bytes.
+    /// The texts, each preceded by its length in bytes.
     words: [AtomicU64; WORDS],
 }
 
 /// The channels of a network process.
 pub type Channels = Names<16_384, 65_536>;
-/// The patterns of a network process. A message is compared with all of them.
+/// The patterns of a network process. A sender compares each message's channel with all of them.
 pub type Patterns = Names<1024, 16_384>;
 
 /// The names to which a network process's clients have subscribed.
@@ -63,7 +64,7 @@ fn place_of(about: u64) -> usize {
 }
 
 impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
-    /// Returns the number of clients that have subscribed to a name; None if it is unknown.
+    /// Returns the number of clients that have subscribed to a name; None if the number is unknown.
     pub fn count(&self, name: &[u8]) -> Option<usize> {
         if self.is_empty() {
             return Some(0);
@@ -77,7 +78,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         }
     }
 
-    /// Returns all names with the numbers of their clients, and whether the list is complete.
+    /// Returns all names with their numbers of clients, and whether the list is complete.
     pub fn all(&self) -> (Vec<(Vec<u8>, usize)>, bool) {
         if self.is_empty() {
             return (Vec::new(), true);
@@ -107,7 +108,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         (0..SLOTS).map(move |step| (hash as usize).wrapping_add(step) % SLOTS)
     }
 
-    /// Returns the slot of a name, and the slot's second word.
+    /// Returns the slot of a name and the slot's second word; None if the table lacks the name.
     fn find(&self, name: &[u8]) -> Option<(usize, u64)> {
         let hash = hash_of(name);
         for at in self.slots_from(hash) {
@@ -147,8 +148,8 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         self.bytes(place).collect()
     }
 
-    /// Sets the number of clients that have subscribed to a name; `all` lists all names. Called only by the network
-    /// process that owns the table.
+    /// Sets the number of clients that have subscribed to a name; `all` lists all names for a rebuild of the table.
+    /// Only the network process that owns the table calls this.
     pub fn set<'n, I: Iterator<Item = (&'n [u8], usize)>>(
         &self,
         name: &[u8],
@@ -169,7 +170,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
             }
             (None, 0) => {}
             (None, _) if self.is_incomplete() || self.add(name, count) => {}
-            // Much of the room in use may belong to names that were removed.
+            // Removed names may take much of the room, so the table is rebuilt.
             (None, _) => self.fill(all()),
         }
     }
@@ -194,7 +195,7 @@ impl<const SLOTS: usize, const WORDS: usize> Names<SLOTS, WORDS> {
         }
     }
 
-    /// Adds a name that the table does not contain; returns false if it finds no room.
+    /// Adds a name that the table does not contain; returns false if the table has no room.
     fn add(&self, name: &[u8], count: usize) -> bool {
         let place = self.end.load(Relaxed) as usize;
         let length = 1 + name.len().div_ceil(8);

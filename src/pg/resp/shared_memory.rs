@@ -1,8 +1,8 @@
 //! Reserves the Redis protocol's shared memory, and divides it into parts: the client registry, the ring of
 //! messages, and the state that several network processes share.
 //!
-//! It is requested at the start of the server, and only if the protocol is on. The parts are defined in their own
-//! files.
+//! The server requests the memory at its start, and only if the protocol is on. The parts' own files define their
+//! contents.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -34,7 +34,7 @@ pub struct Area {
 }
 
 thread_local! {
-    // Both set by the postmaster before it forks; every process inherits them.
+    // The postmaster sets both before it forks; every process inherits them.
     static SIZES: Cell<Sizes> = const { Cell::new(Sizes { clients: 0, registry: 0, messages: 0, networks: 0 }) };
     static AREA: Cell<Option<Area>> = const { Cell::new(None) };
 }
@@ -63,13 +63,13 @@ pub fn register(sizes: Sizes) {
 }
 
 fn request() {
-    // SAFETY: called in the hook in which wait events may be requested.
+    // SAFETY: Postgres calls this in the hook that may request wait events.
     unsafe { version::request_wait_event(version::RESP_WAIT_EVENT) };
 }
 
 fn given(registry: NonNull<u8>) {
     let sizes = SIZES.get();
-    // SAFETY: both lie within the bytes that were requested.
+    // SAFETY: both addresses lie within the requested bytes.
     let (messages, networks) = unsafe {
         (
             registry.add(messages_at(sizes)),
@@ -84,7 +84,7 @@ fn given(registry: NonNull<u8>) {
     }));
 }
 
-/// Returns None if the Redis protocol is off.
+/// Returns the addresses of the parts; None if the Redis protocol is off.
 pub fn of_server() -> Option<Area> {
     AREA.get()
 }

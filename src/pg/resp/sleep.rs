@@ -1,16 +1,16 @@
 //! Lets a process with client connections sleep until a connection, a signal or a timeout wakes it, as `WaitLatch`
 //! does for sessions.
 //!
-//! Connections are opened and closed all the time, which a `WaitEventSet` of Postgres does not allow, so they are in
-//! an epoll set. The events that Postgres itself waits for are in the same set: the latch (by the signal that its
-//! setter sends), the end of the postmaster, and other signals. To put the epoll set into a `WaitEventSet` instead
-//! would cost three system calls a round where one is enough.
+//! Connections are in an epoll set, because they are opened and closed all the time, which a `WaitEventSet` of Postgres
+//! does not allow. The same set contains the events that Postgres itself waits for: the latch (by the signal that its
+//! setter sends), the end of the postmaster, and other signals. Putting the epoll set into a `WaitEventSet` instead
+//! would cost three system calls a round instead of one.
 //!
-//! A process that sets our latch sends SIGURG if we have announced that we may sleep. Postgres keeps that signal
-//! blocked and reads it from a descriptor (WAIT_USE_SIGNALFD of latch.c and waiteventset.c, so on every Linux). A
-//! signal handler in this process also sets the latch, but sends no signal, because `WaitEventSetWait` is not
-//! running. If a handler ran between the last check of the latch and the sleep, the process would sleep on. So the
-//! signals that have such handlers are blocked, too, and delivered after the sleep.
+//! A process that sets the latch of this process sends SIGURG if this process has announced that it may sleep. Postgres
+//! keeps that signal blocked and reads it from a descriptor (WAIT_USE_SIGNALFD of latch.c and waiteventset.c, so on
+//! every Linux). A signal handler in this process also sets the latch, but sends no signal, because `WaitEventSetWait`
+//! is not running. A handler that ran between the last check of the latch and the sleep would not wake the process. So
+//! the process also blocks the signals with such handlers, and lets their handlers run after the sleep.
 
 use std::ffi::c_int;
 use std::io;
@@ -23,13 +23,13 @@ use pgrx::pg_sys;
 use crate::pg::version;
 use crate::pg::worker::background;
 
-/// The signals whose handlers set the latch. The handler of SIGALRM does, too, but no timer runs while the process
+/// The signals whose handlers set the latch. The handler of SIGALRM also sets it, but no timer runs while the process
 /// sleeps.
 const HANDLED: [c_int; 4] = [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1];
 /// The signal that the setter of a latch sends.
 const LATCH: c_int = libc::SIGURG;
 
-/// The descriptors that wake the process besides its connections. It is created once, and kept until the process
+/// The descriptors that wake the process besides its connections. A process creates one Sleeper and keeps it until it
 /// ends.
 pub struct Sleeper {
     handled: OwnedFd,
@@ -37,7 +37,7 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// Blocks signals; from now on they are delivered only by [`Sleeper::let_in`].
+    /// Blocks the signals that have handlers; after this only [`Sleeper::let_in`] delivers them.
     pub fn new() -> io::Result<Sleeper> {
         let sleeper = Sleeper {
             handled: descriptor_of(&HANDLED)?,
@@ -47,21 +47,21 @@ impl Sleeper {
         Ok(sleeper)
     }
 
-    /// Returns the descriptors to watch. Each is readable when an event waits to be handled.
+    /// Returns the descriptors to watch. A descriptor is readable when an event waits for its handler.
     pub fn watched(&self) -> [BorrowedFd<'_>; 3] {
         // SAFETY: the postmaster's pipe stays open in each of its children.
         let postmaster = unsafe { BorrowedFd::borrow_raw(pg_sys::postmaster_alive_fds[0]) };
         [self.handled.as_fd(), self.latch.as_fd(), postmaster]
     }
 
-    /// Runs the handlers of the signals that have arrived; exits if the postmaster has ended. Called when a watched
-    /// descriptor is readable.
+    /// Runs the handlers of the signals that have arrived; exits if the postmaster has ended. The caller calls this
+    /// when a watched descriptor is readable.
     pub fn let_in(&self) {
         mask(libc::SIG_UNBLOCK);
         mask(libc::SIG_BLOCK);
         let mut read = MaybeUninit::<libc::signalfd_siginfo>::uninit();
-        // SAFETY: an open descriptor that does not block, and room for one signal, because at most one of a kind
-        // waits. Without this read the next signal would not be reported.
+        // SAFETY: the descriptor is open and does not block, and the buffer has room for one signal, because at most
+        // one signal of a kind waits. Without this read the descriptor would stay readable.
         unsafe {
             libc::read(
                 self.latch.as_raw_fd(),
@@ -75,12 +75,12 @@ impl Sleeper {
     /// Calls `wait`, which may sleep until a watched descriptor is readable. Its argument is true if the latch is
     /// set, so that it must not sleep.
     pub fn asleep<R>(&self, wait: impl FnOnce(bool) -> R) -> R {
-        // SAFETY: the latch and the place of the wait event are the process's own; other processes read both, hence
-        // the volatile access.
+        // SAFETY: the latch and the wait event belong to this process; other processes read both, hence the volatile
+        // access.
         unsafe {
             let sleeps = &raw mut (*pg_sys::MyLatch).maybe_sleeping;
             sleeps.write_volatile(1);
-            // A process that sets the latch from here on sees the flag, or this process sees the latch set below.
+            // Either a process that sets the latch sees the flag, or this process sees below that the latch is set.
             fence(Ordering::SeqCst);
             let is_set = (&raw const (*pg_sys::MyLatch).is_set).read_volatile() != 0;
             pg_sys::my_wait_event_info.write_volatile(version::resp_wait_event());
@@ -107,13 +107,13 @@ fn descriptor_of(signals: &[c_int]) -> io::Result<OwnedFd> {
 /// Blocks the signals that have handlers, or delivers them.
 fn mask(how: c_int) {
     let set = set_of(&HANDLED);
-    // SAFETY: the process has one thread, and the set lives through the call, which cannot fail then.
+    // SAFETY: the process has one thread, and the set lives through the call, which cannot fail with these arguments.
     unsafe { libc::sigprocmask(how, &set, std::ptr::null_mut()) };
 }
 
 fn set_of(signals: &[c_int]) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: the set is initialized by the first call; the numbers are those of signals.
+    // SAFETY: the set is initialized by the first call; the numbers are signal numbers.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for &signal in signals {
@@ -126,8 +126,8 @@ fn set_of(signals: &[c_int]) -> libc::sigset_t {
 /// Returns whether the latch was set since the last call, and resets it.
 #[inline]
 pub fn was_woken() -> bool {
-    // SAFETY: the latch is the process's own; other processes set it, hence the volatile read. The work that they
-    // announced is looked for after this, as ResetLatch requires.
+    // SAFETY: the latch is the process's own; other processes set it, hence the volatile read. The caller looks for
+    // work after this call, as ResetLatch requires.
     unsafe {
         let set = (&raw const (*pg_sys::MyLatch).is_set).read_volatile() != 0;
         if set {

@@ -1,7 +1,7 @@
 //! The entries of SLOWLOG, in shared memory: the latest slow commands of all network processes. An entry contains
 //! the name of the command, never a key or a value.
 //!
-//! An entry has one writer at a time. If another process still writes the entry whose turn it is, the command is not
+//! An entry has one writer at a time. If another process is still writing the entry that comes next, the command is not
 //! logged, because no command waits for the log.
 
 use std::array;
@@ -14,7 +14,7 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::zeroed::{self, Piece};
 
-/// The number of entries that are kept, as in Redis.
+/// The number of entries that the log keeps, the same as in Redis.
 pub const ENTRIES: usize = 128;
 /// Words of the texts: the command's name, the client's address and its name.
 const TEXTS: [usize; 3] = [2, 14, 8];
@@ -25,7 +25,7 @@ const WORDS: usize = NUMBERS + 2 + 14 + 8;
 pub struct Slow<T> {
     pub at: Timestamp,
     pub micros: u64,
-    /// The role of the client; 0: it had not authenticated.
+    /// The role of the client; 0: the client had not authenticated.
     pub role: u32,
     pub command: T,
     pub address: T,
@@ -40,15 +40,15 @@ struct Entry {
 
 #[repr(C)]
 struct Shared {
-    /// The number of commands ever logged; the number of an entry is the count before it.
+    /// The number of commands ever logged; an entry's number is the count of entries before it.
     count: AtomicU64,
-    /// Entries before this number are forgotten.
+    /// SLOWLOG RESET has removed the entries before this number.
     from: AtomicU64,
     entries: [Entry; ENTRIES],
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every process inherits it.
+    // The postmaster sets this before it forks; every process inherits it.
     static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
 }
 
@@ -60,8 +60,8 @@ pub fn register() {
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes lie there, aligned, for as long as the server lives; zeros are a log without
-            // entries, and everything is atomic.
+            // SAFETY: the memory is aligned, has as many bytes, and lives as long as the server; zeros are a log
+            // without entries, and everything is atomic.
             SHARED.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
@@ -92,14 +92,14 @@ pub fn add(slow: &Slow<&[u8]>) {
     }
 }
 
-/// Forgets all entries.
+/// Removes all entries.
 pub fn reset() {
     if let Some(shared) = SHARED.get() {
         shared.from.store(shared.count.load(Acquire), Release);
     }
 }
 
-/// Returns all entries that are kept, with their numbers, latest first.
+/// Returns all entries with their numbers, latest first.
 pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
     let numbers = SHARED.get().map_or(0..0, |shared| {
         let count = shared.count.load(Acquire);
@@ -112,7 +112,7 @@ pub fn entries() -> impl Iterator<Item = (u64, Slow<Vec<u8>>)> {
 }
 
 impl Shared {
-    /// Returns None if a newer entry has replaced this one, or is being written over it.
+    /// Returns the entry of this number; None if a newer entry has replaced it, or is being written in its place.
     fn read(&self, number: u64) -> Option<Slow<Vec<u8>>> {
         let entry = &self.entries[number as usize % ENTRIES];
         let look = || array::from_fn(|at| entry.words[at].load(Relaxed));

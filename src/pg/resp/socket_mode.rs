@@ -1,5 +1,5 @@
-//! The setting `pgcache.resp_socket_mode`: the permissions of the Redis protocol's unix socket. SHOW displays it in
-//! octal digits, as it is written in the configuration.
+//! The setting `pgcache.resp_socket_mode`: the permissions of the Redis protocol's unix socket. SHOW displays the value
+//! in octal digits, as the configuration file contains it.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -7,12 +7,12 @@ use std::ffi::c_char;
 use pgrx::guc::{GucContext, GucFlags, GucRegistry, GucSetting};
 use pgrx::pg_guard;
 
-/// The default is that of unix_socket_permissions: pg_hba.conf decides which clients may connect.
+/// The default is the same as for unix_socket_permissions: pg_hba.conf decides which clients may connect.
 pub static SETTING: GucSetting<i32> = GucSetting::<i32>::new(0o777);
 
 /// Defines the setting.
 pub fn define(context: GucContext) {
-    // SAFETY: the hook has the type of a show hook, and returns a C string that lives until the next call.
+    // SAFETY: `show` has the type of a show hook, and returns a C string that lives until its next call.
     unsafe {
         GucRegistry::define_int_guc_with_hooks(
             c"pgcache.resp_socket_mode",

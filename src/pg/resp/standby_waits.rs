@@ -1,9 +1,9 @@
-//! Records which executors of the Redis protocol wait for a synchronous standby to acknowledge their commit, and
-//! since when.
+//! Records which executors of the Redis protocol wait for a synchronous standby to acknowledge their commit, and the
+//! time when each commit began.
 //!
-//! Standbys acknowledge commits in the order of the WAL, so no later commit is acknowledged earlier. So once one
-//! executor has waited long, no other executor begins work that would wait as well; otherwise all executors would
-//! wait, and none would serve reads.
+//! Standbys acknowledge commits in the order of the WAL, so a later commit is never acknowledged earlier. Once one
+//! executor has waited long, no other executor begins work that would wait, too; otherwise all executors would wait,
+//! and none would serve reads.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every process inherits it.
+    // The postmaster sets this before it forks; every process inherits it.
     static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
 }
 
@@ -47,8 +47,8 @@ pub fn register() {
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes lie there, aligned, for as long as the server lives; zeros are no executors, and
-            // everything is atomic.
+            // SAFETY: the memory is aligned, has as many bytes, and lives as long as the server; zeros mean that no
+            // executor runs, and everything is atomic.
             SHARED.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
@@ -76,9 +76,9 @@ pub fn begin(number: usize) {
 impl Executor {
     fn waits(&self) -> bool {
         let (pid, process) = (self.pid.load(Acquire), self.process.load(Relaxed));
-        // SAFETY: the executor itself has written the address, which is NULL or that of a process's record, in shared
-        // memory for as long as the server lives. Both words are read without a lock: an executor that has just ended
-        // and left its record to another process no longer has its process id there.
+        // SAFETY: the executor itself has written the address, which is NULL or the address of a process's record, in
+        // shared memory that lives as long as the server. Both words are read without a lock: if an executor has ended
+        // and another process uses its record, the record no longer has the executor's process id.
         unsafe {
             pid != 0
                 && !process.is_null()
@@ -94,7 +94,7 @@ impl Executor {
 }
 
 fn executors() -> impl Iterator<Item = &'static Executor> {
-    // An executor that ends its wait after this check sees all batches that were put aside before it.
+    // An executor that ends its wait after this check sees all batches that were put aside before the check.
     fence(SeqCst);
     SHARED
         .get()
@@ -122,7 +122,8 @@ pub fn standby_is_named() -> bool {
     }
 }
 
-/// Returns whether a role's synchronous_commit requires a standby; with None, the server's setting decides.
+/// Returns whether a role's synchronous_commit requires a standby; if the role has no setting of its own (None), the
+/// server's setting decides.
 pub fn is_asked_for(own: Option<bool>) -> bool {
     let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as i32;
     // SAFETY: a plain C variable of this process.

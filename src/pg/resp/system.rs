@@ -1,4 +1,4 @@
-//! Calls to the operating system that need unsafe code, other than those on sockets: the limit of open files,
+//! Calls to the operating system that need unsafe code, except the passing of descriptors: the limit of open files,
 //! processor time, the user at the other end of a unix socket, groups, and the permissions of new files.
 
 use std::ffi::CStr;
@@ -6,13 +6,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Raises this process's limit of open files to `wanted`, as far as the system allows, and returns the limit. The
-/// limits of the server's other processes stay the same.
+/// limits of other processes of the server stay the same.
 pub fn raise_descriptors(wanted: usize) -> usize {
     let mut limit = libc::rlimit {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: both calls read or write the one structure, which lives through them.
+    // SAFETY: both calls only read or write the structure, which lives through them.
     unsafe {
         if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) != 0 {
             return usize::MAX;
@@ -46,10 +46,10 @@ pub fn cpu_time() -> (u64, u64) {
     (micros(usage.ru_utime), micros(usage.ru_stime))
 }
 
-/// Returns the system user whose process has opened the other end of a unix socket.
+/// Returns the system user whose process opened the other end of a unix socket; None if the system does not tell.
 pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     unsafe extern "C" {
-        // Postgres provides it where the system does not.
+        // Postgres provides this function where the system does not.
         fn getpeereid(socket: i32, user: *mut libc::uid_t, group: *mut libc::gid_t) -> i32;
     }
     let (mut user, mut group) = (0, 0);
@@ -58,7 +58,7 @@ pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
     (done == 0).then_some(user)
 }
 
-/// Returns the number of a group, which may also be given by its number.
+/// Returns the id of a group; `name` is the group's name or its id. Returns None if no group has this name.
 pub fn group(name: &CStr) -> Option<u32> {
     if let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) {
         return Some(number);
@@ -66,7 +66,7 @@ pub fn group(name: &CStr) -> Option<u32> {
     let mut entry = MaybeUninit::uninit();
     let mut found = std::ptr::null_mut();
     let mut texts = vec![0; 64 << 10];
-    // SAFETY: all of these live through the call, which fills no more than the texts' length, and sets `found` to the
+    // SAFETY: all arguments live through the call, which writes at most the length of `texts`, and sets `found` to the
     // entry or to NULL.
     unsafe {
         libc::getgrnam_r(
@@ -80,13 +80,13 @@ pub fn group(name: &CStr) -> Option<u32> {
     }
 }
 
-/// Runs `make`, so that only the server's user can reach the path that it creates; the caller sets the path's
-/// permissions afterwards.
+/// Runs `make` so that only the server's user can access a path that it creates; the caller sets the path's permissions
+/// afterwards.
 pub fn private<R>(make: impl FnOnce() -> R) -> R {
-    // SAFETY: a number of this process, which has one thread; it is restored.
+    // SAFETY: the umask belongs to this process, which has one thread; it is restored below.
     let former = unsafe { libc::umask(0o077) };
     let made = make();
-    // SAFETY: as above.
+    // SAFETY: as for the first call.
     unsafe { libc::umask(former) };
     made
 }

@@ -15,8 +15,8 @@ impl ClientRegistry {
         self.head.last_id.fetch_add(1, Relaxed) + 1
     }
 
-    /// Claims a place for a client of this network process; None if all are taken. `former` lists places that this
-    /// process freed, which other processes may have claimed since; they are tried first.
+    /// Claims a place for a client of this network process; None if all are taken. First tries the places in `former`,
+    /// which this process has freed, and which other processes may have claimed meanwhile.
     pub fn claim(&self, number: usize, former: &mut Vec<Claimed>) -> Option<Claimed> {
         let claims = |at: usize| {
             let place = self.places.get(at)?;
@@ -61,7 +61,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Returns the place of a client of this network process for which no [`Claimed`] is at hand.
+    /// Returns the place of a client of this network process whose [`Claimed`] the caller does not have.
     pub fn place_of(&self, number: usize, id: u64) -> Option<Claimed> {
         let own = number as u32 + 1;
         let is_it = |place: &Place| place.id() == id && place.network.load(Relaxed) == own;

@@ -1,8 +1,8 @@
 //! Publishes the clients to other clients and to SQL (CLIENT LIST, pgcache's views), and requests their end (CLIENT
 //! KILL).
 //!
-//! Each network process publishes its own clients; every process may read all of them and request that one ends. The
-//! caller checks the privilege for that.
+//! Each network process publishes its own clients; every process may read all clients and request that a client ends.
+//! The caller checks the privilege.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
@@ -12,7 +12,7 @@ use crate::pg::resp::client_registry::place::{Place, Shown};
 use crate::pg::worker::background;
 
 impl ClientRegistry {
-    /// Publishes a client's facts in its place. `all` includes the texts that seldom change.
+    /// Publishes a client's facts in its place. `all`: also the texts that seldom change.
     pub fn show(&self, claimed: &Claimed, shown: &Shown<&[u8]>, all: bool) {
         if let Some(place) = self.places.get(claimed.0) {
             place.write(shown, all);

@@ -1,5 +1,5 @@
-//! Counters and gauges of the network processes, for INFO and for SQL. Each process stores its own values, and
-//! readers get the sums.
+//! Counters and gauges of the network processes, for INFO and for SQL. Each process stores its own values, and readers
+//! receive the sums.
 
 use std::array;
 use std::sync::atomic::AtomicU64;
@@ -13,12 +13,12 @@ use crate::pg::session::clock::{self, Timestamp};
 /// Gauges: values that rise and fall.
 pub struct Now {
     pub clients: u64,
-    /// Clients that track keys, and the number of these keys.
+    /// Clients that track keys, and the number of keys that they track.
     pub tracking: u64,
     pub tracked_keys: u64,
     /// Clients that CLIENT PAUSE holds.
     pub blocked: u64,
-    /// The most commands of a client that the event loop ran in one go.
+    /// The largest number of commands of a client that the event loop ran in one batch.
     pub largest_batch: u64,
 }
 
@@ -38,7 +38,7 @@ impl ClientRegistry {
         }
     }
 
-    /// Adds hits and misses of commands that an executor has run on a table.
+    /// Adds the hits and misses of commands that an executor ran on a table.
     pub fn add_reads(&self, reads: [u64; 2]) {
         for (sum, read) in self.head.reads.iter().zip(reads) {
             sum.fetch_add(read, Relaxed);
@@ -99,7 +99,7 @@ impl ClientRegistry {
         self.head.reset.store(clock::now(), Relaxed);
     }
 
-    /// Returns the time of the last reset, since which the counters count.
+    /// Returns the time of the last reset, when all counters were 0.
     pub fn since(&self) -> Timestamp {
         self.head.reset.load(Relaxed)
     }

@@ -7,34 +7,35 @@ use crate::pg::resp::client_registry::place::Place;
 use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::resp::shared_memory;
 
-/// The counters of a network process. New ones are added at the end.
+/// The counters of a network process. A new counter goes to the end, because readers know counters by number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
-    /// Connections that were accepted, and those that were turned away.
+    /// Accepted connections, and rejected connections.
     Connections,
     Rejected,
     Commands,
-    /// Batches: the commands of a client that the event loop ran in one go.
+    /// Batches: the commands of a client that the event loop ran together.
     Batches,
     Hits,
     Misses,
     Input,
     Output,
     FailedAuthentications,
-    /// Clients that were disconnected because they did not read, or because a command failed with an error.
+    /// Clients that the server disconnected because they did not read, or because a command failed with an error.
     CutOff,
-    /// Clients that were ended on request, or because their role may no longer log in.
+    /// Clients that the server ended on request, or because their role may no longer log in.
     Killed,
-    /// Catalog requests to executors, and how often the queue was full.
+    /// Catalog requests to executors, and the number of times that the queue was full.
     Questions,
     QueueFull,
-    /// Messages from SQL, and how often the ring was overwritten before the network process had read it.
+    /// Messages from SQL, and the number of times that writers overwrote the ring before the network process had read
+    /// it.
     Messages,
     Overflows,
     /// Connections whose TLS handshake failed.
     FailedHandshakes,
-    /// Clients that were ended because all clients took too much memory.
+    /// Clients that the server ended because all clients together took too much memory.
     Evicted,
     /// Microseconds of processor time of the network processes.
     CpuUser,
@@ -48,11 +49,11 @@ pub type Counters = [u64; FIGURES];
 
 #[repr(C, align(64))]
 pub(super) struct NetworkProcess {
-    /// 0: no process runs.
+    /// The process id; 0: no process runs.
     pub(super) pid: AtomicU32,
-    /// Whether clients of it were requested to end.
+    /// Not 0: clients of this process were requested to end.
     pub(super) ends: AtomicU32,
-    /// Places that were claimed for it, the number of clients that it accepts, and the number that it has.
+    /// The number of places claimed for this process, of clients that it accepts, and of clients that it has.
     pub(super) claimed: AtomicU64,
     pub(super) room: AtomicU64,
     pub(super) clients: AtomicU64,
@@ -62,7 +63,7 @@ pub(super) struct NetworkProcess {
     pub(super) tracked_keys: AtomicU64,
     /// Clients that CLIENT PAUSE holds.
     pub(super) blocked: AtomicU64,
-    /// Bytes of memory that its clients take, and those of the largest client.
+    /// Bytes of memory that all its clients take, and that its largest client takes.
     pub(super) memory: AtomicU64,
     pub(super) largest_client: AtomicU64,
     pub(super) largest_batch: AtomicU64,
@@ -72,7 +73,7 @@ pub(super) struct NetworkProcess {
 }
 
 impl NetworkProcess {
-    /// Sets the values of a process without clients, which accepts none.
+    /// Sets the values of a process that has no clients and accepts none.
     pub(super) fn set_empty(&self) {
         for number in [
             &self.room,
@@ -92,13 +93,14 @@ pub(super) struct Head {
     pub(super) database: AtomicU32,
     /// The number of the last client.
     pub(super) last_id: AtomicU64,
-    /// Places from here on were never used.
+    /// The first place that was never used; no later place was used.
     pub(super) fresh: AtomicU64,
     /// Where a search last found a free place, after all places had been used once.
     pub(super) found: AtomicU64,
     /// The time of the last reset.
     pub(super) reset: AtomicI64,
-    /// Twice the time until which commands are held back, plus 1 if all commands are; 0: no pause.
+    /// Twice the time until which commands are held back, plus 1 if the pause holds back all commands, and not only
+    /// writes; 0: no pause.
     pub(super) pause: AtomicI64,
     /// Hits and misses that executors have counted, and their values at the last reset.
     pub(super) reads: [AtomicU64; 2],
@@ -123,11 +125,11 @@ pub struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// Returns None if the Redis protocol is off.
+    /// Returns the client registry; None if the Redis protocol is off.
     pub fn of_server() -> Option<ClientRegistry> {
         let area = shared_memory::of_server()?;
-        // SAFETY: as many bytes lie there from an aligned address on, zeroed at the start, for as long as the server
-        // lives; all their contents are atomic.
+        // SAFETY: the shared memory begins at an aligned address, has the bytes of `bytes`, is zeroed at the server's
+        // start, and lives as long as the server; all its contents are atomic.
         unsafe {
             Some(ClientRegistry {
                 head: area.registry.cast().as_ref(),

@@ -1,15 +1,15 @@
-//! The current CLIENT PAUSE, in shared memory, so that all network processes hold commands back.
+//! The current CLIENT PAUSE, in shared memory, so that all network processes hold back commands.
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
 use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::session::clock::{self, Timestamp};
 
-/// The commands that are held back, and until when.
+/// The commands that a pause holds back, and its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Pause {
     pub until: Timestamp,
-    /// All commands are held back; otherwise only those that write.
+    /// Whether the pause holds back all commands; otherwise it holds back only commands that write.
     pub all: bool,
 }
 
@@ -26,8 +26,8 @@ impl ClientRegistry {
         }
     }
 
-    /// Begins a pause. Where one is in effect already, the later end counts, and all commands are held back if
-    /// either pause holds back all.
+    /// Begins a pause. If a pause is in effect already, the two are joined: the later end counts, and the pause holds
+    /// back all commands if either of them does.
     pub fn begin_pause(&self, until: Timestamp, all: bool) {
         let now = clock::now();
         let joined = |word: i64| {

@@ -1,4 +1,4 @@
-//! A client's place in the client registry: the facts that CLIENT LIST and SQL show of it.
+//! A client's place in the client registry: the facts that CLIENT LIST and SQL show about the client.
 //!
 //! Only the network process of the client writes the place, without a lock. A reader that overlaps with a write
 //! reads again.
@@ -11,11 +11,11 @@ use pgcache_store::seqlock::{Seqlock, store_text, unpack};
 
 use crate::pg::session::clock::Timestamp;
 
-/// The facts of a client that others can read; texts that are too long are truncated.
+/// The facts about a client that other clients and sessions can read; texts that are too long are truncated.
 #[derive(Clone, Default)]
 pub struct Shown<T = Vec<u8>> {
     pub id: u64,
-    /// 0: it has not authenticated.
+    /// The oid of the client's role; 0: the client has not authenticated.
     pub role: u32,
     pub is_superuser: bool,
     pub database: u32,
@@ -27,23 +27,23 @@ pub struct Shown<T = Vec<u8>> {
     /// Bytes received from the client, and bytes sent to it.
     pub net_in: u64,
     pub net_out: u64,
-    /// Bytes of requests and of replies that wait.
+    /// Bytes of waiting requests, and of waiting replies.
     pub input: u32,
     pub output: u32,
-    /// Channels and patterns to which it has subscribed.
+    /// The number of channels and of patterns to which the client has subscribed.
     pub channels: u32,
     pub patterns: u32,
-    /// Keys that it watches, and bytes of the commands queued by MULTI.
+    /// The number of keys that the client watches, and bytes of the commands that MULTI has queued.
     pub watched: u32,
     pub collected: u32,
-    /// A flag of CLIENT LIST that the other fields do not imply.
+    /// Whether the client has set CLIENT NO-EVICT.
     pub no_evict: bool,
     /// Whether the client tracks keys, whether it tracks prefixes, and whether the client of its REDIRECT has
     /// disconnected.
     pub tracks: bool,
     pub broadcasts: bool,
     pub redirect_broken: bool,
-    /// The client that receives the invalidations instead of it; 0: none.
+    /// The client that receives this client's invalidations; 0: none.
     pub redirect: u64,
     pub last_command: T,
     pub user: T,
@@ -54,16 +54,16 @@ pub struct Shown<T = Vec<u8>> {
     pub local_address: T,
 }
 
-/// The number of words for the numbers, and of each text, in the order of [`Shown`].
+/// The number of words that all numbers take, and that each text takes, in the order of [`Shown`].
 const NUMBERS: usize = 12;
 const TEXTS: [usize; 7] = [3, 8, 8, 4, 4, 14, 14];
 const WORDS: usize = NUMBERS + 3 + 8 + 8 + 4 + 4 + 14 + 14;
 
 #[repr(C)]
 pub(super) struct Place {
-    /// The number of its network process plus 1; 0: free.
+    /// The number of the client's network process plus 1; 0: the place is free.
     pub(super) network: AtomicU32,
-    /// The number of the client that is to end; 0: none.
+    /// The number of the client that was requested to end; 0: none.
     pub(super) end: AtomicU64,
     version: Seqlock,
     pub(super) words: [AtomicU64; WORDS],
@@ -74,7 +74,7 @@ impl Place {
         self.words[0].load(Relaxed)
     }
 
-    /// Frees the place. Returns the number of the network process that had it, plus 1.
+    /// Frees the place. Returns the number of the network process that owned it, plus 1.
     pub(super) fn clear(&self) -> u32 {
         self.words[0].store(0, Relaxed);
         self.end.store(0, Relaxed);
@@ -128,7 +128,8 @@ impl Place {
         }
     }
 
-    /// Returns None if the place has no client, or if it could not be read because it is written all the time.
+    /// Returns the network process and the facts of the place's client. Returns None if the place has no client, or if
+    /// writes overlapped with every attempt to read it.
     pub(super) fn read(&self) -> Option<(usize, Shown)> {
         let (network, words) = self.version.read(|| {
             let network = self.network.load(Acquire);

@@ -1,5 +1,5 @@
-//! The network processes in the client registry: which of them run, the database that they serve, and their numbers
-//! of clients, including those that log in as one role.
+//! The network processes in the client registry: their process ids, the database that they serve, their numbers of
+//! clients, and the numbers of clients that log in as one role.
 
 use std::array;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -30,8 +30,8 @@ impl ClientRegistry {
         Oid::from_u32(self.head.database.load(Relaxed))
     }
 
-    /// Begins as the network process of this number. Removes the clients that its predecessor left, and returns the
-    /// predecessor's counters.
+    /// Registers this process as the network process of this number. Removes the clients that its predecessor left, and
+    /// returns the predecessor's counters, which this process continues.
     pub fn begin_network(&self, number: usize) -> Counters {
         for place in self.places {
             if place.network.load(Acquire) == number as u32 + 1 {
@@ -49,14 +49,14 @@ impl ClientRegistry {
         array::from_fn(|at| network.counters[at].load(Relaxed))
     }
 
-    /// Ends the network process of this number, and its clients with it.
+    /// Records that the network process of this number has ended, and has no clients.
     pub fn end_network(&self, number: usize) {
         let network = self.network(number);
         network.pid.store(0, SeqCst);
         network.set_empty();
     }
 
-    /// Stores the memory of all clients of a network process, and that of the largest of them.
+    /// Stores the memory of all clients of a network process, and the memory of the largest of them.
     #[inline]
     pub fn set_memory(&self, number: usize, all: usize, largest: usize) {
         let network = self.network(number);
@@ -70,7 +70,7 @@ impl ClientRegistry {
         self.head.networks.iter().map(memory).sum::<u64>() as usize
     }
 
-    /// Returns a network process, other than this one, that has a larger client than `size`.
+    /// Returns the other network process with the largest client, if that client takes more than `size` bytes.
     pub fn network_with_larger_client(&self, number: usize, size: usize) -> Option<usize> {
         let networks = self.head.networks.iter().enumerate();
         let sizes =
@@ -111,7 +111,7 @@ impl ClientRegistry {
         (lives && claimed < network.room.load(Acquire)).then_some(claimed)
     }
 
-    /// Returns the number of all clients, including those that are being passed to a network process.
+    /// Returns the number of all clients, including clients whose connections are on their way to a network process.
     pub fn claimed(&self) -> u64 {
         let claimed = |network: &NetworkProcess| network.claimed.load(Relaxed);
         self.head.networks.iter().map(claimed).sum()
@@ -122,7 +122,7 @@ impl ClientRegistry {
         self.network(number).pid.load(Acquire)
     }
 
-    /// Returns a place as a number, to be sent to the network process that it was claimed for.
+    /// Returns a place as a number, which can be sent to the network process that the place was claimed for.
     pub fn number_of(&self, claimed: &Claimed) -> u64 {
         claimed.0 as u64
     }
@@ -138,15 +138,15 @@ impl ClientRegistry {
     /// Stores the role of a client, for processes that count the clients of a role; 0: none.
     pub fn set_role(&self, claimed: &Claimed, role: u32) {
         if let Some(place) = self.places.get(claimed.0) {
-            // No version is needed for a single word.
+            // A single word needs no version.
             let database = high(place.words[1].load(Relaxed));
             place.words[1].store(pair(role, database), SeqCst);
         }
     }
 
-    /// Returns the number of other clients that have authenticated or are about to: all of them, and those of this
-    /// role. Two clients that authenticate at the same moment count each other, so both may be refused, as with
-    /// sessions.
+    /// Returns the number of other clients that have authenticated or are about to: the number of all, and of those
+    /// with this role. Two clients that authenticate at the same moment count each other, so the server may refuse
+    /// both, as it may refuse two sessions.
     pub fn logged_in(&self, beside: &Claimed, role: u32) -> LoggedIn {
         let mut count = LoggedIn::default();
         let others =

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 #[derive(Debug, Clone)]
 pub struct Token {
     pub text: Vec<u8>,
-    /// Whether the word was quoted, so that it has no special meaning.
+    /// Whether the word was quoted: a quoted word is no keyword.
     pub quoted: bool,
-    /// Whether it begins with a slash, so that the rest is a regular expression.
+    /// Whether the word begins with a slash, so that the rest is a regular expression.
     pub is_pattern: bool,
 }
 
@@ -19,7 +19,7 @@ impl Token {
         !self.quoted && self.text == word.as_bytes()
     }
 
-    /// Returns the role whose members the word stands for, without the plus sign.
+    /// Returns the role, without the plus sign, if the word stands for the members of a role.
     pub fn group(&self) -> Option<&[u8]> {
         match self.quoted {
             true => None,
@@ -27,7 +27,7 @@ impl Token {
         }
     }
 
-    /// Returns the regular expression, without the slash.
+    /// Returns the regular expression, without the slash, if the word is one.
     pub fn pattern(&self) -> Option<&[u8]> {
         match self.is_pattern {
             true => self.text.strip_prefix(b"/"),
@@ -43,7 +43,7 @@ pub enum Connections {
     Host,
     HostTls,
     HostWithoutTls,
-    /// Encrypted by GSS, which no connection of the Redis protocol is.
+    /// Connections that GSS encrypts; no connection of the Redis protocol is one.
     HostGss,
 }
 
@@ -67,7 +67,7 @@ pub enum Method {
     Reject,
     Trust,
     Peer,
-    /// A password; `scram_only`: it must be stored as a SCRAM secret.
+    /// A password; `scram_only`: the server must store it as a SCRAM secret.
     Password {
         scram_only: bool,
     },
@@ -83,9 +83,9 @@ pub enum ShownCertificate {
     NotAsked,
     /// Any certificate that the CA has signed.
     Verified,
-    /// A certificate whose common name may be the role.
+    /// A certificate whose common name is the role or is mapped to it.
     CommonName,
-    /// A certificate whose distinguished name may be the role.
+    /// A certificate whose distinguished name is the role or is mapped to it.
     DistinguishedName,
 }
 

@@ -1,8 +1,8 @@
 //! Finds the line of pg_hba.conf that applies to a log-in, and checks maps of pg_ident.conf. `resp::auth` checks
 //! what the line requires.
 //!
-//! The first line that matches decides, whatever its method, as for every session. A line with a method that is not
-//! supported here is not skipped; otherwise a later, weaker line would decide.
+//! The first matching line decides, whatever its method, as for sessions. A line with a method that the Redis protocol
+//! does not support is not skipped; otherwise a later, weaker line would decide.
 
 use std::cell::OnceCell;
 use std::ffi::{CStr, CString};
@@ -18,11 +18,11 @@ use super::{Peer, PeerAddress};
 /// A log-in: the user, the database, and the client's address.
 pub struct Login<'l> {
     pub user: &'l CStr,
-    /// The role of that name; InvalidOid if none exists.
+    /// The role with this user name; InvalidOid if none exists.
     pub role: Oid,
     pub database: &'l CStr,
     pub peer: &'l Peer,
-    /// The host name of the client, once a line has needed it.
+    /// The host name of the client, looked up when a line first needs it.
     host: OnceCell<Option<String>>,
 }
 
@@ -38,7 +38,7 @@ impl<'l> Login<'l> {
         }
     }
 
-    /// Returns the first line that applies to this log-in.
+    /// Returns the first line that applies to this log-in; None if no line does.
     pub fn line<'r>(&self, lines: &'r [Line]) -> Option<&'r Line> {
         lines.iter().find(|line| {
             self.comes_by(line)
@@ -114,7 +114,7 @@ impl<'l> Login<'l> {
         })
     }
 
-    /// Returns whether the role is a member of another one, by GRANT and not as a superuser.
+    /// Returns whether the role is a member of the role `of` by GRANT; being a superuser does not count.
     fn is_member(&self, of: &[u8]) -> bool {
         let Ok(of) = CString::new(of) else {
             return false;
@@ -125,7 +125,8 @@ impl<'l> Login<'l> {
         there && unsafe { pg_sys::is_member_of_role_nosuper(self.role, of) }
     }
 
-    /// Returns whether a system user may be this role: by the line's map, or without a map by having the same name.
+    /// Returns whether a system user may log in as this role: the line's map allows it, or without a map the names are
+    /// equal.
     pub fn may_be(&self, system_user: &[u8], map: Option<&[u8]>, mappings: &[Mapping]) -> bool {
         let Some(map) = map.filter(|map| !map.is_empty()) else {
             return system_user == self.user.to_bytes();
@@ -134,8 +135,8 @@ impl<'l> Login<'l> {
             match self.is_mapped(system_user, mapping) {
                 Ok(false) => {}
                 Ok(true) => return true,
-                // As in Postgres, a line whose expression cannot be evaluated refuses the log-in; later lines are
-                // not tried.
+                // As in Postgres, a line whose expression cannot be evaluated refuses the log-in; later lines are not
+                // checked.
                 Err(regex::Failed) => return false,
             }
         }

@@ -3,13 +3,13 @@
 //! - [`reading`]: parses both files with Postgres' own parsers.
 //! - [`line`]: the parsed lines as plain data.
 //! - [`matching`]: finds the line that applies to a log-in.
-//! - [`regex`], [`network`]: the regular expressions, addresses and names with which a line is compared.
+//! - [`regex`], [`network`]: the regular expressions, addresses and names that `matching` compares with a line.
 //!
 //! The layout of Postgres' structures is in `version::hba_layout`, the authentication methods in `resp::auth`, and
 //! passwords in `password.rs` beside this folder.
 //!
-//! The files are read when a process starts and at SIGHUP, as the postmaster reads them. If a file has an error, the
-//! rules that were read before stay in force; if no valid pg_hba.conf was read before, no client is admitted.
+//! A process reads the files when it starts and at SIGHUP, as the postmaster does. If a file has an error, the rules
+//! read before stay in force; if the process has read no valid pg_hba.conf before, it admits no client.
 
 pub mod line;
 pub mod matching;
@@ -55,7 +55,8 @@ thread_local! {
     static RULES: RefCell<Option<Rc<Rules>>> = const { RefCell::new(None) };
 }
 
-/// Reads both files. Runs within a transaction; needs no snapshot.
+/// Reads both files, and keeps the former rules of a file that has an error. Runs within a transaction; needs no
+/// snapshot.
 pub fn reload() {
     let former = rules();
     let lines = match reading::hba() {
@@ -79,7 +80,7 @@ pub fn reload() {
     let _former = RULES.with(|place| place.replace(Some(rules)));
 }
 
-/// Returns the rules that were read last; None if none could be read.
+/// Returns the rules that were last read without an error; None if there are none.
 pub fn rules() -> Option<Rc<Rules>> {
     RULES.with(|rules| rules.borrow().clone())
 }

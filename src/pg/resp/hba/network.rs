@@ -1,7 +1,7 @@
-//! Gets from the operating system the values with which lines of pg_hba.conf and pg_ident.conf are compared:
-//! addresses of this machine, host names, and names of system users.
+//! Reads from the operating system the values that lines of pg_hba.conf and pg_ident.conf are compared with: addresses
+//! of this machine, host names, and names of system users.
 //!
-//! A lookup of a host name may query a remote name server, and blocks the caller as long as that takes.
+//! A lookup of a host name may query a remote name server, and blocks the caller until the reply.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, ToSocketAddrs};
@@ -43,9 +43,9 @@ struct Passwd {
     rest: [u8; 248],
 }
 
-/// netdb.h: fail for an address without a name.
+/// From netdb.h: fail for an address without a name.
 const NI_NAMEREQD: c_int = 8;
-/// netdb.h: the longest name.
+/// From netdb.h: the maximum length of a name.
 const NI_MAXHOST: usize = 1025;
 /// The sizes of `struct sockaddr_in` and `struct sockaddr_in6`.
 const SOCKADDR_IN: u32 = 16;
@@ -60,7 +60,7 @@ pub struct Interface {
     pub mask: IpAddr,
 }
 
-/// The maximum number of interfaces that are listed. The list has a fixed size, because it is filled inside of
+/// The maximum number of interfaces in the list. The list has a fixed size, because Postgres fills it inside of
 /// `guarded`, where an error skips destructors.
 const INTERFACES: usize = 256;
 
@@ -69,15 +69,15 @@ struct Found {
     count: usize,
 }
 
-/// Returns the addresses of this machine; none if they cannot be listed.
+/// Returns the addresses of this machine; an empty list if the system cannot list them.
 pub fn interfaces() -> Vec<Interface> {
     let mut found = Found {
         interfaces: [None; INTERFACES],
         count: 0,
     };
     let data = (&raw mut found).cast();
-    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; the callback is called with the
-    // value that `data` points to, before the call returns.
+    // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped; Postgres calls the callback with
+    // `data`, only before the call returns.
     let listed = unsafe { guarded(|| pg_foreach_ifaddr(add_interface, data)) };
     match listed < 0 {
         true => Vec::new(),
@@ -85,14 +85,14 @@ pub fn interfaces() -> Vec<Interface> {
     }
 }
 
-/// Adds an interface; called by Postgres for each of them.
+/// Adds an interface to the list. Postgres calls this for each interface.
 unsafe extern "C-unwind" fn add_interface(
     address: *const Address,
     mask: *const Address,
     data: *mut c_void,
 ) {
     // SAFETY: `data` is the pointer that `interfaces` has passed; the addresses are NULL or as long as their family
-    // says, and no more of them is read.
+    // says, and the code reads no more of them.
     unsafe {
         let found: &mut Found = &mut *data.cast();
         if let (Some(address), Some(mask)) = (read(address), read(mask))
@@ -105,7 +105,7 @@ unsafe extern "C-unwind" fn add_interface(
 }
 
 /// # Safety
-/// NULL, or a `sockaddr` that is as long as its family says.
+/// `address` is NULL, or a `sockaddr` that is as long as its family says.
 unsafe fn read(address: *const Address) -> Option<IpAddr> {
     if address.is_null() {
         return None;
@@ -127,8 +127,8 @@ unsafe fn read(address: *const Address) -> Option<IpAddr> {
     address_of(&copy)
 }
 
-/// Returns the host name of an address if that name also resolves to the address, because the owner of an address can
-/// give it any name.
+/// Returns the host name of an address if the name also resolves to the address; None otherwise. The check is needed
+/// because the owner of an address can give it any name.
 pub fn host_name(address: IpAddr) -> Option<String> {
     let name = claimed_name(address)?;
     let addresses = (name.as_str(), 0).to_socket_addrs().ok()?;
@@ -143,7 +143,7 @@ fn claimed_name(address: IpAddr) -> Option<String> {
         IpAddr::V6(_) => SOCKADDR_IN6,
     };
     let mut name = [0_u8; NI_MAXHOST];
-    // SAFETY: the address is as long as its family says; the call knows the room of the name, which ends with a NUL
+    // SAFETY: the address is as long as its family says; the call receives the room for the name, which ends with a NUL
     // if the call succeeds.
     let failed = unsafe {
         getnameinfo(
@@ -176,7 +176,7 @@ pub fn is_named(pattern: &[u8], name: &str) -> bool {
     }
 }
 
-/// Returns the name of a system user.
+/// Returns the name of a system user; None if the system has no such user or cannot look it up.
 pub fn user_name(user: u32) -> Option<Vec<u8>> {
     let mut room = 1024;
     while room <= 1 << 20 {
@@ -186,8 +186,8 @@ pub fn user_name(user: u32) -> Option<Vec<u8>> {
             rest: [0; 248],
         };
         let mut found = std::ptr::null_mut();
-        // SAFETY: the entry has more room than any system's, and the call knows the room of the buffer. If an entry
-        // is found, its name lies in the buffer, from which it is copied.
+        // SAFETY: the entry has more room than any system needs, and the call receives the size of the buffer. If it
+        // finds an entry, the name lies in the buffer, and the code copies it.
         unsafe {
             let buffer = buffer.as_mut_ptr().cast();
             match getpwuid_r(user, &raw mut entry, buffer, room, &raw mut found) {

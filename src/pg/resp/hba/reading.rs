@@ -1,8 +1,8 @@
 //! Reads pg_hba.conf and pg_ident.conf with Postgres' own parsers, and copies the parsed lines.
 //!
-//! Only the parsers of single lines are called, because they only read the file that they are given. `load_hba`,
-//! `load_ident` and `check_usermap` would crash: they work on lists of the postmaster, in a memory context that
-//! every child process has freed.
+//! It calls only the parsers of single lines, because they read nothing but the given file. `load_hba`, `load_ident`
+//! and `check_usermap` would crash: they work on lists of the postmaster, in a memory context that every child process
+//! has freed.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -30,9 +30,10 @@ pub struct Unusable(pub String);
 
 /// Returns the lines of pg_hba.conf. As for Postgres, one invalid line makes the whole file unusable.
 pub fn hba() -> Result<Vec<Line>, Unusable> {
-    // SAFETY: the name belongs to this process's settings, which change only between transactions.
+    // SAFETY: the file name belongs to this process's settings, which change only between transactions.
     let path = unsafe { CStr::from_ptr(pg_sys::HbaFileName) };
-    // SAFETY: the parser receives the lines as they come; its results are copied before they are freed.
+    // SAFETY: the parser receives lines of Postgres' tokenizer; its results are copied before Postgres' memory is
+    // freed.
     let lines = unsafe { each_line(path, hba_line) }?;
     match lines.is_empty() {
         true => Err(Unusable(format!(
@@ -45,23 +46,23 @@ pub fn hba() -> Result<Vec<Line>, Unusable> {
 
 /// Returns the lines of pg_ident.conf.
 pub fn ident() -> Result<Vec<Mapping>, Unusable> {
-    // SAFETY: as above.
+    // SAFETY: as in `hba`.
     let path = unsafe { CStr::from_ptr(pg_sys::IdentFileName) };
-    // SAFETY: as above.
+    // SAFETY: as in `hba`.
     unsafe { each_line(path, mapping) }
 }
 
-/// Returns the result of `parse` for each line of a file. Words and parsed lines are allocated in a memory context
-/// of their own, which after an error is freed with the transaction.
+/// Returns the result of `parse` for each line of a file. Postgres allocates words and parsed lines in a memory context
+/// of their own; after an error it is freed with the transaction.
 ///
 /// # Safety
-/// Runs within a transaction. `parse` keeps nothing of the line that it is given.
+/// Runs within a transaction. `parse` keeps no pointer into the line that it receives.
 unsafe fn each_line<R>(
     path: &CStr,
     parse: impl Fn(*mut TokenizedAuthLine) -> Option<R>,
 ) -> Result<Vec<R>, Unusable> {
-    // SAFETY: a child of the present context, current until it is deleted: nothing allocated in it is used after
-    // that. The list contains lines as words.
+    // SAFETY: the new context is a child of the present one, and current until it is deleted; nothing allocated in it
+    // is used after its deletion. The list contains tokenized lines.
     unsafe {
         let former = pg_sys::CurrentMemoryContext;
         let context = pg_sys::AllocSetContextCreateInternal(
@@ -90,9 +91,9 @@ unsafe fn each_line<R>(
 }
 
 /// # Safety
-/// The line was refused by a parser, which has set the reason.
+/// A parser refused the line, and set the reason.
 unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
-    // SAFETY: a line of the tokenizer, which outlives this call.
+    // SAFETY: the line comes from the tokenizer and outlives this call.
     let file = unsafe { auth_files::file_of(line) }.unwrap_or(path);
     // SAFETY: the message is NULL or a C string in the memory of the lines.
     let why = unsafe { optional(line.err_msg) }.unwrap_or_default();
@@ -109,8 +110,8 @@ unsafe fn error(path: &CStr, line: &TokenizedAuthLine) -> Unusable {
 const SILENT: c_int = pg_sys::DEBUG1 as c_int;
 
 fn hba_line(line: *mut TokenizedAuthLine) -> Option<Line> {
-    // SAFETY: a line of the tokenizer, in whose context this runs; the result is NULL or a line whose strings and
-    // lists live as long as that context.
+    // SAFETY: the line comes from the tokenizer, and its memory context is current; the result is NULL or a line whose
+    // strings and lists live as long as that context.
     unsafe {
         let parsed = guarded(|| parse_hba_line(line, SILENT));
         if parsed.is_null() {
@@ -171,7 +172,7 @@ fn certificate_of(line: &layout::HbaLine15) -> Option<ShownCertificate> {
 }
 
 /// # Safety
-/// A line that Postgres has parsed.
+/// `line` is a line that Postgres has parsed.
 unsafe fn origin(line: &layout::HbaLine15) -> Option<Origin> {
     if line.conntype == connections::LOCAL {
         return Some(Origin::Anywhere);
@@ -200,7 +201,7 @@ const AF_INET6: u16 = 10;
 
 /// Returns the address in a `sockaddr`; None for other families.
 pub fn address_of(address: &Address) -> Option<IpAddr> {
-    // The port comes first; before an IPv6 address there are four more bytes.
+    // The port comes first; an IPv6 address follows after four more bytes.
     match address.family {
         AF_INET => {
             let bytes: [u8; 4] = address.bytes.get(2..6)?.try_into().ok()?;
@@ -231,8 +232,8 @@ pub fn sockaddr_of(address: IpAddr) -> Address {
 }
 
 fn mapping(line: *mut TokenizedAuthLine) -> Option<Mapping> {
-    // SAFETY: a line of the tokenizer, in whose context this runs; the result is NULL or a line whose strings live as
-    // long as that context.
+    // SAFETY: the line comes from the tokenizer, and its memory context is current; the result is NULL or a line whose
+    // strings live as long as that context.
     unsafe {
         let parsed = guarded(|| parse_ident_line(line, SILENT));
         (!parsed.is_null()).then(|| mapping_of(parsed))
@@ -240,7 +241,7 @@ fn mapping(line: *mut TokenizedAuthLine) -> Option<Mapping> {
 }
 
 /// # Safety
-/// A line that Postgres has parsed, which is not used again.
+/// `parsed` is a line that Postgres has parsed, and is not used again.
 unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
     // SAFETY: the strings of a parsed line are never NULL.
     unsafe {
@@ -254,7 +255,7 @@ unsafe fn mapping_of(parsed: *mut IdentLine) -> Mapping {
 }
 
 /// # Safety
-/// A list of words.
+/// `list` is a list of words.
 unsafe fn tokens(list: *mut layout::List) -> Vec<Token> {
     // SAFETY: the list contains words, each with its string.
     unsafe {
@@ -267,7 +268,7 @@ unsafe fn tokens(list: *mut layout::List) -> Vec<Token> {
 }
 
 /// # Safety
-/// A word with its string.
+/// `word` is a word with its string.
 unsafe fn token(word: Word) -> Token {
     Token {
         // SAFETY: a word's string is a C string.
@@ -278,14 +279,14 @@ unsafe fn token(word: Word) -> Token {
 }
 
 /// # Safety
-/// A C string.
+/// `text` is a C string.
 unsafe fn bytes(text: *const c_char) -> Vec<u8> {
     // SAFETY: a C string, as the caller promises; it is copied.
     unsafe { CStr::from_ptr(text) }.to_bytes().to_vec()
 }
 
 /// # Safety
-/// NULL or a C string.
+/// `text` is NULL or a C string.
 unsafe fn optional(text: *const c_char) -> Option<Vec<u8>> {
     // SAFETY: not NULL where it is read.
     (!text.is_null()).then(|| unsafe { bytes(text) })

@@ -1,9 +1,9 @@
 //! Evaluates regular expressions of pg_hba.conf and pg_ident.conf.
 //!
-//! They must match as they do for sessions. Postgres compiles them in the postmaster, which has no database and
-//! treats each byte as a character, and evaluates them before a session knows its database. An executor has a
-//! database, and in that database's encoding the same expression could mean something else. So each byte is a
-//! character here, too. An expression is compiled when a log-in needs it.
+//! The expressions must match as they do for sessions. Postgres compiles them in the postmaster, which has no database
+//! and treats each byte as a character, and evaluates them before a session knows its database. An executor has a
+//! database, and the same expression could mean something else in its encoding. So each byte is a character here, too.
+//! This module compiles an expression when a log-in needs it.
 
 use std::ffi::{c_int, c_void};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::pg::memory::unguarded::guarded;
 #[repr(C, align(16))]
 struct Compiled([u8; 256]);
 
-/// `regmatch_t`; -1 for a group that is not part of the match.
+/// `regmatch_t`; both fields are -1 for a group that is not part of the match.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Place {
@@ -45,13 +45,13 @@ unsafe extern "C-unwind" {
     fn pg_regfree(regex: *mut c_void);
 }
 
-/// regex/regex.h: the syntax of Postgres' own operators.
+/// From regex/regex.h: the syntax of Postgres' own operators.
 const REG_ADVANCED: c_int = 3;
 const REG_NOMATCH: c_int = 1;
-/// catalog/pg_collation.dat.
+/// From catalog/pg_collation.dat.
 const C_COLLATION: u32 = 950;
 
-/// A match, with the position of the first group in parentheses if that is part of the match.
+/// A match, with the position of the first group in parentheses if the group is part of the match.
 pub struct Match {
     pub group: Option<Range<usize>>,
 }
@@ -59,15 +59,15 @@ pub struct Match {
 /// The expression cannot be compiled, or the search has failed.
 pub struct Failed;
 
-/// Searches a text for the expression.
+/// Searches a text for the expression; returns None if the text does not match.
 pub fn search(pattern: &[u8], text: &[u8]) -> Result<Option<Match>, Failed> {
     let (pattern, text) = (characters(pattern), characters(text));
     let mut regex = Compiled([0; 256]);
     let mut places = [Place { start: -1, end: -1 }; 2];
     let (regex, place) = (&raw mut regex, places.as_mut_ptr());
     // SAFETY: inside of `guarded` an error jumps over nothing that must be dropped. The expression has room for the
-    // structure that Postgres fills, and is freed where it was compiled; texts and places live through the calls,
-    // which receive their lengths.
+    // structure that Postgres fills, and is freed if it was compiled; texts and places live through the calls, which
+    // receive their lengths.
     let outcome = unsafe {
         guarded(|| {
             let collation = Oid::from_u32(C_COLLATION);

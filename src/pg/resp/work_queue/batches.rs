@@ -1,5 +1,5 @@
-//! Batches in the work queue: the commands of one client on a table, and later the replies to them, as bytes. Short ones
-//! are stored in their place, long ones in pages.
+//! Batches in the work queue: the commands of one client on a table, and later the replies to them, as bytes. Short
+//! batches and replies are stored in their place, long ones in pages.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use pgrx::pg_sys::Oid;
 use crate::pg::resp::work_queue::pages::{Half, Pages};
 use crate::pg::resp::work_queue::places::{Answered, Content, Free, Owned, Places, Taken};
 
-/// Bytes that need no page.
+/// The maximum length of a batch or reply that needs no page.
 const SHORT: usize = 1024;
 
 /// The kind of work.
@@ -35,15 +35,16 @@ pub struct Handed {
     pub ticket: u64,
     pub role: Oid,
     pub relation: Oid,
-    /// The batch writes WAL, so its commit may wait for a synchronous standby if the role's settings require that.
+    /// Whether the batch writes WAL, so that its commit may wait for a synchronous standby if the role's settings
+    /// require it.
     pub is_logged: bool,
     /// The target of a COPY, if the command is one.
     pub copied_to: Option<Oid>,
-    /// User-defined code may run: each command has a transaction of its own, which is not run twice.
+    /// Whether user-defined code may run: each command then has a transaction of its own, which never runs twice.
     pub alone: bool,
     pub work: Work,
     pub commands: u32,
-    /// The replies use version 3 of the protocol.
+    /// Whether the replies use version 3 of the protocol.
     pub three: bool,
     /// The time of submission, by the session's clock.
     pub since: i64,
@@ -54,10 +55,10 @@ pub struct Handed {
 pub struct Text {
     handed: UnsafeCell<MaybeUninit<Handed>>,
     length: UnsafeCell<usize>,
-    /// The earliest deadline of the entries that were read, by the session's clock; the greatest number: none has
-    /// one.
+    /// The earliest deadline of the entries that the batch read, by the session's clock; i64::MAX: no entry has a
+    /// deadline.
     soonest: AtomicI64,
-    /// The first page of the bytes if they are not short; 0: none.
+    /// The first page of the bytes, counted from 1, if they are not short; 0: the bytes need no page.
     first_page: UnsafeCell<u32>,
     short: UnsafeCell<[u8; SHORT]>,
 }
@@ -83,18 +84,19 @@ impl Batches {
         }
     }
 
-    /// Writes a batch to a place; returns false if it has no room now.
+    /// Writes a batch to a place; returns false if too few pages are free now.
     pub fn write(&self, place: &Free, handed: Handed, bytes: &[u8]) -> bool {
         let Some(text) = self.text(place) else {
             return false;
         };
-        // SAFETY: the place is this network process's alone until it is submitted.
+        // SAFETY: only this network process accesses the place until it is submitted.
         unsafe { (*text.handed.get()).write(handed) };
         text.soonest.store(i64::MAX, Relaxed);
         self.fill(text, bytes, Half::Requests)
     }
 
-    /// Writes bytes to a text of the caller's, in its place or in pages.
+    /// Writes bytes to a text that the caller owns, in its place or in pages; returns false if too few pages are free
+    /// now.
     fn fill(&self, text: &Text, bytes: &[u8], half: Half) -> bool {
         let page = match bytes.len() <= SHORT {
             true => 0,
@@ -103,7 +105,7 @@ impl Batches {
                 None => return false,
             },
         };
-        // SAFETY: the place is the caller's alone, and so is its chain of pages.
+        // SAFETY: only the caller accesses the place and its chain of pages.
         unsafe {
             self.pages.give_back(*text.first_page.get());
             *text.first_page.get() = page;
@@ -116,9 +118,9 @@ impl Batches {
         true
     }
 
-    /// Passes the bytes of a text of the caller's to `take`, in one piece or several.
+    /// Passes the bytes of a text that the caller owns to `take`, in one piece or several.
     fn show(&self, text: &Text, mut take: impl FnMut(&[u8])) {
-        // SAFETY: the place is the caller's alone, and no other process writes to it meanwhile.
+        // SAFETY: only the caller accesses the place, so no other process writes to it.
         unsafe {
             let (page, length) = (*text.first_page.get(), *text.length.get());
             match page {
@@ -128,10 +130,10 @@ impl Batches {
         }
     }
 
-    /// Returns the number of the client that waits for a reply; None: no client does.
+    /// Returns the number of the client that waits for a reply; None if no client waits.
     pub fn ticket(&self, place: &Answered) -> Option<u64> {
         let text = self.text(place)?;
-        // SAFETY: the place is this network process's alone; this process or its predecessor has written the value.
+        // SAFETY: only this network process accesses the place; this process or its predecessor has written the value.
         let handed = unsafe { (*text.handed.get()).assume_init() };
         (!self.places.is_gone(place)).then_some(handed.ticket)
     }
@@ -143,23 +145,23 @@ impl Batches {
         }
     }
 
-    /// Notes the earliest deadline of the entries that an executor has read for this batch.
+    /// Records the earliest deadline of the entries that an executor has read for this batch.
     pub fn set_soonest(&self, taken: &Taken, soonest: i64) {
         if let Some(text) = self.text(taken) {
             text.soonest.store(soonest, Relaxed);
         }
     }
 
-    /// Returns the earliest deadline of the entries that were read for a reply.
+    /// Returns the earliest deadline of the entries that an executor read for a reply; None if no entry has one.
     pub fn soonest(&self, place: &Answered) -> Option<i64> {
         let soonest = self.text(place)?.soonest.load(Relaxed);
         (soonest != i64::MAX).then_some(soonest)
     }
 
-    /// Frees a place whose reply was taken.
+    /// Frees a place after its reply was taken.
     pub fn free(&self, place: Answered) -> Free {
         if let Some(text) = self.text(&place) {
-            // SAFETY: the place is this network process's alone.
+            // SAFETY: only this network process accesses the place.
             unsafe {
                 self.pages
                     .give_back(std::mem::take(&mut *text.first_page.get()))
@@ -168,15 +170,16 @@ impl Batches {
         self.places.free(place)
     }
 
-    /// Returns the description of a batch that this executor has taken; None: its client has disconnected.
+    /// Returns the description of a batch that this executor has taken; None if its client has disconnected.
     pub fn handed(&self, taken: &Taken) -> Option<Handed> {
         let text = self.text(taken)?;
-        // SAFETY: the place is this executor's alone; its network process has written the value.
+        // SAFETY: only this executor accesses the place; the network process has written the value.
         let handed = unsafe { (*text.handed.get()).assume_init() };
         (!self.places.is_gone(taken)).then_some(handed)
     }
 
-    /// Notes that user-defined code may run for a batch that this executor has taken, as it has found out meanwhile.
+    /// Records that user-defined code may run for a batch that this executor has taken, if the executor finds this out
+    /// later.
     pub fn set_alone(&self, taken: &Taken) {
         if let Some(text) = self.text(taken) {
             // SAFETY: as in `handed`.
@@ -191,7 +194,8 @@ impl Batches {
         }
     }
 
-    /// Writes the reply; returns the number of the network process to wake. Err: the reply finds no pages now.
+    /// Writes the reply; returns the number of the network process to wake. Returns the place as an error if too few
+    /// pages are free now.
     pub fn answer(&self, taken: Taken, reply: &[u8]) -> Result<usize, Taken> {
         match self.text(&taken) {
             Some(text) if !self.fill(text, reply, Half::Replies) => Err(taken),

@@ -2,8 +2,8 @@
 //! return answers.
 //!
 //! Work is either a batch of commands ([`batches`]) or a catalog request ([`requests`]). Each occupies a place
-//! ([`places`]) and waits in one of five lanes. This folder does not interpret commands or requests. All memory is
-//! allocated at the start of the server. A process that finds no free place does not wait, and tries again later.
+//! ([`places`]) and waits in one of five lanes. This folder does not interpret commands or requests. The server
+//! allocates all memory at its start. A process that finds no free place does not wait; it tries again later.
 
 mod batches;
 mod pages;
@@ -27,7 +27,8 @@ pub use crate::pg::resp::work_queue::requests::TakenRequest;
 use crate::pg::resp::work_queue::requests::{Exchange, Requests};
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 
-/// Bytes of pages for the commands of many clients at once, besides one request and one reply of the greatest length.
+/// Bytes of pages for the commands of many clients at once, in addition to one request and one reply of the maximum
+/// length.
 const MORE: usize = 8 << 20;
 
 /// The size of the queue.
@@ -35,12 +36,12 @@ const MORE: usize = 8 << 20;
 struct Sizes {
     networks: usize,
     pages: usize,
-    /// The bytes of a request with its answer, and their types.
+    /// The bytes of a request with its answer, and the types of both.
     exchange: usize,
     types: Option<TypeId>,
 }
 
-/// The beginning of the shared memory. Zeros: empty lanes and no processes.
+/// The beginning of the shared memory. Zeros mean empty lanes and no processes.
 #[repr(C)]
 struct Head {
     processes: Processes,
@@ -74,7 +75,7 @@ impl Sizes {
 }
 
 thread_local! {
-    // Both set by the postmaster before it forks; every process inherits them.
+    // The postmaster sets both before it forks; every process inherits them.
     static SIZES: Cell<Sizes> = const {
         Cell::new(Sizes { networks: 0, pages: 0, exchange: 0, types: None })
     };
@@ -115,7 +116,7 @@ impl<Q, A> Clone for WorkQueue<Q, A> {
 
 impl<Q, A> Copy for WorkQueue<Q, A> {}
 
-/// Work that was answered.
+/// Answered work.
 pub enum Done<A> {
     Batch(Answered),
     /// A request's answer, and the number by which the network process knows the request.
@@ -123,16 +124,17 @@ pub enum Done<A> {
 }
 
 impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
-    /// Returns None if the Redis protocol is off, or if these are not the types of `register`.
+    /// Returns the work queue; None if the Redis protocol is off, or if these are not the types that `register`
+    /// received.
     pub fn of_server() -> Option<WorkQueue<Q, A>> {
         let (memory, sizes) = (MEMORY.get()?, SIZES.get());
         if sizes.types != Some(TypeId::of::<(Q, A)>()) {
             return None;
         }
         let places = places_of_server()?;
-        // SAFETY: as many bytes lie there from an aligned address on as `register` has requested for the same types.
-        // Zeros are processes that do not run and contents of free places; only its owner touches the cells of a
-        // place.
+        // SAFETY: the memory begins at an aligned address and has the bytes that `register` requested for the same
+        // types. Zeros are processes that do not run and contents of free places; only the owner of a place accesses
+        // its cells.
         unsafe {
             let head: &Head = memory.cast().as_ref();
             let texts = memory.add(sizes.texts_at()).cast().as_ptr();
@@ -218,7 +220,8 @@ fn places_of_server() -> Option<Places> {
     }
 }
 
-/// Returns the number of batches and requests that wait for an executor or are at one; 0 if the Redis protocol is off.
+/// Returns the number of batches and requests that wait for an executor or that an executor has taken; 0 if the Redis
+/// protocol is off.
 pub fn depth() -> usize {
     places_of_server().map_or(0, |places| places.depth())
 }

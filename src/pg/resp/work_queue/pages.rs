@@ -1,5 +1,5 @@
-//! Pages of the work queue: room, in chains, for bytes that do not fit into a place. A page belongs to the owner of
-//! its place.
+//! Pages of the work queue: chains of them hold bytes that do not fit into a place. A page belongs to the owner of the
+//! place that uses it.
 
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
@@ -8,35 +8,36 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 /// Bytes of a page.
 pub const PAGE: usize = 16 << 10;
 
-/// The half of the pages that bytes may take. Requests and replies have a half each, so that commands that wait for
-/// an executor never take the room of the replies that it must write before it comes to them.
+/// The half of the pages that bytes may take. Requests and replies have separate halves; otherwise commands that wait
+/// for an executor could take the room that the executor needs for replies before it can reach those commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Half {
     Requests,
     Replies,
 }
 
-/// All pages, and which of them are taken. No process waits for a page: one that gets none tries again later.
+/// All pages, and which of them are taken. No process waits for a page: a process that gets none tries again later.
 #[derive(Clone, Copy)]
 pub struct Pages {
-    /// A bit for each page that is taken, and after these, a word each, the successor of each page, counted from 1.
+    /// A bit for each page, set while the page is taken. In memory, the words of `next` follow: each holds a page's
+    /// successor in its chain, counted from 1; 0: none.
     taken: &'static [AtomicU64],
     next: &'static [AtomicU64],
     memory: NonNull<u8>,
 }
 
-/// Returns the bytes of the words for this number of pages; the words begin as zeros, the pages need not.
+/// Returns the bytes of the words for this number of pages; the words must begin as zeros, the pages need not.
 pub fn bytes_of_words(pages: usize) -> usize {
     (pages.div_ceil(64) + pages) * size_of::<u64>()
 }
 
 impl Pages {
     /// # Safety
-    /// As many bytes as `bytes_of_words` returns lie at `words`, which is aligned, and as many pages at `memory`, for
-    /// as long as the process lives; all processes access them by this type alone.
+    /// `words` is aligned and has the bytes that `bytes_of_words` returns, and `memory` has this number of pages. Both
+    /// live as long as the process, and all processes access them only through this type.
     pub unsafe fn over(words: NonNull<u8>, memory: NonNull<u8>, pages: usize) -> Pages {
         let bits = pages.div_ceil(64);
-        // SAFETY: as the caller promises.
+        // SAFETY: by the caller's contract.
         unsafe {
             let words = words.cast::<AtomicU64>().as_ptr();
             Pages {
@@ -81,10 +82,11 @@ impl Pages {
         None
     }
 
-    /// Writes bytes to new pages; returns the number of the first page, from 1. None: not enough pages are free.
+    /// Writes bytes to new pages; returns the number of the first page, counted from 1. Returns None if too few pages
+    /// are free.
     pub fn write(&self, bytes: &[u8], half: Half) -> Option<u32> {
         let mut first = 0;
-        // From the end, because each page stores its successor.
+        // Begins at the end, because each page stores its successor.
         let chunks = bytes.len().div_ceil(PAGE);
         for chunk in (0..chunks).rev() {
             let Some(page) = self.take_one(half) else {
@@ -94,7 +96,7 @@ impl Pages {
             let from = chunk * PAGE;
             let part = bytes.get(from..).unwrap_or_default();
             let part = part.get(..PAGE).unwrap_or(part);
-            // SAFETY: the page is ours since its bit was set, and lies within the memory.
+            // SAFETY: this process owns the page since it set the page's bit, and the page lies within the memory.
             unsafe {
                 let memory = self.memory.add(page * PAGE);
                 std::ptr::copy_nonoverlapping(part.as_ptr(), memory.as_ptr(), part.len());

@@ -1,13 +1,13 @@
 //! The places of the work queue, their owners, and the lanes in which places wait for executors.
 //!
 //! Here a place is only a number and a state; its contents are defined in `batches` and `requests`. A place belongs to
-//! its network process until it is submitted, then to the executor that takes it until it is answered, then to its
-//! network process again. Only the owner may access the contents, because otherwise one process would read bytes that
-//! another overwrites. No process waits for another here.
+//! its network process until the process submits it, then to the executor that takes it, and after the answer to its
+//! network process again. Only the owner may access the contents; otherwise one process would read bytes that another
+//! process overwrites. No process waits for another here.
 //!
-//! A process that ends early leaves places behind. The successor of a network process abandons them, so that they
-//! become free once they are answered. The successor of an executor finds the places that its predecessor had taken,
-//! and answers them.
+//! A process that ends early leaves places behind. The successor of a network process abandons the places, so that they
+//! become free after their answers. The successor of an executor finds the places that its predecessor had taken, and
+//! answers them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use crate::pg::resp::process::MOST_PROCESSES;
 use crate::pg::resp::work_queue::ring::Ring;
 
-/// The number of places of a network process for batches. So many of its clients can have commands at executors at
-/// once.
+/// The number of a network process's places for batches, and so of its clients that can have commands at executors at
+/// the same time.
 pub const BATCHES: usize = 448;
-/// The number of places of a network process for quick requests, and the same number for slow ones. The places are
-/// separate, so that neither kind takes those of the other, and batches take none of them.
+/// The number of a network process's places for quick requests, and also of its places for slow requests. The places
+/// are separate, so that batches, quick requests and slow requests never take each other's places.
 pub const REQUESTS: usize = 32;
 /// The number of all places of a network process: a power of two, as `Ring` requires.
 pub const PLACES: usize = BATCHES + 2 * REQUESTS;
@@ -30,7 +30,7 @@ const FREE: u32 = 0;
 const WAITING: u32 = 1;
 const TAKEN: u32 = 2;
 const ANSWERED: u32 = 3;
-/// While an executor has the place, its number is above these bits.
+/// While an executor has the place, the executor's number is above these bits.
 const STATE_BITS: u32 = 8;
 
 fn taken_by(executor: usize) -> u32 {
@@ -40,9 +40,9 @@ fn taken_by(executor: usize) -> u32 {
 /// A queue in which places wait. `crate::resp::executor` decides which executors take from it, and in which order.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Lane {
-    /// Batches that never wait: many run in one transaction.
+    /// Batches that never wait: an executor runs many in one transaction.
     Quick,
-    /// Batches that may wait: one runs at a time.
+    /// Batches that may wait: an executor runs one at a time.
     Slow,
     /// Requests to read catalogs.
     Request,
@@ -65,14 +65,15 @@ impl Lane {
 #[repr(C)]
 pub struct Place {
     state: AtomicU32,
-    /// No client waits for the answer any more.
+    /// Whether no client waits for the answer.
     gone: AtomicBool,
 }
 
 #[repr(C)]
 pub struct Head {
     lanes: [Ring<MOST_PLACES>; Lane::ALL.len()],
-    /// Places that enter their lanes later, each as its number and `MOST_PLACES` times that of its lane.
+    /// Places that enter their lanes later. Each is stored as its number plus `MOST_PLACES` times the number of its
+    /// lane.
     aside: Ring<MOST_PLACES>,
     answered: [Ring<PLACES>; MOST_PROCESSES],
 }
@@ -91,18 +92,18 @@ pub struct Places {
     pub places: &'static [Place],
 }
 
-/// A place in this state that this process owns.
+/// A place that this process owns, in the given state.
 pub struct Owned<const STATE: u32>(u32);
 
-/// A place of this network process that is free.
+/// A free place of this network process.
 pub type Free = Owned<FREE>;
 /// A place that this executor has taken.
 pub type Taken = Owned<TAKEN>;
-/// A place of this network process whose work is answered.
+/// A place of this network process whose work was answered.
 pub type Answered = Owned<ANSWERED>;
 
 impl<const STATE: u32> Owned<STATE> {
-    /// Returns the number by which `Places::leave` knows the place.
+    /// Returns the place's number, for `Places::leave`.
     pub fn number(&self) -> u32 {
         self.0
     }
@@ -125,21 +126,21 @@ impl Places {
         (0..).zip(self.places)
     }
 
-    /// Begins as the network process of this number: the places that its predecessor has submitted become free once
-    /// they are answered.
+    /// Registers this process as the network process of this number: the places that its predecessor submitted become
+    /// free after their answers.
     pub fn begin_network(&self, network: usize) {
         for (_, place) in self.numbered().skip(network * PLACES).take(PLACES) {
             place.gone.store(true, Relaxed);
         }
     }
 
-    /// Returns the places for batches that a network process, which is the caller, may fill now. More follow as the work
-    /// of its predecessor is answered.
+    /// Returns the places for batches that a network process, which is the caller, may fill now. Places with work of
+    /// its predecessor follow after their answers.
     pub fn free_batches(&self, network: usize) -> impl Iterator<Item = Free> + use<> {
         self.free_of(network, 0..BATCHES)
     }
 
-    /// Returns a free place for a request of a network process, which is the caller.
+    /// Returns a free place for a request of a network process, which is the caller; None if all are in use.
     pub fn free_request(&self, network: usize, is_slow: bool) -> Option<Free> {
         let first = BATCHES + usize::from(is_slow) * REQUESTS;
         self.free_of(network, first..first + REQUESTS).next()
@@ -154,7 +155,7 @@ impl Places {
             .map(|(number, _)| Owned(number))
     }
 
-    /// Submits a place that was filled, to the executors that take from a lane.
+    /// Submits a filled place to a lane, from which executors take it.
     pub fn submit(&self, free: Free, lane: Lane) {
         if let Some(place) = self.place(free.0) {
             place.gone.store(false, Relaxed);
@@ -162,7 +163,7 @@ impl Places {
         }
     }
 
-    /// Puts a place back into a lane, for another executor or for later.
+    /// Puts a place back into a lane, for another executor, or for this executor later.
     pub fn put_back(&self, taken: Taken, lane: Lane) {
         self.enter(taken.0, lane);
     }
@@ -172,7 +173,8 @@ impl Places {
             place.state.store(WAITING, Release);
             // The rings have room for all places.
             self.lane(lane).push(number);
-            // Either an executor that is about to sleep sees the place, or this process sees that the executor is idle.
+            // After this fence, either an executor that is about to sleep sees the place, or this process sees that the
+            // executor is idle.
             fence(SeqCst);
         }
     }
@@ -188,7 +190,7 @@ impl Places {
         }
     }
 
-    /// Takes the oldest place of a lane for the executor of this number.
+    /// Takes the oldest place of a lane for the executor of this number; None if the lane is empty.
     pub fn take(&self, lane: Lane, executor: usize) -> Option<Taken> {
         let number = self.lane(lane).pop()?;
         self.place(number)?.state.store(taken_by(executor), Release);
@@ -197,8 +199,8 @@ impl Places {
 
     /// Returns the number of places that wait in a lane.
     pub fn waiting(&self, lane: Lane) -> u64 {
-        // A process that submits work after this look sees everything stored before it, such as that its executor is
-        // about to sleep.
+        // A process that submits work after this read sees everything that this process stored before it, such as that
+        // the executor is about to sleep.
         fence(SeqCst);
         self.lane(lane).len()
     }
@@ -226,7 +228,7 @@ impl Places {
 
     /// Moves the places that were put aside into their lanes.
     pub fn bring_back(&self) {
-        // Places that are put aside meanwhile have a reason of their own.
+        // The loop is bounded: places that executors put aside during it wait for their own reason.
         for _ in 0..self.head.aside.len() {
             let Some(value) = self.head.aside.pop() else {
                 return;
@@ -270,7 +272,7 @@ impl Places {
         Owned(answered.0)
     }
 
-    /// Notes that no client waits for the answer of a place that this network process has submitted.
+    /// Records that no client waits for the answer of a place that this network process has submitted.
     pub fn leave(&self, number: u32) {
         if let Some(place) = self.place(number) {
             place.gone.store(true, Relaxed);
@@ -290,7 +292,7 @@ impl Places {
         lost.map(|(number, _)| Owned(number)).collect()
     }
 
-    /// Returns the number of places that wait for an executor or are at one.
+    /// Returns the number of places that wait for an executor or that an executor has taken.
     pub fn depth(&self) -> usize {
         let is_open = |place: &&Place| {
             let state = place.state.load(Relaxed) & ((1 << STATE_BITS) - 1);
