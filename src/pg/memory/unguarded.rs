@@ -189,8 +189,8 @@ pub unsafe fn materialize_slot(slot: *mut TupleTableSlot) {
 /// Returns a column of the row in a slot, by its number from 1; None for NULL.
 ///
 /// # Safety
-/// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum lives as
-/// long as the slot holds the row.
+/// Inside of [`guarded`]; the slot holds a row of a table that has this column. The datum is valid while the slot holds
+/// the row.
 #[inline(always)]
 pub unsafe fn column(slot: *mut TupleTableSlot, number: i16) -> Option<Datum> {
     // SAFETY: the arrays have as many elements as the table has columns; the first `number` are set

@@ -22,7 +22,7 @@ const WORDS: usize = (2 << 20) / 8;
 /// Words before a key: its length and the checksum.
 const HEAD: usize = 2;
 /// The lowest number of a cursor. Numbers stay below 2^53, the limit up to which every client represents integers
-/// exactly; a server never comes near the limit.
+/// exactly; no server writes 2^40 words.
 const FIRST: u64 = 1 << 52;
 
 #[repr(C)]

@@ -39,7 +39,7 @@ pub struct Messages {
 /// The position of a network process in the ring.
 pub struct Reader {
     unread: ring::Reader<'static, WORDS>,
-    /// The sender number of its own messages.
+    /// The sender number of the network process's own messages, which it skips.
     own: u64,
     /// The time since which the next message is unfinished; None if it is not.
     unfinished: Option<Instant>,

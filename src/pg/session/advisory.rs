@@ -1,8 +1,8 @@
-//! Advisory locks of the extension: for sweeps, for creating a relation of a name, for keys that an EXEC watches,
-//! and, on a server without pgcache's shared memory, for loading values.
+//! Advisory locks of the extension: for sweeps, for the creation of a relation under a name, for keys that an EXEC
+//! watches, and, on a server without pgcache's shared memory, for loading values.
 //!
-//! Each lock belongs to the transaction or the savepoint. Most are released before PREPARE TRANSACTION, which would
-//! otherwise keep them until the prepared transaction is decided and block other sessions for as long.
+//! Each lock belongs to the transaction or the savepoint. This module releases most of them before PREPARE TRANSACTION;
+//! otherwise they would block other sessions until the prepared transaction is decided.
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -20,33 +20,33 @@ use crate::pg::events::{self, Phase};
 use crate::pg::session::fault::{self, Fault};
 
 thread_local! {
-    /// Advisory locks that the transaction has requested and that end with the session's part of it. The lock of a
-    /// name is not among them, because it belongs to the relation that the transaction creates, prepared or not.
+    /// Advisory locks that the transaction has requested and that must not outlive PREPARE TRANSACTION. They exclude
+    /// the lock of a name, because it belongs to the relation that the transaction creates, prepared or not.
     static ENDING: TransactionLocal<HashSet<(Advisory, u32)>> = TransactionLocal::default();
 }
 
-/// The kinds of our advisory locks. Locks of applications are always of kind 1 or 2, so no user can take one of ours
-/// with pg_advisory_lock() and block other sessions.
+/// The kinds of pgcache's advisory locks. Locks of applications are always of kind 1 or 2, so no user can take one of
+/// these with pg_advisory_lock() and block other sessions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum LockKind {
-    /// The lock of a key: held by the session that loads it, and by transactions that change its source.
+    /// The lock of a key: held by a session that loads the key, and by transactions that change its source.
     Lease = 3,
     Sweep = 4,
     Name = 5,
-    /// The same for a whole cache.
+    /// The lock of a cache, held by sessions that load its keys, and by transactions that change the source of any key.
     Loads = 6,
-    /// The lock of a key without an entry that an EXEC watches. The session holds the lock of its cache as well.
+    /// The lock of a key without an entry that an EXEC watches. The session also holds the lock of the cache.
     Watched = 8,
     WatchedCache = 9,
 }
 
-/// The outcome of an attempt to take the lock that stands for a lease.
+/// The outcome of an attempt to take the lock that stands in for a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Leased {
     Won,
     /// Another session loads the key.
     Busy,
-    /// A transaction changes the key's source, and its commit is not visible yet.
+    /// A transaction changes the key's source, and its commit is not yet visible.
     Pending,
 }
 
@@ -76,20 +76,20 @@ impl Advisory {
     }
 }
 
-/// Makes sessions that create a relation of one name wait for each other, by an advisory lock until the transaction
-/// ends. Two names share a lock only by chance, which costs a wait and changes no result.
+/// Makes sessions that create relations of the same name wait for each other, by an advisory lock until the transaction
+/// ends. Two names may share a lock by chance; this costs a wait and changes no result.
 pub fn name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
     }
     acquire(of_name(schema, name), pg_sys::ExclusiveLock, true);
-    // SAFETY: in a transaction. Unlike a relation's lock this one does not process invalidation messages, without
-    // which the relation that the former holder created would not be found.
+    // SAFETY: in a transaction. Unlike a relation's lock, an advisory lock processes no invalidation messages, and
+    // without them this session would not find the relation that the former holder created.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }
 
-/// Releases the lock of a name. Called when a relation already has the name, so that no session waits for one that
-/// this transaction creates.
+/// Releases the lock of a name. The caller has found that a relation already has the name, so no session need wait for
+/// this transaction to create it.
 pub fn leave_name(schema: pg_sys::Oid, name: &[u8]) {
     if fault::on(Fault::NameNotLocked) {
         return;
@@ -108,7 +108,7 @@ pub fn hold_key(relation: pg_sys::Oid, name: u32) {
     acquire(watched(relation, name), pg_sys::ExclusiveLock, true);
 }
 
-/// Takes the lock of the cache of watched keys: in a shared mode with other sessions that watch single keys, or
+/// Takes the lock of the cache of watched keys: in a mode that it shares with other sessions that watch single keys, or
 /// exclusively to watch all keys.
 pub fn hold_cache(relation: pg_sys::Oid, all: bool) {
     acquire(watched_cache(relation), cache_mode(all), true);
@@ -135,7 +135,8 @@ pub fn wait_for_key(relation: pg_sys::Oid, name: u32) {
     wait_for_exec(watched(relation, name), pg_sys::ShareLock);
 }
 
-/// Waits until no other transaction watches all keys of the cache, or with `any`, until none watches any key.
+/// Waits until no other transaction watches all keys of the cache, or with `any`, until no other transaction watches
+/// any key.
 pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
     let mode = match any {
         true => pg_sys::ExclusiveLock,
@@ -144,11 +145,12 @@ pub fn wait_for_cache(relation: pg_sys::Oid, any: bool) {
     wait_for_exec(watched_cache(relation), mode);
 }
 
-/// How long a commit waits for an EXEC before it joins the lock queue.
+/// The time that a commit waits for an EXEC before it joins the lock queue.
 const OUTSIDE: Duration = Duration::from_millis(500);
 
-/// Waits until the lock is free. At first it only retries, outside of the lock queue: an EXEC that waits for a row
-/// of ours gives way within that time, whereas the deadlock detector would see a cycle and might abort our commit.
+/// Waits until the lock is free. At first it only retries, outside of the lock queue: an EXEC that waits for a row of
+/// this transaction gives way within `OUTSIDE`, whereas the deadlock detector would see a cycle and might abort this
+/// commit.
 fn wait_for_exec(lock: Advisory, mode: u32) {
     let began = Instant::now();
     while !is_free(lock, mode) {
@@ -170,25 +172,25 @@ fn watched_cache(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::WatchedCache, relation.to_u32(), 0)
 }
 
-/// Takes the right to sweep a cache until the transaction ends. Returns false while another session has it.
+/// Takes the right to sweep a cache until the transaction ends. Returns false if another session has it.
 pub fn try_sweep(relation: pg_sys::Oid) -> bool {
     let lock = advisory(LockKind::Sweep, relation.to_u32(), 0);
     take(lock, pg_sys::ExclusiveLock, false)
 }
 
-/// Takes the lock that stands for a lease, until the transaction ends, if no session holds it or waits for it.
+/// Takes the lock that stands in for a lease, until the transaction ends, if no session holds it or waits for it.
 ///
-/// The lock modes are these. A loader of one key holds the key's lock in Exclusive and the cache's in RowShare; a
-/// loader of many keys holds only the cache's, in Share. A transaction that changes the source holds the keys' locks
-/// in AccessExclusive and the cache's in RowExclusive; one that changes many keys holds the cache's in Exclusive.
-/// Postgres refuses an attempt without waiting as soon as another session waits for the lock in a conflicting mode,
-/// so a series of loaders cannot starve a writer.
+/// The lock modes are as follows. A loader of one key holds the key's lock in Exclusive mode and the cache's lock in
+/// RowShare mode; a loader of many keys holds only the cache's lock, in Share mode. A transaction that changes the
+/// source holds the keys' locks in AccessExclusive mode and the cache's lock in RowExclusive mode; a transaction that
+/// changes many keys holds only the cache's lock, in Exclusive mode. Postgres refuses an attempt without waiting as
+/// soon as another session waits for the lock in a conflicting mode, so a series of loaders cannot starve a writer.
 pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     if is_touched(relation) || !take(loads(relation), pg_sys::RowShareLock, false) {
         return Leased::Pending;
     }
     let won = take(lease(name), pg_sys::ExclusiveLock, false);
-    // Checks again while it holds the lock. A transaction that was prepared meanwhile has called `lock::touch`
+    // Checks again while it holds the lock. A transaction that was prepared since the first check called `lock::touch`
     // before it released its lock.
     if is_touched(relation) || !won && !is_free(lease(name), pg_sys::AccessShareLock) {
         return Leased::Pending;
@@ -199,8 +201,8 @@ pub fn try_lease(relation: pg_sys::Oid, name: u64) -> Leased {
     }
 }
 
-/// Takes the lock that stands for leases of all keys of a cache; several loaders may hold it at once. Returns false
-/// while a change of the source keeps loaders away.
+/// Takes the lock that stands in for leases of all keys of a cache; several loaders may hold it at the same time.
+/// Returns false while a change of the source keeps loaders away.
 pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
     let open = !is_touched(relation) && take(loads(relation), pg_sys::ShareLock, false);
     open && !is_touched(relation) // as in `try_lease`
@@ -210,8 +212,8 @@ pub fn try_all_leases(relation: pg_sys::Oid) -> bool {
 /// wait, or if the holder waits for this session (a deadlock).
 pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     let longest = longest.as_millis().try_into().unwrap_or(i32::MAX).max(1);
-    // SAFETY: a plain C variable of this process, which is restored before anything else runs. The end of the
-    // subtransaction releases the locks that it has taken.
+    // SAFETY: a plain C variable of this process, which is restored before any other code runs. The end of the
+    // subtransaction releases the locks that the subtransaction has taken.
     let waited = unsafe {
         let own = pg_sys::LockTimeout;
         pg_sys::LockTimeout = if own > 0 { own.min(longest) } else { longest };
@@ -225,9 +227,9 @@ pub fn wait_for_lease(name: u64, longest: Duration) -> bool {
     }
 }
 
-/// Waits in the lock queue for sessions that load one of these keys (with None: any key of the cache), and keeps
-/// loaders of them away until the transaction has ended. If such a session waits for this one, Postgres aborts one
-/// of the two.
+/// Waits in the lock queue for sessions that load one of these keys (with None: any key of the cache), and prevents
+/// them from being loaded until the transaction has ended. If such a session waits for this one, Postgres aborts one of
+/// the two.
 pub fn keep_leases(relation: pg_sys::Oid, names: Option<&[u64]>) {
     let Some(names) = names else {
         take(loads(relation), pg_sys::ExclusiveLock, true);
@@ -247,13 +249,13 @@ fn loads(relation: pg_sys::Oid) -> Advisory {
     advisory(LockKind::Loads, relation.to_u32(), 0)
 }
 
-/// Waits in the lock queue until the lock is free in this mode, and releases it.
+/// Waits in the lock queue until the lock is free in this mode, and releases it at once.
 fn wait_to_get(lock: Advisory, mode: u32) {
     acquire(lock, mode, true);
     leave(lock, mode);
 }
 
-/// Returns whether no session holds the lock in a mode that conflicts with this one, or waits for it.
+/// Returns whether no session holds the lock in a mode that conflicts with this one, or waits for it in such a mode.
 fn is_free(lock: Advisory, mode: u32) -> bool {
     let free = acquire(lock, mode, false);
     if free {
@@ -266,13 +268,13 @@ fn is_free(lock: Advisory, mode: u32) -> bool {
 /// is false.
 fn take(lock: Advisory, mode: u32, waits: bool) -> bool {
     if events::phase() == Phase::Preparing {
-        return false; // earlier locks were released before PREPARE, and this one would not be
+        return false; // earlier locks were released before PREPARE, and this lock would not be
     }
     ENDING.with(|ending| ending.change(|ending| ending.insert((lock, mode))));
     acquire(lock, mode, waits)
 }
 
-/// Takes a lock until the transaction ends, also across PREPARE. Returns false as above.
+/// Takes a lock until the transaction ends, also across PREPARE. Returns false if it is not free and `waits` is false.
 fn acquire(lock: Advisory, mode: u32, waits: bool) -> bool {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
     // SAFETY: LockAcquire copies the tag; the resource owner is the transaction's, which releases the lock at its
@@ -283,12 +285,12 @@ fn acquire(lock: Advisory, mode: u32, waits: bool) -> bool {
 
 fn leave(lock: Advisory, mode: u32) {
     let (tag, mode) = (lock.tag(), mode as pg_sys::LOCKMODE);
-    // SAFETY: taken by `acquire`, under the same resource owner.
+    // SAFETY: `acquire` took the lock under the same resource owner.
     as_transaction(|| unsafe { pg_sys::LockRelease(&tag, mode, false) });
 }
 
-/// Runs `work` with the transaction or the savepoint as the owner of new locks. Otherwise an open cursor could own
-/// them, and would keep them when the transaction is prepared.
+/// Runs `work` with the transaction or the savepoint as the owner of new locks. Otherwise an open cursor could own the
+/// locks, and would keep them when the transaction is prepared.
 pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: a function call is always inside of a transaction, whose owner outlives the call. After an error the
     // abort sets the owner.
@@ -301,17 +303,17 @@ pub(super) fn as_transaction<R>(work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Releases the locks that a prepared transaction must not hold. PREPARE would transfer them to that transaction,
-/// where they outlive the session and restarts, and block other sessions. From then on marks protect the same
-/// changes, or without a tier `lock::touch`, which a session checks before it takes a lease. A loader takes its lock
-/// before that check, and a writer that changes the loader's source waits for the lock, so one of the two sees the
-/// other.
+/// Releases the locks that a prepared transaction must not hold. PREPARE would transfer them to the prepared
+/// transaction, where they outlive the session and restarts, and block other sessions. After the release, marks protect
+/// the same changes, or on a server without a hot tier the lock of `lock::touch`, which a session checks before it
+/// takes a lease. A loader takes its lock before this check, and a writer that changes the loader's source waits for
+/// the loader's lock; so one of the two sees the other.
 pub fn before_prepare() {
     let taken = ENDING.with(|ending| ending.change(std::mem::take));
     as_transaction(|| {
         for (lock, mode) in taken {
-            // SAFETY: taken under this resource owner, or in savepoints whose locks have passed to it. No statement
-            // can name our locks, so no other code relies on them.
+            // SAFETY: the locks were taken under this resource owner, or in savepoints whose locks have passed to it.
+            // No statement can name pgcache's advisory locks, so no other code relies on them.
             unsafe { give_back(&lock.tag(), mode as pg_sys::LOCKMODE) };
         }
     });

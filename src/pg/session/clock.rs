@@ -9,7 +9,7 @@ use pgrx::{FromDatum, IntoDatum, pg_sys};
 /// Microseconds since 2000-01-01, Postgres' `timestamptz`.
 pub type Timestamp = pg_sys::TimestampTz;
 
-/// `infinity` as a timestamp: no deadline.
+/// `infinity` as a timestamp, which means no deadline.
 pub const INFINITY: Timestamp = i64::MAX;
 
 /// The first timestamp beyond the range (294277-01-01), from Postgres' datatype/timestamp.h.
@@ -19,7 +19,7 @@ pub const END: Timestamp = 9_223_371_331_200_000_000;
 pub const BEGIN: Timestamp = -211_813_488_000_000_000;
 
 unsafe extern "C-unwind" {
-    // Raises no error, so it is called without pgrx's guard.
+    // Raises no error, so it needs no guard of pgrx.
     fn GetCurrentTimestamp() -> pg_sys::TimestampTz;
 }
 
@@ -32,7 +32,7 @@ pub fn now() -> Timestamp {
 
 /// Returns the time at which the server started.
 pub fn server_start() -> Timestamp {
-    // SAFETY: reads a variable that is set once, before this process began.
+    // SAFETY: reads a variable that the postmaster set before this process began.
     unsafe { pg_sys::PgStartTime }
 }
 
@@ -42,7 +42,7 @@ pub fn statement_start() -> Timestamp {
     unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
 }
 
-/// Makes an interval of these fields, each with its own sign, as in SQL.
+/// Makes an interval of these fields, each with its own sign, as in SQL; None if that fails.
 pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     let mut fields = pg_sys::Interval {
         time: micros,
@@ -53,7 +53,7 @@ pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     unsafe { Interval::from_datum(pg_sys::Datum::from(&raw mut fields), false) }
 }
 
-/// Returns `from + span`, months and days by the session's time zone.
+/// Returns `from + span`, with months and days counted in the session's time zone.
 pub fn plus(from: Timestamp, span: &Interval) -> Timestamp {
     add(pg_sys::timestamptz_pl_interval, from, span)
 }
@@ -95,7 +95,7 @@ pub fn between(from: Timestamp, to: Timestamp) -> Option<Interval> {
 /// Microseconds from 1970 to 2000.
 const UNIX: i64 = 946_684_800_000_000;
 
-/// Returns the seconds since 1970, and the microseconds of the last one.
+/// Returns the seconds since 1970, and the microseconds of the last second.
 pub fn unix(moment: Timestamp) -> (i64, i64) {
     let micros = moment.saturating_add(UNIX);
     (micros.div_euclid(1_000_000), micros.rem_euclid(1_000_000))

@@ -1,4 +1,4 @@
-//! A caught error, which is reported, or raised again after the interrupted work has been undone.
+//! Caught errors: reports them as warnings, or raises them again after the interrupted work has been undone.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -11,18 +11,18 @@ use crate::error::Error;
 pub struct Failure {
     pub message: String,
     pub code: PgSqlErrorCode,
-    /// Whether the statement was cancelled, by a user or by a session that needed one of our locks. This is not a
-    /// defect.
+    /// Whether the statement was cancelled, by a user or by a session that needed a lock of pgcache. A cancelled
+    /// statement is not a defect.
     pub cancelled: bool,
-    /// Whether a lock was not available in time. This is not a defect either.
+    /// Whether a lock was not available in time. A lock timeout is not a defect either.
     pub locked: bool,
-    /// The hint, if the error is ours.
+    /// The hint, if the error is pgcache's own.
     hint: Option<String>,
     error: Box<CaughtError>,
 }
 
 impl Failure {
-    /// Wraps an error of any kind that pgrx has caught.
+    /// Wraps an error that pgrx has caught, of any kind.
     pub fn of(error: CaughtError) -> Failure {
         let report = match &error {
             CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => report,
@@ -52,9 +52,9 @@ impl Failure {
         raise_copy(*self.error)
     }
 
-    /// Writes a warning about the failure, its cause and its remedy to the log, and to the client if one is
-    /// connected. If the error is ours, its own hint comes before `hint`; the hint of any other error may show a
-    /// value and is left out.
+    /// Writes a warning about the failure, its cause and its remedy to the log, and to the client if one is connected.
+    /// For an error of pgcache, the error's own hint comes before `hint`. The hint of any other error may show a value,
+    /// so the warning omits it.
     pub fn warn(&self, what: String, hint: &str) {
         let code = PgSqlErrorCode::ERRCODE_WARNING;
         match &self.hint {
@@ -64,8 +64,8 @@ impl Failure {
     }
 }
 
-/// Raises a copy of an error of which Postgres no longer has the original. pgrx would raise an error of Postgres
-/// again by making Postgres throw the original; it reports the copy itself if the copy is an error of Rust.
+/// Raises a copy of an error after Postgres has discarded the original. To raise an error of Postgres again, pgrx would
+/// make Postgres throw the original; pgrx reports the copy itself only if the copy is an error of Rust.
 pub fn raise_copy(error: CaughtError) -> ! {
     match error {
         CaughtError::PostgresError(report) => {
@@ -99,8 +99,8 @@ pub fn log(what: String) {
     .report(PgLogLevel::LOG);
 }
 
-/// Runs `work`, and replaces an error of Postgres from it with the result of `other`, if any, because such an error
-/// may show a value, and messages end up in logs. Costs nothing without an error.
+/// Runs `work`, and replaces an error of Postgres with the result of `other`, unless that is None. Callers use this
+/// because an error of Postgres may show a value, and messages end up in logs. Costs nothing if no error occurs.
 pub fn replacing<R>(
     work: impl FnOnce() -> R,
     other: impl FnOnce(&ErrorReportWithLevel) -> Option<ErrorReport>,
@@ -119,7 +119,7 @@ pub fn replacing<R>(
 }
 
 /// Runs `work`. Returns None if it ends with an error of Postgres of one of these kinds. Uses no subtransaction, so
-/// `work` must hold nothing that an abort would have to release; meant for functions that parse a value.
+/// `work` must hold nothing that only an abort releases. Meant for functions that parse a value.
 pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Option<R> {
     let payload = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => return Some(result),
@@ -134,7 +134,7 @@ pub fn unless<R>(expected: &[PgSqlErrorCode], work: impl FnOnce() -> R) -> Optio
     }
 }
 
-/// The SQLSTATEs of class 23: a constraint or a unique index was violated.
+/// The SQLSTATEs of class 23: violations of constraints and unique indexes.
 const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_INTEGRITY_CONSTRAINT_VIOLATION,
     PgSqlErrorCode::ERRCODE_RESTRICT_VIOLATION,
@@ -145,9 +145,9 @@ const INTEGRITY: [PgSqlErrorCode; 7] = [
     PgSqlErrorCode::ERRCODE_EXCLUSION_VIOLATION,
 ];
 
-/// Returns a replacement for an error of one of our statements that shows a value: bytes that are not valid text, or
-/// in its DETAIL the row that violates a constraint. The replacement names the constraint and the table. Returns
-/// None for every other error.
+/// Returns a replacement for an error of one of pgcache's statements that shows a value: the message shows bytes that
+/// are not valid text, or the DETAIL shows the row that violates a constraint. The replacement names the constraint and
+/// the table. Returns None for every other error.
 pub fn without_values(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     if error.sql_error_code() == PgSqlErrorCode::ERRCODE_CHARACTER_NOT_IN_REPERTOIRE {
         return Some(Error::NotText.into());

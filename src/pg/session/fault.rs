@@ -1,9 +1,9 @@
-//! Deliberate faults for testing the tests. Each fault leaves out one step of the rules that keep a cache correct,
-//! and names a test that must then fail: `make power` sets one fault after the other and runs its test.
+//! Deliberate faults for testing the tests. Each fault leaves out one step of the protocol that keeps a cache correct,
+//! and names a test that must then fail: `make power` sets one fault after the other and runs the fault's test.
 //!
-//! The faults exist only with the cargo feature `pauses`; without it, [`on`] is false at compile time and the
-//! library contains no fault. The setting `pgcache.fault` names one fault for the whole server. Each process reads
-//! it when it starts.
+//! The faults exist only with the cargo feature `pauses`; without it, [`on`] is false at compile time and the library
+//! contains no fault. The setting `pgcache.fault` names one fault for the whole server. Each process reads the setting
+//! when it starts.
 
 /// Creates the enum of the faults. Each names the session test that fails with it.
 macro_rules! faults {
@@ -21,12 +21,12 @@ macro_rules! faults {
 }
 
 faults! {
-    // Notes: what a transaction has changed
+    // Notes: the changes of a transaction
     /// The trigger of a cache does not note the row that a statement changes.
     RowNotNoted => "coherence_statements::after_any_statement_function_and_select_agree",
     /// A write that bypasses the executor does not note its key.
     DirectWriteNotNoted => "coherence_limits::more_caches_than_slots_stay_right",
-    /// A batch does not read the rows again that other commits kept it from copying.
+    /// A batch does not read again the rows that concurrent commits kept it from copying.
     BatchNotRefilled => "fair_caches::repeated_writes_affect_no_other_cache",
     /// A dependency's key is evaluated under the settings of the session that changes the row.
     KeyUnderWritersSettings => "depend_settings::a_key_does_not_follow_the_writers_settings",
@@ -36,7 +36,7 @@ faults! {
     ParallelWorkerStores => "fetch_truth::a_parallel_worker_stores_nothing",
     /// Statements of pgcache may be compiled.
     OwnStatementsCompiled => "small_things::no_statement_of_pgcache_is_compiled",
-    /// A process that is being terminated acknowledges a commit that was waiting for a standby.
+    /// A terminated process acknowledges a commit that was waiting for a standby.
     EndedWaitAcknowledged => "resp_table_standby::a_waiting_process_may_be_ended_and_commands_behind_it_run",
     /// TRUNCATE does not note the cache.
     TruncateNotNoted => "coherence_apply::rows_applied_by_logical_replication_are_seen",
@@ -50,7 +50,7 @@ faults! {
     /// A noted definition change counts as a note of the rows that change in the same transaction.
     DefinitionCoversRows => "marks_at_limits::a_row_that_changes_beside_the_definition_is_marked_without_a_slot",
 
-    /// A commit does not wait for an EXEC that watches one of its keys and has found no entry.
+    /// A commit does not wait for an EXEC that watches one of the commit's keys and has found no entry.
     WatchedAbsentNotHeld => "resp_exec_tables::a_watched_key_without_an_entry_gets_none_before_the_commit",
 
     // Touches that write nothing
@@ -60,7 +60,7 @@ faults! {
     TouchLeavesTriggersOut => "touch_after::user_defined_triggers_rules_and_policies_see_every_touch",
 
     // Shares of the tier
-    /// A cache's bound or reserve is not written into its slot.
+    /// The slot of a cache does not receive the cache's bound or reserve.
     ShareNotFollowed => "shares::a_neighbours_flood_leaves_reserved_sessions_alone",
     /// A share counts before its transaction commits.
     ShareBeforeCommit => "shares::a_share_counts_from_the_commit_on",
@@ -72,7 +72,7 @@ faults! {
     AnybodyReserves => "shares::only_roles_with_the_right_reserve",
 
     // Marks: before the commit record
-    /// A session that has pgcache.enabled off marks nothing.
+    /// A session with pgcache.enabled off marks nothing.
     DisabledMarksNothing => "enabled::reloads_at_random_times_leave_no_stale_copy",
     /// Marks are set only after the commit is visible.
     MarkedAfterCommit => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
@@ -84,11 +84,11 @@ faults! {
     CacheNotPending => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// The mark of a whole cache does not change its version, so its copies stay valid.
     CacheKeepsVersion => "coherence_statements::after_any_statement_function_and_select_agree",
-    /// A key for which no place is free among the marks does not block the readers of its cache.
+    /// A key that finds no free place for its mark does not block the readers of its cache.
     NoPlaceNotPending => "marks_at_limits::a_key_that_finds_no_place_keeps_readers_off_its_cache",
     /// The mark of a whole cache without a slot takes no lock.
     NoSlotNotLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
-    /// A writer of a cache that had no slot does not check for a slot again after its mark.
+    /// A writer of a cache without a slot does not check again for a slot after its mark.
     SlotNotLookedForAgain => "marks_at_limits::a_slot_that_is_made_while_a_writer_marks_is_found",
     /// The mark of a key does not void its lease.
     MarkVoidsNoLease => "leases::a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not",
@@ -104,7 +104,7 @@ faults! {
     DeletionDoesNotWait => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
     /// A transaction that stores loaded values is not counted.
     StoreNotAnnounced => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
-    /// A deletion does not notice stores that have begun and ended since its first check.
+    /// A deletion does not notice stores that begin and end between its two checks.
     StoresBegunNotCounted => "delete_wins::a_deletion_wins_over_a_fetch_that_stores_between_its_looks",
 
     // Unmarks: after the end of the transaction
@@ -118,7 +118,7 @@ faults! {
     NoteKeepsOffer => "set_keeps::a_set_keeps_the_copy_of_the_entry_it_overwrites",
     /// The rollback of a savepoint does not withdraw the values that its sets offer for publication.
     SavepointKeepsOffers => "set_keeps::a_set_keeps_the_copy_of_the_entry_it_overwrites",
-    /// A commit publishes a value although another transaction has marked its key meanwhile.
+    /// A commit publishes a value although another transaction has marked its key since the commit's own mark.
     PublishMarkNotAlone => "set_keeps::a_set_publishes_nothing_over_a_later_one",
 
     // Copies: look-ups and fills
@@ -128,7 +128,7 @@ faults! {
     TokenAfterSnapshot => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
     /// A fill does not compare the stripe with its token.
     FillEpochNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
-    /// A fill uses the present version of the cache instead of that in its token.
+    /// A fill uses the present version of the cache instead of the version in its token.
     FillVersionNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
     /// A token is granted, or a copy filled, while a writer of the key is between mark and unmark.
     KeyMarkNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
@@ -156,7 +156,7 @@ faults! {
     // Slots
     /// A new slot is used although a writer holds the lock of its cache.
     NewSlotNotUnproven => "marks_at_limits::a_slot_that_is_made_while_a_writer_commits_is_not_filled",
-    /// A new slot counts as one from which no entry was removed.
+    /// A new slot counts as a slot that has lost no entry.
     NewSlotForgetsRemovals => "fetch_commit::a_fetch_under_an_old_snapshot_stores_nothing_that_was_removed_since",
     /// A dropped cache keeps its slot and its entries.
     DroppedSlotKept => "memory_definitions::dropping_it_or_rolling_back_its_creation_frees_all",
@@ -170,7 +170,7 @@ faults! {
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
     /// The first session to use a slot after the promotion of a standby keeps entries that depend on a table.
     RecoveredEntriesKept => "promotion::a_promoted_standby_answers_with_nothing_from_before_a_change",
-    /// After a promotion the slot of a table waits until a session opens it, and none does.
+    /// After a promotion the slot of a table waits for a session to open it, and no session does.
     TableSlotToOpen => "promotion::table_caches_are_read_and_written_by_the_protocol_after_a_promotion",
 
     // Leases and loaded values
@@ -206,7 +206,7 @@ faults! {
     FetchLooksOnce => "fetch_windows::a_fetch_that_wins_after_another_has_stored_loads_nothing",
     /// A transaction that has written waits for another session's lease.
     WriterWaitsForLease => "fetch::a_transaction_that_has_written_does_not_wait",
-    /// A session that holds a lease waits for another one.
+    /// A session that holds a lease waits for another lease.
     HolderMayWait => "fetch::two_loaders_that_fetch_each_others_keys_do_not_wait",
     /// A transaction that fails keeps its leases.
     LeaseOutlivesError => "fetch::after_a_failed_cancelled_or_terminated_holder_the_next_one_loads",
@@ -218,7 +218,7 @@ faults! {
     FenceNotKept => "depend::a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible",
     /// A value is stored under a lease that is void.
     LeasedStoreNotJudged => "leases::clearing_and_truncating_void_all_leases_of_a_cache_and_no_others",
-    /// A command that decides by an entry writes although the entry has changed since.
+    /// A command that depends on an entry writes although the entry has changed since the command read it.
     DecisionNotJudged => "memory_caches::counters_lose_nothing",
 
     // Entries saved at a shutdown
@@ -230,11 +230,11 @@ faults! {
     // Prepared transactions
     /// PREPARE TRANSACTION removes the marks.
     PrepareForgetsMarks => "prepared::a_write_that_is_prepared_is_seen_from_its_commit_on_and_never_before",
-    /// Marks for which a record has no room are dropped.
+    /// A record drops marks for which it has no room.
     OverflowDoesNotStand => "prepared::a_key_that_finds_no_room_is_not_copied_either",
     /// A role may take all the room for keys of prepared transactions.
     RoleTakesAllRoom => "fair_caches::prepared_transactions_of_one_role_leave_room_for_keys_of_another",
-    /// Marks of one cache for which a record has no room take a place each, instead of one together.
+    /// Marks of one cache for which a record has no room take a place each, instead of one place together.
     WholeMarksNotJoined => "fair_caches::a_transaction_that_changes_many_caches_can_be_prepared",
     /// A DROP that was prepared keeps the slot.
     PreparedDropKeepsSlot => "prepared::caches_that_come_and_go_in_prepared_transactions_use_up_no_slots",
@@ -252,9 +252,9 @@ faults! {
     // Client-side caching
     /// A network process does not note the keys that a tracking client has read.
     ReadNotNoted => "resp_tracking_tables::reads_of_an_executor_are_tracked",
-    /// A read of a client with BCAST is not noted, so that a change during it is sent only before its reply.
+    /// A read of a client with BCAST is not noted, so that a change during the read is sent only before the reply.
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
-    /// When a connection with REDIRECT ends, its target is not notified.
+    /// When a connection with REDIRECT ends, the target is not notified.
     LostRedirectNotTold => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
     /// The check for clients that track runs before the commit is visible.
     AsksTooEarly => "resp_tracking_tables_storm::a_client_that_starts_tracking_before_a_commit_is_visible_is_notified",
@@ -300,7 +300,7 @@ faults! {
     // Privileges, locks, deadlines
     /// A call does not check its privileges.
     PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_the_listed_privileges",
-    /// Privileges are not checked again under the lock.
+    /// A call does not check its privileges again under the lock.
     PrivilegeNotAskedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
     /// A role with TRIGGER on a table makes it a cache, or changes its settings.
     TriggerOfAnybody => "user_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
@@ -312,7 +312,7 @@ faults! {
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
     /// A cursor shows expired rows if the session that fetches from it shows them.
     ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets",
-    /// COPY writes a row in the same batch as an expired one with the same key.
+    /// COPY writes a row in the same batch as an expired row with the same key.
     CopiedTwiceNotHeld => "copied::copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert",
     /// The worker does not fill holes in the tier.
     HolesStay => "worker_space::large_values_fit_where_a_trim_has_left_holes",
@@ -320,7 +320,7 @@ faults! {
     RollbackNotified => "watch::each_change_is_sent_once_in_commit_order_and_none_of_a_rollback",
 }
 
-/// Returns whether this fault is on: never, because this library was built without the feature.
+/// Returns whether this fault is on; always false, because this library was built without the feature.
 #[cfg(not(feature = "pauses"))]
 #[inline(always)]
 pub const fn on(_fault: Fault) -> bool {
@@ -340,10 +340,10 @@ mod chosen {
     use super::{Fault, NAMES};
 
     static SETTING: GucSetting<Option<CString>> = GucSetting::<Option<CString>>::new(None);
-    /// The number of the fault that is on, counted from 1; 0: none.
+    /// The number of the fault that is on, counted from 1; 0: no fault.
     static CHOSEN: AtomicUsize = AtomicUsize::new(0);
 
-    /// Defines `pgcache.fault` and reads it once. `preloading`: this is the postmaster.
+    /// Defines `pgcache.fault` and reads it once. `preloading`: this process is the postmaster.
     pub fn define(preloading: bool) {
         GucRegistry::define_string_guc(
             c"pgcache.fault",

@@ -1,7 +1,7 @@
 //! Adds a hint to an error that Postgres raises, and keeps its message in the server's language.
 //!
-//! pgrx copies an error together with its hint when the error leaves a call of Postgres. So the hint must be set
-//! while the call runs. A callback in Postgres' list of error contexts does that, in the server's encoding.
+//! pgrx copies an error together with its hint when the error leaves a call of Postgres. So a callback in Postgres'
+//! list of error contexts sets the hint while the call runs, in the server's encoding.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -12,13 +12,14 @@ unsafe extern "C-unwind" {
     fn errhint(format: *const c_char, ...) -> c_int;
 }
 
-/// A callback's hint, and the SQLSTATE to which it applies.
+/// The argument of the callback: a hint, and the SQLSTATE to which it applies.
 struct Given<'h> {
     code: PgSqlErrorCode,
     hint: &'h CStr,
 }
 
-/// Removes the callback, also when an error unwinds, because its argument lies on the stack of `on`.
+/// Removes the callback when dropped, also when an error unwinds, because the callback's argument lies on the stack of
+/// `on`.
 struct Former(*mut pg_sys::ErrorContextCallback);
 
 impl Drop for Former {
@@ -47,8 +48,8 @@ pub fn on<R>(code: PgSqlErrorCode, hint: &CStr, work: impl FnOnce() -> R) -> R {
 
 /// Sets the hint. Postgres calls this while it builds an error report, so it runs without pgrx's guard.
 unsafe extern "C-unwind" fn give(given: *mut c_void) {
-    // SAFETY: Postgres passes the link's argument, which lives as long as the link is in the list. A report is being
-    // made, so its code can be read and its hint set.
+    // SAFETY: Postgres passes the link's argument, which lives as long as the link is in the list. Postgres is building
+    // a report, so the code can read its SQLSTATE and set its hint.
     unsafe {
         let given = &*given.cast::<Given>();
         if geterrcode() == given.code as c_int {

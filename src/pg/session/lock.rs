@@ -1,9 +1,9 @@
-//! Takes and releases the locks of relations.
+//! Takes and releases locks of relations, and locks that announce changes of a cache to other sessions.
 //!
 //! A reader holds no lock on the cache after its call has returned, so that `cache_clear` need not wait for idle
 //! transactions that have read an entry. Writers keep their locks until the end of the transaction, as everywhere in
-//! Postgres. So do readers under REPEATABLE READ and SERIALIZABLE, where a TRUNCATE in another session would
-//! otherwise show through the old snapshot.
+//! Postgres. Readers under REPEATABLE READ and SERIALIZABLE also keep their locks; otherwise a TRUNCATE in another
+//! session would show through the old snapshot.
 
 use pgrx::pg_sys;
 
@@ -37,22 +37,22 @@ impl Mode {
     }
 }
 
-/// Waits for the lock. Invalidation messages have been processed when it returns.
+/// Waits for the lock, and processes invalidation messages.
 pub fn relation(relation: pg_sys::Oid, mode: Mode) {
-    // SAFETY: any oid may be locked, an unused one too.
+    // SAFETY: any oid may be locked, even an unused one.
     unsafe { pg_sys::LockRelationOid(relation, mode.number()) }
 }
 
-/// Takes the lock only if it is free.
+/// Takes the lock if it is free; returns whether it did.
 pub fn try_relation(relation: pg_sys::Oid, mode: Mode) -> bool {
-    // SAFETY: any oid may be locked, an unused one too; the call does not wait.
+    // SAFETY: any oid may be locked, even an unused one; the call does not wait.
     unsafe { pg_sys::ConditionalLockRelationOid(relation, mode.number()) }
 }
 
-/// Waits for the end of all transactions that may have written rows of the table by now.
+/// Waits for the end of all transactions that may have written rows of the table before this call.
 pub fn wait_for_writers(relation: pg_sys::Oid) {
     let tag = of_relation(relation);
-    // SAFETY: a transaction is open; Postgres does not wait for our own lock, and takes none.
+    // SAFETY: a transaction is open; Postgres does not wait for this session's own lock, and takes no lock.
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
@@ -73,12 +73,12 @@ fn gives_back() -> bool {
 }
 
 unsafe extern "C-unwind" {
-    // Raises no error for a held lock, so it is called without pgrx's guard.
+    // Raises no error for a held lock, so it needs no guard of pgrx.
     fn UnlockRelationOid(relation: pg_sys::Oid, mode: pg_sys::LOCKMODE);
 }
 
-/// A reader's lock on one relation. It is released when this value is dropped, but kept where the whole transaction
-/// has one snapshot. After an error the abort releases it.
+/// A reader's lock on one relation. Dropping this value releases the lock, unless the whole transaction has one
+/// snapshot. After an error the abort releases it.
 pub struct Shared(pg_sys::Oid);
 
 impl Shared {
@@ -92,18 +92,17 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !std::thread::panicking() && gives_back() {
-            // SAFETY: taken by `on` under the same resource owner, in this call.
+            // SAFETY: `on` took the lock under the same resource owner, in this call.
             unsafe { UnlockRelationOid(self.0, Mode::Read.number()) };
         }
     }
 }
 
-/// A lock that was taken without waiting, and is released when this value is dropped. After an error the abort
-/// releases it.
+/// A lock that was taken without waiting. Dropping this value releases it. After an error the abort releases it.
 pub struct Brief(pg_sys::Oid, Mode);
 
 impl Brief {
-    /// Returns None if the lock is not free.
+    /// Takes the lock; returns None if it is not free.
     pub fn try_on(oid: pg_sys::Oid, mode: Mode) -> Option<Brief> {
         try_relation(oid, mode).then(|| Brief(oid, mode))
     }
@@ -112,19 +111,19 @@ impl Brief {
 impl Drop for Brief {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: taken by `try_on` under the same resource owner, in this call.
+            // SAFETY: `try_on` took the lock under the same resource owner, in this call.
             unsafe { UnlockRelationOid(self.0, self.1.number()) };
         }
     }
 }
 
-/// Releases the locks that a kept plan takes to read a table and its indexes, when this value is dropped. How often
-/// the plan takes each of them depends on whether Postgres plans again, so it runs under a resource owner of its
-/// own, which counts them.
+/// When dropped, releases the locks that a kept plan takes to read a table and its indexes. The plan may take each lock
+/// several times, depending on whether Postgres plans again. So it runs under a resource owner of its own, which counts
+/// the locks.
 ///
-/// Every other lock passes to the caller's resource owner and is kept, because the code that took it relies on it
-/// until the transaction ends. When an error unwinds, nothing is released here: the abort that follows does it,
-/// after it has released the lightweight locks that the failed code may still hold.
+/// Every other lock passes to the caller's resource owner and stays, because the code that took it relies on it until
+/// the transaction ends. When an error unwinds, this releases no lock: the abort releases them, after the lightweight
+/// locks that the failed code may still hold.
 pub struct Scope<'r> {
     relations: &'r [pg_sys::Oid],
     own: pg_sys::ResourceOwner,
@@ -132,7 +131,7 @@ pub struct Scope<'r> {
 }
 
 impl Scope<'_> {
-    /// Returns None where locks must be kept: `relations` is empty, or the transaction has one snapshot.
+    /// Begins a scope; returns None if the locks must stay: `relations` is empty, or the transaction has one snapshot.
     pub fn over(relations: &[pg_sys::Oid]) -> Option<Scope<'_>> {
         if relations.is_empty() || !gives_back() {
             return None;
@@ -153,9 +152,9 @@ impl Scope<'_> {
 
 impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // SAFETY: own was made by `over` and is current again, because the code inside restores the owner that it
-        // found. The plan has ended: own holds only locks. A commit passes them to former, its parent, which outlives
-        // it.
+        // SAFETY: `over` made `own`, and it is current again, because the code inside restores the owner that it found.
+        // The plan has ended, so `own` holds only locks. The release as at a commit passes them to its parent `former`,
+        // which outlives it.
         unsafe {
             if !std::thread::panicking() {
                 for &relation in self.relations {
@@ -177,8 +176,8 @@ impl Drop for Scope<'_> {
     }
 }
 
-/// Takes the lock that a session takes on the database to which it connects, until the transaction's end. Returns
-/// false where it would have to wait.
+/// Takes the lock that a session takes on the database to which it connects, until the transaction's end. Returns false
+/// if it would have to wait.
 pub fn try_database(database: pg_sys::Oid) -> bool {
     let tag = pg_sys::LOCKTAG {
         // An object that all databases share.
@@ -191,21 +190,21 @@ pub fn try_database(database: pg_sys::Oid) -> bool {
     };
     let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
     let mut local = std::ptr::null_mut();
-    // SAFETY: the entry is not read.
+    // SAFETY: the code does not read the lock's entry.
     let taken = unsafe { version::try_lock(&tag, mode, &mut local) };
     taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL
 }
 
-/// The number of the object lock on a cache that means "changed by a transaction that is being prepared, or is
-/// prepared". Postgres itself locks a relation only as a relation, so no other code takes its lock as an object.
+/// The number of the object lock on a cache that a transaction holds if it has changed the cache and is being prepared,
+/// or is prepared. Postgres itself locks a relation only as a relation, so no other code takes an object lock on one.
 const TOUCHED: u16 = 1;
-/// The same; the whole cache counts as changed.
+/// The number of the lock if the whole cache counts as changed.
 const TOUCHED_AS_A_WHOLE: u16 = 2;
 
-/// The same, for a cache without a slot in the tier that a transaction is about to change as a whole.
+/// The number of the lock on a cache without a slot in the hot tier that a transaction is about to change as a whole.
 const CHANGED_WITHOUT_SLOT: u16 = 3;
 
-/// The same, for a cache in whose table a transaction stores loaded values.
+/// The number of the lock on a cache if a transaction stores loaded values in its table.
 const STORED: u16 = 4;
 
 /// Announces that the transaction stores a loaded value in a cache's table. The announcement lasts until the
@@ -214,28 +213,29 @@ pub fn note_store(cache: pg_sys::Oid) {
     take_touched(cache, STORED);
 }
 
-/// Waits for the end of all transactions that have announced this by now.
+/// Waits for the end of all transactions that had announced a store in the cache's table before this call.
 pub fn wait_for_stores(cache: pg_sys::Oid) {
     let tag = touched(cache, STORED);
-    // SAFETY: a transaction is open; Postgres does not wait for our own lock, and takes none.
+    // SAFETY: a transaction is open; Postgres does not wait for this session's own lock, and takes no lock.
     unsafe { pg_sys::WaitForLockers(tag, pg_sys::ShareLock as pg_sys::LOCKMODE, false) };
 }
 
-/// Announces that the transaction changes a cache as a whole, or more of its keys than marks have room for, where
-/// the cache has no slot for a mark. Other sessions only check for it, and never wait. The announcement lasts until
-/// the transaction has ended, also across PREPARE, and so until its changes are visible.
+/// Announces that the transaction changes a cache without a slot as a whole, or changes more of its keys than marks
+/// have room for. Other sessions only check for the announcement, and never wait. The announcement lasts until the
+/// transaction has ended, also across PREPARE, and so until its changes are visible.
 pub fn mark_without_slot(cache: pg_sys::Oid) {
     take_touched(cache, CHANGED_WITHOUT_SLOT);
 }
 
-/// Returns whether another transaction that has not ended has announced this.
+/// Returns whether another transaction that has not ended has called [`mark_without_slot`] for the cache.
 pub fn is_marked_without_slot(cache: pg_sys::Oid) -> bool {
     is_taken(cache, CHANGED_WITHOUT_SLOT)
 }
 
-/// Announces that the transaction, which is being prepared, has changed a cache. Other sessions only check for it,
-/// and never wait. The announcement lasts until the transaction is decided, also across restarts. The relation gets
-/// a writer's lock as well, so that no session drops or alters it meanwhile.
+/// Announces that the transaction, which is being prepared, has changed a cache. Other sessions only check for the
+/// announcement, and never wait. The announcement lasts until the transaction is decided, also across restarts. The
+/// transaction also takes a writer's lock on the relation, so that no session drops or alters the relation before the
+/// decision.
 pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
     if fault::on(Fault::NotTouched) {
         return;
@@ -248,8 +248,8 @@ pub fn touch(cache: pg_sys::Oid, as_a_whole: bool) {
 }
 
 fn take_touched(cache: pg_sys::Oid, number: u16) {
-    // SAFETY: LockAcquire copies the tag. The lock is the transaction's, whose end releases it; all transactions take
-    // it in this mode, which does not conflict with itself.
+    // SAFETY: LockAcquire copies the tag. The lock belongs to the transaction, whose end releases it; all transactions
+    // take it in this mode, which does not conflict with itself.
     unsafe {
         let mode = pg_sys::RowExclusiveLock as pg_sys::LOCKMODE;
         pg_sys::LockAcquire(&touched(cache, number), mode, false, false);
@@ -262,7 +262,7 @@ pub fn is_touched(cache: pg_sys::Oid) -> bool {
 }
 
 fn is_taken(cache: pg_sys::Oid, number: u16) -> bool {
-    // SAFETY: the list ends with an invalid id, which is its only element where no lock conflicts.
+    // SAFETY: the list ends with an invalid id, which is the only element if no lock conflicts.
     unsafe {
         let mode = pg_sys::ShareLock as pg_sys::LOCKMODE;
         let first = pg_sys::GetLockConflicts(&touched(cache, number), mode, std::ptr::null_mut());
@@ -306,14 +306,14 @@ fn of_relation(relation: pg_sys::Oid) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Releases a lock as often as the current resource owner holds it. The holds of other resource owners stay.
+/// Releases all holds of the current resource owner on a lock. The holds of other resource owners stay.
 ///
 /// # Safety
 /// No code relies on the current owner's holds of this lock.
 pub(in crate::pg) unsafe fn give_back(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) {
     let mut local = std::ptr::null_mut();
-    // SAFETY: taking the lock once more, without waiting, returns its entry in this process. A lock that was not
-    // held, and that another session has, was not taken.
+    // SAFETY: taking the lock once more, without waiting, returns its entry in this process. If this process does not
+    // hold the lock and another session does, the attempt takes no lock.
     unsafe {
         let taken = version::try_lock(tag, mode, &mut local);
         if taken != pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {

@@ -1,7 +1,7 @@
 //! The state of the session and its transaction: locks, snapshots, settings, the clock, and errors.
 //!
-//! This file itself has the checks that every hot read makes. They must be cheap, so each calls one C function that
-//! raises no error, without pgrx's guard.
+//! This file itself holds the checks that every hot read makes. They must be cheap, so most read variables of the
+//! process, or call a C function that raises no error, without pgrx's guard.
 
 pub mod advisory;
 pub mod clock;
@@ -29,16 +29,16 @@ unsafe extern "C-unwind" {
     fn IsInParallelMode() -> bool;
 }
 
-/// Returns the role whose privileges apply now.
+/// Returns the role whose privileges currently apply.
 #[inline]
 pub fn user() -> pg_sys::Oid {
     // SAFETY: reads a variable of this process.
     unsafe { GetUserId() }
 }
 
-/// Returns the role that logged in, whatever role the session has assumed since.
+/// Returns the session's login role, whatever role the session has assumed.
 pub fn own_role() -> u32 {
-    // SAFETY: as above.
+    // SAFETY: reads a variable of this process.
     unsafe { GetSessionUserId() }.to_u32()
 }
 
@@ -48,11 +48,11 @@ pub fn is_superuser() -> bool {
     unsafe { pg_sys::superuser() }
 }
 
-/// Returns whether each statement of the transaction has a new snapshot and the transaction has written nothing.
-/// Only then may copies of committed rows be served or made.
+/// Returns whether each statement of the transaction has a new snapshot and the transaction has written nothing. Only
+/// then may the session read copies of committed rows, or make copies.
 ///
 /// A transaction without an xid has no uncommitted row in any table, so it can miss neither its own writes nor rows
-/// that a trigger has not noted yet.
+/// that a trigger has not yet recorded.
 #[inline]
 pub fn reads_committed_only() -> bool {
     // SAFETY: reads variables of this process.
@@ -62,8 +62,8 @@ pub fn reads_committed_only() -> bool {
     }
 }
 
-/// Returns whether the transaction sees at most one row for a key. It may see two, one of them its own, only if it
-/// has one snapshot for all its statements and has written.
+/// Returns whether the transaction sees at most one row for a key. A transaction may see two rows, one of them its own,
+/// only if it has one snapshot for all its statements and has written.
 #[inline]
 pub fn sees_one_version() -> bool {
     // SAFETY: reads variables of this process.
@@ -73,22 +73,22 @@ pub fn sees_one_version() -> bool {
     }
 }
 
-/// Returns whether the running statement has a parallel plan, in which nothing can be written.
+/// Returns whether the running statement has a parallel plan, which cannot write.
 #[inline]
 pub fn in_parallel_mode() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { IsInParallelMode() }
 }
 
-/// Returns whether this process works on a part of another session's parallel plan. Such a process sees the rows
-/// that the other session has changed, but does not have its notes about them.
+/// Returns whether this process works on a part of another session's parallel plan. Such a process sees the rows that
+/// the other session has changed, but lacks the other session's notes about them.
 #[inline]
 pub fn is_parallel_worker() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::ParallelWorkerNumber >= 0 }
 }
 
-/// Runs `work` and lets nothing cancel it half-way: `check_for_interrupts` does nothing until `work` has ended.
+/// Runs `work` without interruption: until it ends, `check_for_interrupts` does nothing.
 #[inline]
 pub fn uninterrupted<R>(work: impl FnOnce() -> R) -> R {
     let _held = Uninterrupted::enter();
@@ -109,8 +109,8 @@ impl Uninterrupted {
 impl Drop for Uninterrupted {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: as above. An error of Postgres has set it to 0 before it unwinds; an error of ours, which a caller
-        // may catch, leaves it as it is.
+        // SAFETY: a plain C variable of this process. An error of Postgres has set it to 0 before it unwinds; an error
+        // of pgcache, which a caller may catch, leaves it unchanged.
         unsafe { pg_sys::InterruptHoldoffCount = pg_sys::InterruptHoldoffCount.saturating_sub(1) };
     }
 }
@@ -118,11 +118,11 @@ impl Drop for Uninterrupted {
 /// Returns whether this server is a standby that replays WAL.
 #[inline]
 pub fn in_recovery() -> bool {
-    // SAFETY: reads a flag of shared memory, which exists in every process that runs our code.
+    // SAFETY: reads a flag of shared memory, which exists in every process that runs pgcache's code.
     unsafe { RecoveryInProgress() }
 }
 
-/// Raises an error if the statement was cancelled or has timed out. Must not be called under a lock of the tier.
+/// Raises an error if the statement was cancelled or has timed out. The caller must hold no lock of the hot tier.
 #[inline]
 pub fn check_for_interrupts() {
     pgrx::check_for_interrupts!();
@@ -135,8 +135,8 @@ pub fn database() -> pg_sys::Oid {
     unsafe { pg_sys::MyDatabaseId }
 }
 
-/// Rejects undefined settings with this prefix.
+/// Makes Postgres reject undefined settings with this prefix.
 pub fn reserve_settings_prefix(prefix: &'static std::ffi::CStr) {
-    // SAFETY: the prefix is static, as Postgres keeps a pointer to it.
+    // SAFETY: the prefix is static, because Postgres keeps a pointer to it.
     unsafe { pg_sys::MarkGUCPrefixReserved(prefix.as_ptr()) };
 }

@@ -1,4 +1,4 @@
-//! Sends notifications as the NOTIFY command does: when the transaction commits, and only then.
+//! Sends notifications as the NOTIFY command does: only when the transaction commits.
 
 use std::ffi::{CStr, CString, c_char};
 

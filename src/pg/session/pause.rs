@@ -1,37 +1,37 @@
 //! Delays in the critical windows of the coherence protocol, for tests that must hit them.
 //!
-//! They exist only with the cargo feature `pauses`; without it none of this is in the library. The setting
-//! `pgcache.pause` is the longest wait of a session in each window, in milliseconds. Each actual wait is random, so
-//! that the windows of several sessions overlap in every order. If `pgcache.pause_window` is the number of a window,
-//! a session waits in that window only, for as long as the file `pgcache.hold` exists in the data directory. Its
-//! wait event is then Extension, by which a test recognises it.
+//! The delays exist only with the cargo feature `pauses`; without it, the library contains none of this code. The
+//! setting `pgcache.pause` is the maximum wait of a session in each window, in milliseconds. Each actual wait is
+//! random, so that the windows of several sessions overlap in every order. If `pgcache.pause_window` is the number of a
+//! window, a session waits only there, while the file `pgcache.hold` exists in the data directory, and at most
+//! `pgcache.pause`. Its wait event is then Extension, so that a test recognises the wait.
 
 /// The places where a session may wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Window {
-    /// The key is marked, and the commit is not visible yet.
+    /// The key is marked, and the commit is not yet visible.
     MarkToVisible,
     /// The commit is visible, and the key is still marked.
     VisibleToUnmark,
-    /// A miss has its token, and no snapshot yet.
+    /// A miss has its token, but not yet a snapshot.
     TokenToSnapshot,
-    /// A miss has read the row, and not filled the tier yet.
+    /// A miss has read the row, but not yet filled the hot tier.
     ReadToFill,
-    /// The entries that depend on changed rows are marked, but not removed yet.
+    /// The entries that depend on changed rows are marked, but not yet removed.
     MarkToRemove,
-    /// A fetch has its lease or token and has loaded the value, and not written the row yet.
+    /// A fetch has its lease or token and has loaded the value, but not yet written the row.
     LoadToStore,
-    /// A fetch has announced its store, and not written the row yet.
+    /// A fetch has announced its store, but not yet written the row.
     ToldToWritten,
-    /// A fetch has written the row, and not yet checked whether it may keep it.
+    /// A fetch has written the row, but not yet checked whether it may keep it.
     WrittenToAsked,
-    /// A fetch has found no entry, and not requested the lease yet.
+    /// A fetch has found no entry, but not yet requested the lease.
     LookToAsk,
-    /// A network process has sent invalidations, and not run the next commands yet.
+    /// A network process has sent invalidations, but not yet run the next commands.
     DrainToRead,
-    /// A writer has found no slot for the cache that it has changed, and not set its mark yet.
+    /// A writer has found no slot for the cache that it has changed, but not yet set its mark.
     NoSlotToMark,
-    /// The postmaster has written the saved entries, and not given the file its name yet.
+    /// The postmaster has written the saved entries, but not yet given the file its name.
     SavedToNamed,
 }
 
@@ -81,7 +81,7 @@ mod paused {
         );
     }
 
-    /// Waits a random time, if the window is set. Does not check for interrupts, because nothing may fail between
+    /// Waits in this window as the settings require. Does not check for interrupts, because no error may occur between
     /// mark and unmark.
     pub fn at(window: Window) {
         let longest = u64::try_from(PAUSE.get()).unwrap_or(0) * 1000;
@@ -100,7 +100,7 @@ mod paused {
         sleep(Duration::from_micros(chance % longest));
     }
 
-    /// Waits until the file is removed, and shows the wait in `pg_stat_activity`.
+    /// Waits until the file is removed, or `longest` has passed, and shows the wait in `pg_stat_activity`.
     fn hold(longest: Duration) {
         show_wait(WAIT_EXTENSION);
         let began = Instant::now();
@@ -114,8 +114,8 @@ mod paused {
     const WAIT_EXTENSION: u32 = 0x0700_0000;
 
     fn show_wait(event: u32) {
-        // SAFETY: the pointer is this process' own place for its wait event, in shared memory or its own, from its
-        // start to its end.
+        // SAFETY: the pointer is valid from the start to the end of the process; it refers to the process's own wait
+        // event, in shared memory or in its own memory.
         unsafe { std::ptr::write_volatile(pg_sys::my_wait_event_info, event) }
     }
 }

@@ -7,7 +7,7 @@ pub fn fraction() -> f64 {
     (number() + 1) as f64 / (1_u64 << 63) as f64
 }
 
-/// Returns a random number below 2^63. The chance that two are equal is negligible.
+/// Returns a random number below 2^63. Two equal numbers are so unlikely that callers ignore the case.
 pub fn number() -> u64 {
     let mut bytes = [0_u8; 8];
     // SAFETY: writes eight bytes; on failure (no source of randomness) the clock replaces them.

@@ -1,14 +1,14 @@
-//! Changes settings of the session for a while, and restores them.
+//! Changes settings of the session temporarily, and restores them.
 
 use std::ffi::{CStr, CString, c_char};
 
 use pgrx::pg_sys;
 
-/// Keeps a setting at another value as long as this value lives. After an error the abort restores the setting.
+/// Holds settings at other values while this value lives. After an error the abort restores the setting.
 pub struct Held(i32);
 
 impl Held {
-    /// Sets it as a SET of the caller would.
+    /// Sets a setting as a SET of the caller would.
     pub fn set(name: &CStr, value: &CStr) -> Held {
         let held = Held::level();
         // SAFETY: both strings live through the call.
@@ -24,7 +24,7 @@ impl Held {
     /// Changes one more setting. Raises that setting's own error for an invalid value.
     ///
     /// # Safety
-    /// Both are C strings.
+    /// `name` and `value` are C strings.
     unsafe fn add(&self, name: *const c_char, value: *const c_char) {
         // SAFETY: the strings live through the call.
         unsafe {
@@ -45,7 +45,7 @@ impl Held {
     }
 }
 
-/// The settings by which Postgres prints and reads values of all types.
+/// The settings that affect how Postgres prints and reads values of any type.
 const OF_TEXTS: [&CStr; 8] = [
     c"DateStyle",
     c"IntervalStyle",
@@ -57,8 +57,8 @@ const OF_TEXTS: [&CStr; 8] = [
     c"lc_time",
 ];
 
-/// Values of these settings, in their order. They are pointers, so that this can lie in a memory context of
-/// Postgres, which runs no destructors.
+/// Values of these settings, in their order. A null value leaves a setting alone. The values are pointers, so that this
+/// type can lie in a memory context of Postgres, which runs no destructors.
 #[derive(Clone, Copy)]
 pub struct Texts([*const c_char; OF_TEXTS.len()]);
 
@@ -85,8 +85,8 @@ impl Texts {
         texts
     }
 
-    /// Parses the settings. Unknown settings are ignored, and missing ones keep the session's values. The values lie
-    /// in the current memory context.
+    /// Parses the settings. Ignores unknown settings; a missing setting keeps the session's value. The values lie in
+    /// the current memory context.
     pub fn read(text: &[u8]) -> Texts {
         let mut texts = Texts([std::ptr::null(); OF_TEXTS.len()]);
         for setting in text.split(|&byte| byte == b';') {
@@ -104,7 +104,7 @@ impl Texts {
         texts
     }
 
-    /// Sets the values that differ from this session's. Returns None if none differs.
+    /// Sets the values that differ from this session's. Returns None if all values are equal.
     pub fn hold(&self) -> Option<Held> {
         let mut held = None;
         for (name, &value) in OF_TEXTS.iter().zip(&self.0) {
@@ -127,7 +127,7 @@ impl Texts {
 impl Drop for Held {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: the level that `set` has opened; those inside of it are closed.
+            // SAFETY: the level that `level` opened; all levels inside of it are closed.
             unsafe { pg_sys::AtEOXact_GUC(false, self.0) };
         }
     }

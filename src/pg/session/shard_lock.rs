@@ -1,14 +1,14 @@
-//! Takes Citus' lock on a shard's metadata, which keeps the shard where it is.
+//! Takes Citus' lock on a shard's metadata, which keeps the shard on its node.
 //!
 //! A command that moves or splits a shard takes this lock exclusively on every node before it copies the rows, and
-//! holds it until the shard's new place is committed on that node. So a session that holds the lock in share mode,
-//! on any node, keeps the shard in place; and once it has the lock, its node reports the shard's current place.
+//! holds it until the shard's new place is committed on that node. So a session that holds the lock in share mode, on
+//! any node, keeps the shard in place; and after the session gets the lock, its node reports the shard's current place.
 
 use pgrx::pg_sys;
 
 use super::advisory::as_transaction;
 
-/// A shard of a colocation group. The shards of all tables in the group move together, under one lock.
+/// A shard of a colocation group. The shards of all tables in a group move together, under one lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The shard's position in the order of hash ranges.
@@ -32,11 +32,11 @@ fn tag(shard: Place) -> pg_sys::LOCKTAG {
     }
 }
 
-/// Keeps a shard in place until the transaction ends, or until [`leave`] has been called as often. Waits for a
-/// command that moves the shard, and then processes its invalidation messages.
+/// Keeps a shard in place until the transaction ends, or until [`leave`] undoes every call of this function. Waits for
+/// a command that moves the shard, and then processes its invalidation messages.
 pub fn keep(shard: Place) {
-    // SAFETY: LockAcquire copies the tag; the owner is the transaction's, whose end releases the lock. An advisory
-    // lock processes no messages by itself.
+    // SAFETY: LockAcquire copies the tag; the lock belongs to the transaction, whose end releases it. Taking an
+    // advisory lock processes no messages by itself.
     as_transaction(|| unsafe {
         pg_sys::LockAcquire(&tag(shard), MODE, false, false);
         pg_sys::AcceptInvalidationMessages();
@@ -45,7 +45,7 @@ pub fn keep(shard: Place) {
 
 /// Undoes one call of [`keep`].
 pub fn leave(shard: Place) {
-    // SAFETY: taken by `keep` under the same resource owner.
+    // SAFETY: `keep` took the lock under the same resource owner.
     as_transaction(|| unsafe { pg_sys::LockRelease(&tag(shard), MODE, false) });
 }
 

@@ -1,4 +1,4 @@
-//! Runs work that may fail or be undone without ending the transaction, in a subtransaction.
+//! Runs work in a subtransaction, so that it may fail or be undone without ending the transaction.
 
 use std::panic::AssertUnwindSafe;
 
@@ -17,8 +17,9 @@ pub fn attempt<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     done
 }
 
-/// Runs `work` in a subtransaction, which is committed if `keep` returns true for the result. A serialization
-/// failure undoes it and returns None; any other error undoes it and is raised again.
+/// Runs `work` in a subtransaction, which is committed if `keep` returns true for the result. Returns the result,
+/// whether it was kept or undone. A serialization failure undoes the work and returns None; any other error undoes the
+/// work and is raised again.
 pub fn keep_if<R>(work: impl FnOnce() -> R, keep: impl FnOnce(&R) -> bool) -> Option<R> {
     let nested = Nested::begin();
     let result = PgTryBuilder::new(AssertUnwindSafe(|| Some(work())))
@@ -60,10 +61,10 @@ impl Nested {
     }
 
     fn end(self, keep: bool) {
-        // SAFETY: called once; the subtransaction is the innermost, because code inside ends its own. The context and
-        // the owner are the caller's and outlive it.
+        // SAFETY: the code calls this once; the subtransaction is the innermost, because code inside ends its own
+        // subtransactions. The context and the owner are the caller's and outlive the subtransaction.
         unsafe {
-            pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another one
+            pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another context
             pg_sys::error_context_stack = self.asked;
             match keep {
                 true => pg_sys::ReleaseCurrentSubTransaction(),

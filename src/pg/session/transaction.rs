@@ -1,16 +1,16 @@
-//! Facts about the transaction: whether it can write, its snapshots, and how other transactions have ended. Also
-//! makes the record of an abort durable ([`flush_abort`]).
+//! Facts about the transaction: whether it can write, its snapshots, and the outcome of other transactions. Also makes
+//! the record of an abort durable ([`flush_abort`]).
 
 use crate::pg::session::fault::{self, Fault};
 use pgrx::pg_sys;
 
-/// Returns whether tables can be written: neither in a read-only transaction nor on a standby.
+/// Returns whether the transaction can write tables. It cannot if it is read-only, or on a standby.
 pub fn is_writable() -> bool {
     // SAFETY: a plain C variable of this process.
     !unsafe { pg_sys::XactReadOnly } && !crate::pg::session::in_recovery()
 }
 
-/// Returns whether the transaction has an xid: it has written, so that other sessions may wait for its end.
+/// Returns whether the transaction has an xid, and so may have written; other sessions may then wait for its end.
 pub fn has_xid() -> bool {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetTopTransactionIdIfAny() != pg_sys::InvalidTransactionId }
@@ -54,13 +54,14 @@ impl Drop for Writable {
     }
 }
 
-/// Keeps a snapshot active while it lives. Utility statements need one, and none is active once the commit has begun.
+/// Keeps a snapshot active while it lives. Utility statements need an active snapshot, and after the commit has begun
+/// none is active.
 pub struct Snapshot(());
 
 impl Snapshot {
     /// Makes the transaction's snapshot the active one.
     pub fn enter() -> Snapshot {
-        // SAFETY: inside a transaction; popped by drop, after an error by the abort.
+        // SAFETY: the caller is inside a transaction; drop pops the snapshot, or after an error the abort does.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
         Snapshot(())
     }
@@ -69,20 +70,20 @@ impl Snapshot {
 impl Drop for Snapshot {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: pushed in enter; later snapshots have been popped.
+            // SAFETY: `enter` pushed the snapshot; later snapshots have been popped.
             unsafe { pg_sys::PopActiveSnapshot() };
         }
     }
 }
 
-/// Returns whether the transaction's one snapshot shows everything that is committed now. Returns false if any
-/// transaction has ended since it was taken, whatever its changes. Not for a snapshot taken on a standby, which does
-/// not keep running transactions in `xcnt`.
+/// Returns whether the transaction's only snapshot shows every committed transaction. Returns false if any transaction
+/// has ended since the snapshot was taken, whatever it changed. Do not call it for a snapshot that was taken on a
+/// standby, which does not keep running transactions in `xcnt`.
 pub fn snapshot_is_latest() -> bool {
     if crate::pg::session::in_parallel_mode() {
         return false;
     }
-    // SAFETY: both snapshots are static or the transaction's own, and no other one is taken in between.
+    // SAFETY: both snapshots are static or the transaction's own, and the code takes no other snapshot in between.
     unsafe {
         let (own, latest) = (
             pg_sys::GetTransactionSnapshot(),
@@ -92,14 +93,14 @@ pub fn snapshot_is_latest() -> bool {
     }
 }
 
-/// Returns whether the transaction's one snapshot was taken while the server was a standby; it may have been
+/// Returns whether the transaction's only snapshot was taken while the server was a standby, which may have been
 /// promoted since. The snapshot must exist.
 pub fn snapshot_is_of_a_standby() -> bool {
-    // SAFETY: the snapshot is the transaction's own and stays to its end.
+    // SAFETY: the snapshot belongs to the transaction and stays until its end.
     unsafe { (*pg_sys::GetTransactionSnapshot()).takenDuringRecovery }
 }
 
-/// Returns how many transactions may be prepared at a time; with 0, PREPARE TRANSACTION fails.
+/// Returns the maximum number of transactions that may be prepared at a time; at 0, PREPARE TRANSACTION fails.
 pub fn most_prepared() -> usize {
     unsafe extern "C" {
         static max_prepared_xacts: std::ffi::c_int;
@@ -108,33 +109,34 @@ pub fn most_prepared() -> usize {
     unsafe { max_prepared_xacts }.max(0) as usize
 }
 
-/// Returns the 64-bit id of the transaction, also inside of a savepoint. Assigns one if the transaction has none.
+/// Returns the 64-bit id of the transaction, also inside of a savepoint. Assigns an id if the transaction has none.
 pub fn full_xid() -> u64 {
-    // SAFETY: inside a transaction; raises an error where it cannot have one.
+    // SAFETY: inside a transaction; raises an error if the transaction cannot have an id.
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
-/// Returns whether [`Decided::ask`] may be called: inside of a transaction, and not in a process of a parallel
-/// query, which takes no snapshots.
+/// Returns whether [`Decided::ask`] may be called: inside of a transaction, and not in parallel mode, where no snapshot
+/// may be taken.
 pub fn can_ask_for_decided() -> bool {
     // SAFETY: reads what this process knows of its own transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
 }
 
-/// Reports which transactions, given by their 64-bit ids, are committed or rolled back in the view of every snapshot
-/// taken now. No other source is correct: the commit log is written before other sessions see the rows, and the list
-/// of prepared transactions omits those that are still being prepared.
+/// Tells which transactions are decided: committed or rolled back in the view of every snapshot taken now. No other
+/// source is correct: Postgres writes the commit log before other sessions see the rows, and the list of prepared
+/// transactions omits transactions that are still being prepared.
 ///
-/// Must not be used under a lightweight lock.
+/// The caller must hold no lightweight lock.
 pub struct Decided {
     next: u64,
 }
 
 impl Decided {
-    /// Reads the present state, in a transaction. Takes a snapshot first, because without one Postgres would report
-    /// a transaction as ended that is older than any it knows of.
+    /// Reads the present state, in a transaction. Takes a snapshot first, because without a snapshot Postgres would
+    /// report a transaction as ended if it is older than all transactions that Postgres knows.
     pub fn ask() -> Decided {
-        // SAFETY: in a transaction, by the caller's contract; the snapshot is not kept, its xmin is.
+        // SAFETY: in a transaction, by the caller's contract; the code keeps no pointer to the snapshot; taking it sets
+        // this process's xmin.
         unsafe {
             pg_sys::GetLatestSnapshot();
             Decided {
@@ -143,7 +145,8 @@ impl Decided {
         }
     }
 
-    /// Returns whether a transaction is decided. No transaction stays in progress until its 32-bit number is reused.
+    /// Returns whether a transaction, given by its 64-bit id, is decided. No transaction stays in progress until its
+    /// 32-bit number is reused.
     pub fn is(&self, xid: u64) -> bool {
         const ROUND: u64 = 1 << 31;
         let in_progress = || {
@@ -161,8 +164,8 @@ impl Decided {
 
 /// Returns whether a decided transaction has committed; None if the commit log no longer contains it.
 pub fn outcome(xid: u64) -> Option<bool> {
-    // SAFETY: a number that the log still has, by the comparison: entries that are cut off are older than any
-    // transaction that matters to other sessions, and are cut off long after it.
+    // SAFETY: by the comparison, the log still contains the number. Postgres removes only entries older than all
+    // transactions that matter to sessions, and removes them long after.
     unsafe {
         let next = pg_sys::ReadNextFullTransactionId().value;
         let oldest = u64::from(crate::pg::version::oldest_in_log());
@@ -173,18 +176,18 @@ pub fn outcome(xid: u64) -> Option<bool> {
     }
 }
 
-/// Returns when the transaction began, by the wall clock. Its snapshots were taken later.
+/// Returns the wall-clock time at which the transaction began. Its snapshots were taken later.
 pub fn began() -> crate::pg::session::clock::Timestamp {
     // SAFETY: reads a variable of this process.
     unsafe { pg_sys::GetCurrentTransactionStartTimestamp() }
 }
 
-/// Waits until the WAL record of an abort that this process has just written is on disk. Called for a transaction
-/// that created files of unlogged tables, before Postgres removes the files.
+/// Waits until the WAL record of an abort that this process has just written is on disk. The abort of a transaction
+/// that created files of unlogged tables calls this before Postgres removes the files.
 ///
-/// Without this, a crash within the next moments (wal_writer_delay) keeps the server from starting. Recovery replays
-/// the creation of the file and finds that the file exists, because the record of the transaction's end is lost. A
-/// second start succeeds, but no administrator expects that (Postgres bug 17731).
+/// Without the flush, a crash shortly after (within wal_writer_delay) keeps the server from starting. The record of the
+/// transaction's end is lost, so recovery replays the creation of a file and finds that the file already exists. A
+/// second start succeeds, but no administrator expects this (Postgres bug 17731).
 pub fn flush_abort() {
     // SAFETY: reads a variable of this process, the start of the last record that it wrote; a flush reaches the end
     // of the inserted records, hence of this one, and needs no transaction.

@@ -1,12 +1,11 @@
-//! State of a session that belongs to its transaction, and a flag that tells whether any of it has changed.
+//! State of a session that belongs to its transaction, and a flag that says whether any such state has changed.
 //!
-//! The end of a transaction must reset all such state. So a [`TransactionLocal`] can be changed in only one way,
-//! which sets the flag. A transaction without changes, such as most that only read, ends without checking each
-//! state.
+//! The end of a transaction must reset all this state. So code can change a [`TransactionLocal`] in only one way, which
+//! sets the flag. If the flag is not set, as after most transactions that only read, the end need not check each state.
 //!
-//! The state must also be readable at the end. A terminated process runs its abort on top of the interrupted code.
-//! If that code had the state borrowed, the abort would fail and leave locks and marks behind. So nothing interrupts
-//! a read or a change of the state.
+//! The end of a transaction must also be able to read the state. A terminated process runs its abort on top of the
+//! interrupted code. If that code had the state borrowed, the abort would fail and leave locks and marks behind. So
+//! nothing interrupts a read or a change of the state.
 
 use std::cell::{Cell, RefCell};
 use std::mem::ManuallyDrop;

@@ -1,5 +1,5 @@
-//! Waits for another session without Postgres' lock table, as for a lease, and makes the deadlock check that such a
-//! wait needs.
+//! Waits for another session outside of Postgres' lock table, such as for a lease, and makes the deadlock check that
+//! the wait needs.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use pgrx::{FromDatum, pg_sys};
 /// The maximum number of sessions that the deadlock check visits.
 const MAX_CHAIN: usize = 64;
 
-/// Returns whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock
-/// detector does not see waits for a lease, so a session that waits for one must check this itself.
+/// Returns whether the process waits, directly or indirectly, for a lock that this session holds. The deadlock detector
+/// does not see waits for a lease, so a session that waits for a lease must make this check itself.
 pub fn waits_for_us(process: i32) -> bool {
     // SAFETY: a plain C variable of this process.
     let us = unsafe { pg_sys::MyProcPid };
@@ -29,8 +29,8 @@ pub fn waits_for_us(process: i32) -> bool {
     false
 }
 
-/// Returns whether a wait has exceeded `lock_timeout`. Postgres does not check that for a wait outside of its lock
-/// queue.
+/// Returns whether a wait has exceeded `lock_timeout`. Postgres does not check the timeout for a wait outside of its
+/// lock queue.
 pub fn is_too_long(waited: Duration) -> bool {
     // SAFETY: a plain C variable of this process.
     let longest = u64::try_from(unsafe { pg_sys::LockTimeout }).unwrap_or(0);
@@ -54,8 +54,7 @@ fn blocking(process: i32) -> Vec<i32> {
 /// Sleeps for some milliseconds; raises an error when the statement is cancelled.
 pub fn sleep(millis: i64) {
     let events = pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH;
-    // SAFETY: every backend has a latch; the reason for which it was set is checked below, or by the code that set
-    // it.
+    // SAFETY: every backend has a latch; the code below or the latch's waiter checks the reason for which it was set.
     unsafe {
         pg_sys::WaitLatch(
             pg_sys::MyLatch,

@@ -1,5 +1,4 @@
-//! The server-wide id of a cache, by which the structures in shared memory refer to it: slots, leases and the
-//! worker's state.
+//! The server-wide id of a cache, which identifies it in shared memory: in slots, leases and the worker's state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,10 +11,10 @@ use crate::pg::session;
 pub struct CacheId(u64);
 
 impl CacheId {
-    /// No cache has this id. It marks a slot that is being emptied.
+    /// An id that no cache has. It marks a slot that a process is emptying.
     pub const VACATED: CacheId = CacheId(u64::MAX);
 
-    /// Returns the cache of a relation in this session's database.
+    /// Returns the id of a relation of this session's database as a cache.
     #[inline]
     pub fn of(relation: Oid) -> CacheId {
         CacheId::new(session::database(), relation)
@@ -34,13 +33,13 @@ impl CacheId {
         Oid::from_u32(self.0 as u32)
     }
 
-    /// Returns the id with its bits mixed, for a hash or a position in a table. The high bits are mixed best.
+    /// Returns the id with its bits mixed, for a hash or a position in a table. The high bits are the best mixed.
     #[inline]
     pub fn mixed(self) -> u64 {
         self.0.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Returns the id as a number, from which [`CacheId::from_bits`] makes the id again.
+    /// Returns the id as a number, which [`CacheId::from_bits`] converts back.
     pub fn bits(self) -> u64 {
         self.0
     }
@@ -55,14 +54,15 @@ impl CacheId {
     }
 }
 
-/// A place in shared memory for a cache's id. Shared memory begins zeroed, which means that no cache has the place.
+/// A place in shared memory for a cache's id. Zeros, the initial content of shared memory, mean that no cache has the
+/// place.
 #[repr(transparent)]
 pub struct AtomicCacheId(AtomicU64);
 
 impl AtomicCacheId {
     const NOBODY: u64 = 0;
 
-    /// Returns None where no cache has the place.
+    /// Returns the id of the cache that has the place; None if no cache has it.
     pub fn load(&self, order: Ordering) -> Option<CacheId> {
         let bits = self.0.load(order);
         (bits != Self::NOBODY).then_some(CacheId(bits))

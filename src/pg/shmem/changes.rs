@@ -1,19 +1,19 @@
 //! Counts the changes to entries of memory caches, so that a session that watches a key (WATCH) notices a change.
 //! Keys whose hashes share a counter share its count.
 //!
-//! The order is essential. A watching session raises `watchers`, and then reads the count under the lock of the
-//! key's partition. A writer that changes an entry reads `watchers`, and raises the count under the same lock. So a
-//! change is either visible to the session's read, or counted after it. While no session watches, a writer pays for
-//! one load.
+//! The order is essential. A watching session raises `watchers`, and then reads the count under the lock of the key's
+//! partition. A writer that changes an entry reads `watchers`, and raises the count under the same lock. So the
+//! session's read either sees a change, or the writer counts the change after the read. While no session watches, a
+//! writer only pays for one load.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The number of counters. With more of them fewer keys share one. A change of another key costs the watcher only
-/// another try.
+/// The number of counters. With more counters, fewer keys share one. A change of another key with the same counter
+/// costs the watcher only another try.
 const PLACES: usize = 16 * 1024;
 
-/// Lies in shared memory. Zeroed memory means that no session watches.
+/// The counters in shared memory. Zeroed memory means that no session watches.
 #[repr(C)]
 pub struct Changes {
     watchers: AtomicU64,
@@ -21,7 +21,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// Starts counting changes, until [`Changes::ignore`] has been called as often.
+    /// Starts counting changes, until [`Changes::ignore`] ends each call of this function.
     pub fn watch(&self) {
         self.watchers.fetch_add(1, SeqCst);
     }
@@ -44,7 +44,7 @@ impl Changes {
         self.place(hash).load(Relaxed)
     }
 
-    /// Returns the counter of a hash. It is chosen by other bits than the partition and the first bucket.
+    /// Returns the counter of a hash. Other bits of the hash choose the partition and the first bucket.
     fn place(&self, hash: u64) -> &AtomicU32 {
         &self.counts[(hash >> 20) as usize % PLACES]
     }

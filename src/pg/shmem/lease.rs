@@ -1,20 +1,20 @@
-//! Lease records in shared memory: which session computes the entry of a key, and until when.
+//! Lease records in shared memory: which session computes the entry of a key, and the deadline.
 //!
 //! `cache::lease` defines the meaning of a lease. This file holds the records, and the condition variables on which
 //! sessions wait for the end of a lease.
 //!
 //! Access rules:
 //!
-//! 1. The records of partition `i` change only under lock `i` of the tier, held exclusively, and are read under it,
+//! 1. The records of partition `i` change only under lock `i` of the hot tier, held exclusively; a read holds the lock
 //!    shared or exclusively. So a writer that changes an entry and voids its lease does both in one step.
 //! 2. A record is free when its id is 0. A hash has at most one lease record, and any number of watches, which are
 //!    stored behind the leases: no other session looks a watch up or waits for its end, and any change of the key
 //!    frees it.
 //! 3. A role has at most half of a partition's records of each kind.
-//! 4. No session sleeps while it holds a lock of the tier: [`Leases::sleep`] is called without one, and wakes by
-//!    itself.
+//! 4. No session sleeps while it holds a lock of the tier: the caller of [`Leases::sleep`] holds none, and the sleep
+//!    has a timeout.
 //!
-//! The number of records is fixed. When all records of a partition are in use, the next caller gets none and
+//! The number of records is fixed. When all records of a partition are in use, the next caller receives none and
 //! computes the value without a lease.
 
 use std::cell::UnsafeCell;
@@ -29,26 +29,26 @@ use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::session::fault::{self, Fault};
 
-/// Bytes of the tier for each record; 64 MB have 1,024 records.
+/// Bytes of the hot tier for each record; 64 MB have 1,024 records.
 const BYTES_PER_RECORD: usize = 64 * 1024;
 /// Records of a partition. The number is small because the search is linear and runs under the partition's lock.
 const PER_PARTITION: Range<usize> = 16..65;
 
-/// States of a lease record. In this one, the session still computes the value.
+/// A state of a lease record: the session still computes the value.
 const COMPUTING: u32 = 0;
-/// A transaction that has not ended has written the value.
+/// A state: a transaction that has not ended has written the value.
 const STORED: u32 = 1;
-/// Such a transaction has written the value, and a change of the key has voided the lease since.
+/// A state: a transaction that has not ended has written the value, and then a change of the key voided the lease.
 const STORED_VOID: u32 = 2;
-/// The lease was granted while a change of the key was being committed: it keeps other sessions from computing the
-/// same value, but nothing may be stored under it.
+/// A state: the lease was granted while a transaction committed a change of the key. It keeps other sessions from
+/// computing the same value, but its holder may store nothing.
 const DOOMED: u32 = 3;
 
 #[repr(C, align(64))]
 struct LeaseRecord {
     hash: AtomicU64,
     id: AtomicU64,
-    /// The cache, by which all leases of a cache are found.
+    /// The cache of the key, for a search for all leases of a cache.
     cache: AtomicCacheId,
     deadline: AtomicI64,
     /// The process that computes the value or has stored it; 0 for a client that may store it through any session.
@@ -61,7 +61,7 @@ struct LeaseRecord {
 #[repr(C, align(64))]
 struct Ended {
     condition: UnsafeCell<pg_sys::ConditionVariable>,
-    /// Records in use. At 0, which is the usual case, a change of an entry reads no further.
+    /// Records in use. At 0, the usual case, a change of an entry reads no records.
     taken: AtomicU32,
 }
 
@@ -99,13 +99,13 @@ pub struct Leases {
     wait_event: u32,
 }
 
-/// Another session's lease, as a caller found it.
+/// Another session's lease, as a caller has found it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Other {
     pub id: u64,
     pub holder: i32,
     pub deadline: Timestamp,
-    /// Whether the value is written, by a transaction that has not ended.
+    /// Whether a transaction that has not ended has written the value.
     pub stored: bool,
 }
 
@@ -115,11 +115,11 @@ pub enum Asked {
     Busy(Other),
     /// All records of the partition are in use, or the role already has its share of them.
     Full,
-    /// A transaction changes the key, or the whole cache, and its commit is not visible yet.
+    /// A transaction changes the key, or the whole cache, and its commit is not yet visible.
     Pending,
 }
 
-/// A request for a lease with this id, for this cache and holder.
+/// A request for a lease.
 #[derive(Clone, Copy)]
 pub struct Claim {
     pub id: u64,
@@ -128,9 +128,9 @@ pub struct Claim {
     pub role: u32,
     pub now: Timestamp,
     pub deadline: Timestamp,
-    /// Whether a lease past its deadline is taken over even if its value is already written.
+    /// Whether the claim takes over a lease past its deadline even if its value is already written.
     pub over_stored: bool,
-    /// Whether nothing may be stored under the lease.
+    /// Whether the holder may store nothing under the lease.
     pub doomed: bool,
 }
 
@@ -175,7 +175,7 @@ impl Leases {
         }
     }
 
-    /// Returns the leases of one partition. The caller keeps rule 1.
+    /// Returns the leases of one partition. The caller follows access rule 1.
     #[inline]
     pub fn of(&self, partition: u32) -> Partition<'_> {
         let from = partition as usize * 2 * self.each;
@@ -187,7 +187,7 @@ impl Leases {
         }
     }
 
-    /// Returns how many records of leases are in use, and how many exist; watches are not counted.
+    /// Returns the number of lease records in use, and of all lease records; does not count watches.
     pub fn use_of_records(&self) -> (usize, usize) {
         let leases = self.records.chunks(2 * self.each);
         let used = leases
@@ -204,8 +204,8 @@ impl Leases {
         };
     }
 
-    /// Sleeps until a lease of the partition ends, or `millis` have passed. Does not sleep if `still` returns false;
-    /// it is called once the session is registered for wake-ups, so that none is missed. Raises an error when the
+    /// Sleeps until a lease of the partition ends, or `millis` have passed. Does not sleep if `still` returns false.
+    /// Calls `still` after the session is registered for wake-ups, so that it misses none. Raises an error when the
     /// statement is cancelled.
     pub fn sleep(&self, partition: u32, millis: i64, still: impl FnOnce() -> bool) {
         let condition = self.ended[partition as usize].condition.get();
@@ -249,8 +249,8 @@ impl<'l> Partition<'l> {
             .filter(|record| record.id.load(Relaxed) == id)
     }
 
-    /// Takes the lease of a hash, unless another session holds it. A lease under which this same transaction has
-    /// stored a value does not make it wait.
+    /// Takes the lease of a hash, unless another session holds it. Takes over a lease under which this same process has
+    /// stored a value, instead of returning Busy.
     pub fn ask(&self, hash: u64, claim: &Claim) -> Asked {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
@@ -273,8 +273,8 @@ impl<'l> Partition<'l> {
         Asked::Won
     }
 
-    /// Takes the record of another key whose lease is past its deadline. If the role has used up its share, takes
-    /// only one of the role's own.
+    /// Takes the record of another key whose lease is past its deadline. If the role has used up its share, takes only
+    /// a record of the same role.
     fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
         let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {
@@ -301,7 +301,7 @@ impl<'l> Partition<'l> {
         free.is_some()
     }
 
-    /// Returns whether a watch is still valid: no change has voided it.
+    /// Returns whether a watch is still valid, because no change has voided it.
     pub fn is_watching(&self, hash: u64, id: u64) -> bool {
         self.find_watch(hash, id).is_some()
     }
@@ -333,7 +333,7 @@ impl<'l> Partition<'l> {
         })
     }
 
-    /// Records that the transaction of `holder` has written the value. Returns false if the lease was lost.
+    /// Records that the transaction of `holder` has written the value. Returns false if the lease is no longer valid.
     pub fn store(&self, hash: u64, id: u64, holder: i32, now: Timestamp) -> bool {
         let holds = self.holds(hash, id, now);
         if let Some(record) = self.find_id(hash, id).filter(|_| holds) {
@@ -343,13 +343,14 @@ impl<'l> Partition<'l> {
         holds
     }
 
-    /// Returns whether a lease under which a value was written has been voided or taken over since.
+    /// Returns whether a lease was voided or taken over after its holder wrote the value.
     pub fn is_void(&self, hash: u64, id: u64) -> bool {
         self.find_id(hash, id)
             .is_none_or(|record| record.state.load(Relaxed) != STORED)
     }
 
-    /// Undoes [`Partition::store`] after a rollback: restores the lease, or frees it if it was voided since.
+    /// Undoes [`Partition::store`] after a rollback: restores the lease, or frees it if a change voided it after the
+    /// store.
     pub fn take_back(&self, hash: u64, id: u64) {
         let Some(record) = self.find_id(hash, id) else {
             return;
@@ -369,9 +370,8 @@ impl<'l> Partition<'l> {
         record.inspect(|record| self.free(record)).is_some()
     }
 
-    /// Voids the lease of an entry that has changed, and all of its watches. Keeps the lease if its holder changed
-    /// the entry by storing under it. Returns whether the lease is free now, so that waiting sessions may request
-    /// it.
+    /// Voids the lease of an entry that has changed, and all of its watches. Keeps the lease if its holder changed the
+    /// entry by storing under it. Returns whether this freed the lease, so that waiting sessions may request it.
     #[inline]
     pub fn void(&self, hash: u64) -> bool {
         !self.is_empty() && self.void_some(hash)
@@ -391,7 +391,7 @@ impl<'l> Partition<'l> {
         self.find(hash).is_some_and(|record| self.void_one(record))
     }
 
-    /// Voids all leases of a cache, as [`Partition::void`] does one.
+    /// Voids all leases and watches of a cache, as [`Partition::void`] does for one hash.
     pub fn void_all(&self, cache: CacheId) -> bool {
         if self.is_empty() {
             return false;
@@ -464,7 +464,7 @@ impl LeaseRecord {
     }
 }
 
-/// Returns the pid of this process, by which leases name their holder.
+/// Returns the pid of this process, which leases store as their holder.
 pub fn my_process() -> i32 {
     // SAFETY: a plain C variable of this process.
     unsafe { pg_sys::MyProcPid }

@@ -1,16 +1,16 @@
-//! Checks whether the operating system would give the memory that the hot tier needs, and reads how much memory the
+//! Checks whether the operating system would provide the memory that the hot tier needs, and reads how much memory the
 //! machine has.
 //!
-//! The tier's own memory does not come from here: Postgres allocates it with the rest of its shared memory. If the
-//! system refuses that, Postgres cannot report which library needed it. So this check runs first, and can name the
-//! setting.
+//! This module does not allocate the tier's memory: Postgres allocates it with the rest of its shared memory. If the
+//! system refuses the allocation, Postgres cannot report which library needed the memory. So this check runs first, and
+//! its error can name the setting.
 
 /// The size of a huge page on x86_64, and a multiple of all smaller pages.
 const HUGE: usize = 2 << 20;
 
 /// Bytes of memory of this machine. A container may have less.
 pub fn of_machine() -> usize {
-    // SAFETY: both read a number of the system.
+    // SAFETY: both calls only read a number of the system.
     let [pages, size] = unsafe {
         [
             libc::sysconf(libc::_SC_PHYS_PAGES),
@@ -21,8 +21,8 @@ pub fn of_machine() -> usize {
     number(pages).saturating_mul(number(size))
 }
 
-/// Returns whether the system can map this many bytes now, in huge pages or in normal ones. The mapping is released
-/// at once and never written.
+/// Returns whether the system can map this many bytes now, in huge pages or in normal ones. Releases the mapping at
+/// once, and never writes to it.
 #[cfg(target_os = "linux")]
 pub fn system_gives(bytes: usize, is_huge: bool) -> bool {
     use std::ffi::c_void;
@@ -54,7 +54,7 @@ pub fn system_gives(bytes: usize, is_huge: bool) -> bool {
     }
 }
 
-/// Does not check on systems other than Linux, where Postgres itself reports a refusal.
+/// Returns true without a check on systems other than Linux, where Postgres itself reports a refusal.
 #[cfg(not(target_os = "linux"))]
 pub fn system_gives(_bytes: usize, _is_huge: bool) -> bool {
     true

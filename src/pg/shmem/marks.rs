@@ -6,29 +6,29 @@
 //!
 //! Access rules:
 //!
-//! 1. The part of partition `i` changes only under lock `i` of the tier, held exclusively, together with the removal
-//!    of the entry. A read on which a decision depends is made under that lock, too.
-//! 2. One role has a limited share of each part, counted by the exact role. When the share or the part is used up,
-//!    the caller keeps readers off the whole cache instead.
+//! 1. The marks of partition `i` change only under lock `i` of the hot tier, held exclusively, together with the
+//!    removal of the entry. A read that decides anything holds this lock, too.
+//! 2. Each role has a limited share of a partition's places, counted by the exact role. When the share or the places
+//!    are used up, the caller keeps readers off the whole cache instead.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::role_counts::RoleCounts;
 
-/// The part of the tier's bytes that the marks take: one in 128.
+/// The part of the hot tier's bytes that the marks take: one in 128.
 const PARTS: usize = 128;
 /// The minimum number of places of a partition.
 const LEAST: usize = 1024;
-/// A mark is stored within so many places from one of its key's two homes: two cache lines.
+/// The distance of a mark's place from one of its key's two homes, in places: two cache lines.
 const REACH: usize = 16;
 /// The share of a role: one in eight places. With four roles half of the places stay free; then, by simulation, one
 /// home is full for one key in 300, and both are full for one in 30,000.
 const SHARES: usize = 8;
 /// The word 0 means "free", so a key whose word would be 0 uses this one.
 const INSTEAD_OF_ZERO: u64 = 1;
-/// Set in a key's words when a second mark is requested while the first exists. In a hash this bit only chooses the
-/// partition, so it is free here.
+/// Set in a key's words when a caller requests a second mark while the first exists. In a hash this bit only chooses
+/// the partition, so it is free here.
 const MET: u64 = 1 << 63;
 
 #[repr(C, align(64))]
@@ -83,7 +83,7 @@ impl Marks {
         }
     }
 
-    /// Returns the marks of one partition. The caller keeps rule 1.
+    /// Returns the marks of one partition. The caller follows access rule 1.
     #[inline]
     pub fn of(&self, partition: u32) -> Part<'_> {
         let from = partition as usize * self.each;
@@ -142,8 +142,8 @@ impl<'m> Part<'m> {
         self.head.raised.load(SeqCst) > 0 && self.standing(hash).next().is_some()
     }
 
-    /// Records that another mark was requested on a hash, so that its marks no longer count as alone. Returns
-    /// whether it has any.
+    /// Records that a caller requests another mark on a hash, so that its marks no longer count as alone. Returns
+    /// whether the hash has any mark.
     pub fn meet(&self, hash: u64) -> bool {
         let mut any = false;
         if self.head.raised.load(Relaxed) == 0 {
@@ -156,8 +156,8 @@ impl<'m> Part<'m> {
         any
     }
 
-    /// Returns whether a hash has a mark, and no other mark was requested on it meanwhile. Marks of one hash cannot
-    /// be distinguished: as long as one of several overlapping ones exists, none counts as alone.
+    /// Returns whether a hash has a mark, and no caller has requested another mark on the hash since. Marks of one hash
+    /// cannot be distinguished: while any of several overlapping marks exists, it does not count as alone.
     pub fn is_alone(&self, hash: u64) -> bool {
         let first = self.standing(hash).next();
         first.is_some_and(|place| place.load(SeqCst) & MET == 0)
@@ -169,7 +169,7 @@ impl<'m> Part<'m> {
             .filter(move |place| place.load(SeqCst) & !MET == wanted)
     }
 
-    /// Returns the places of both homes. They are chosen by other bits than the partition and the first bucket.
+    /// Returns the places of both homes. Other bits of the hash choose the partition and the first bucket.
     fn near(&self, hash: u64) -> impl Iterator<Item = &'m AtomicU64> {
         let places = self.places;
         let homes = [(hash >> 8) as usize, (hash >> 36) as usize];
@@ -179,7 +179,7 @@ impl<'m> Part<'m> {
     }
 }
 
-/// Returns the word of a hash within the hash's partition.
+/// Returns the word that stands for a hash within its partition.
 fn word(hash: u64) -> u64 {
     (hash & !MET).max(INSTEAD_OF_ZERO)
 }

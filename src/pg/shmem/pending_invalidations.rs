@@ -1,19 +1,19 @@
-//! Transactions that are about to commit and will then notify clients of the Redis protocol that track keys. A
-//! client that reads such a transaction's rows before the notification waits for it.
+//! Transactions that are about to commit and will then notify clients of the Redis protocol that track keys. An
+//! executor that has read such a transaction's rows waits for the notification.
 //!
 //! The order is essential. A writer announces itself before its commit can become visible, and withdraws the
-//! announcement after it has notified. A reader checks for announcements after its read. So if the reader sees a
-//! writer's rows and no announcement of it, the writer has already notified. Writers announce only while a client
-//! tracks changes; otherwise there is no client to notify.
+//! announcement after it has notified the clients. A reader checks for announcements after its read. So if the reader
+//! sees a writer's rows and no announcement of this writer, the writer has already notified the clients. Writers
+//! announce only while a client tracks changes; otherwise there is no client to notify.
 
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// The number of places: more than most servers have sessions. Readers do not wait for a writer that finds no free
-/// place.
+/// The number of places: more than most servers have sessions. A writer that finds no free place is not announced, so
+/// readers do not wait for it.
 const PLACES: usize = 1024;
 
-/// Lies in shared memory. Zeroed memory means that no transaction is announced.
+/// The announcements in shared memory. Zeroed memory means that no transaction is announced.
 #[repr(C)]
 pub struct Telling {
     count: AtomicU32,
@@ -37,18 +37,18 @@ impl Telling {
             let taken = self.xids[place].compare_exchange(0, xid, SeqCst, SeqCst);
             taken.is_ok()
         })?;
-        // Raised before the commit. Readers check it first.
+        // The count rises before the commit; readers check it first.
         self.count.fetch_add(1, SeqCst);
         Some(Announced { place, xid })
     }
 
-    /// Withdraws the announcement, after the writer has notified or was rolled back.
+    /// Withdraws the announcement, after the writer has notified the clients or was rolled back.
     pub fn end(&self, announced: Announced) {
         self.xids[announced.place].store(0, SeqCst);
         self.count.fetch_sub(1, SeqCst);
     }
 
-    /// Returns whether the writer has still to notify.
+    /// Returns whether the writer has yet to notify the clients.
     pub fn stands(&self, announced: Announced) -> bool {
         self.xids[announced.place].load(SeqCst) == announced.xid
     }

@@ -1,22 +1,22 @@
-//! Records of prepared transactions in shared memory: the marks and leases that must be undone once the transaction
-//! is committed or rolled back. The session that prepared it may be gone by then, so the first process that finds
-//! the transaction decided undoes them.
+//! Records of prepared transactions in shared memory: the marks and leases that must be undone once the transaction is
+//! committed or rolled back. The session that prepared the transaction may have ended before, so the first process that
+//! finds the transaction decided undoes them.
 //!
 //! Each mark or lease is an item of the record; `cache::lease::undo_marks` defines what the items mean. This file
 //! stores them, and decides which process may take them, so that each item is undone exactly once:
 //!
-//! 1. A record belongs to the preparing process until that has put its last item there, and then to no process. The
+//! 1. A record belongs to the preparing process until it has put its last item there, and then to no process. The
 //!    process puts items only while the transaction is in progress.
-//! 2. A process that finds the transaction decided takes the record in one atomic step, so no other process takes
+//! 2. A process that finds the transaction decided takes the record in one atomic step, so that no other process takes
 //!    it, and then pops its items.
-//! 3. Pieces (see below) change hands under the tier's assignment lock.
+//! 3. Pieces (see below) change hands under the hot tier's assignment lock.
 //!
-//! A record is identified by the 64-bit id of its transaction, which is never reused. So no process takes a record
-//! that meanwhile belongs to another transaction.
+//! A record is identified by the 64-bit id of its transaction, which is never reused. So no process takes a record that
+//! has passed to another transaction.
 //!
-//! A record has room for a few items. More items are stored in pieces of a pool, of which each role has a limited
-//! share. When an item finds no place there, the caller puts an item for its whole cache instead, for which each
-//! record has places of its own. So no role can use up the places that another role's records need.
+//! A record has room for a few items. More items go to pieces of a pool; each role has a limited share of the pool.
+//! When no piece has room for an item, the caller puts an item for the whole cache instead, and each record has places
+//! of its own for such items. So no role can use up the places that another role's records need.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -28,14 +28,14 @@ use crate::pg::session::transaction;
 /// The number of records for each transaction that may be prepared at a time. Records of decided transactions take a
 /// place, too, until they are undone.
 const RECORDS_EACH: usize = 2;
-/// The records take at most this part of the tier's bytes, and the pool another: one in 32 and one in 64.
+/// The maximum parts of the hot tier's bytes: one in 32 for the records, one in 64 for the pool.
 const PARTS_FOR_RECORDS: usize = 32;
 const PARTS_FOR_PIECES: usize = 64;
 /// The share of a role: one in four pieces of the pool.
 const SHARES: usize = 4;
-/// The number of items in a record itself, enough for most transactions.
+/// The number of items that a record itself holds, enough for most transactions.
 const FIRST_ITEMS: usize = 16;
-/// The number of items for whole caches, one for each cache.
+/// The number of a record's items for whole caches; each cache needs one.
 const LAST_ITEMS: usize = 74;
 const PIECE_ITEMS: usize = 63;
 /// The maximum number of pieces of one transaction. When more keys of a cache have changed, the whole cache is
@@ -80,21 +80,21 @@ impl Place {
 
 #[repr(C, align(64))]
 struct Header {
-    /// 0: free. Otherwise the transaction's id and the state of the record.
+    /// 0 if the record is free; otherwise the transaction's id and the state of the record.
     owner: AtomicU64,
-    /// The last of its pieces, numbered from 1; 0: it has no piece.
+    /// The last of the record's pieces, counted from 1; 0: it has no piece.
     piece: AtomicU32,
-    /// Items put before those in its pieces.
+    /// Items that were put before the items in the pieces.
     first: Items<FIRST_ITEMS>,
-    /// Items put after those in its pieces.
+    /// Items for whole caches, put after the items in the pieces.
     last: Items<LAST_ITEMS>,
 }
 
 #[repr(C)]
 struct Piece {
-    /// The role under which the piece is counted.
+    /// The role whose share includes the piece.
     role: AtomicU32,
-    /// The piece before it, numbered as in a header; in a free piece, the next free one.
+    /// The record's previous piece, counted as in a header; in a free piece, the next free piece.
     before: AtomicU32,
     items: Items<PIECE_ITEMS>,
 }
@@ -140,7 +140,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// Computes the shape for a tier of so many bytes.
+    /// Computes the shape for a hot tier of this many bytes.
     pub fn of(size: usize) -> Shape {
         let most = size / PARTS_FOR_RECORDS / size_of::<Header>();
         let records = (transaction::most_prepared() * RECORDS_EACH).min(most);
@@ -148,7 +148,7 @@ impl Shape {
         Shape { records, pieces }
     }
 
-    /// Bytes of shared memory that they take: 0 if no transaction can be prepared.
+    /// Returns the bytes of shared memory for records and pieces: 0 if no transaction can be prepared.
     pub fn bytes(self) -> usize {
         let head = match self.records {
             0 => 0,
@@ -160,9 +160,9 @@ impl Shape {
 
 #[repr(C, align(64))]
 struct Head {
-    /// Records in use. At 0, readers check no further.
+    /// Records in use. At 0, readers check no records.
     standing: AtomicU32,
-    /// The first free piece, numbered as in a header; excludes pieces that were never taken.
+    /// The first free piece that was in use before, counted as in a header.
     free: AtomicU32,
     /// The number of pieces that were ever taken.
     ever_taken: AtomicU32,
@@ -200,8 +200,7 @@ impl Records {
                 pieces: &[],
             };
         }
-        // SAFETY: the parts lie one after the other in the memory, each at a multiple of its alignment;
-        // atomics of any bits are valid.
+        // SAFETY: the parts lie one after the other in the memory, each aligned; atomics of any bits are valid.
         unsafe {
             let headers = memory.add(size_of::<Head>());
             let pieces = headers.add(shape.records * size_of::<Header>());
@@ -219,7 +218,7 @@ impl Records {
         self.head.is_some_and(|head| head.standing.load(SeqCst) > 0)
     }
 
-    /// Returns the records that no process has taken yet.
+    /// Returns the records that no process has taken.
     pub fn standing(&self) -> impl Iterator<Item = Record> {
         let owners = self.headers.iter().enumerate();
         owners.filter_map(|(place, header)| {
@@ -229,13 +228,13 @@ impl Records {
         })
     }
 
-    /// Returns whether a process has taken a record and not freed it yet.
+    /// Returns whether a process has taken a record and not yet freed it.
     pub fn any_taken(&self) -> bool {
         let taken = |header: &Header| header.owner.load(SeqCst) & TAKEN != 0;
         self.any() && self.headers.iter().any(taken)
     }
 
-    /// Takes a free record for this transaction, which is in progress. Returns None when all are in use.
+    /// Takes a free record for this transaction, which is in progress. Returns None if all records are in use.
     pub fn make(&self, xid: u64) -> Option<Record> {
         let free = |(place, header): (usize, &Header)| {
             let record = Record { place, xid };
@@ -251,9 +250,9 @@ impl Records {
         Some(made)
     }
 
-    /// Puts an item for a whole cache into the record, when no piece has room for the item itself. Returns false
-    /// when the places for such items are used up. `join` may return an item that replaces both an existing item and
-    /// this one.
+    /// Puts an item for a whole cache into the record, because no piece has room for the item of a key. Returns false
+    /// if the places for these items are used up. `join` may return an item that replaces both an existing item and the
+    /// new one.
     pub fn put_last(
         &self,
         record: Record,
@@ -271,7 +270,7 @@ impl Records {
     }
 
     /// Puts an item into the record. Returns false if the record needs another piece, or already has items for whole
-    /// caches: the last items are popped first.
+    /// caches, because items must be popped in reverse order.
     pub fn put(&self, record: Record, item: Item) -> bool {
         let header = &self.headers[record.place];
         if !header.last.is_empty() {
@@ -283,8 +282,8 @@ impl Records {
         }
     }
 
-    /// Gives the record another piece, counted for this role. Returns false if the role's share or the pool is used
-    /// up.
+    /// Gives the record another piece, which counts for this role. Returns false if the role's share or the pool is
+    /// used up, or if the record already has items for whole caches.
     pub fn add_piece(&self, record: Record, role: u32) -> bool {
         let header = &self.headers[record.place];
         let Some(head) = self.head.filter(|_| header.last.is_empty()) else {
@@ -332,7 +331,7 @@ impl Records {
         self.pieces.get((number as usize).checked_sub(1)?)
     }
 
-    /// Takes the record in order to undo its items. Returns false if another process has taken it.
+    /// Takes the record to undo its items. Returns false if another process has taken it.
     pub fn take(&self, record: Record) -> bool {
         self.headers[record.place]
             .owner
@@ -340,8 +339,8 @@ impl Records {
             .is_ok()
     }
 
-    /// Pops the last item of a record that this process has taken. Returns None if its last piece, or the record, is
-    /// empty.
+    /// Pops the last item of a record that this process has taken. Returns None if the record's last piece is empty, or
+    /// the record without pieces is.
     pub fn pop(&self, record: Record) -> Option<Item> {
         let header = &self.headers[record.place];
         let last = header.last.pop();

@@ -1,8 +1,8 @@
 //! Reports the start and the clean stop of the server as events of `pg::events`, and reads the control file, which
-//! shows whether a server has run since a clean stop.
+//! shows whether any server has run since a clean stop.
 //!
-//! The postmaster runs this, and at both moments no other process of the server uses shared memory. The receiver has
-//! no catalogs, no transaction and no session, so it must raise no error and wait for no lock.
+//! The postmaster runs this code, when no other process of the server uses shared memory. The receiver of the events
+//! has no catalogs, no transaction and no session, so it must raise no error and wait for no lock.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,12 +15,12 @@ use pgrx::prelude::*;
 
 use crate::pg::events;
 
-/// Reports the start, and registers the function that reports the stop. The startup hook calls this when the tier
-/// exists, also when the server starts again after a crash. A server in single-user mode reports neither, because it
-/// has no postmaster.
+/// Reports the start, and registers the function that reports the stop. The startup hook calls this after it has
+/// created the hot tier, also when the server starts again after a crash. A server in single-user mode reports neither,
+/// because it has no postmaster.
 pub fn begin() {
-    // SAFETY: reads variables of this process. `on_shmem_exit` only keeps the function's address; each exit and each
-    // start after a crash empties that list, and so does each process that the postmaster forks.
+    // SAFETY: reads variables of this process. `on_shmem_exit` only keeps the function's address; each exit, each start
+    // after a crash, and each process that the postmaster forks empties the list of these functions.
     unsafe {
         if !pg_sys::IsPostmasterEnvironment || pg_sys::IsUnderPostmaster {
             return;
@@ -30,7 +30,7 @@ pub fn begin() {
     events::emit(|observer| (observer.started)());
 }
 
-/// Reports the stop, unless it is a failure. The postmaster exits with code 0 only after its other processes have
+/// Reports the stop, unless the server failed. The postmaster exits with code 0 only after its other processes have
 /// ended.
 #[pg_guard]
 unsafe extern "C-unwind" fn end(code: i32, _argument: pg_sys::Datum) {
@@ -47,20 +47,20 @@ unsafe extern "C-unwind" fn end(code: i32, _argument: pg_sys::Datum) {
 pub struct ControlFile(Vec<u8>);
 
 impl ControlFile {
-    /// Reads the file of this server's data directory, in which the postmaster runs.
+    /// Reads the file in this server's data directory, the postmaster's working directory.
     pub fn read() -> io::Result<ControlFile> {
         let mut content = vec![0; size_of::<pg_sys::ControlFileData>()];
         File::open("global/pg_control")?.read_exact(&mut content)?;
         Ok(ControlFile(content))
     }
 
-    /// Returns the content, to be stored and compared with a later one.
+    /// Returns the content, which a caller can store and compare with a later content.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// Returns whether the server was shut down cleanly, after its last checkpoint, and was not a standby. After an
-    /// immediate stop the postmaster exits with code 0, too, but leaves another state here.
+    /// immediate stop the postmaster exits with code 0, too, but leaves another state in the file.
     pub fn is_shut_down(&self) -> bool {
         const AT: usize = offset_of!(pg_sys::ControlFileData, state);
         let state = self.0.get(AT..).and_then(|rest| rest.first_chunk::<4>());
@@ -81,9 +81,9 @@ pub fn syncs() -> bool {
     unsafe { pg_sys::enableFsync }
 }
 
-/// Flushes a file to disk and renames it, so that after a power loss either the whole file has that name or none
-/// has. Logs the reason and returns false if it fails.
+/// Flushes a file to disk and renames it, so that after a power loss the new name refers to the whole file or to no
+/// part of it. Logs the reason and returns false if it fails.
 pub fn durable_rename(from: &CStr, to: &CStr) -> bool {
-    // SAFETY: both are C strings. With this level a failure is logged and does not raise.
+    // SAFETY: both are C strings. At level WARNING a failure is logged and raises no error.
     unsafe { pg_sys::durable_rename(from.as_ptr(), to.as_ptr(), PgLogLevel::WARNING as i32) == 0 }
 }

@@ -1,18 +1,18 @@
-//! A ring in shared memory that records changed entries. Each session that changes an entry appends to it, and each
-//! process of the Redis protocol reads it to notify its clients that track keys.
+//! A ring in shared memory that records changed entries. Each session that changes an entry appends a record, and each
+//! network process reads the records to notify its clients that track keys.
 //!
 //! Two rules hold:
 //!
-//! - A change of a memory cache is in the ring before any session can see it, because it is written under the lock
-//!   of the entry's partition. So a process that reads a value and then drains the ring has drained all changes made
-//!   before that value. A change of a table cache is in the ring before a copy of the new row can be made, and
-//!   before its session receives the commit: `cache::commit::invalidated_keys`.
-//! - No process waits, and no loss goes unnoticed. Writers overwrite old records. A reader that was too slow, or
-//!   that finds a record which its writer has not finished, receives `Lost`: any entry may have changed.
+//! - A change of a memory cache is in the ring before any session can see it, because the writer appends it under the
+//!   lock of the entry's partition. So a process that reads a value and then drains the ring has read all changes made
+//!   before this value. A change of a table cache is in the ring before any session can copy the new row, and before
+//!   the writer's client receives the commit: see `cache::commit::invalidated_keys`.
+//! - No process waits, and no loss goes unnoticed. Writers overwrite old records. A reader that was too slow, or that
+//!   finds an unfinished record, receives `Lost`: any entry may have changed.
 //!
-//! Writers record a cache's changes only while one of those processes tracks them (`Slot::trackers`); otherwise a
-//! writer pays for one load. The first record wakes a sleeping process. The process requests a wake-up before each
-//! sleep (`Reader::may_sleep`), so that writers do not pay for one with every record.
+//! Writers record a cache's changes only while a process tracks them (`Slot::trackers`); otherwise a writer only pays
+//! for one load. A process requests a wake-up before each sleep (`Reader::may_sleep`), and the next record wakes it; so
+//! writers do not pay for a wake-up with every record.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -23,12 +23,12 @@ use pgrx::pg_sys;
 
 use super::zeroed::{self, Piece};
 
-/// Words of 8 bytes: a megabyte, more than 10,000 records.
+/// The size in words of 8 bytes: a megabyte, more than 10,000 records.
 const WORDS: usize = 128 * 1024;
-/// The most processes that may read.
+/// The maximum number of readers.
 pub const READERS: usize = 64;
-/// Reads of an unfinished record before it counts as lost. Its writer holds a lock and is not interrupted, so it
-/// usually needs a few hundred nanoseconds.
+/// The number of reads of an unfinished record before it counts as lost. Its writer cannot be interrupted, so it
+/// usually finishes within a few hundred nanoseconds.
 const LOOKS: u32 = 10_000;
 /// The length that means "no key": all entries of the cache have changed.
 const ALL: u64 = u32::MAX as u64;
@@ -36,14 +36,14 @@ const ALL: u64 = u32::MAX as u64;
 #[repr(C, align(64))]
 struct Shared {
     ring: Ring<WORDS>,
-    /// Readers to wake, a bit each.
+    /// A bit mask of the readers to wake.
     sleeping: AtomicU64,
     /// The readers' latches, which lie in shared memory for as long as the server lives.
     latches: [AtomicUsize; READERS],
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every process inherits it.
+    // The postmaster sets this before it forks; every process inherits it.
     static SHARED: Cell<Option<&'static Shared>> = const { Cell::new(None) };
     /// The client for which this process changes entries; 0: no client.
     static AUTHOR: Cell<u64> = const { Cell::new(0) };
@@ -57,8 +57,8 @@ pub fn register() {
         unmade: 0,
         request: || {},
         given: |memory| {
-            // SAFETY: as many bytes as a ring has, aligned, for as long as the server lives; zeros are an empty ring,
-            // and later processes find its atomics.
+            // SAFETY: the memory is aligned, has as many bytes as `Shared`, and lives as long as the server; zeros are
+            // an empty ring, and all fields are atomic.
             SHARED.set(Some(unsafe { memory.cast().as_ref() }));
         },
     });
@@ -74,8 +74,8 @@ pub fn author() -> u64 {
     AUTHOR.get()
 }
 
-/// Records that the entry of a key changes, and the client that changes it, or 0. For a memory cache the caller
-/// holds the partition's lock.
+/// Records that the entry of a key changes, and the client that changes it (0: no client). For a memory cache the
+/// caller holds the partition's lock.
 pub(super) fn note(slot: u32, key: &[u8], author: u64) {
     if let Some(shared) = SHARED.get() {
         shared.append(slot, author, key.len() as u64, key);
@@ -104,15 +104,15 @@ impl Shared {
         for number in (0..READERS).filter(|number| sleeping >> number & 1 != 0) {
             let latch = self.latches[number].load(Acquire) as *mut pg_sys::Latch;
             if !latch.is_null() {
-                // SAFETY: latches of processes lie in shared memory for as long as the server
-                // lives. One whose process has ended is woken for nothing. Raises nothing.
+                // SAFETY: latches of processes lie in shared memory for as long as the server lives. A latch whose
+                // process has ended is set for nothing. The call raises no error.
                 unsafe { pg_sys::SetLatch(latch) };
             }
         }
     }
 }
 
-/// One change, as a reader receives it.
+/// A change that a reader receives.
 pub enum Change<'b> {
     /// The entry of this key in the cache of this slot, changed by this client, or by no client (0).
     Key {
@@ -150,7 +150,7 @@ impl Reader {
         })
     }
 
-    /// Returns the bit that stands for this reader in a slot's `trackers`.
+    /// Returns this reader's bit in a slot's `trackers`.
     pub fn bit(&self) -> u64 {
         self.bit
     }
@@ -166,13 +166,13 @@ impl Reader {
         self.shared.ring.head()
     }
 
-    /// Returns the next change before `end`.
+    /// Returns the next change before `end`; None if the reader has reached it.
     pub fn next(&mut self, end: u64) -> Option<Change<'_>> {
         if self.unread.position() >= end {
             return None;
         }
         let Some([about, author]) = self.read() else {
-            // Records that are unfinished now lie before this position, too.
+            // The skip also passes over all records that are unfinished now.
             self.unread.pass();
             return Some(Change::Lost);
         };
@@ -188,7 +188,7 @@ impl Reader {
         })
     }
 
-    /// Reads a record, its key into `key`. Returns None when the record is lost.
+    /// Reads a record, its key into `key`. Returns None if the record is lost.
     fn read(&mut self) -> Option<[u64; 2]> {
         for _ in 0..LOOKS {
             self.key.clear();
@@ -202,13 +202,14 @@ impl Reader {
         None
     }
 
-    /// Requests a wake-up by the next change. Returns false if a change has come already.
+    /// Requests a wake-up by the next change. Returns false if unread changes exist, so that the process must not
+    /// sleep.
     pub fn may_sleep(&self) -> bool {
         self.shared.sleeping.fetch_or(self.bit, SeqCst);
         !self.has_news()
     }
 
-    /// Withdraws the request.
+    /// Withdraws the request for a wake-up.
     pub fn note_awake(&self) {
         if self.shared.sleeping.load(Relaxed) & self.bit != 0 {
             self.shared.sleeping.fetch_and(!self.bit, SeqCst);

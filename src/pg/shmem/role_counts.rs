@@ -1,17 +1,17 @@
-//! Counts how much of a limited resource each role has, by the exact role.
+//! Counts each role's use of a limited resource, by the exact role.
 //!
-//! The caller passes the limit of a role. It also holds a lock: all counts of one table change under one lock.
+//! The caller passes the limit of a role. It also holds a lock, which must be the same for all counts of one table.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The maximum number of roles with a count above 0. A further role gets nothing until the count of one of them
-/// falls to 0.
+/// The maximum number of roles with a count above 0. Any further role receives nothing until one of these counts falls
+/// to 0.
 const ROLES: usize = 64;
 
 #[repr(C)]
 struct RoleCount {
-    /// The role that was counted here last.
+    /// The role that last had this place.
     role: AtomicU32,
     count: AtomicU32,
 }
@@ -20,7 +20,7 @@ struct RoleCount {
 pub struct RoleCounts([RoleCount; ROLES]);
 
 impl RoleCounts {
-    /// Counts one more for a role. Returns false if the role already has `most`, or too many other roles have a
+    /// Raises a role's count by 1. Returns false if the count is already `most`, or if too many other roles have a
     /// count.
     pub fn take(&self, role: u32, most: usize) -> bool {
         let free = |place: &&RoleCount| place.count.load(Relaxed) == 0;
@@ -40,7 +40,7 @@ impl RoleCounts {
         true
     }
 
-    /// Counts one less for a role.
+    /// Lowers a role's count by 1.
     pub fn give_back(&self, role: u32) {
         if let Some(place) = self.find(role) {
             let count = place.count.load(Relaxed);
@@ -48,7 +48,8 @@ impl RoleCounts {
         }
     }
 
-    /// Finds the place of a role's count. None if another role has taken the place after the count fell to 0.
+    /// Returns the place of a role's count. Returns None if the role never had a place, or if another role took the
+    /// place after the count fell to 0.
     fn find(&self, role: u32) -> Option<&RoleCount> {
         self.near(role)
             .find(|place| place.role.load(Relaxed) == role)

@@ -1,7 +1,7 @@
 //! A slot: a cache's record in the hot tier, with its version, marks and counters, which all backends share.
 //!
 //! `cache::tier::slots` assigns slots to caches. A slot consists of atomics in shared memory, which begins zeroed.
-//! Backends read and change them with or without a lock: the marks in the order that `cache::commit::changes`
+//! Backends read and change the atomics with or without a lock: the marks in the order that `cache::commit::changes`
 //! explains, the counters in any order.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 use pgcache_store::{EntryEvent, NO_DEADLINE, Rank, RemovalCause};
 use pgrx::pg_sys;
 
-/// Groups of counters, so that backends do not contend for one cache line.
+/// The number of groups of counters. Several groups keep backends from contending for one cache line.
 const SHARDS: usize = 8;
 
 /// Events that backends count for each cache.
@@ -26,7 +26,8 @@ pub enum Counter {
     Trimmed,
 }
 
-/// The bytes of the tier that a cache may hold at most, and those that other caches leave to it.
+/// A cache's limits in the hot tier: the maximum of bytes that it may hold, and the bytes that other caches leave to
+/// it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share {
     /// 0: no bound.
@@ -38,36 +39,36 @@ pub struct Share {
 #[repr(C, align(64))]
 pub struct Slot {
     /// The version of the cache's current content: entries with another version are not part of it. All slots take
-    /// versions from one counter, so none is reused.
+    /// versions from one counter, so no version is reused.
     pub version: AtomicU64,
-    /// Writers of the whole cache that have raised their mark and not lowered it.
+    /// The number of writers of the whole cache that have raised their mark and not lowered it.
     pub pending_writers: AtomicU32,
-    /// 1: nothing may be filled until a session has checked the triggers under a lock.
+    /// 1: no session may fill the cache until one has checked its triggers under a lock.
     pub suspended: AtomicU32,
-    /// 1: a transaction that was prepared before the server's start may have changed the cache. Its marks are lost,
-    /// and no session has found yet that the transaction is decided or did not change the cache.
+    /// 1: a transaction that was prepared before the server's start may have changed the cache. The transaction's marks
+    /// are lost, and no session has yet found that it is decided or did not change the cache.
     pub unproven: AtomicU32,
-    /// 1: this memory cache's entries may be out of date, and no session has opened the slot yet. Set when the slot
-    /// is taken on a standby, where replayed changes remove no entry, or when its entries were restored at the
-    /// start. 0 for a table.
+    /// 1: this memory cache's entries may be out of date, and no session has opened the slot yet. Set when a standby
+    /// takes the slot, because replayed changes remove no entry there, or when the start restores its entries. Always 0
+    /// for a table.
     pub recovered: AtomicU32,
-    /// The id of the memory cache whose only entries are here; 0: the slot holds copies of a table's entries.
+    /// The id of the memory cache that keeps its entries in this slot; 0: the slot holds copies of a table's entries.
     pub memory_id: AtomicU64,
-    /// The processes that track changes of its entries, one bit each.
+    /// A bit mask of the processes that track changes of the cache's entries.
     pub trackers: AtomicU64,
     /// The time at which an entry was last removed because its source was reported as changed.
     removed_at: AtomicI64,
     pub entries: AtomicI64,
     pub bytes: AtomicI64,
-    /// From the cache's definition. 0: no bound, no reserve.
+    /// Bound and reserve from the cache's definition; 0: none.
     max_bytes: AtomicU64,
     reserve: AtomicU64,
-    /// The part of the reserve that is in force, because all reserves together hold at most half of the tier.
+    /// The part of the reserve that is in force; all reserves together hold at most half of the hot tier.
     held: AtomicU64,
-    /// Entries that have a deadline, and the sum of the deadlines in seconds.
+    /// The number of entries with a deadline, and the sum of these deadlines in seconds.
     expiring: AtomicI64,
     deadlines: AtomicI64,
-    /// Mean time that loaders of this cache take, in microseconds.
+    /// The mean time that loaders of this cache take, in microseconds.
     load_time: AtomicU64,
     evicted: AtomicU64,
     invalidated: AtomicU64,
@@ -85,8 +86,8 @@ impl Slot {
         self.memory_id.load(Ordering::SeqCst) == 0
     }
 
-    /// Returns whether each change of a row of the cache's table removes its entry. False while the triggers are
-    /// unchecked, or while a transaction prepared before the start may have changed the cache.
+    /// Returns whether each change of a row of the cache's table certainly removes its entry. Returns false while the
+    /// triggers are unchecked, or while a transaction prepared before the start may have changed the cache.
     pub fn hears_all(&self) -> bool {
         self.suspended.load(Ordering::SeqCst) == 0 && self.unproven.load(Ordering::SeqCst) == 0
     }
@@ -130,15 +131,15 @@ impl Slot {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Sets the share. Only [`super::tier::Tier::put_share`] may call this, because it knows what the other caches
-    /// hold.
+    /// Sets the share. Only [`super::tier::Tier::put_share`] may call this, because it knows the reserves of the other
+    /// caches.
     pub(super) fn set_share(&self, share: Share, held: u64) {
         self.max_bytes.store(share.max_bytes, Ordering::Relaxed);
         self.reserve.store(share.reserve, Ordering::Relaxed);
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Returns how the cache's entries rank when room is made.
+    /// Returns the rank of the cache's entries when the store makes room.
     pub(super) fn rank(&self) -> Rank {
         let bytes = self.bytes.load(Ordering::Relaxed).max(0) as u64;
         let most = self.max_bytes.load(Ordering::Relaxed);
@@ -149,7 +150,7 @@ impl Slot {
         }
     }
 
-    /// Returns how many entries have a deadline, and the mean of the deadlines in seconds since 2000.
+    /// Returns the number of entries with a deadline, and the mean of their deadlines in seconds since 2000.
     pub fn expiring(&self) -> (u64, i64) {
         let expiring = self.expiring.load(Ordering::Relaxed).max(0);
         let sum = self.deadlines.load(Ordering::Relaxed);
@@ -179,13 +180,13 @@ impl Slot {
         self.invalidated.load(Ordering::Relaxed)
     }
 
-    /// Returns the mean time of the cache's loaders in microseconds; 0 when none has run.
+    /// Returns the mean time of the cache's loaders in microseconds; 0 if no loader has run.
     pub fn load_time(&self) -> u64 {
         self.load_time.load(Ordering::Relaxed)
     }
 
-    /// Records that a change which is visible now has removed entries, so that values read by older snapshots are
-    /// out of date. `now` is a Postgres timestamp, in microseconds.
+    /// Records that a visible change has removed entries, so that values read under older snapshots are out of date.
+    /// `now` is a Postgres timestamp, in microseconds.
     pub fn note_removal(&self, now: i64) {
         self.removed_at.fetch_max(now, Ordering::SeqCst);
     }
@@ -195,13 +196,13 @@ impl Slot {
         self.removed_at.load(Ordering::SeqCst)
     }
 
-    /// Resets the time of loaders; called when another cache gets the slot.
+    /// Resets the mean time of loaders, when another cache takes the slot.
     pub fn forget_loads(&self) {
         self.load_time.store(0, Ordering::Relaxed);
     }
 
-    /// Adds the duration of a load to the mean, with a weight of one fifth. If two loads end at the same moment, one
-    /// of them may not be counted.
+    /// Adds the duration of a load to the mean, with a weight of one fifth. If two loads end at the same moment, one of
+    /// them may be lost.
     pub fn note_load(&self, micros: u64) {
         let mean = match self.load_time() {
             0 => micros,
@@ -221,14 +222,14 @@ impl Slot {
     }
 }
 
-/// Returns a deadline in seconds. Deadlines after the year 2270 count as that year, so that the sum of two thousand
-/// million of them does not overflow.
+/// Returns a deadline in seconds. Deadlines after the year 2272 count as that year, so that the sum of a thousand
+/// million deadlines does not overflow.
 fn seconds(deadline: i64) -> i64 {
     const LAST: i64 = 1 << 33;
     (deadline / 1_000_000).clamp(0, LAST)
 }
 
-/// Spreads backends over the groups of counters.
+/// Returns a number that spreads backends over the groups of counters.
 #[inline]
 fn shard() -> usize {
     // SAFETY: a plain C variable of this process.

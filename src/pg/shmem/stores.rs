@@ -1,5 +1,5 @@
-//! Counts the transactions that store loaded values: those that have begun, and those that have not ended. Several
-//! caches share a count, so a result may be too pessimistic.
+//! Counts the transactions that store loaded values: all that have begun, and those that are still open. Several caches
+//! share a count, so an answer may be pessimistic: it may report stores of another cache.
 //!
 //! The order is essential: a store is announced before its row is written. So a deletion that has found no row can
 //! check afterwards whether a row may have been written meanwhile.
@@ -12,11 +12,11 @@ use crate::pg::session::fault::{self, Fault};
 const OPEN: u64 = 1;
 const BEGUN: u64 = 1 << 32;
 
-/// Lies in shared memory, which begins zeroed.
+/// The counts in shared memory, which begins zeroed: open stores in the lower half, begun stores in the upper half.
 #[repr(transparent)]
 pub struct Stores(AtomicU64);
 
-/// The counts at one moment.
+/// The counts at an earlier time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct StoresSeen(u64);
 
@@ -26,22 +26,23 @@ impl Stores {
         self.0.fetch_add(BEGUN + OPEN, SeqCst);
     }
 
-    /// Ends a store, when its transaction ends.
+    /// Ends a store, at the end of its transaction.
     pub fn end(&self) {
         self.0.fetch_sub(OPEN, SeqCst);
     }
 
-    /// Returns the counts now.
+    /// Returns the current counts.
     pub fn see(&self) -> StoresSeen {
         StoresSeen(self.0.load(SeqCst))
     }
 
-    /// Returns whether a store may have written a row that is not visible yet.
+    /// Returns whether a store may have written a row that is not yet visible.
     pub fn any(&self) -> bool {
         self.see().any()
     }
 
-    /// Returns whether no row can have been written since `seen`: no store was open then, and none has begun since.
+    /// Returns whether no row can have been written since `seen`: no store was open at `seen`, and no store has begun
+    /// since.
     pub fn none_since(&self, seen: StoresSeen) -> bool {
         let unchanged =
             self.see() == seen || fault::on(Fault::StoresBegunNotCounted) && !self.any();

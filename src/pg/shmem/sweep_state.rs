@@ -1,5 +1,5 @@
-//! The state in shared memory of each cache that is swept. Each sweep, and the writers in between, leave information
-//! here for the next sweep.
+//! The state in shared memory of a cache that workers sweep. Each sweep, and the writers between two sweeps, leave
+//! information here for the next sweep.
 //!
 //! `worker_state` holds the table of these states, assigns them to caches, and explains why they need no lock.
 
@@ -16,38 +16,39 @@ const SECOND: i64 = 1_000_000;
 /// The longest rest, however long a step took.
 const LONGEST_REST: i64 = 600 * SECOND;
 
-/// State that the last sweeps of a cache left for the next one. Times are Postgres timestamps.
+/// The state that earlier sweeps of a cache left for the next sweep. Times are Postgres timestamps.
 #[repr(C, align(64))]
 pub struct SweepState {
     pub(in crate::pg) cache: AtomicCacheId,
     /// The block at which the next sweep begins.
     pub cursor: AtomicU32,
-    /// The number of errors in a row.
+    /// The number of consecutive errors.
     pub failures: AtomicU32,
     /// The earliest time to try again after an error.
     pub retry_at: AtomicI64,
     /// The time at which a sweep last reached the end of the table; 0: never.
     pub last_sweep: AtomicI64,
-    /// Microseconds from the deadline of the row that had waited longest until that sweep removed it.
+    /// The time from the deadline of the row that waited longest to its removal by the last sweep, in microseconds.
     pub lag: AtomicI64,
-    /// Expired rows that the last sweep left, estimated for the blocks that it did not reach.
+    /// The number of expired rows that the last sweep left, with an estimate for the blocks that it did not reach.
     pub waiting: AtomicI64,
     /// The earliest deadline that the last whole sweep left.
     pub next_deadline: AtomicI64,
-    /// The table's counter of changes when that sweep began.
+    /// The table's counter of changes at the beginning of the last whole sweep.
     pub changes: AtomicI64,
-    /// Dead rows that the last VACUUM could not remove, in the table and in its TOAST table.
+    /// The number of dead rows that the last VACUUM could not remove, in the table and in its TOAST table.
     pub unremoved_rows: [AtomicI64; 2],
-    /// Bytes that became dead in each of the two since its last VACUUM began, as reported by writers.
+    /// Bytes that became dead in the table and in its TOAST table since the beginning of the last VACUUM, as writers
+    /// report them.
     pub dead_bytes: [AtomicU64; 2],
-    /// The dead bytes at which the next VACUUM is worth its cost; 0: the table's size is not known yet.
+    /// The dead bytes at which the next VACUUM is worth its cost; 0: the table's size is not yet known.
     pub vacuum_at: [AtomicU64; 2],
-    /// 1: that many bytes are dead, and no worker has responded yet.
+    /// 1: that many bytes are dead, and no worker has yet responded to the request.
     pub vacuum_requested: AtomicU8,
-    /// How much shorter than full steps the steps of its sweep are, in the units of `crate::worker`.
+    /// The shortening of the steps of the cache's sweep, compared with full steps, in the units of `crate::worker`.
     pub pace: AtomicU8,
-    /// The time, in seconds since 2000, until which its sweep gives way to other caches after a slow step; 0: no
-    /// recent step was slow.
+    /// The time, in seconds since 2000, until which the cache's sweep gives way to other caches after a slow step; 0:
+    /// no recent step was slow.
     rests_until: AtomicU32,
     /// The cache's owner when a worker last found the cache due.
     pub owner: AtomicU32,
@@ -56,7 +57,7 @@ pub struct SweepState {
 }
 
 impl SweepState {
-    /// Lets other caches go first for as long as the last step took, at most ten minutes.
+    /// Begins a rest, during which other caches go first. It lasts as long as the last step took, at most ten minutes.
     pub fn rest(&self, now: Timestamp, took: Duration) {
         let took = i64::try_from(took.as_micros()).unwrap_or(i64::MAX);
         let until = now.saturating_add(took.min(LONGEST_REST)) / SECOND + 1;
@@ -69,13 +70,13 @@ impl SweepState {
         self.rests_until.load(Relaxed) != 0
     }
 
-    /// Ends the rest, when the cache's steps are no longer slow.
+    /// Ends the rest, because the cache's steps are no longer slow.
     pub fn end_rest(&self) {
         self.rests_until.store(0, Relaxed);
     }
 
-    /// Returns the rest's remaining microseconds. A rest longer than the longest possible was written before the
-    /// clock was set back, and is ignored.
+    /// Returns the remaining microseconds of the rest; None if the cache does not rest. Ignores a rest that is longer
+    /// than the longest possible, because it was written before the clock was set back.
     pub fn rests_for(&self, now: Timestamp) -> Option<i64> {
         let left = i64::from(self.rests_until.load(Relaxed)) * SECOND - now;
         (1..=LONGEST_REST + SECOND).contains(&left).then_some(left)
@@ -86,7 +87,7 @@ impl SweepState {
         self.rests_until.load(Relaxed)
     }
 
-    /// Returns the same number if that step was in the last ten minutes; otherwise 0.
+    /// Returns the number of [`SweepState::slow_since`] if the slow step was in the last ten minutes; otherwise 0.
     pub fn slow_lately(&self, now: Timestamp) -> u32 {
         let since = self.rests_until.load(Relaxed);
         let ago = now - i64::from(since) * SECOND;
@@ -96,7 +97,7 @@ impl SweepState {
         }
     }
 
-    /// Returns the database of its cache; None where the state is free.
+    /// Returns the database of the state's cache; None if the state is free.
     pub(in crate::pg) fn database(&self) -> Option<Oid> {
         self.cache.load(Relaxed).map(CacheId::database)
     }

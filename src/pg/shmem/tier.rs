@@ -2,12 +2,12 @@
 //!
 //! Access rules:
 //!
-//! 1. Partition `i` of the store is accessed only inside [`Tier::read`], [`Tier::change`] and their variants, which
-//!    hold lock `i` of the tranche "pgcache" shared or exclusively.
-//! 2. A backend holds at most one of these locks. Lock number `partitions` protects the assignment of slots; no
-//!    partition is accessed while it is held.
+//! 1. Code accesses partition `i` of the store only inside of [`Tier::read`], [`Tier::change`] and their variants,
+//!    which hold lock `i` of the tranche "pgcache" shared or exclusively.
+//! 2. A backend holds at most one of these locks. Lock number `partitions` protects the assignment of slots; a backend
+//!    that holds it accesses no partition.
 //! 3. Code that runs under a lock raises no error, allocates nothing from Postgres, and runs no SQL.
-//! 4. A [`Slot`] consists of atomics. They are read and changed with or without a lock, in the order that
+//! 4. A [`Slot`] consists of atomics. Backends read and change them with or without a lock, in the order that
 //!    `cache::commit::changes` explains.
 //!
 //! Without `shared_preload_libraries` the server has no tier, and [`tier`] returns None.
@@ -46,39 +46,39 @@ unsafe extern "C-unwind" {
     fn LWLockRelease(lock: *mut pg_sys::LWLock);
 }
 
-/// One slot for this many bytes of `pgcache.hot_size`, within these limits.
+/// The bytes of `pgcache.hot_size` for each slot; the number of slots has the two limits below.
 const BYTES_PER_SLOT: usize = 512 * 1024;
 const MIN_SLOTS: usize = 32;
 const MAX_SLOTS: usize = 4096;
-/// Places for the counts of transactions that have stored loaded values.
+/// The number of places for counts of transactions that have stored loaded values.
 const STORES: usize = 64;
 /// Bytes that Postgres may add to a request for shared memory by rounding.
 const ROUNDING: usize = 256;
 /// The wait event of a session that waits for another session's value.
 const FETCH_WAIT: &CStr = c"PgcacheFetch";
 
-/// State of the whole tier.
+/// The state of the whole hot tier.
 #[repr(C, align(64))]
 pub struct Control {
     /// The last version that was assigned.
     versions: AtomicU64,
-    /// Seed of the key hash, new at each start.
+    /// The seed of the key hash, new at each start.
     pub seed: AtomicU64,
-    /// Values that were too large for the tier, since the last reset.
+    /// The number of values that were too large for the hot tier, since the last reset.
     pub rejected: AtomicU64,
-    /// How often a backend had to wait for one of the tier's locks, since the last reset.
+    /// The number of waits for one of the tier's locks, since the last reset.
     pub waits: AtomicU64,
-    /// Counts of changes to watched keys of memory caches.
+    /// The counts of changes to watched keys of memory caches.
     pub changes: Changes,
-    /// The processes that track changes of entries of any cache, one bit each.
+    /// A bit mask of the processes that track changes of entries of any cache.
     trackers: AtomicU64,
-    /// Caches that have a bound or a reserve.
+    /// The number of caches that have a bound or a reserve.
     shares: AtomicU64,
-    /// The processes that keep watched keys without an entry unchanged, one bit each.
+    /// A bit mask of the processes that keep watched keys without an entry unchanged.
     pub watchers: AtomicU64,
-    /// Transactions that are about to commit, and then notify the processes that track changes.
+    /// The transactions that are about to commit and will then notify the processes that track changes.
     pub telling: Telling,
-    /// Transactions that have stored loaded values and have not ended; caches share a place.
+    /// The counts of transactions that have stored loaded values; several caches share a place.
     stores: [Stores; STORES],
 }
 
@@ -97,17 +97,18 @@ pub struct Tier {
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every backend inherits it. Never dropped.
+    // The postmaster sets this before it forks; every backend inherits it. Never dropped.
     static TIER: Cell<Option<&'static Tier>> = const { Cell::new(None) };
 }
 
-/// Returns the tier, if this server has one.
+/// Returns the hot tier; None if this server has none.
 #[inline]
 pub fn tier() -> Option<&'static Tier> {
     TIER.get()
 }
 
-/// The offset of each part of the tier, in bytes from its start. The request and the startup hook compute it alike.
+/// The offset of each part of the tier, in bytes from its start. The request hook and the startup hook compute the same
+/// layout.
 struct ShmemLayout {
     /// The store's own layout.
     region: Layout,
@@ -165,7 +166,7 @@ impl ShmemLayout {
 }
 
 impl Tier {
-    /// Reads the partition of a hash under its shared lock.
+    /// Runs `look` on the partition of a hash, under the partition's shared lock.
     #[inline]
     pub fn read<R>(&self, hash: u64, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
         self.read_at(self.region.partition_of(hash), look)
@@ -174,33 +175,33 @@ impl Tier {
     #[inline]
     pub fn read_at<R>(&self, partition: u32, look: impl FnOnce(PartitionRef<'_>) -> R) -> R {
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_SHARED);
-        // SAFETY: lock `partition` is held until the end of this function.
+        // SAFETY: this function holds lock `partition` to its end.
         look(unsafe { self.region.partition(partition) })
     }
 
-    /// Reads a partition by number, for a process that must not wait. Returns None while another process holds the
-    /// lock exclusively.
+    /// Runs `look` on a partition under its shared lock, for a process that must not wait. Returns None if another
+    /// process holds the lock exclusively.
     pub fn read_at_once<R>(
         &self,
         partition: u32,
         look: impl FnOnce(PartitionRef<'_>) -> R,
     ) -> Option<R> {
         let mode = pg_sys::LWLockMode::LW_SHARED;
-        // SAFETY: a partition's number is below the number of locks, and this process holds none of them (rule 2).
+        // SAFETY: a partition's number is below the number of locks, and this process holds no such lock (rule 2).
         let _lock = unsafe {
             let lock = &raw mut (*self.locks.as_ptr().add(partition as usize)).lock;
             LWLockConditionalAcquire(lock, mode).then(|| Held(lock))
         }?;
-        // SAFETY: lock `partition` is held until the end of this function.
+        // SAFETY: this function holds lock `partition` to its end.
         Some(look(unsafe { self.region.partition(partition) }))
     }
 
-    /// Changes a partition under its exclusive lock.
+    /// Runs `change` on a partition, under the partition's exclusive lock.
     #[inline]
     pub fn change<R>(&self, partition: u32, change: impl FnOnce(&mut PartitionMut<'_>) -> R) -> R {
         let mut ledger = Books(self);
         let _lock = self.lock(partition, pg_sys::LWLockMode::LW_EXCLUSIVE);
-        // SAFETY: lock `partition` is held exclusively until the end of this function.
+        // SAFETY: this function holds lock `partition` exclusively to its end.
         change(&mut unsafe { self.region.partition_mut(partition, &mut ledger) })
     }
 
@@ -219,7 +220,7 @@ impl Tier {
         &self.marks
     }
 
-    /// Returns whether a mark stands on a hash. The result is reliable only under the partition's lock.
+    /// Returns whether a hash has a mark. The result is reliable only under the partition's lock.
     #[inline]
     pub fn is_marked(&self, hash: u64) -> bool {
         let partition = self.region.partition_of(hash);
@@ -256,14 +257,14 @@ impl Tier {
         self.caches
     }
 
-    /// Runs under the lock that assigns slots.
+    /// Runs `run` under the lock that protects the assignment of slots.
     pub fn assigning<R>(&self, run: impl FnOnce() -> R) -> R {
         let _lock = self.lock(self.partitions(), pg_sys::LWLockMode::LW_EXCLUSIVE);
         run()
     }
 
     /// Gives a slot its share; the caller holds the assignment lock. All reserves together hold at most half of the
-    /// tier, so the last reserve may get less until others are given back.
+    /// tier, so the last reserve may be smaller than requested until other reserves are given back.
     pub fn put_share(&self, slot: u32, share: Share) {
         let others = || {
             self.slots
@@ -292,8 +293,8 @@ impl Tier {
         self.size as u64 / 2
     }
 
-    /// Returns the count of transactions that have stored a loaded value in this cache, or in one that shares its
-    /// place, and have not ended.
+    /// Returns the count of open transactions that have stored a loaded value in this cache, or in a cache that shares
+    /// its place.
     pub fn stores(&self, cache: CacheId) -> &Stores {
         let place = cache.mixed() >> 58;
         &self.control.stores[place as usize % STORES]
@@ -304,10 +305,10 @@ impl Tier {
         self.control.versions.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Invalidates all entries of a slot by a new version. For a memory cache, readers of the ring are notified
-    /// twice: before, because no session may see the new content before the notification; and after, because a value
-    /// read between the first notification and the new version is out of date, too. For a table only copies are
-    /// lost, so no notification is needed.
+    /// Invalidates all entries of a slot by a new version. For a memory cache this notifies the readers of the ring
+    /// twice: before the new version, because no session may see the new content before the notification; and after it,
+    /// because a value that a client read between the first notification and the new version is out of date, too. A
+    /// table loses only copies, so its readers need no notification.
     pub fn renew_version(&self, slot: u32) {
         let tell = || {
             if !self.slot(slot).is_table() && self.is_told(slot) {
@@ -332,7 +333,7 @@ impl Tier {
         self.slot(slot).trackers.load(Ordering::SeqCst) != 0
     }
 
-    /// Records that the row of a key of a table cache has changed, by this client or by 0.
+    /// Records that the row of a key of a table cache has changed, by this client (0: by no client).
     pub fn tell_row(&self, slot: u32, key: &[u8], author: u64) {
         if self.is_told(slot) {
             ring::note(slot, key, author);
@@ -346,8 +347,8 @@ impl Tier {
         }
     }
 
-    /// Begins to track a cache's changes. Takes each partition's lock once, so that every writer that did not see
-    /// the new tracker has finished its change.
+    /// Begins to track a cache's changes. Takes each partition's lock once, so that every writer that did not see the
+    /// new tracker has finished its change when this returns.
     pub fn track(&self, slot: u32, reader: u64) {
         self.slot(slot).trackers.fetch_or(reader, Ordering::SeqCst);
         self.control.trackers.fetch_or(reader, Ordering::SeqCst);
@@ -362,14 +363,14 @@ impl Tier {
         }
     }
 
-    /// All shared memory of the tier in bytes, locks included.
+    /// Returns all shared memory of the hot tier in bytes, locks included.
     pub fn size(&self) -> usize {
         self.size
     }
 
     fn lock(&self, number: u32, mode: pg_sys::LWLockMode::Type) -> Held {
-        // SAFETY: the tranche has partitions + 1 locks; a partition's number is below, and this
-        // backend holds none of them (rule 2), so it cannot wait for itself.
+        // SAFETY: the tranche has partitions + 1 locks; `number` is one of them, and this backend holds no lock of the
+        // tranche (rule 2), so it cannot wait for itself.
         unsafe {
             let lock = &raw mut (*self.locks.as_ptr().add(number as usize)).lock;
             if !LWLockConditionalAcquire(lock, mode) {
@@ -381,7 +382,8 @@ impl Tier {
     }
 }
 
-/// Adds the store's events to the slots' counters, and records the keys for processes that track them.
+/// Receives the store's events: adds them to the slots' counters, and records the keys for processes that track
+/// changes.
 struct Books<'t>(&'t Tier);
 
 impl Ledger for Books<'_> {
@@ -421,13 +423,13 @@ impl Ledger for Books<'_> {
     }
 }
 
-/// An LWLock that is held. It is released when this value is dropped, and after an error by Postgres' abort.
+/// An LWLock that is held. Dropping this value releases the lock; after an error Postgres' abort does.
 struct Held(*mut pg_sys::LWLock);
 
 impl Drop for Held {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: acquired in Tier::lock and held since.
+        // SAFETY: `Tier` acquired the lock before it made this value, and no other code releases it.
         unsafe { LWLockRelease(self.0) };
     }
 }
@@ -450,8 +452,8 @@ pub fn preloaded_libraries() -> String {
     }
 }
 
-/// Returns whether `session_preload_libraries`, as it was at the start of this session, names the library, with or
-/// without a folder.
+/// Returns whether `session_preload_libraries` names the library, with or without a folder. Reads the setting's value
+/// at the start of this session.
 pub fn loaded_by_sessions() -> bool {
     // SAFETY: a variable of this process, NULL or a C string.
     let libraries = unsafe {
@@ -471,7 +473,7 @@ pub fn loaded_by_sessions() -> bool {
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Installs the shared-memory hooks; called only while preloading.
+/// Installs the shared-memory hooks; the caller is preloading the library.
 pub fn register() {
     // SAFETY: runs once in the postmaster, before any other process exists.
     unsafe {
@@ -504,7 +506,7 @@ unsafe extern "C-unwind" fn request() {
         .set_hint("Raise pgcache.hot_size in postgresql.conf and restart the server; 0 turns the hot tier off without this warning.")
         .report(PgLogLevel::WARNING);
     };
-    // In the first two cases Postgres fails right after this, and its hint names only its own settings.
+    // In the first two cases Postgres fails right after this warning, and its own hint names only its own settings.
     if !mapping::system_gives(layout.total, false) {
         ErrorReport::from(Error::NoSharedMemory(layout.total)).report(PgLogLevel::WARNING);
     } else if needs_huge_pages() && !mapping::system_gives(layout.total, true) {
@@ -524,7 +526,7 @@ unsafe extern "C-unwind" fn request() {
         .set_hint("Lower pgcache.hot_size in postgresql.conf.")
         .report(PgLogLevel::WARNING);
     }
-    // SAFETY: this is the request hook, where both are allowed.
+    // SAFETY: this is the request hook, which may make these requests.
     unsafe {
         pg_sys::RequestAddinShmemSpace(layout.total);
         pg_sys::RequestNamedLWLockTranche(c"pgcache".as_ptr(), layout.locks());
@@ -538,7 +540,7 @@ fn needs_huge_pages() -> bool {
     unsafe { pg_sys::huge_pages == pg_sys::HugePagesType::HUGE_PAGES_ON as i32 }
 }
 
-/// Runs at each start, also after a crash, and each time finds new memory.
+/// Attaches to the hot tier's memory. Runs at each start, also after a crash, and finds new memory each time.
 #[pg_guard]
 unsafe extern "C-unwind" fn startup() {
     // SAFETY: the former hook is called as Postgres would have called it.
@@ -560,9 +562,9 @@ unsafe extern "C-unwind" fn startup() {
 
 fn attach(layout: &ShmemLayout) -> Tier {
     let mut found = false;
-    // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first process to attach initialises them.
-    // The parts lie at aligned offsets and do not overlap; atomics of any bit pattern are valid, and they are zeroed
-    // before any other process sees them.
+    // SAFETY: `total` bytes were requested. Under AddinShmemInitLock the first process to attach initialises them. The
+    // parts lie at aligned offsets and do not overlap; atomics of any bit pattern are valid, and the first process
+    // zeroes them before any other process sees them.
     unsafe {
         let init_lock =
             &raw mut (*pg_sys::MainLWLockArray.add(version::ADDIN_SHMEM_INIT_LOCK)).lock;

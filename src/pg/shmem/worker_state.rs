@@ -1,12 +1,12 @@
-//! State in shared memory through which sweepers and writers of the server's caches inform and wake each other.
+//! State in shared memory that sweepers and writers of the server's caches use to inform and wake each other.
 //!
-//! No decision about an entry depends on this state, and no value is served from it. It may be lost or out of date,
-//! which costs only work that is done twice. So it needs no lock. Only one sweeper at a time uses the [`SweepState`]
-//! of a cache (`advisory::try_sweep`); writers only add to its sums and request a VACUUM. Two caches that compete
-//! for one state overwrite each other at worst.
+//! No decision about an entry depends on this state, and no session reads a value from it. If it is lost or out of
+//! date, the only cost is work that is done twice. So it needs no lock. Only one sweeper at a time uses the
+//! [`SweepState`] of a cache (`advisory::try_sweep`); writers only add to its sums and request a VACUUM. At worst, two
+//! caches that compete for one state overwrite each other's content.
 //!
-//! The state exists with `shared_preload_libraries`, whatever `pgcache.hot_size` is; its bytes are taken from
-//! `hot_size` if that is not 0.
+//! The state exists with `shared_preload_libraries`, whatever `pgcache.hot_size` is; its bytes count towards `hot_size`
+//! if that is not 0.
 
 use std::cell::Cell;
 use std::mem::size_of;
@@ -21,11 +21,11 @@ pub use super::sweep_state::SweepState;
 use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 use crate::pg::worker::background;
 
-/// One sweep state for this many bytes of `hot_size`, within these limits.
+/// The bytes of `hot_size` for each sweep state; the number of states has the two limits below.
 const BYTES_PER_STATE: usize = 32 * 1024;
 const MIN_STATES: usize = 64;
 const MAX_STATES: usize = 4096;
-/// The maximum number of databases that are visited at the same time.
+/// The maximum number of databases that workers visit at the same time.
 pub const VISITS: usize = 3;
 
 /// State shared by the launcher and the worker of one visit.
@@ -35,13 +35,13 @@ pub struct VisitState {
     outcome: AtomicU32,
     /// The time at which the current step of a sweep began; 0: no step is running.
     pub step_began: AtomicI64,
-    /// The cache of that step.
+    /// The cache of the current step.
     pub cache: AtomicCacheId,
     /// The worker's process while it responds to requests for a VACUUM; otherwise 0.
     worker: AtomicU32,
-    /// The visit only responds to requests for a VACUUM, and sweeps nothing.
+    /// Whether the visit only responds to requests for a VACUUM, and sweeps nothing.
     pub only_vacuums: AtomicBool,
-    /// How long the worker may stay before the database must be visited again, in microseconds.
+    /// The time that the worker may stay before the launcher must start another visit of the database, in microseconds.
     longest: AtomicU64,
 }
 
@@ -61,13 +61,13 @@ struct Head {
     extension_generation: AtomicU64,
     /// 1: a transaction that has created or updated an extension was prepared.
     extension_prepared: AtomicU32,
-    /// Grows whenever a writer requests a VACUUM.
+    /// The number of VACUUM requests that writers have made.
     vacuum_requests: AtomicU64,
-    /// The partition of the tier at which the next sweep of memory caches begins.
+    /// The partition of the hot tier at which the next sweep of memory caches begins.
     partition: AtomicU32,
     /// The launcher's process; 0: no launcher has run.
     launcher: AtomicU32,
-    /// Whether a database is due, but all visits or all workers are taken.
+    /// Whether a database is due, but all visits or all workers are in use.
     place_wanted: AtomicBool,
     visits: [VisitState; VISITS],
 }
@@ -80,11 +80,11 @@ pub struct WorkerShmem {
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every backend inherits it.
+    // The postmaster sets this before it forks; every backend inherits it.
     static WORKER_SHMEM: Cell<Option<WorkerShmem>> = const { Cell::new(None) };
 }
 
-/// Returns the worker's shared memory, if this server has it.
+/// Returns the worker's shared memory; None if this server has none.
 pub fn worker_shmem() -> Option<WorkerShmem> {
     WORKER_SHMEM.get()
 }
@@ -96,23 +96,23 @@ fn states(hot_size: usize) -> usize {
     }
 }
 
-/// Returns the bytes that this state takes on a server with this `pgcache.hot_size`, which is in bytes as well.
+/// Returns the bytes that this state takes on a server with this `pgcache.hot_size`, also in bytes.
 pub fn bytes(hot_size: usize) -> usize {
     64 + size_of::<Head>().next_multiple_of(64) + states(hot_size) * size_of::<SweepState>()
 }
 
-/// Requests the memory; called from the request hook.
+/// Requests the memory. The caller is the request hook.
 pub fn request(hot_size: usize) {
-    // SAFETY: the caller is the request hook, the one place where this is allowed.
+    // SAFETY: the caller is the request hook, the only code that may do so.
     unsafe { pg_sys::RequestAddinShmemSpace(bytes(hot_size)) };
 }
 
-/// Attaches to the memory, and initialises it if it is new; called from the startup hook.
+/// Attaches to the memory, and initialises it if it is new; the caller is the startup hook.
 pub fn attach(hot_size: usize) {
     let mut found = false;
     // SAFETY: `bytes` bytes were requested. The head and the states lie one after the other at aligned offsets inside
-    // them; they are atomics, of which any bit pattern is valid, and the first process to attach zeroes them, which
-    // the lock decides.
+    // the memory; they are atomics, for which any bit pattern is valid, and the first process to attach, which the lock
+    // determines, zeroes them.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -131,23 +131,23 @@ pub fn attach(hot_size: usize) {
     }
 }
 
-/// Records that an extension was created or updated: a database that lacked ours may have it now.
+/// Records that an extension was created or updated: a database that lacked pgcache may have it now.
 pub fn extension_changed() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_generation.fetch_add(1, Relaxed);
     }
 }
 
-/// Records the same for a transaction that is prepared, because the session that decides it does not know its
-/// commands.
+/// Records that a transaction that created or updated an extension was prepared, because the session that decides it
+/// does not know its commands.
 pub fn extension_prepared() {
     if let Some(shmem) = worker_shmem() {
         shmem.head.extension_prepared.store(1, Relaxed);
     }
 }
 
-/// Records that a prepared transaction was decided. It may have created or updated an extension if any prepared one
-/// has since the server's start.
+/// Records that a prepared transaction was decided. It counts as a change of an extension if any transaction prepared
+/// since the server's start has created or updated an extension.
 pub fn prepared_ended() {
     if worker_shmem().is_some_and(|shmem| shmem.head.extension_prepared.load(Relaxed) != 0) {
         extension_changed();
@@ -160,17 +160,17 @@ impl WorkerShmem {
         self.head.extension_generation.load(Relaxed)
     }
 
-    /// Returns the partition of the tier at which the next sweep of memory caches begins.
+    /// Returns the partition of the hot tier at which the next sweep of memory caches begins.
     pub fn partition(&self) -> &'static AtomicU32 {
         &self.head.partition
     }
 
-    /// Returns the state of the visit at a place, below [`VISITS`].
+    /// Returns the state of the visit at this place, a number below [`VISITS`].
     pub fn visit(&self, place: usize) -> &'static VisitState {
         &self.head.visits[place % VISITS]
     }
 
-    /// Returns how many requests for a VACUUM were made.
+    /// Returns the number of VACUUM requests that writers have made.
     pub fn vacuum_requests(&self) -> u64 {
         self.head.vacuum_requests.load(Acquire)
     }
@@ -180,9 +180,9 @@ impl WorkerShmem {
         self.head.launcher.store(background::own_pid(), Relaxed);
     }
 
-    /// Requests a VACUUM of a cache in which so many bytes are dead that it cannot wait for the next sweep. Wakes
-    /// the worker that visits its database, or the launcher if none does. The end of a worker wakes the launcher,
-    /// too.
+    /// Requests a VACUUM of a cache that has too many dead bytes to wait for the next sweep. Wakes the worker that
+    /// visits the cache's database, or the launcher if no worker does. The end of a worker also wakes the launcher, so
+    /// no request is lost.
     pub fn request_vacuum(&self, state: &SweepState) {
         if state.vacuum_requested.swap(1, Relaxed) == 1 {
             return;
@@ -200,7 +200,7 @@ impl WorkerShmem {
         background::wake(worker.unwrap_or(self.head.launcher.load(Relaxed)));
     }
 
-    /// Returns the databases in which a VACUUM is requested, once for each cache.
+    /// Returns the databases with VACUUM requests, once for each requested cache.
     pub fn databases_to_vacuum(&self) -> impl Iterator<Item = Oid> {
         self.states
             .iter()
@@ -213,7 +213,7 @@ impl WorkerShmem {
         self.head.place_wanted.store(wanted, Relaxed);
     }
 
-    /// Returns whether a visit that could end now should do so, because a database waits for its place.
+    /// Returns whether a visit that could end now should end, because a database waits for its place.
     pub fn is_place_wanted(&self) -> bool {
         self.head.place_wanted.load(Relaxed)
     }
@@ -225,15 +225,15 @@ impl WorkerShmem {
             .find_map(|(found, state)| (found == cache).then_some(state))
     }
 
-    /// Returns all states in the order in which a cache searches for its own. A state that was taken is never freed,
-    /// so none behind a free one belongs to the cache.
+    /// Returns all states in the order in which a cache searches for its own. A state in use is never freed, so no
+    /// state behind a free one belongs to the cache.
     fn places(&self, cache: CacheId) -> impl Iterator<Item = &'static SweepState> {
         let first = (cache.mixed() >> 32) as usize % self.states.len();
         let (before, from) = self.states.split_at(first);
         from.iter().chain(before)
     }
 
-    /// Returns the states of a database's caches, by relation.
+    /// Returns the states of a database's caches, each with the cache's relation.
     pub fn of_database(&self, database: Oid) -> impl Iterator<Item = (Oid, &'static SweepState)> {
         self.states.iter().filter_map(move |state| {
             let cache = state.cache.load(Relaxed)?;
@@ -241,9 +241,9 @@ impl WorkerShmem {
         })
     }
 
-    /// Returns the state of a cache for its sweeper: its own, a free one, or one taken from another cache. With more
-    /// caches than states, each cache competes for a single place: if the oldest state were taken instead, every
-    /// cache would lose its state in turn.
+    /// Returns the state of a cache for its sweeper: its own state, a free one, or one that it takes from another
+    /// cache. With more caches than states, each cache competes for a single place; if it took the oldest state
+    /// instead, every cache would lose its state in turn.
     pub fn sweep_state(&self, cache: CacheId) -> &'static SweepState {
         let own = self
             .places(cache)
@@ -256,8 +256,8 @@ impl WorkerShmem {
         })
     }
 
-    /// Returns the state of a cache for a writer. Checks only a few places, and takes no other cache's state; takes
-    /// a free one if `may_have_one` returns true.
+    /// Returns the state of a cache for a writer. Returns the cache's own state, or takes a free state if
+    /// `may_have_one` returns true; None otherwise. Checks only a few places, and takes no other cache's state.
     pub fn own_or_free(
         &self,
         cache: CacheId,
@@ -273,22 +273,22 @@ impl WorkerShmem {
 }
 
 impl VisitState {
-    /// Registers this process as the worker that requests for a VACUUM wake.
+    /// Registers this process as the worker that VACUUM requests wake.
     pub fn begin_answering(&self) {
         self.worker.store(background::own_pid(), Relaxed);
     }
 
-    /// Ends the registration: the worker responds to no more requests, or has ended.
+    /// Ends the registration, because the worker responds to no more requests, or has ended.
     pub fn end_answering(&self) {
         self.worker.store(0, Relaxed);
     }
 
-    /// Returns how long the worker may stay.
+    /// Returns the time that the worker may stay.
     pub fn longest(&self) -> Duration {
         Duration::from_micros(self.longest.load(Relaxed))
     }
 
-    /// Sets how long the worker may stay.
+    /// Sets the time that the worker may stay.
     pub fn set_longest(&self, longest: Duration) {
         self.longest.store(longest.as_micros() as u64, Relaxed);
     }

@@ -1,7 +1,7 @@
-//! Allocates zeroed pieces of shared memory, one for each module. They are requested while the library is preloaded,
-//! and passed to their modules at every start of the server.
+//! Allocates zeroed pieces of shared memory, one for each module. The module requests them while the library is
+//! preloaded, and passes them to their owners at every start of the server.
 //!
-//! The hot tier's memory is not among them: it needs a layout of its own, and may be refused.
+//! The hot tier's memory is not one of them: it needs a layout of its own, and the system may refuse it.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -15,13 +15,13 @@ use crate::pg::version::ADDIN_SHMEM_INIT_LOCK;
 /// The size of a cache line. Each piece begins at a multiple of it, so its atomics are aligned.
 pub const LINE: usize = 64;
 
-/// A piece, as its module describes it.
+/// The description of a piece by its module.
 pub struct Piece {
     /// The name in `pg_shmem_allocations`.
     pub name: &'static CStr,
     pub bytes: usize,
-    /// Further bytes, which the module writes before it reads them. They are not zeroed, so the system does not
-    /// allocate them until they are used.
+    /// Further bytes, which the module writes before it reads them. This module does not zero them, so the system does
+    /// not allocate them before their first use.
     pub unmade: usize,
     /// Requests further resources, such as a lock, in the request hook.
     pub request: fn(),
@@ -30,14 +30,14 @@ pub struct Piece {
 }
 
 thread_local! {
-    // Filled by the postmaster before it forks; every process inherits it.
+    // The postmaster fills this before it forks; every process inherits it.
     static PIECES: RefCell<Vec<Piece>> = const { RefCell::new(Vec::new()) };
 }
 
 static mut FORMER_REQUEST: pg_sys::shmem_request_hook_type = None;
 static mut FORMER_STARTUP: pg_sys::shmem_startup_hook_type = None;
 
-/// Requests a piece at the start of the server; called only while preloading.
+/// Requests a piece at the start of the server; the caller is preloading the library.
 pub fn register(piece: Piece) {
     let is_first = PIECES.with_borrow_mut(|pieces| {
         pieces.push(piece);
@@ -74,14 +74,14 @@ unsafe extern "C-unwind" fn request() {
     }
     PIECES.with_borrow(|pieces| {
         for piece in pieces {
-            // SAFETY: this is the hook in which shared memory may be requested.
+            // SAFETY: this is the hook that may request shared memory.
             unsafe { pg_sys::RequestAddinShmemSpace(room(piece)) };
             (piece.request)();
         }
     });
 }
 
-/// Runs at each start, also after a crash, and each time finds new memory.
+/// Passes each piece to its module. Runs at each start, also after a crash, and finds new memory each time.
 #[pg_guard]
 unsafe extern "C-unwind" fn startup() {
     // SAFETY: the former hook is called as Postgres would have called it.
@@ -95,8 +95,8 @@ unsafe extern "C-unwind" fn startup() {
 
 fn take(piece: &Piece) {
     let mut found = false;
-    // SAFETY: called in the startup hook. As many bytes were requested; the first process to attach, which the lock
-    // decides, zeroes all of them. The aligned piece lies within them.
+    // SAFETY: the startup hook calls this. The requested bytes suffice; the first process to attach, which the lock
+    // determines, zeroes `bytes` and the alignment. The aligned piece lies within the requested bytes.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(ADDIN_SHMEM_INIT_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);

@@ -7,7 +7,7 @@ pub(in crate::pg) struct Connection;
 
 impl Connection {
     pub(in crate::pg) fn open() -> Connection {
-        // SAFETY: always possible inside a transaction; it is paired by drop.
+        // SAFETY: a connection can always be opened inside a transaction; drop closes it.
         unsafe { pg_sys::SPI_connect() };
         Connection
     }
@@ -15,7 +15,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // An error that unwinds ends in an abort, which cleans SPI up itself, in the right order.
+        // An error that unwinds ends in an abort, which cleans up SPI itself, in the right order.
         if !std::thread::panicking() {
             // SAFETY: this is the innermost connection, since guards are dropped in order.
             unsafe { pg_sys::SPI_finish() };
@@ -23,14 +23,14 @@ impl Drop for Connection {
     }
 }
 
-/// Returns the current memory context. Before SPI is connected, it is the caller's.
+/// Returns the current memory context. Before SPI is connected, this is the caller's context.
 pub(in crate::pg) fn current_context() -> pg_sys::MemoryContext {
-    // SAFETY: a variable of this process, which is set whenever our code runs.
+    // SAFETY: a variable of this process, which is set whenever pgcache's code runs.
     unsafe { pg_sys::CurrentMemoryContext }
 }
 
-/// Raises an error that names the SPI function. SPI reports misuse by return codes, and each of them would be a
-/// defect of ours.
+/// Raises an error that names the SPI function. SPI reports misuse by return codes, and each of them would be a defect
+/// of pgcache.
 pub(in crate::pg) fn failed(call: &str) -> ! {
     pgrx::error!("{call} failed")
 }

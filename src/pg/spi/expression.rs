@@ -20,7 +20,7 @@ use crate::pg::value::datum::Text;
 pub struct Expression {
     node: *mut pg_sys::Node,
     relation: pg_sys::Oid,
-    /// Whether its result depends on settings by which Postgres prints and reads values.
+    /// Whether the result depends on settings that affect how Postgres prints and reads values.
     pub follows_settings: bool,
 }
 
@@ -28,7 +28,7 @@ impl Expression {
     /// Parses `text` as an expression over the columns of `relation`, on which the caller holds a lock.
     pub fn over(relation: pg_sys::Oid, text: Text) -> Result<Expression, Error> {
         let text = text.bytes();
-        // This text is parsed only so that Postgres' error messages show the expression.
+        // Plans this text only so that Postgres' error messages show the expression.
         let from = relation::qualified(relation);
         let query = [b"SELECT ", text, b"\n FROM ONLY ", from.as_bytes()].concat();
         drop(Plan::prepare(&sql(query), &[], Paths::Any));
@@ -71,7 +71,7 @@ impl Expression {
         if unsafe { pg_sys::contain_volatile_functions(node) } {
             return Err(Error::VolatileKey);
         }
-        // SAFETY: as above.
+        // SAFETY: as for the walk above.
         let follows_settings = match unsafe { steadiness(node) } {
             Steadiness::Steady => false,
             Steadiness::UnderSettings => true,
@@ -95,7 +95,7 @@ impl Expression {
     }
 }
 
-/// Returns the expression of `SELECT expression`, if the text has no other part.
+/// Returns the expression of `SELECT expression`. Fails if the text has any other part.
 fn single_target(select: &CStr) -> Result<*mut pg_sys::Node, Error> {
     // SAFETY: the parser raises errors for invalid text; nodes are read after their tags.
     unsafe {

@@ -1,7 +1,7 @@
 //! Runs the loader of `cache_fetch`: a query that a user passes as text, which returns one value.
 //!
-//! It runs as the caller and under the caller's search_path, like any statement of the caller; nothing here changes
-//! either. The context of each error shows the loader's text.
+//! The loader runs as the caller and under the caller's search_path, like any statement of the caller; this module
+//! changes neither. The context of each error shows the loader's text.
 
 use std::ffi::CString;
 use std::ptr::NonNull;
@@ -52,7 +52,7 @@ impl Loader {
         }
     }
 
-    /// Runs the query for a key; `text` is shown in the error if the query returns several rows.
+    /// Runs the query for a key; the error for several rows shows `text`.
     pub fn run(&self, key: Text, text: Text) -> Result<Loaded, Error> {
         let caller = current_context();
         let _connection = Connection::open();
@@ -92,12 +92,12 @@ pub fn raise_from(text: Text, failure: Failure) -> ! {
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        // SAFETY: the plan was kept and is referenced from here only.
+        // SAFETY: the plan was kept, and only this value refers to it.
         unsafe { pg_sys::SPI_freeplan(self.0.as_ptr()) };
     }
 }
 
-/// Returns the one column of the one row: a text, jsonb or bytea unchanged, any other type as text.
+/// Returns the only column of the only row: a text, jsonb or bytea unchanged, any other type as text; None for NULL.
 fn value(output: &Output) -> Option<Stored> {
     match ValueType::from_oid(output.type_of(0)) {
         Some(_) => output.stored(0, 0),

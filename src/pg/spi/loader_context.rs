@@ -1,8 +1,8 @@
 //! Adds the text of a loader to the CONTEXT of its errors.
 //!
-//! For an error of Postgres the callback runs when Postgres reports it. An error of ours is a panic, which pgrx
-//! reports only at the function's entry. So the callback stays in Postgres' list while an error unwinds; the code
-//! that catches the error restores the list.
+//! For an error of Postgres the callback runs when Postgres reports it. An error of pgcache is a panic, which pgrx
+//! reports only at the function's entry. So the callback stays in Postgres' list while an error unwinds; the code that
+//! catches the error restores the list.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -19,7 +19,7 @@ pub struct LoaderContext {
 }
 
 impl LoaderContext {
-    /// Makes errors show this text, until the result is dropped.
+    /// Makes errors show this text until the result is dropped.
     pub fn enter(loader: &[u8]) -> LoaderContext {
         let text = CString::new(loader).unwrap_or_default();
         // SAFETY: text and entry are palloc'd in the call's memory context, which lives until the statement ends or
@@ -42,7 +42,7 @@ impl LoaderContext {
 impl Drop for LoaderContext {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: the value before enter; contexts are left in reverse order of entering.
+            // SAFETY: this restores the value from before `enter`; contexts end in reverse order of their beginning.
             unsafe { pg_sys::error_context_stack = self.former };
         }
     }

@@ -1,7 +1,7 @@
 //! Reads the result of an SPI statement, column by column.
 //!
-//! A value leaves SPI only as a detoasted copy in the caller's memory context, so that no lock is needed to read it
-//! later. No column is read as a type that it does not have.
+//! A value leaves SPI only as a detoasted copy in the caller's memory context, so that reading it later needs no lock.
+//! Each function checks the column's type before it reads the column as this type.
 
 use pgrx::{FromDatum, pg_sys};
 
@@ -10,8 +10,7 @@ use crate::pg::value::datum::{ArrayOf, Text, Value, ValueType};
 use crate::pg::value::stored::{Stored, refuse};
 use crate::pg::value::typed::Typed;
 
-/// The result of a statement: the rows that it returned, if any, and their number, or the number of rows that it
-/// changed.
+/// The result of a statement: the rows that it returned, if any, and the number of rows that it returned or changed.
 pub struct Output {
     /// Rows returned, inserted, updated or deleted.
     pub processed: u64,
@@ -21,7 +20,7 @@ pub struct Output {
 
 impl Output {
     pub(in crate::pg) fn of_last_statement(caller: pg_sys::MemoryContext) -> Output {
-        // SAFETY: SPI sets both after each statement; no other statement ran in between.
+        // SAFETY: SPI sets both variables after each statement, and no other statement ran after this one.
         unsafe {
             Output {
                 processed: pg_sys::SPI_processed,
@@ -31,7 +30,7 @@ impl Output {
         }
     }
 
-    /// Returns how many rows can be read.
+    /// Returns the number of returned rows.
     pub fn rows(&self) -> usize {
         match self.table.is_null() {
             true => 0,
@@ -39,12 +38,12 @@ impl Output {
         }
     }
 
-    /// Returns how many columns a row has.
+    /// Returns the number of columns of a row.
     pub fn columns(&self) -> usize {
         match self.table.is_null() {
             true => 0,
-            // SAFETY: the table is not NULL, SPI keeps it until the connection ends, which outlives this, and every
-            // table has a descriptor.
+            // SAFETY: the table is not NULL, SPI keeps it until the connection ends, which outlives this value, and
+            // every table has a descriptor.
             false => unsafe { (*(*self.table).tupdesc).natts as usize },
         }
     }
@@ -65,10 +64,11 @@ impl Output {
         (!null).then_some(datum)
     }
 
-    /// Returns a row's address, copied into the caller's memory context.
+    /// Returns a column of type tid, copied into the caller's memory context.
     pub fn row_address(&self, row: usize, column: usize) -> Option<Typed> {
         let datum = self.of_type(row, column, pg_sys::TIDOID)?;
-        // SAFETY: `of_type` has checked that it is a tid: so many bytes at this address. The copy has as much room.
+        // SAFETY: `of_type` has checked that the datum is a tid, so it points to `size` bytes. The copy has as much
+        // room.
         unsafe {
             let size = size_of::<pg_sys::ItemPointerData>();
             let copy = pg_sys::MemoryContextAlloc(self.caller, size);
@@ -103,8 +103,8 @@ impl Output {
         }
     }
 
-    /// Returns a column that must have this type, and otherwise raises an error. A kept statement is planned again
-    /// when its table has changed, and its column may then have another type.
+    /// Returns a column; raises an error if it does not have this type. Postgres plans a kept statement again after a
+    /// change of its table, and a column may then have another type.
     fn of_type(&self, row: usize, column: usize, wanted: pg_sys::Oid) -> Option<pg_sys::Datum> {
         let datum = self.raw(row, column)?;
         if self.type_of(column) != wanted {
@@ -139,25 +139,25 @@ impl Output {
     /// Returns a column of type text, copied into the caller's memory context.
     pub fn text(&self, row: usize, column: usize) -> Option<Text> {
         let datum = self.of_type(row, column, pg_sys::TEXTOID)?;
-        // SAFETY: `of_type` has checked that it is a text, hence a varlena.
+        // SAFETY: `of_type` has checked that the datum is a text, hence a varlena.
         Some(unsafe { Text::from_raw(self.copy(datum)) })
     }
 
     /// Returns a column of type text[] without NULL, copied into the caller's memory context.
     pub fn texts(&self, row: usize, column: usize) -> Option<ArrayOf<Text>> {
         let datum = self.of_type(row, column, pg_sys::TEXTARRAYOID)?;
-        // SAFETY: `of_type` has checked that it is an array of texts, hence a varlena.
+        // SAFETY: `of_type` has checked that the datum is an array of texts, hence a varlena.
         unsafe { ArrayOf::from_datum(self.copy(datum), false) }
     }
 
-    /// Returns a column as a value, if the column's current type is one of ours, copied into the caller's memory
-    /// context.
+    /// Returns a column as a value, copied into the caller's memory context. Raises an error if a cache cannot have
+    /// values of the column's current type.
     pub fn stored(&self, row: usize, column: usize) -> Option<Stored> {
         let datum = self.raw(row, column)?;
         let Some(value_type) = ValueType::from_oid(self.type_of(column)) else {
             refuse();
         };
-        // SAFETY: the column's type is `value_type`, one of ours, and all of these are varlenas.
+        // SAFETY: the column's type is `value_type`, a value type of pgcache, and all of these types are varlenas.
         Some(unsafe { Stored::new(self.copy(datum), value_type) })
     }
 
@@ -166,8 +166,8 @@ impl Output {
     /// # Safety
     /// The datum is a varlena.
     unsafe fn copy(&self, datum: pg_sys::Datum) -> pg_sys::Datum {
-        // SAFETY: the datum is a varlena, by the caller's contract. The copy is made in the memory context that was
-        // current before SPI_connect, which outlives this; SPI's own is restored.
+        // SAFETY: the datum is a varlena, by the caller's contract. The copy lies in the memory context that was
+        // current before SPI_connect, which outlives this value; SPI's own context is restored.
         unsafe {
             let spi = pg_sys::MemoryContextSwitchTo(self.caller);
             let copy = pg_sys::pg_detoast_datum_copy(datum.cast_mut_ptr());

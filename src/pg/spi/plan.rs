@@ -1,7 +1,7 @@
 //! Kept plans: SQL statements that a session plans once and runs many times through SPI.
 //!
-//! A plan for a lookup by key always uses the index, whatever the statistics say. Otherwise a cache that was empty a
-//! minute ago would be read by a sequential scan.
+//! A plan for a lookup by key always uses the index, whatever the statistics say. Otherwise Postgres would read a cache
+//! that was empty a minute ago by a sequential scan.
 
 use std::ffi::{CStr, CString};
 use std::ptr::NonNull;
@@ -30,12 +30,12 @@ pub enum Paths {
     Address,
 }
 
-/// A planned statement, kept until dropped. Every function that runs it raises the statement's errors.
+/// A planned statement, kept until dropped. Every function that runs the plan raises the statement's errors.
 pub struct Plan {
     plan: NonNull<pg_sys::_SPI_plan>,
     /// The types of its parameters.
     types: Box<[pg_sys::Oid]>,
-    /// The text, and the one table that it names, for the name guard of each run.
+    /// The text, and the only table that it names, for the name guard of each run.
     about: Option<About>,
 }
 
@@ -46,8 +46,9 @@ struct About {
 }
 
 impl Plan {
-    /// Parses and plans a statement on one table. Refuses it, now and at each run, if its name has come to refer to
-    /// another table. The name is found whichever role runs the statement: see [`name_guard`].
+    /// Parses and plans a statement on one table. Raises an error, now and at each run, if the table's name in the text
+    /// refers to another table. The lookup of the name succeeds for every role that runs the statement: see
+    /// [`name_guard`].
     pub fn over(table: pg_sys::Oid, sql: CString, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _guard = NameGuard::of_query(&sql, table);
         let _connection = Connection::open();
@@ -56,7 +57,7 @@ impl Plan {
         let mut plan = Plan::parse(&sql, types, paths);
         name_guard::end_look_up();
         let types = ParameterTypes::of(&plan.types);
-        // SAFETY: the plan was just made with these types; it owns both from now on.
+        // SAFETY: the plan was just made with these types; it owns both after this.
         unsafe { types.look_up_again(plan.plan.as_ptr()) };
         plan.make(paths);
         drop(_guard);
@@ -68,7 +69,7 @@ impl Plan {
         plan
     }
 
-    /// Parses and plans `sql` with the parameters' types.
+    /// Parses and plans `sql`, with parameters of these types.
     pub fn prepare(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let _connection = Connection::open();
         let _settings = Allowed::only(paths);
@@ -77,7 +78,7 @@ impl Plan {
         plan
     }
 
-    /// Parses a statement; SPI is connected.
+    /// Parses a statement. The caller has connected SPI.
     fn parse(sql: &CStr, types: &[pg_sys::Oid], paths: Paths) -> Plan {
         let mut types = types.to_vec();
         // SAFETY: sql and types live through the call. SPI_prepare_cursor raises an error instead of returning NULL
@@ -102,8 +103,8 @@ impl Plan {
         }
     }
 
-    /// Plans the statement under the present settings. A plan that depends on its arguments is made at each run
-    /// instead.
+    /// Plans the statement under the present settings. Does nothing for a plan that depends on its arguments, which
+    /// Postgres makes at each run.
     fn make(&self, paths: Paths) {
         if paths == Paths::Costed {
             return;
@@ -117,22 +118,22 @@ impl Plan {
         }
     }
 
-    /// Runs the statement and lets `read` read its rows.
+    /// Runs the statement, and returns the result of `read` for its rows.
     ///
-    /// Each run has a snapshot of its own under READ COMMITTED and sees the session's earlier changes.
+    /// Under READ COMMITTED each run has a snapshot of its own; it sees the session's earlier changes.
     pub fn run<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
-        // In parallel mode no command can begin. The session has no changes of its own to see then, so a statement
-        // that reads needs no new command.
+        // In parallel mode no command can begin. The session then has no changes of its own to see, so a statement that
+        // reads needs no new command.
         let snapshot = match session::in_parallel_mode() {
-            // SAFETY: in parallel mode there is a transaction, and it has its first snapshot.
+            // SAFETY: in parallel mode a transaction is open, and has its first snapshot.
             true => unsafe { pg_sys::GetTransactionSnapshot() },
             false => std::ptr::null_mut(),
         };
         self.run_under(snapshot, arguments, read)
     }
 
-    /// Runs the statement as [`Plan::run`] does, but on the rows as they are now, even if the transaction has one
-    /// snapshot for all its statements.
+    /// Runs the statement as [`Plan::run`] does, but on the rows in their present state, even if the transaction has
+    /// one snapshot for all its statements.
     pub fn run_as_of_now<R>(&self, arguments: &[Typed], read: impl FnOnce(&Output) -> R) -> R {
         if !lock::one_snapshot_per_transaction() || session::in_parallel_mode() {
             return self.run(arguments, read);
@@ -157,7 +158,7 @@ impl Plan {
         let (plan, values, nulls) = (self.plan.as_ptr(), values.as_mut_ptr(), nulls.as_ptr());
         let _interpreted = Interpreted::begin();
         let execute = || {
-            // SAFETY: the plan is kept and takes parameters of these types; both arrays live through it.
+            // SAFETY: the plan is kept and takes parameters of these types; both arrays live through the call.
             unsafe {
                 pg_sys::SPI_execute_snapshot(
                     plan,
@@ -178,7 +179,7 @@ impl Plan {
         read(&Output::of_last_statement(caller))
     }
 
-    /// Runs a statement that changes rows, as [`Plan::run_as_of_now`] does; reads nothing.
+    /// Runs a statement that changes rows, as [`Plan::run_as_of_now`] does, and ignores its result.
     pub fn change_as_of_now(&self, arguments: &[Typed]) {
         // SAFETY: a transaction is open; SPI copies the snapshot.
         self.run_under(unsafe { pg_sys::GetLatestSnapshot() }, arguments, |_| ());
@@ -187,13 +188,13 @@ impl Plan {
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: the plan was made by SPI_prepare_cursor and is referenced from here only.
+        // SAFETY: the plan was made by SPI_prepare_cursor and only this value refers to it.
         unsafe { pg_sys::SPI_freeplan(self.plan.as_ptr()) };
     }
 }
 
-/// Runs a statement once, mostly a definition (DDL). The text contains names that users have chosen, so it is
-/// refused if it parses as more than one statement.
+/// Runs a statement once, mostly a definition (DDL). The text contains names that users have chosen, so this raises an
+/// error if it parses as more than one statement.
 pub fn run_once(sql: &CStr) {
     let _connection = Connection::open();
     // SAFETY: the parser's list lives in SPI's memory and is only counted; errors are raised.
@@ -241,10 +242,10 @@ pub fn query_once<R>(
     read(&Output::of_last_statement(caller))
 }
 
-/// Restricts the planner to one kind of path while it lives.
+/// Restricts the planner to one kind of path while this value lives.
 ///
-/// Sets the variables behind enable_seqscan and similar settings directly, because SET would call assign hooks and
-/// be recorded in the transaction. The former values are restored before any other code reads them.
+/// Sets the variables behind enable_seqscan and similar settings directly, because SET would call assign hooks and be
+/// part of the transaction. Drop restores the former values before any other code reads them.
 struct Allowed {
     seqscan: bool,
     indexscan: bool,
@@ -253,12 +254,12 @@ struct Allowed {
 }
 
 impl Allowed {
-    /// Returns None if the planner may choose any path.
+    /// Sets the restriction; returns None if the planner may choose any path.
     fn only(paths: Paths) -> Option<Allowed> {
         if !matches!(paths, Paths::Index | Paths::Address) {
             return None;
         }
-        // SAFETY: plain variables of this process, which the planner reads; nothing else runs meanwhile.
+        // SAFETY: plain variables of this process, which the planner reads; no other code runs while they are changed.
         unsafe {
             let former = Allowed {
                 seqscan: pg_sys::enable_seqscan,
@@ -287,8 +288,8 @@ impl Drop for Allowed {
     }
 }
 
-/// Disables JIT compilation while it lives. A disabled path costs 1e10, which is more than `jit_above_cost`, so a
-/// page of keys would be compiled for 100 ms and read in 3.
+/// Disables JIT compilation while this value lives. A disabled path costs 1e10, which is more than `jit_above_cost`, so
+/// Postgres would compile for 100 ms to read a page of keys in 3 ms.
 struct Interpreted(bool);
 
 impl Interpreted {
@@ -309,8 +310,8 @@ impl Drop for Interpreted {
     }
 }
 
-/// Returns the parameters in SPI's form: values, and 'n' for each that is NULL. Raises an error if an argument has
-/// another type than the statement was prepared for.
+/// Returns the parameters in SPI's form: values, and 'n' for each NULL. Raises an error if an argument has another type
+/// than the parameter.
 fn parameters(arguments: &[Typed], types: &[pg_sys::Oid]) -> (Vec<pg_sys::Datum>, Vec<i8>) {
     if arguments.len() != types.len() {
         refuse();

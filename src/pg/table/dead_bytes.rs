@@ -1,9 +1,9 @@
 //! Counts the bytes that a write leaves dead until VACUUM reclaims them.
 //!
-//! A row that was updated within its page (HOT) is not counted, because the next session to visit the page prunes
-//! it. A row that was moved or deleted is not pruned that way, and neither is a long value in the TOAST table.
-//! Postgres' own count of dead rows is not sufficient: it is up to a second late, and a row may have eight bytes or
-//! fill a page.
+//! It does not count an old row version whose successor is in the same page (HOT), because the next session to visit
+//! the page prunes it. No session prunes a moved or deleted row in this way, nor a long value in the TOAST table.
+//! Postgres' own count of dead rows is not sufficient: it is up to a second late, and it says nothing about the size of
+//! a row, which may be eight bytes or a whole page.
 
 use std::ops::AddAssign;
 
@@ -13,7 +13,7 @@ use pgrx::varlena::varatt_is_1b_e;
 use crate::pg::events::{self, DeadBytes};
 use crate::pg::memory::unguarded;
 
-/// The part of a row outside of its page: the size of its value in the TOAST table, and its id there.
+/// The part of a row in the TOAST table: the size of its value, and the value's id.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Toasted {
     bytes: usize,
@@ -22,14 +22,14 @@ struct Toasted {
 
 impl AddAssign for DeadBytes {
     fn add_assign(&mut self, more: DeadBytes) {
-        // Wraps instead of panicking, because it is added up in code that must not fail.
+        // Wraps instead of panicking, because code that must not fail adds these numbers.
         self.rows = self.rows.wrapping_add(more.rows);
         self.toast = self.toast.wrapping_add(more.toast);
     }
 }
 
 impl DeadBytes {
-    /// Emits the bytes as an event of this table, if there are any.
+    /// Emits the bytes as an event of this table, unless both numbers are 0.
     pub fn emit(self, relation: Oid) {
         if self.rows != 0 || self.toast != 0 {
             events::emit(|observer| (observer.died)(relation, self));
@@ -39,10 +39,11 @@ impl DeadBytes {
     /// Returns the bytes that become dead when the row in a slot is removed.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table
-    /// whose column of number `value` is a varlena.
+    /// Inside of `unguarded::guarded`; the slot is one of the heap's and holds a row of a table whose column with the
+    /// number `value` is a varlena.
     pub unsafe fn with_row(slot: *mut pg_sys::TupleTableSlot, value: i16) -> DeadBytes {
-        // SAFETY: both kinds of the heap's slots begin alike; `column` reads as the caller's contract allows.
+        // SAFETY: both kinds of the heap's slots have the same beginning; the caller's contract allows the call of
+        // `column`.
         unsafe {
             let stored = (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple;
             if stored.is_null() {
@@ -59,12 +60,12 @@ impl DeadBytes {
         }
     }
 
-    /// Returns the bytes that become dead when `old` is replaced by `new`, or removed if `new` is NULL. `value`
-    /// returns the number of the value column; it is called only if the row has data in the TOAST table.
+    /// Returns the bytes that become dead when `old` is replaced by `new`, or removed if `new` is NULL. `value` returns
+    /// the number of the value column; this function calls it only if the row has data in the TOAST table.
     ///
     /// # Safety
-    /// Both are rows of a table with this descriptor, as it stores them, and `old` is not NULL; the
-    /// column of that number is a varlena.
+    /// Both are rows of a table with this descriptor, in stored form, and `old` is not NULL; the column of that number
+    /// is a varlena.
     pub unsafe fn between(
         old: HeapTuple,
         new: HeapTuple,
@@ -101,7 +102,7 @@ impl DeadBytes {
 /// Returns whether any column of a row is in the TOAST table.
 ///
 /// # Safety
-/// A row of a table.
+/// `row` is a row of a table.
 #[inline(always)]
 unsafe fn has_toasted(row: HeapTuple) -> bool {
     // SAFETY: a row of a table, by the caller's contract, has its header at `t_data`.
@@ -110,9 +111,9 @@ unsafe fn has_toasted(row: HeapTuple) -> bool {
 
 impl Toasted {
     /// # Safety
-    /// The datum is a varlena, as a row holds it.
+    /// The datum is a varlena in the form in which a row stores it.
     unsafe fn of(datum: Option<Datum>) -> Toasted {
-        /// The tag of a pointer into a TOAST table; other tags are never stored.
+        /// The tag of a pointer into a TOAST table; a row never stores other tags.
         const ON_DISK: u8 = pg_sys::vartag_external::VARTAG_ONDISK as u8;
         /// The upper two bits of the size hold the compression method.
         const SIZE: u32 = (1 << 30) - 1;
@@ -120,8 +121,7 @@ impl Toasted {
             return Toasted::default();
         };
         let varlena: *const pg_sys::varlena = datum.cast_mut_ptr();
-        // SAFETY: reads the header, the tag that follows, and behind it the pointer, which is not
-        // aligned.
+        // SAFETY: reads the header, the tag that follows, and then the pointer, which is not aligned.
         unsafe {
             let external: *const pg_sys::varattrib_1b_e = varlena.cast();
             if !varatt_is_1b_e(varlena) || (*external).va_tag != ON_DISK {

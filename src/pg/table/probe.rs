@@ -1,15 +1,15 @@
 //! Checks whether an expired row blocks a key, so that a statement that is about to write the key can replace the
 //! row.
 //!
-//! A single check opens the table and its index, creates a slot and a scan, and closes all of them, which takes more
+//! A single check opens the table and its index, creates a slot and a scan, and closes all of them; this takes more
 //! than half of its time. COPY makes a check for each of its rows, so it keeps these objects open until it ends.
 //!
-//! Three rules apply to objects that are kept open. First, only the table that COPY itself writes stays open:
-//! triggers of COPY may truncate, alter or drop the other tables that they write, and Postgres refuses that for a
-//! table that the session has open. Second, no page stays pinned between two checks, because COPY may wait for its
-//! client, and VACUUM would wait for the page. Third, open relations belong to the statement that opened them. They
-//! are closed under the resource owner that opened them. After an error, the abort closes them, and they are
-//! forgotten when the memory of the statement's savepoint is freed.
+//! Three rules apply to objects that stay open. First, only the table that COPY itself writes stays open: triggers of
+//! COPY may truncate, alter or drop other tables that they write, and Postgres refuses this for a table that the
+//! session has open. Second, no page stays pinned between two checks, because COPY may wait for its client, and VACUUM
+//! would wait for the page. Third, open relations belong to the statement that opened them. This module closes them
+//! under the resource owner that opened them. After an error, the abort closes them, and this module forgets them when
+//! Postgres frees the memory of the statement's savepoint.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -26,18 +26,18 @@ use crate::pg::session::clock;
 use crate::pg::value::datum::Text;
 use crate::pg::version;
 
-/// Returns whether the row under a key has expired. Reads the row as an insertion of that key would find it: the
-/// latest version, committed or our own. Waits for a transaction that changes or removes the row, as the insertion
+/// Returns whether the row under a key has expired. Reads the row that an insertion of this key would find: the latest
+/// version, committed or the session's own. Waits for a transaction that changes or removes the row, as the insertion
 /// would.
 ///
 /// The caller holds the lock on the table under which the [`Target`] is valid. `written` is the table that the
-/// statement writes: this one, or one of which it is a partition.
+/// statement writes: the target's table, or a table that it is a partition of.
 pub fn has_expired(target: &Target, key: Text, written: Oid) -> Result<bool, UsePlan> {
     let key = target.key_datum(key);
     if let Some(kept) = Kept::of(target, written)? {
         return Ok(kept.look(target, key));
     }
-    // SAFETY: one sequence of plain values, which closes what it opens; after an error the abort does.
+    // SAFETY: one sequence of plain values, which closes the objects that it opens; after an error the abort does.
     let found = unsafe {
         guarded(|| {
             let probe = Probe::open(target)?;
@@ -56,14 +56,14 @@ struct Probe {
     index: pg_sys::Relation,
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
-    /// The scan's snapshot. The scan also stores in it which transaction is changing a row.
+    /// The scan's snapshot. The scan also stores there the transaction that is changing a row.
     dirty: *mut pg_sys::SnapshotData,
 }
 
 /// The state of the row under a key.
 #[derive(Clone, Copy)]
 enum Latest {
-    /// No row, or a live row.
+    /// No row exists, or the row is live.
     InOrder,
     Expired,
     /// Another transaction is changing or removing the row.
@@ -76,8 +76,8 @@ impl Probe {
     /// # Safety
     /// Inside of `guarded`; the table is locked.
     unsafe fn open(target: &Target) -> Option<Probe> {
-        // SAFETY: both relations exist, because the table is locked. The snapshot is a type and room for results, in
-        // memory that lives as long as the scan's own.
+        // SAFETY: both relations exist, because the table is locked. The snapshot consists of a type and room for
+        // results, in memory that lives as long as the scan's.
         unsafe {
             let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
             let index = unguarded::index_open(target.index, pg_sys::AccessShareLock as i32);
@@ -106,9 +106,10 @@ impl Probe {
     }
 
     /// # Safety
-    /// Inside of `guarded`, under the resource owner of its opening; the probe is not used afterwards.
+    /// Inside of `guarded`, under the resource owner that opened the probe; the caller does not use the probe
+    /// afterwards.
     unsafe fn close(self) {
-        // SAFETY: each was opened by `open`, and the scan holds no page.
+        // SAFETY: `open` opened each object, and the scan holds no page.
         unsafe {
             unguarded::index_endscan(self.scan);
             unguarded::ExecDropSingleTupleTableSlot(self.slot);
@@ -116,14 +117,14 @@ impl Probe {
         }
     }
 
-    /// Closes the probe after an error has left the scan and the slot as they were: releases their references but
-    /// not their pages; their memory belongs to the statement.
+    /// Closes the probe after an error in a use of its scan and slot: releases their references, but not their pages,
+    /// which the abort has released; their memory belongs to the statement.
     ///
     /// # Safety
     /// As for `close`, except that the scan may have pages, which it no longer owns.
     unsafe fn abandon(self) {
-        // SAFETY: `open` has begun the scan, which counts as a user of the index, and made the slot, which counts as
-        // a user of the descriptor where that counts its users.
+        // SAFETY: `open` began the scan, which counts as a user of the index, and made the slot, which counts as a user
+        // of the descriptor if the descriptor is counted.
         unsafe {
             unguarded::RelationDecrementReferenceCount(self.index);
             let row = (*self.slot).tts_tupleDescriptor;
@@ -137,7 +138,7 @@ impl Probe {
     /// # Safety
     /// As for `close`; the scan has ended.
     unsafe fn let_go(self) {
-        // SAFETY: both were opened by `open`.
+        // SAFETY: `open` opened both relations.
         unsafe {
             unguarded::index_close(self.index, pg_sys::AccessShareLock as i32);
             unguarded::table_close(self.table, pg_sys::NoLock as i32);
@@ -164,13 +165,14 @@ impl Probe {
     /// # Safety
     /// Inside of `guarded`; the probe is open.
     unsafe fn latest(self, target: &Target, key: Datum) -> Latest {
-        // SAFETY: the probe is open, and the deadline column is one of the table's. A rescan releases the pages,
-        // which the scan itself does at its end.
+        // SAFETY: the probe is open, and the deadline column belongs to the table. A rescan releases the pages; so does
+        // the scan when it finds no more rows.
         unsafe {
             let mut by_key = key_equals(target, key);
             unguarded::index_rescan(self.scan, &mut by_key, 1, null_mut(), 0);
             let forward = pg_sys::ScanDirection::ForwardScanDirection;
-            // A row that another transaction is inserting may exist beside the row that it replaces.
+            // The loop reads several rows, because a row that another transaction is inserting may exist beside the row
+            // that it replaces.
             while unguarded::index_getnext_slot(self.scan, forward, self.slot) {
                 let mut latest = Latest::InOrder;
                 if (*self.dirty).xmax != pg_sys::InvalidTransactionId {
@@ -212,16 +214,17 @@ struct Kept {
     relation: Oid,
     index: Oid,
     probe: Probe,
-    /// Whether the probe is in use, or an error has ended its last use.
+    /// Whether the probe is in use, or an error ended its last use.
     looks: bool,
 }
 
 thread_local! {
-    /// Never dropped, because Postgres owns what it points to.
+    /// Never dropped, because Postgres owns the objects that it points to.
     static COPYING: ManuallyDrop<RefCell<Vec<Copying>>> = ManuallyDrop::default();
 }
 
-/// Runs `change` on the running COPYs; nothing that it calls enters this function again.
+/// Runs `change` on the running COPYs and returns its result; None if called inside of `change`, which pgcache never
+/// does.
 fn with<R>(change: impl FnOnce(&mut Vec<Copying>) -> R) -> Option<R> {
     COPYING.with(|copying| Some(change(&mut *copying.try_borrow_mut().ok()?)))
 }
@@ -229,7 +232,8 @@ fn with<R>(change: impl FnOnce(&mut Vec<Copying>) -> R) -> Option<R> {
 /// Begins a COPY into this table. Returns its number for [`end`].
 pub fn begin(table: Oid) -> usize {
     let number = with(|copying| copying.last().map_or(1, |last| last.number + 1)).unwrap_or(0);
-    // SAFETY: a context below that of the savepoint, with a callback in it, which runs before the context is deleted.
+    // SAFETY: the new context is a child of the savepoint's context; Postgres runs its callback before it deletes the
+    // context.
     let (owner, context) = unsafe {
         let context = pg_sys::AllocSetContextCreateInternal(
             pg_sys::CurTransactionContext,
@@ -272,8 +276,9 @@ pub fn end(number: usize) {
     };
     for kept in &ended.probes {
         let (probe, looks) = (kept.probe, kept.looks);
-        // SAFETY: opened under the resource owner of the statement, which is current again, and not in use, because
-        // the statement is over. An error during a use has left the scan with pages that it no longer owns.
+        // SAFETY: the probe was opened under the resource owner of the statement, which is current again, and it is not
+        // in use, because the statement has ended. After an error during a use, the scan refers to pages that it no
+        // longer owns.
         unsafe {
             guarded(|| match looks {
                 true => probe.abandon(),
@@ -285,14 +290,14 @@ pub fn end(number: usize) {
     unsafe { pg_sys::MemoryContextDelete(ended.context) };
 }
 
-/// Forgets a COPY whose memory is freed.
+/// Forgets a COPY. Postgres calls this before it frees the memory of the COPY.
 unsafe extern "C-unwind" fn forget(number: *mut c_void) {
     with(|copying| copying.retain(|copy| copy.number != number as usize));
 }
 
 impl Kept {
-    /// Returns the open probe of this table; the COPY into the table opens one if it has none. Returns None if no
-    /// such COPY runs, or if it is running another statement at the moment.
+    /// Returns the open probe of this table; the COPY into the table opens one if it has none. Returns None if no COPY
+    /// into the table runs, if the probe is in use, or if the COPY is running another statement.
     fn of(target: &Target, written: Oid) -> Result<Option<Kept>, UsePlan> {
         let (relation, index) = (target.relation, target.index);
         let known = with(|copying| {
@@ -315,7 +320,7 @@ impl Kept {
         let Some((copy, context)) = copy.flatten() else {
             return Ok(None);
         };
-        // SAFETY: the probe's objects are allocated in the context of the statement; the current one is restored.
+        // SAFETY: the probe's objects are allocated in the context of the statement; the former context is restored.
         let probe = unsafe {
             guarded(|| {
                 let former = pg_sys::CurrentMemoryContext;
@@ -343,8 +348,8 @@ impl Kept {
 
     fn look(self, target: &Target, key: Datum) -> bool {
         self.set_looks(true);
-        // SAFETY: the probe is open, as `of` has found it; an error leaves it marked. A scan keeps allocations of its
-        // use, such as a list of dead entries, so they are in the statement's memory, too.
+        // SAFETY: the probe is open, because `of` returned it; an error leaves it marked as in use. A scan keeps
+        // allocations between uses, such as a list of dead entries, so they must be in the statement's memory, too.
         let expired = unsafe {
             guarded(|| {
                 let former = pg_sys::CurrentMemoryContext;

@@ -1,9 +1,9 @@
 //! Reads rows of a table by key, through the index of its primary key, without the executor.
 //!
-//! The result is that of the kept plan `SELECT ... WHERE key = $1`: it takes the same kind of snapshot, scans the
-//! index, finds the visible row, and copies its columns. The caller holds the lock on the table under which the
-//! [`Target`] is valid. The index is locked here, because REINDEX replaces the index's file under a lock on the
-//! index alone.
+//! The result is that of the kept plan `SELECT ... WHERE key = $1`: a read takes the same kind of snapshot, scans the
+//! index, finds the visible row, and copies its columns. The caller holds the lock on the table that keeps the
+//! [`Target`] valid. This module locks the index, because REINDEX replaces the index's file under a lock on the index
+//! alone.
 
 use std::ptr::null_mut;
 
@@ -18,12 +18,12 @@ use crate::pg::value::entry::Entry;
 use crate::pg::value::stored::Stored;
 use crate::pg::{session, version};
 
-/// The caller must use the kept plan instead, because the table does not allow direct access, or no longer does.
-/// Nothing was read or changed.
+/// An error that makes the caller use the kept plan instead, because the table does not allow direct access, or no
+/// longer does. The failed call has read and changed nothing.
 pub struct UsePlan;
 
-/// A row, and whether it is certainly the valid one under its key: the transaction has written nothing, or has
-/// written this row. If a scan finds two rows, the transaction's own row is valid.
+/// A row, and whether it is certainly the valid row under its key: the transaction has written nothing, or has written
+/// this row. If a scan finds two rows, the transaction's own row is valid.
 pub type VisibleRow = (Entry, bool);
 
 /// A table and its index, open, and a scan of them by key.
@@ -34,18 +34,18 @@ struct Scan {
     slot: *mut pg_sys::TupleTableSlot,
     scan: pg_sys::IndexScanDesc,
     value_type: ValueType,
-    /// NULL for a brief scan, whose snapshot is not registered.
+    /// The registered snapshot; NULL for a brief scan, whose snapshot is not registered.
     registered: pg_sys::Snapshot,
     /// Whether no key can have a second visible row (`session::sees_one_version`).
     one_version: bool,
     has_written: bool,
 }
 
-/// Returns the row under a key, as a statement that begins now would see it.
+/// Returns the row under a key, as a statement that begins now would see it; None if it would see no row.
 pub fn get(target: &Target, key: Text) -> Result<Option<VisibleRow>, UsePlan> {
     let key = target.key_datum(key);
-    // SAFETY: the sequence holds plain values only. The relations exist, because the caller holds a lock on the
-    // table; the columns' copies are made in the caller's memory context before the slot is dropped.
+    // SAFETY: the sequence holds plain values only. The relations exist, because the caller holds a lock on the table;
+    // the columns are copied into the caller's memory context before the slot is dropped.
     unsafe {
         let row = guarded(|| {
             let scan = open(target, unguarded::ActiveSnapshotSet())?;
@@ -83,17 +83,17 @@ pub fn get_many(
     Ok(())
 }
 
-/// Opens the relations and takes a snapshot: a new one under READ COMMITTED, otherwise the transaction's. It
-/// includes the session's own earlier changes. A `brief` scan does not register the snapshot. Returns None if the
-/// table no longer matches the target.
+/// Opens the relations and takes a snapshot: a new one under READ COMMITTED, otherwise the transaction's. The snapshot
+/// includes the session's own earlier changes. A `brief` scan does not register the snapshot. Returns None if the table
+/// no longer matches the target.
 ///
 /// # Safety
-/// Inside of `guarded`; a lock on the target's table is held. A brief scan ends in the same sequence, in which no
-/// other snapshot is taken, and runs under an active snapshot, which is older and keeps vacuum from removing any row
-/// that the newer one can see.
+/// Inside of `guarded`; the caller holds a lock on the target's table. A brief scan ends in the same sequence, which
+/// takes no other snapshot. It runs under an active snapshot, which is older and keeps VACUUM from removing any row
+/// that the brief scan's snapshot can see.
 unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
-    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. A snapshot that is not brief is
-    // registered as long; a brief one is kept alive by the caller's contract.
+    // SAFETY: the relations exist by the caller's lock, and stay open until `close`. The snapshot is registered for as
+    // long, or for a brief scan the caller's contract keeps it alive.
     unsafe {
         unguarded::see_own_writes();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -131,8 +131,8 @@ unsafe fn open(target: &Target, brief: bool) -> Option<Scan> {
 /// # Safety
 /// The snapshot is the session's own, and no other code counts it at the same time.
 unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
-    // SAFETY: a snapshot of this session's own, which no other process sees. NULL means that nothing needs to be
-    // unregistered.
+    // SAFETY: the snapshot is this session's own, and no other process sees it. The result NULL means that no snapshot
+    // needs to be unregistered.
     unsafe { (*snapshot).regd_count = (*snapshot).regd_count.wrapping_add(1) };
     null_mut()
 }
@@ -140,8 +140,8 @@ unsafe fn counted(snapshot: pg_sys::Snapshot) -> pg_sys::Snapshot {
 /// # Safety
 /// Inside of `guarded`; the scan is open.
 unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
-    // SAFETY: the scan has one key, which is read at once; the primary key gives at most one row,
-    // or one of each kind.
+    // SAFETY: the scan has one key, which Postgres copies at once; under the primary key it returns at most one row, or
+    // a committed row and one of the transaction's own.
     unsafe {
         let mut by_key = key_equals(target, key);
         unguarded::index_rescan(scan.scan, &mut by_key, 1, null_mut(), 0);
@@ -157,7 +157,7 @@ unsafe fn find(scan: &Scan, target: &Target, key: Datum) -> Option<VisibleRow> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the scan is open and was given a key.
+/// Inside of `guarded`; the scan is open and has a key.
 #[inline(always)]
 unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
     // SAFETY: the scan is open and has its key, by the caller's contract; a row that it returns is in the slot, and
@@ -174,7 +174,7 @@ unsafe fn next(scan: &Scan, target: &Target) -> Option<VisibleRow> {
 /// # Safety
 /// Inside of `guarded`; the scan is open and not used afterwards.
 unsafe fn close(scan: &Scan) {
-    // SAFETY: each was opened by `open`; the slot releases its page first. A brief scan's snapshot was counted.
+    // SAFETY: `open` opened each object; the slot releases its page first. `open` counted the snapshot of a brief scan.
     unsafe {
         if scan.registered.is_null() {
             let snapshot = (*scan.scan).xs_snapshot;
@@ -211,10 +211,10 @@ pub unsafe fn key_equals(target: &Target, key: Datum) -> pg_sys::ScanKeyData {
     entry
 }
 
-/// Copies our columns out of a slot, detoasted, in the current memory context.
+/// Copies value and deadline out of a slot, detoasted, in the current memory context.
 ///
 /// # Safety
-/// Inside of `guarded`; the slot holds a row of the target, whose [`Target::value_type`] this is.
+/// Inside of `guarded`; the slot holds a row of the target, and `value_type` is the result of [`Target::value_type`].
 #[inline(always)]
 pub unsafe fn copy_row(
     slot: *mut pg_sys::TupleTableSlot,

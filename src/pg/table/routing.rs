@@ -1,10 +1,11 @@
 //! Finds the partition that holds the row of a key.
 //!
-//! A cache's key is its whole primary key, so it is also the only partition key at each level. A statement on the
-//! whole table would make the executor find the partition for each row; this file calls the same functions of
-//! Postgres, so that a row is read or removed in its own partition, and no other partition is read or locked.
+//! A cache's key is its whole primary key, so it is also the only partition key at each level. For a statement on the
+//! whole table, the executor would find the partition of each row. This file calls the same functions of Postgres, so
+//! that pgcache reads or removes a row in its own partition, and neither reads nor locks any other partition.
 //!
-//! Locks are taken in the order in which the statement would take them: downwards from the table that it names.
+//! It takes locks in the order in which the statement would take them: downwards from the table that the statement
+//! names.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -35,8 +36,8 @@ pub fn leaf(table: Oid, key: Text) -> Option<Oid> {
 }
 
 fn part_of(table: Oid, key: Text) -> Option<Part> {
-    // SAFETY: the table is locked, and open until the description of its partitions, which is the relation's own, has
-    // been read. A key of one column has one element of each array.
+    // SAFETY: the table is locked, and stays open until the description of its partitions, which belongs to the
+    // relation, has been read. A key of one column has one element of each array.
     unsafe {
         let open = pg_sys::relation_open(table, pg_sys::NoLock as i32);
         let by = version::partition_key(open).filter(|by| by.columns == 1 && by.column != 0);
@@ -50,15 +51,15 @@ fn part_of(table: Oid, key: Text) -> Option<Part> {
 }
 
 /// # Safety
-/// The table is open, this is its partition key, of one column, and the datum has the column's type.
+/// The table is open, `by` is its partition key, of one column, and the datum `key` has the column's type.
 unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> Option<Part> {
     let PartitionKey {
         functions,
         collations,
         ..
     } = by;
-    // SAFETY: the description of the partitions is the relation's own, and stays while that is open; its bounds are
-    // compared with one datum, because the key has one column.
+    // SAFETY: the description of the partitions belongs to the relation, and stays while the relation is open; its
+    // bounds are compared with one datum, because the key has one column.
     unsafe {
         // Excludes partitions that are being detached in the same cases as the executor.
         let leaves_out = !lock::one_snapshot_per_transaction();
@@ -110,7 +111,7 @@ unsafe fn part_in(table: pg_sys::Relation, by: PartitionKey, mut key: Datum) -> 
 }
 
 /// # Safety
-/// The description is valid, and the number is one of its parts, or negative for none.
+/// The description is valid, and the number is the number of one of its parts, or negative for none.
 unsafe fn at(parts: pg_sys::PartitionDesc, number: i32) -> Option<Part> {
     let number = usize::try_from(number).ok()?;
     // SAFETY: by the caller's contract: both arrays have an element for each part.

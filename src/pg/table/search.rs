@@ -1,9 +1,9 @@
 //! Finds the positions of rows for a list of keys: by the index, or in one sequential scan of the table.
 //!
-//! Both find the rows that a statement beginning now would see, and return positions that are hints: as `write`
-//! explains, a row may have moved or changed by the time its position is used. The caller holds the lock on the
-//! table under which the [`Target`] is valid, and has an active snapshot. VACUUM keeps every row that this snapshot
-//! can see, so no position is reused for another row meanwhile.
+//! Both find the rows that a statement beginning now would see. The positions are hints: as `write` explains, a row may
+//! move or change before its position is used. The caller holds the lock on the table that keeps the [`Target`] valid,
+//! and has an active snapshot. VACUUM keeps every row that this snapshot can see, so no other row takes a position
+//! before it is used.
 
 use std::ptr::null_mut;
 
@@ -22,7 +22,7 @@ use crate::pg::version;
 pub struct RowPlace {
     pub number: usize,
     pub place: ItemPointerData,
-    /// The bytes that its removal leaves to VACUUM.
+    /// The bytes that the row's removal leaves to VACUUM.
     pub dead: DeadBytes,
 }
 
@@ -34,15 +34,15 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks up each key in the index; `keys` yields the key and its number. With sorted keys, neighbours find the index
-/// pages in the cache.
+/// Looks up each key in the index; `keys` yields the key and its number. Callers sort the keys, so that neighbours find
+/// the index pages in the cache.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
     // SAFETY: sequences of plain values; the Rust code between them does not touch the scan. An error that unwinds
-    // leaves it to the abort.
+    // leaves the scan to the abort.
     unsafe {
         let (search, index, scan) = guarded(|| {
             let (search, index) = open(target)?;
@@ -73,7 +73,7 @@ pub fn by_index(
 }
 
 /// Waits for each transaction in progress that has written a row under one of these keys. Reads every row of a key,
-/// because a new one may exist beside the one that it replaces.
+/// because a new row may exist beside the row that it replaces.
 pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Result<(), UsePlan> {
     // SAFETY: sequences of plain values over the objects that `open` has opened; an error that unwinds leaves them to
     // the abort. A wait begins only after `unseen_writer` has ended its scan and released its pages.
@@ -96,17 +96,19 @@ pub fn wait_for_unseen(target: &Target, keys: impl Iterator<Item = Text>) -> Res
     Ok(())
 }
 
-/// Returns a transaction in progress that has written a row under this key.
+/// Returns a transaction in progress that has written a row under this key; an invalid id if no such transaction
+/// exists.
 ///
 /// # Safety
-/// Inside of `guarded`, with the objects that `open` has returned.
+/// Inside of `guarded`, with the objects that `open` returned.
 unsafe fn unseen_writer(
     target: &Target,
     search: &Search,
     index: pg_sys::Relation,
     key: Datum,
 ) -> pg_sys::TransactionId {
-    // SAFETY: a dirty snapshot is a type and room for results; it outlives the scan, which begins and ends here.
+    // SAFETY: a dirty snapshot consists of a type and room for results; it outlives the scan, which begins and ends
+    // here.
     unsafe {
         let mut dirty = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
@@ -128,14 +130,14 @@ unsafe fn unseen_writer(
     }
 }
 
-/// Scans the whole table once. `number_of` returns the number of a key, or None if the key is not searched for.
+/// Scans the whole table once. `number_of` returns the number of a key, or None if the search does not include the key.
 pub fn by_pass(
     target: &Target,
     number_of: impl Fn(&[u8]) -> Option<usize>,
 ) -> Result<Vec<RowPlace>, UsePlan> {
     let mut all = memory::list(0);
     // SAFETY: sequences of plain values; `number_of`, the Rust code between them, does not touch the pass, and reads
-    // the key while the slot still holds its row. An error that unwinds leaves all of it to the abort.
+    // the key while the slot still holds its row. An error that unwinds leaves all objects to the abort.
     unsafe {
         let (search, index, pass) = guarded(|| {
             let (search, index) = open(target)?;
@@ -164,12 +166,12 @@ pub fn by_pass(
     Ok(all)
 }
 
-/// Returns the position of the row in the search's slot, together with its key's number.
+/// Returns the position of the row in the search's slot, together with the number of its key.
 ///
 /// # Safety
 /// Inside of `guarded`; the slot holds a row of the target.
 unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
-    // SAFETY: the slot holds a row, so it has the row's place; the column `value` of a target is a varlena.
+    // SAFETY: the slot holds a row, so it has the row's position; the column `value` of a target is a varlena.
     unsafe {
         RowPlace {
             number,
@@ -184,8 +186,7 @@ unsafe fn found(target: &Target, search: &Search, number: usize) -> RowPlace {
 /// # Safety
 /// Inside of `guarded`.
 unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
-    // SAFETY: the caller of the search holds a lock on the table; the snapshot is registered as long as the search
-    // needs it.
+    // SAFETY: the caller of the search holds a lock on the table; the snapshot stays registered until `close`.
     unsafe {
         unguarded::CommandCounterIncrement();
         let table = unguarded::table_open(target.relation, pg_sys::NoLock as i32);
@@ -208,9 +209,9 @@ unsafe fn open(target: &Target) -> Option<(Search, pg_sys::Relation)> {
 }
 
 /// # Safety
-/// Inside of `guarded`; the search is not used afterwards.
+/// Inside of `guarded`; the caller does not use the search afterwards.
 unsafe fn close(search: &Search, index: pg_sys::Relation) {
-    // SAFETY: each was opened by `open`.
+    // SAFETY: `open` opened each object.
     unsafe {
         unguarded::ExecDropSingleTupleTableSlot(search.slot);
         unguarded::UnregisterSnapshot(search.snapshot);
@@ -244,7 +245,7 @@ unsafe fn begin_pass(search: &Search) -> TableScanDesc {
 /// Inside of `guarded`; the pass has begun.
 unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
     let forward = pg_sys::ScanDirection::ForwardScanDirection;
-    // SAFETY: the table is open, so it has an access method, which began the pass, on this slot's kind of rows.
+    // SAFETY: the table is open, so it has an access method, which began the pass; the slot is of the table's kind.
     unsafe {
         let next = (*(*search.table).rd_tableam).scan_getnextslot;
         next.is_some_and(|next| next(pass, forward, search.slot))
@@ -252,7 +253,7 @@ unsafe fn next_row(pass: TableScanDesc, search: &Search) -> bool {
 }
 
 /// # Safety
-/// Inside of `guarded`; the pass has begun and is not used afterwards.
+/// Inside of `guarded`; the pass has begun, and the caller does not use it afterwards.
 unsafe fn end_pass(pass: TableScanDesc, search: &Search) {
     // SAFETY: the table is open, so it has an access method, which began this pass and ends it once; the slot
     // releases its page first.

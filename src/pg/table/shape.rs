@@ -1,5 +1,5 @@
-//! Reads the facts about a relation that show whether and how it is a cache: its columns, pgcache's triggers or
-//! view, and the settings that these contain.
+//! Reads the facts about a relation that show whether and how it is a cache: its columns, pgcache's triggers or view,
+//! and the settings in them.
 //!
 //! `cache::catalog::registry` decides from these facts whether the relation is a valid cache.
 
@@ -21,16 +21,16 @@ pub struct Shape {
     pub ordinary_table: bool,
     /// A partitioned table, which has no rows of its own.
     pub partitioned: bool,
-    /// A view, which every memory cache has.
+    /// A view; every memory cache is one.
     pub view: bool,
     pub unlogged: bool,
     /// Row-level security is enabled, for any role.
     pub row_security: bool,
-    /// Whether an update of a row runs none of the table's user-defined triggers, rules and policies.
+    /// Whether an update of a row runs no user-defined trigger, rule or policy of the table.
     pub updates_alone: bool,
     /// Whether both of pgcache's triggers fire in every session, replicas and apply workers included.
     pub triggers_always: bool,
-    /// `TEMPORARY`: other sessions must not read it, whatever their privileges.
+    /// Whether the relation is TEMPORARY: other sessions must not read it, whatever their privileges.
     pub temporary: bool,
     /// The columns of a table's keys, values and deadlines, or the reason why it cannot be a cache.
     pub columns: Result<Columns, Misfit>,
@@ -38,8 +38,8 @@ pub struct Shape {
     pub view_value: Option<ValueType>,
     /// Whether the view has a column `expires_at timestamptz`.
     pub view_has_deadline: bool,
-    /// The arguments of pgcache's row trigger, or of the function that a memory cache's view calls; None if
-    /// the relation has neither.
+    /// The arguments of pgcache's row trigger, or of the function in a memory cache's view; None if the relation has
+    /// neither.
     pub settings: Option<Vec<Vec<u8>>>,
     /// The arguments of the trigger that carries the cache's reserve.
     pub reserve: Option<Vec<Vec<u8>>>,
@@ -53,8 +53,8 @@ pub struct Shape {
 pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     let rows = own::RECORD.oid();
     let truncate = own::RECORD_TRUNCATE.oid();
-    // SAFETY: try_relation_open returns NULL for a dropped relation, otherwise an entry that stays
-    // valid until the close below. Nothing in between keeps a pointer into it.
+    // SAFETY: try_relation_open returns NULL for a dropped relation, otherwise an entry that stays valid until the
+    // close below. The code keeps no pointer into it.
     unsafe {
         let open = pg_sys::try_relation_open(relation, pg_sys::AccessShareLock as i32);
         if open.is_null() {
@@ -91,12 +91,12 @@ pub fn shape(relation: pg_sys::Oid) -> Option<Shape> {
     }
 }
 
-/// Returns whether the catalogs mark the relation as a cache. Takes no lock on it. The cache may be invalid.
+/// Returns whether the catalogs mark the relation as a cache. Takes no lock on the relation. The cache may be invalid.
 pub fn is_marked_as_cache(relation: pg_sys::Oid) -> bool {
     relation::has_trigger(relation, own::RECORD.oid()) || settings_of_view(relation).is_some()
 }
 
-/// The facts about a cache that the catalogs give without a lock on it.
+/// The facts about a cache that the catalogs show without a lock on it.
 pub struct Outline {
     pub view: bool,
     pub unlogged: bool,
@@ -138,7 +138,7 @@ fn type_of_column(relation: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
     Some(unsafe { pg_sys::get_atttype(relation, number) })
 }
 
-/// The facts about a partition of a cache that an access to it alone needs.
+/// The facts about a partition of a cache that an access to the partition alone needs.
 pub struct Partition {
     /// The cache to which it belongs.
     pub whole: pg_sys::Oid,
@@ -148,9 +148,9 @@ pub struct Partition {
     /// The arguments of its copy of the cache's trigger.
     pub settings: Vec<Vec<u8>>,
     pub row_security: bool,
-    /// As [`Shape::updates_alone`].
+    /// The same as [`Shape::updates_alone`].
     pub updates_alone: bool,
-    /// The data for direct access to the partition, which may only read.
+    /// The data for direct access to the partition, which may only read; None if the partition does not allow it.
     pub target: Option<Target>,
 }
 
@@ -187,8 +187,8 @@ pub fn partition(partition: pg_sys::Oid) -> Option<Partition> {
     }
 }
 
-/// Returns the relation's own trigger that calls `function`. A partition has copies of its parent's
-/// triggers, which do not make it a cache.
+/// Returns the relation's own trigger that calls `function`. A partition has copies of its parent's triggers, which do
+/// not make the partition a cache.
 ///
 /// # Safety
 /// `relation` must be open for as long as the result is used.
@@ -199,7 +199,7 @@ unsafe fn trigger_calling<'a>(
     if function == pg_sys::InvalidOid {
         return None;
     }
-    // SAFETY: the relation is open, by the caller's word.
+    // SAFETY: the relation is open, by the caller's contract.
     let triggers = unsafe { relation::triggers(relation) };
     triggers
         .iter()
@@ -223,7 +223,7 @@ pub fn own_triggers(relation: pg_sys::Oid) -> Vec<CString> {
     }
 }
 
-/// Returns the arguments of the trigger that calls `function`.
+/// Returns the arguments of the relation's own trigger that calls `function`; None if it has no such trigger.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -231,8 +231,8 @@ unsafe fn trigger_arguments(
     relation: pg_sys::Relation,
     function: pg_sys::Oid,
 ) -> Option<Vec<Vec<u8>>> {
-    // SAFETY: the relation is open, by the caller's word, so its triggers stay; each has tgnargs C
-    // strings, which are copied.
+    // SAFETY: the relation is open, by the caller's contract, so its triggers stay; each has tgnargs C strings, which
+    // are copied.
     unsafe {
         let trigger = trigger_calling(relation, function)?;
         let arguments = (0..trigger.tgnargs as usize)
@@ -242,22 +242,22 @@ unsafe fn trigger_arguments(
     }
 }
 
-/// AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
+/// The type of a trigger AFTER INSERT OR UPDATE OR DELETE, FOR EACH ROW.
 const EVERY_ROW: u32 = pg_sys::TRIGGER_TYPE_ROW
     | pg_sys::TRIGGER_TYPE_INSERT
     | pg_sys::TRIGGER_TYPE_UPDATE
     | pg_sys::TRIGGER_TYPE_DELETE;
-/// BEFORE TRUNCATE, FOR EACH STATEMENT.
+/// The type of a trigger BEFORE TRUNCATE, FOR EACH STATEMENT.
 const EVERY_TRUNCATE: u32 = pg_sys::TRIGGER_TYPE_BEFORE | pg_sys::TRIGGER_TYPE_TRUNCATE;
 
-/// Returns whether the trigger that calls `function` is enabled ALWAYS and fires for all of these events,
-/// without a WHEN and without a list of columns.
+/// Returns whether the trigger that calls `function` is enabled ALWAYS and fires for all of these events, without a
+/// WHEN condition and without a list of columns.
 ///
 /// # Safety
 /// `relation` must be open.
 unsafe fn fires_always(relation: pg_sys::Relation, function: pg_sys::Oid, events: u32) -> bool {
-    // SAFETY: the relation is open, by the caller's word, so its triggers stay while plain fields
-    // of one are read.
+    // SAFETY: the relation is open, by the caller's contract, so its triggers stay while the code reads plain fields of
+    // one.
     unsafe {
         trigger_calling(relation, function).is_some_and(|trigger| {
             trigger.tgenabled == pg_sys::TRIGGER_FIRES_ALWAYS as i8
@@ -273,8 +273,9 @@ const SELECT_RULE: &CStr = c"_RETURN";
 /// The number of pg_rewrite's column ev_action, from Postgres' catalog/pg_rewrite.h.
 const EV_ACTION: i16 = 8;
 
-/// Returns the settings in a memory cache's view, from the catalogs alone. The caller may pass any oid, so this
-/// neither locks the relation nor waits for it. None for a temporary view, which is not a cache.
+/// Returns the settings in a memory cache's view, from the catalogs alone. The caller may pass any oid, so this neither
+/// locks the relation nor waits for it. Returns None for a relation without settings, and for a temporary view, which
+/// is not a cache.
 pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     if !relation::is_view(relation) || relation::is_temporary(relation) {
         return None;
@@ -303,8 +304,7 @@ pub fn settings_of_view(relation: pg_sys::Oid) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Returns the settings in a memory cache's view: the words of the one argument of the function that it
-/// calls.
+/// Returns the settings in a memory cache's view: the words of the only argument of the function that the view calls.
 ///
 /// # Safety
 /// `relation` must be open.
@@ -326,7 +326,7 @@ unsafe fn view_settings(relation: pg_sys::Relation) -> Option<Vec<Vec<u8>>> {
 }
 
 /// # Safety
-/// `actions` are those of a view's rule for SELECT.
+/// `actions` are the actions of a view's rule for SELECT.
 unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     let function = own::MEMORY_ENTRIES.oid();
     // SAFETY: the list has one query, whose range table is a list of entries; nodes are read only after
@@ -345,13 +345,13 @@ unsafe fn settings_in(actions: *mut pg_sys::List) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// Returns the constant text argument of a call of `function` in FROM.
+/// Returns the constant text argument of a call of `function` in FROM; None if FROM does not call it or the argument is
+/// not constant.
 ///
 /// # Safety
 /// `functions` is a list of RangeTblFunction nodes.
 unsafe fn text_argument(functions: *mut pg_sys::List, function: pg_sys::Oid) -> Option<Vec<u8>> {
-    // SAFETY: each node is looked at only after its tag was; a non-null constant of type text holds
-    // a varlena.
+    // SAFETY: each node is read only after its tag; a non-null constant of type text holds a varlena.
     unsafe {
         let function_in_from: *mut pg_sys::RangeTblFunction =
             *pg_list::pointers(functions).first()?;

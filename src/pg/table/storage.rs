@@ -14,7 +14,7 @@ pub fn blocks(relation: Oid) -> u32 {
     }
 }
 
-/// The size of a chunk of a long value; four chunks fill a page.
+/// The size of a chunk of a long value, of which four fill a page.
 pub const TOAST_CHUNK: u64 = pg_sys::BLCKSZ as u64 / 4;
 
 /// Returns the size of the table itself in bytes. The caller holds a lock on it.
@@ -42,7 +42,7 @@ pub fn toast_table(relation: Oid) -> Option<Oid> {
 /// Postgres' counts of a table. Sessions report their changes within a second, or when they become idle.
 #[derive(Clone, Copy)]
 pub struct Counted {
-    /// Rows inserted, updated and deleted so far.
+    /// The number of rows inserted, updated and deleted so far.
     pub changes: i64,
     pub live: i64,
     pub dead: i64,
@@ -52,7 +52,7 @@ pub struct Counted {
 pub fn counted(relation: Oid) -> Option<Counted> {
     type Counter = unsafe fn(pg_sys::FunctionCallInfo) -> Datum;
     let count = |counter: Counter| {
-        // SAFETY: each of the functions below takes an oid, any oid, and returns a bigint or NULL.
+        // SAFETY: each of the functions below takes any oid, and returns a bigint or NULL.
         let found =
             unsafe { pgrx::direct_function_call_as_datum(counter, &[Some(Datum::from(relation))]) };
         found.map_or(0, |datum| datum.value() as i64)
@@ -70,7 +70,7 @@ pub fn counted(relation: Oid) -> Option<Counted> {
     })
 }
 
-/// Returns the sums for several tables.
+/// Returns the sums of the counts of several tables; None if Postgres does not count.
 pub fn counted_of(tables: &[Oid]) -> Option<Counted> {
     let none = Counted {
         changes: 0,

@@ -1,9 +1,9 @@
-//! The data for direct access to a table, which is access without the executor, and the check whether the table is
-//! simple enough for that.
+//! The data for direct access to a table (access without the executor), and the check whether the table is simple
+//! enough for direct access.
 //!
-//! A direct write must not omit anything that the executor would do. If the executor would evaluate, check or fire
-//! anything besides our own trigger, the kept plans are used instead. The check runs when the session loads the
-//! relation, and again after each change of it.
+//! A direct write must have every effect that the executor's write would have. If the executor would evaluate, check or
+//! fire anything besides pgcache's own trigger, pgcache uses the kept plans instead. The check runs when the session
+//! loads the relation, and again after each change of the relation.
 
 use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum};
@@ -16,18 +16,18 @@ use crate::pg::value::key_type::KeyType;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::version;
 
-/// A table whose rows can be found through the index of its primary key.
+/// A table whose rows pgcache can find through the index of its primary key.
 #[derive(Clone)]
 pub struct Target {
     pub relation: pg_sys::Oid,
     /// The btree index of the primary key, whose only column is the key.
     pub index: pg_sys::Oid,
-    /// The type of the key's column, and the comparison that the index uses.
+    /// The type of the key column, and the collation of the index.
     pub key_type: KeyType,
     pub collation: pg_sys::Oid,
     /// The form in which the deadline is stored.
     pub deadline_form: DeadlineForm,
-    /// Whether a negative entry can be stored.
+    /// Whether the value column can store NULL, a negative entry.
     pub value_nullable: bool,
     /// The numbers of pgcache's columns, from 1. They may be in any order, with dropped columns in between.
     pub key: i16,
@@ -37,21 +37,21 @@ pub struct Target {
     pub columns: i16,
     /// Columns that the user added.
     pub more: Vec<i16>,
-    /// Whether rows can be written without the executor.
+    /// Whether pgcache can write rows without the executor.
     pub writable: bool,
-    /// The transaction that created the index, if rows had changed their keys before that: an older snapshot may see
-    /// a row that the index has only under its newer key.
+    /// The transaction that created the index, if rows had changed their keys before: an older snapshot may see a row
+    /// that the index contains only under its newer key.
     made_by: Option<pg_sys::TransactionId>,
 }
 
 impl Target {
-    /// Returns a key as the index stores it. The text is the key's canonical text.
+    /// Returns a key in the form in which the index stores it. `key` is the key's canonical text.
     #[inline(always)]
     pub fn key_datum(&self, key: Text) -> Datum {
         self.key_type.datum(key)
     }
 
-    /// Returns whether the index finds every row that the transaction's snapshots see. This is the planner's rule.
+    /// Returns whether the index finds every row that the transaction's snapshots see. The rule is the planner's.
     pub fn is_indexed_for_reads(&self) -> bool {
         // SAFETY: a variable of this process, and a comparison.
         self.made_by.is_none_or(|made| unsafe {
@@ -59,12 +59,12 @@ impl Target {
         })
     }
 
-    /// Returns the type of the values, if the table and its index are still as they were when they were checked. A
-    /// lock does not keep the session's own statements from changing them, and such statements may run in between:
-    /// in a loader, a trigger or a policy. While the table is open, it cannot change.
+    /// Returns the type of the values, if the table and its index are unchanged since the check; otherwise None. A lock
+    /// does not keep the session's own statements from changing them, and statements in a loader, a trigger or a policy
+    /// may run after the check. While the table is open, it cannot change.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; both are open.
+    /// Inside of `unguarded::guarded`; `table` and `index` are open.
     #[inline(always)]
     pub unsafe fn value_type(
         &self,
@@ -88,10 +88,11 @@ impl Target {
     }
 }
 
-/// Returns the data for direct access to a table; None if its rows do not hold the values unchanged.
+/// Returns the data for direct access to a table; None if the table is not an ordinary table, lacks a primary key, or
+/// does not store the values unchanged.
 ///
 /// # Safety
-/// `relation` must be open and locked, and these its columns.
+/// `relation` must be open and locked, and `columns` its columns.
 pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Target> {
     // SAFETY: the relation is open, so its descriptor and class row exist; only numbers are kept.
     unsafe {
@@ -142,7 +143,7 @@ pub unsafe fn target(relation: pg_sys::Relation, columns: &Columns) -> Option<Ta
     }
 }
 
-/// Returns the transaction that created an index which lacks former keys of some rows.
+/// Returns the transaction that created an index, if the index lacks former keys of some rows.
 ///
 /// # Safety
 /// The index exists, and its table is locked.
@@ -158,9 +159,9 @@ unsafe fn maker_of(index: pg_sys::Oid) -> Option<pg_sys::TransactionId> {
     }
 }
 
-/// Returns whether a column stores written values unchanged. A column that the user added must be NULL in a new row:
-/// it has no default, and no domain that could refuse NULL. A column of pgcache has no type modifier, by which
-/// Postgres would truncate or round the value, except the key, whose length is checked before.
+/// Returns whether a column stores written values unchanged. A column that the user added must be NULL in a new row: it
+/// has no default, and no domain that could refuse NULL. A column of pgcache must have no type modifier, because
+/// Postgres would truncate or round the value to it; the key may have one, because its length is checked before.
 fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
     if column.attisdropped {
         return true;
@@ -176,8 +177,8 @@ fn is_plain(column: &pg_sys::FormData_pg_attribute, ours: &[i16; 3]) -> bool {
         }
 }
 
-/// Returns whether the table is a heap without rules, policies, CHECK constraints, parents or children, and not in a
-/// publication, whose row filters and replica identity the executor checks.
+/// Returns whether the table is a heap without rules, policies, CHECK constraints, parents or children, and not part of
+/// a publication, because the executor checks row filters and the replica identity.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -259,8 +260,8 @@ unsafe fn has_expression(index: pg_sys::Relation) -> bool {
 /// # Safety
 /// `relation` must be open and locked.
 pub unsafe fn updates_alone(relation: pg_sys::Relation) -> bool {
-    // SAFETY: the relation is open, by the caller's word, so its class row stays. `relhasrules` may stay when the
-    // last rule is dropped; the rules do not.
+    // SAFETY: the relation is open, by the caller's contract, so its class row stays. The code reads the rules, because
+    // `relhasrules` may stay set after the last rule was dropped.
     unsafe {
         let row_security = (*(*relation).rd_rel).relrowsecurity;
         !row_security && (*relation).rd_rules.is_null() && only_our_triggers(relation)
@@ -273,14 +274,14 @@ pub unsafe fn updates_alone(relation: pg_sys::Relation) -> bool {
 /// `relation` must be open and locked.
 unsafe fn only_our_triggers(relation: pg_sys::Relation) -> bool {
     let ours = own::OF_A_CACHE.map(|function| function.oid());
-    // SAFETY: the relation is open, by the caller's word.
+    // SAFETY: the relation is open, by the caller's contract.
     let triggers = unsafe { relation::triggers(relation) };
     triggers
         .iter()
         .all(|trigger| ours.contains(&trigger.tgfoid))
 }
 
-/// Returns whether only the primary key is unique, and no index evaluates an expression or a predicate.
+/// Returns whether only the primary key's index is unique, and no index evaluates an expression or a predicate.
 ///
 /// # Safety
 /// `relation` must be open and locked.

@@ -10,19 +10,19 @@ use crate::pg::session::lock::Mode;
 use crate::pg::version;
 
 /// Truncates the table with this oid as `TRUNCATE TABLE ONLY` does, and a partitioned table as TRUNCATE does. A
-/// statement cannot be used: the table's name may refer to another table by now, and the owner of the cache, as whom
-/// the table is emptied, may lack USAGE on its schema.
+/// statement would not do: the table's name may refer to another table when it runs, and the cache's owner, whose
+/// rights it needs, may lack USAGE on the schema.
 ///
-/// The caller holds the lock that TRUNCATE takes, has checked the privilege, and has an active snapshot; partitions
-/// are locked here. Raises 0A000 if a foreign key refers to the table, and 55006 if the session still reads it.
+/// The caller holds the lock that TRUNCATE takes, has checked the privilege, and has an active snapshot; this function
+/// locks the partitions. Raises 0A000 if a foreign key refers to the table, and 55006 if the session still reads it.
 pub fn truncate(relation: Oid) {
     let all = match relation::is_partitioned(relation) {
         true => inheritance::family(relation, Mode::Remove),
         false => vec![relation],
     };
-    // SAFETY: the tables exist and stay, by the caller's lock and `family`'s; they are open until the end. The checks
-    // that Postgres requires of TRUNCATE's caller are made here: no table is in use, and the object access hook is
-    // called. The lists are made of these tables.
+    // SAFETY: the tables exist and stay, by the locks of the caller and of `family`; they are open until the end. This
+    // code makes the checks that Postgres requires of TRUNCATE's caller: no table is in use, and it calls the object
+    // access hook. The lists contain exactly these tables.
     unsafe {
         pg_sys::CommandCounterIncrement();
         let (mut tables, mut numbers, mut logged) = (null_mut(), null_mut(), null_mut());

@@ -102,8 +102,8 @@ impl ClientRegistry {
         self.network(number).room.store(room as u64, SeqCst);
     }
 
-    /// Returns the number of clients of a network process, including those that are being passed to it; None if it
-    /// accepts no more.
+    /// Returns the number of clients of a network process, including clients whose connections are on their way to it;
+    /// None if it accepts no more clients.
     pub fn load(&self, number: usize) -> Option<u64> {
         let network = self.network(number);
         let claimed = network.claimed.load(Relaxed);

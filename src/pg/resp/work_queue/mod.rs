@@ -191,7 +191,7 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
         is_sent
     }
 
-    /// Takes an answer for this network process.
+    /// Takes an answer for this network process; None if no answer waits.
     pub fn take_answer(&self, network: usize) -> Option<Done<A>> {
         while let Some(place) = self.places.take_answered(network) {
             match place.content() {

@@ -1,5 +1,5 @@
-//! The network processes and executors that use the work queue: the process id of each, whether an executor is idle, and
-//! which executor has the quick lane. Executors that wait for a standby are recorded in `standby_waits`.
+//! The network processes and executors that use the work queue: the process id of each, whether an executor is idle,
+//! and the executor that has the quick lane. `standby_waits` records the executors that wait for a standby.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
@@ -9,15 +9,15 @@ use pgrx::pg_sys;
 use crate::pg::resp::process::{Kind, MOST_PROCESSES};
 use crate::pg::worker::background;
 
-/// No executor has the quick lane. Zeros: the first one has it.
+/// The value of `quick` if no executor has the quick lane. In zeroed memory, the executor with number 0 has it.
 const NOBODY: u32 = u32::MAX;
 
 /// The state of a process that other processes read.
 #[repr(C)]
 struct Process {
-    /// 0: no process runs.
+    /// The process id; 0: no process runs.
     pid: AtomicU32,
-    /// Of an executor: it is at work, and looks again before it sleeps.
+    /// Of an executor: whether it is at work; it then checks the queue again before it sleeps.
     busy: AtomicBool,
 }
 
@@ -27,7 +27,7 @@ impl Process {
     }
 }
 
-/// All processes of the Redis protocol. Zeros: none runs.
+/// All processes of the Redis protocol. Zeros mean that none runs.
 #[repr(C)]
 pub struct Processes {
     /// The database that is served.
@@ -44,7 +44,7 @@ impl Processes {
         pg_sys::Oid::from_u32(self.database.load(Acquire))
     }
 
-    /// Stores the database that is served, for processes that start from now on.
+    /// Stores the database that is served, for processes that start later.
     pub fn set_database(&self, database: pg_sys::Oid) {
         self.database.store(database.to_u32(), Release);
     }
@@ -56,7 +56,7 @@ impl Processes {
         }
     }
 
-    /// Returns the process id of the process of this number; None: no process runs.
+    /// Returns the process id of the process of this number; None if no process runs.
     pub fn pid(&self, kind: Kind, number: usize) -> Option<u32> {
         let pid = self.process(kind, number)?.pid.load(Acquire);
         (pid != 0).then_some(pid)
@@ -68,12 +68,12 @@ impl Processes {
         }
     }
 
-    /// Notes that this process has the number.
+    /// Records that this process has the number.
     pub fn begin(&self, kind: Kind, number: usize) {
         self.set_pid(kind, number, background::own_pid());
     }
 
-    /// Notes that this process no longer has its number.
+    /// Records that this process no longer has its number.
     pub fn end(&self, kind: Kind, number: usize) {
         self.set_pid(kind, number, 0);
     }
@@ -85,7 +85,8 @@ impl Processes {
         }
     }
 
-    /// Stores whether this executor is at work. After it has stored that it is not, it looks once more.
+    /// Stores whether this executor is at work. After it has stored that it is not at work, it checks the queue once
+    /// more.
     pub fn set_busy(&self, executor: usize, busy: bool) {
         if let Some(executor) = self.executors.get(executor) {
             executor.busy.store(busy, SeqCst);
@@ -104,8 +105,8 @@ impl Processes {
         quick.filter(|executor| executor.is_idle())
     }
 
-    /// Wakes an idle executor; that of the quick lane is the last choice. An executor that is at work looks again
-    /// before it sleeps.
+    /// Wakes an idle executor; the executor of the quick lane is the last choice. A busy executor needs no wake-up,
+    /// because it checks the queue again before it sleeps.
     pub fn wake_slow(&self) {
         if let Some(executor) = self.idle_slow().next().or_else(|| self.idle_quick()) {
             background::wake(executor.pid.load(Acquire));
@@ -121,7 +122,7 @@ impl Processes {
         }
     }
 
-    /// Returns whether an executor other than that of the quick lane can run a request at once.
+    /// Returns whether an executor without the quick lane is idle, so that it can run a request at once.
     pub fn has_idle_slow(&self) -> bool {
         self.idle_slow().next().is_some()
     }
@@ -137,8 +138,8 @@ impl Processes {
         quick == executor as u32 || quick == NOBODY && claim()
     }
 
-    /// Takes the quick lane from its executor, which does not come to its work, so that another executor takes it, or
-    /// the same one again.
+    /// Takes the quick lane from its executor, which has not begun the lane's work, so that another executor, or the
+    /// same one, takes it.
     pub fn free_quick(&self) {
         self.quick.store(NOBODY, SeqCst);
         self.wake_slow();

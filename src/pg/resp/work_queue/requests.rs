@@ -1,7 +1,7 @@
-//! Catalog requests in the work queue, and their answers. Both are plain data of fixed size and need no encoding,
+//! Catalog requests in the work queue, and their answers. Both are plain data of fixed size. They need no encoding,
 //! because every process has loaded this library at the same address.
 //!
-//! A request may contain a password. So a request is overwritten when an executor takes it, and no copy stays in shared
+//! A request may contain a password. So an executor that takes a request overwrites it, and no copy stays in shared
 //! memory.
 
 use std::cell::UnsafeCell;
@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use crate::pg::resp::work_queue::places::{Answered, Content, Lane, Owned, Places, Taken};
 
-/// A request, its answer, and the number by which the network process knows it.
+/// A request, its answer, and the number that identifies it for the network process.
 #[repr(C)]
 pub struct Exchange<Q, A> {
     ticket: UnsafeCell<u64>,
@@ -53,7 +53,7 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
         let Some(exchange) = self.exchange(&place) else {
             return false;
         };
-        // SAFETY: a free place is its network process's alone.
+        // SAFETY: only its network process accesses a free place.
         unsafe {
             *exchange.ticket.get() = ticket;
             (*exchange.request.get()).write(request);
@@ -68,12 +68,12 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
         true
     }
 
-    /// Takes the oldest request of a lane for the executor of this number.
+    /// Takes the oldest request of a lane for the executor of this number; None if the lane is empty.
     pub fn take(&self, lane: Lane, executor: usize) -> Option<TakenRequest<Q>> {
         loop {
             let place = self.places.take(lane, executor)?;
             let exchange = self.exchange(&place)?;
-            // SAFETY: the place is this executor's alone; its network process has written the request.
+            // SAFETY: only this executor accesses the place; the network process has written the request.
             let request = unsafe {
                 let request = (*exchange.request.get()).assume_init();
                 wipe(exchange.request.get());
@@ -82,15 +82,15 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
             if !self.places.is_gone(&place) {
                 return Some(TakenRequest { place, request });
             }
-            // Its network process has ended; the successor frees the place.
+            // The network process has ended; its successor frees the place.
             self.places.answer(place);
         }
     }
 
-    /// Leaves a request to an executor that may wait for the lock which this one has met.
+    /// Leaves a request to an executor that may wait for the lock that this executor has met.
     pub fn put_back(&self, taken: TakenRequest<Q>) {
         if let Some(exchange) = self.exchange(&taken.place) {
-            // SAFETY: the place is this executor's alone.
+            // SAFETY: only this executor accesses the place.
             unsafe { (*exchange.request.get()).write(taken.request) };
             self.places.put_back(taken.place, Lane::LockedRequest);
         }
@@ -104,19 +104,19 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
     /// Answers the request of a place that the predecessor of this executor had taken.
     pub fn answer_lost(&self, place: Taken, answer: A) -> usize {
         if let Some(exchange) = self.exchange(&place) {
-            // SAFETY: the place is this executor's alone.
+            // SAFETY: only this executor accesses the place.
             unsafe { (*exchange.answer.get()).write(answer) };
         }
         self.places.answer(place)
     }
 
-    /// Frees an answered place; returns the answer and the request's ticket, unless the predecessor of this network
+    /// Frees an answered place; returns the answer and the request's ticket, or None if the predecessor of this network
     /// process had sent the request.
     pub fn take_answer(&self, place: Answered) -> Option<(u64, A)> {
         let exchange = self.exchange(&place)?;
         let is_gone = self.places.is_gone(&place);
-        // SAFETY: an answered place is its network process's alone. Unless it is abandoned, its executor has written
-        // the answer.
+        // SAFETY: only its network process accesses an answered place. Unless the place is abandoned, its executor has
+        // written the answer.
         let answer = (!is_gone).then(|| unsafe {
             (
                 *exchange.ticket.get(),
@@ -128,14 +128,14 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
     }
 }
 
-/// Overwrites a cell in a way that the compiler does not leave out.
+/// Overwrites a cell with volatile writes, which the compiler does not omit.
 ///
 /// # Safety
-/// The caller alone touches the cell.
+/// Only the caller accesses the cell.
 unsafe fn wipe<T>(cell: *mut MaybeUninit<T>) {
     let bytes = cell.cast::<u8>();
     for at in 0..size_of::<T>() {
-        // SAFETY: within the cell, which is the caller's alone.
+        // SAFETY: the byte lies within the cell, which only the caller accesses.
         unsafe { bytes.add(at).write_volatile(0) };
     }
 }

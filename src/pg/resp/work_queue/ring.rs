@@ -1,17 +1,16 @@
-//! Queues of place numbers, into which any process pushes and from which any pops; no process waits for another. A
-//! zeroed ring is empty.
+//! Queues of place numbers: any process may push and pop, and no process waits for another. A zeroed ring is empty.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 #[repr(C)]
 struct Cell {
-    /// The round of the ring that the cell is for, less its own index, so that a ring of zeros is empty.
+    /// The position for which the cell is ready, minus the cell's index, so that a zeroed ring is empty.
     turn: AtomicU64,
     value: AtomicU32,
 }
 
-/// A ring with room for `N` numbers, a power of two. Callers never push more numbers than that.
+/// A ring with room for `N` numbers, a power of two. Callers never store more than `N` numbers at a time.
 #[repr(C)]
 pub struct Ring<const N: usize> {
     popped: AtomicU64,
@@ -27,7 +26,7 @@ impl<const N: usize> Ring<N> {
         self.cells.get(at as usize).map(|cell| (cell, at))
     }
 
-    /// Returns false if the ring is full.
+    /// Appends a number; returns false if the ring is full.
     pub fn push(&self, value: u32) -> bool {
         let mut position = self.pushed.load(Relaxed);
         loop {
@@ -57,7 +56,7 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// Takes the oldest number.
+    /// Takes the oldest number; None if the ring is empty.
     pub fn pop(&self) -> Option<u32> {
         let mut position = self.popped.load(Relaxed);
         loop {
@@ -86,12 +85,12 @@ impl<const N: usize> Ring<N> {
         }
     }
 
-    /// Returns how many numbers were ever taken.
+    /// Returns the number of pops since the start of the server.
     pub fn popped(&self) -> u64 {
         self.popped.load(Acquire)
     }
 
-    /// Returns how many numbers the ring holds; other processes may change that at once.
+    /// Returns the number of elements; other processes may change it at any time.
     pub fn len(&self) -> u64 {
         let popped = self.popped.load(Acquire);
         self.pushed.load(Acquire).saturating_sub(popped)

@@ -1,24 +1,24 @@
 //! Writes rows of a table by key, without the executor.
 //!
-//! The effect is that of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. It
-//! works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and outside of
-//! parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and notes the changed key itself,
-//! because the trigger does not fire.
+//! The effect is the same as of `INSERT ... ON CONFLICT (key) DO UPDATE`, `UPDATE` and `DELETE ... WHERE key = $1`. A
+//! direct write works only for a [`Target`] that is `writable`, under READ COMMITTED, with an active snapshot, and
+//! outside of parallel mode ([`possible`]). The caller holds RowExclusiveLock on the table, and records the changed key
+//! itself, because the trigger does not fire.
 //!
 //! Concurrent writers of one key are handled as follows:
 //!
-//! - The position of a row comes from an index scan and is a hint. Between the scan and the change, the row may be
-//!   moved, locked or deleted. The change then fails with TM_Updated or TM_Deleted, and the loop starts again. It
-//!   waits for the transaction that holds the row, in the same queue as every writer.
-//! - An empty result of a scan is a hint, too, because a scan can miss a row that moves meanwhile. The speculative
-//!   insertion decides: if the index already has the key, the new row is removed again, and the loop starts again.
-//! - A position cannot be reused for another row meanwhile: the active snapshot is older than the scan, and VACUUM
-//!   keeps the rows that were alive then.
-//! - No page of the index stays pinned during a wait, because VACUUM would wait, too. Of the table, only the page
-//!   that is being updated stays pinned, as for any writer.
+//! - The position of a row comes from an index scan and is a hint. Between the scan and the change, another transaction
+//!   may move, lock or delete the row. The change waits for that transaction, in the same queue as every writer; it
+//!   then fails with TM_Updated or TM_Deleted if the row changed, and the loop starts again.
+//! - An empty result of a scan is a hint, too, because a scan can miss a row that moves during it. The speculative
+//!   insertion decides: if the index already has the key, the writer removes the new row, and the loop starts again.
+//! - No other row can take a position between the scan and the change: the active snapshot is older than the scan, and
+//!   VACUUM keeps all rows that were alive at the snapshot.
+//! - No page of the index stays pinned during a wait, because VACUUM would wait, too. Only the table's page that is
+//!   being updated stays pinned, as for any writer.
 //!
-//! This file chooses and repeats the steps. `step` has the single steps, `writer` the open objects, and `new_row`
-//! the rows to write.
+//! This file chooses and repeats the steps. `step` holds the single steps, `writer` the open objects, and `new_row` the
+//! rows to write.
 
 mod new_row;
 mod step;
@@ -47,8 +47,8 @@ pub fn possible() -> bool {
         && unsafe { unguarded::ActiveSnapshotSet() }
 }
 
-/// Inserts or overwrites rows, in this order, and calls `written` with the position of each. Returns false if the
-/// caller must run the statement for all of them; the statement overwrites the rows written so far.
+/// Inserts or overwrites rows in the given order, and calls `written` with the place of each in the list. Returns false
+/// if the caller must run the statement for all rows; the statement overwrites the rows written so far.
 pub fn put_all(
     target: &Target,
     rows: impl Iterator<Item = (Text, Entry)>,
@@ -105,9 +105,9 @@ pub fn remove(target: &Target, key: Text) -> Result<Option<Entry>, UsePlan> {
     removed.ok_or(UsePlan)
 }
 
-/// Removes the rows that `search` has found, and calls `removed` with their keys' numbers. If another transaction
-/// has changed a row meanwhile, looks it up again by its key, which `key_of` returns for its number. Returns false
-/// if the caller must run the statement for all of them; the rows removed so far no longer exist then.
+/// Removes the rows that `search` has found, and calls `removed` with their keys' numbers. If another transaction has
+/// changed a row since the search, looks it up again by its key, which `key_of` returns for its number. Returns false
+/// if the caller must run the statement for all rows; the rows removed so far then no longer exist.
 pub fn remove_all(
     target: &Target,
     rows: &[RowPlace],
@@ -145,19 +145,19 @@ pub fn remove_all(
             gone.is_some()
         },
     );
-    // SAFETY: a sequence of one call, which holds nothing; `possible` has excluded parallel mode, in which no command
-    // may begin.
+    // SAFETY: a sequence of one call, which holds nothing to drop; the caller has excluded parallel mode with
+    // `possible`, so a command may begin.
     unsafe { guarded(|| unguarded::CommandCounterIncrement()) };
     writer.close();
     done
 }
 
-/// Changes the row under a key in the way that `decide` returns for that row, or for None. Returns the second part
-/// of its result, or an error if the caller must run the statement instead; then nothing is changed.
+/// Changes the row under a key as `decide` returns for the row, or for None if no row exists. Returns the second part
+/// of the result of `decide`, or an error if the caller must run the statement instead; no row is changed then.
 ///
-/// With [`Seek::Any`] the row is the one with which an insertion would conflict: the call waits for an uncommitted
-/// one, and locks the row before it calls `decide`. Otherwise it is the row that a statement beginning now would
-/// see. That row is locked only if `decide` wants it changed, and then `decide` is called again.
+/// With [`Seek::Any`] the row is the one that an insertion would conflict with: the call waits for an uncommitted row,
+/// and locks the row before it calls `decide`. Otherwise the row is the one that a statement beginning now would see.
+/// The call then locks it only if `decide` returns a change, and calls `decide` again after the lock.
 pub fn change<R>(
     target: &Target,
     key: Text,
@@ -179,15 +179,15 @@ pub fn change<R>(
     answer
 }
 
-/// Finds the row, decides and changes it. The error is the reason why the row was not changed.
+/// Finds the row, calls `decide`, and changes the row. The error is the reason why the row was not changed.
 fn attempt<R>(
     writer: &mut Writer,
     key: Datum,
     seek: Seek,
     decide: &mut impl FnMut(Option<Entry>) -> (RowAction, R),
 ) -> Result<R, Step> {
-    // SAFETY: a sequence of plain values over the writer's open relations. The Rust code between this and the next
-    // does not touch the writer; an error that unwinds leaves it to the abort.
+    // SAFETY: a sequence of plain values over the writer's open relations. The Rust code between this sequence and the
+    // next does not touch the writer; an error that unwinds leaves the writer to the abort.
     let Some(place) = (unsafe { guarded(|| writer.find(key, seek, true)) }) else {
         let (change, answer) = decide(None);
         // SAFETY: a sequence of plain values over the writer's open relations.
@@ -195,7 +195,7 @@ fn attempt<R>(
         return settled(done, answer);
     };
     if seek != Seek::Any {
-        // SAFETY: a sequence of plain values; the slot holds the row that `find` has just found.
+        // SAFETY: a sequence of plain values; the slot holds the row that `find` found.
         let row = unsafe { guarded(|| writer.present_row()) };
         if let (RowAction::Keep, answer) = decide(Some(row)) {
             return Ok(answer);
@@ -207,7 +207,7 @@ fn attempt<R>(
         return Err(locked);
     };
     let (change, answer) = decide(Some(row));
-    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock has put there.
+    // SAFETY: a sequence of plain values; the slot `present` holds the row that the lock put there.
     let done = unsafe { guarded(|| step::make(writer, key, place, &change)) };
     settled(done, answer)
 }

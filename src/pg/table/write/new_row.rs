@@ -1,4 +1,4 @@
-//! Builds the row that a direct write stores: its new columns, and those that it keeps from the current row.
+//! Builds the row that a direct write stores: its new columns, and the columns that it keeps from the current row.
 
 use pgrx::pg_sys::{self, Datum};
 use pgrx::varlena::{varatt_is_1b_e, varatt_is_4b_c, varatt_is_4b_u, varsize_4b};
@@ -14,7 +14,7 @@ use crate::pg::value::stored::Stored;
 #[derive(Clone, Copy)]
 pub enum RowAction {
     Keep,
-    /// Writes a new row, or a new version of the current one.
+    /// Writes a new row, or a new version of the current row.
     Put(Entry),
     /// Writes a new version with this value and the same deadline.
     Revalue(Option<Stored>),
@@ -23,7 +23,7 @@ pub enum RowAction {
     Remove,
 }
 
-/// The new fields of a version; None keeps the row's own.
+/// The new fields of a row version; None keeps the current row's field.
 #[derive(Clone, Copy)]
 pub struct Version {
     pub value: Option<Option<Stored>>,
@@ -40,9 +40,9 @@ impl From<&Entry> for Version {
     }
 }
 
-/// Fills the slot `fresh`. An updated row keeps the user's own columns, and the fields that `new` lacks; in an
-/// inserted row they are NULL, as dropped columns always are. Fills nothing and returns false if the value has
-/// another type than the column, or is NULL in a column that is NOT NULL.
+/// Fills the slot `fresh` with the row to write. An updated row keeps the user's own columns, and the fields that `new`
+/// lacks. In an inserted row they are NULL; dropped columns are always NULL. Fills nothing and returns false if the
+/// value has another type than the column, or is NULL in a column that is NOT NULL.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it until the
@@ -60,8 +60,8 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
         Some(None) if !target.value_nullable => return false,
         _ => {}
     }
-    // SAFETY: the arrays of the slot have as many elements as the table has columns; numbers of columns are below
-    // that.
+    // SAFETY: the arrays of the slot have as many elements as the table has columns; each column's number is within
+    // them.
     unsafe {
         unguarded::clear_slot(fresh);
         for at in 0..target.columns as usize {
@@ -91,8 +91,9 @@ pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) ->
     true
 }
 
-/// Returns whether a key may be stored in another form than this one, for example compressed. Then an updated row
-/// keeps its own form; otherwise the update would count as a change of the key, and add the row to the index again.
+/// Returns whether a key may be stored in another form than this one, for example compressed. An updated row must then
+/// keep the stored form of its key; otherwise the update would count as a change of the key, and add the row to the
+/// index again.
 ///
 /// # Safety
 /// `key` is a datum of the target's key type.
@@ -104,8 +105,8 @@ unsafe fn is_long(target: &Target, key: Datum) -> bool {
         return false;
     }
     let varlena: *const pg_sys::varlena = key.cast_mut_ptr();
-    // SAFETY: a varlena, by the caller's contract, so its header can be read; its size is read only where the header
-    // has one.
+    // SAFETY: `key` is a varlena, by the caller's contract, so the code may read its header; it reads the size only if
+    // the header has one.
     unsafe {
         varatt_is_1b_e(varlena)
             || varatt_is_4b_c(varlena)
@@ -118,7 +119,7 @@ unsafe fn is_long(target: &Target, key: Datum) -> bool {
 #[inline(always)]
 unsafe fn put_column(slot: *mut pg_sys::TupleTableSlot, number: i16, datum: Option<Datum>) {
     let at = number as usize - 1;
-    // SAFETY: the slot has a column of this number, by the caller's contract, hence room for it in both arrays.
+    // SAFETY: the slot has a column of this number, by the caller's contract, so both arrays have room for it.
     unsafe {
         *(*slot).tts_isnull.add(at) = datum.is_none();
         *(*slot).tts_values.add(at) = datum.unwrap_or(Datum::null());

@@ -1,7 +1,7 @@
-//! The single steps of a direct write. Each changes one row, or returns why it could not.
+//! The single steps of a direct write. Each step changes one row, or returns the reason why it cannot.
 //!
-//! Everything here runs inside of `unguarded::guarded` and keeps its rules. `write` repeats the steps, and explains
-//! why that is safe.
+//! All code here runs inside of `unguarded::guarded` and follows its rules. `write` repeats the steps, and explains why
+//! repeating is safe.
 
 use std::ptr::null_mut;
 
@@ -14,13 +14,13 @@ use crate::pg::memory::unguarded;
 use crate::pg::value::entry::Entry;
 use crate::pg::version;
 
-/// The outcome of an attempt.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     Done,
-    /// Another transaction has changed the row meanwhile; the caller must search for it again.
+    /// Another transaction has changed the row since the search; the caller must search for it again.
     Again,
-    /// A direct write cannot do it; the caller runs the statement instead.
+    /// A direct write cannot make the change; the caller runs the statement instead.
     Unsupported,
 }
 
@@ -37,8 +37,8 @@ fn outcome(result: TM_Result::Type) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract; a place is used right after it
-    // was found, while the slot `present` still holds its row.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract; the code uses a place right after
+    // `find` returned it, while the slot `present` still holds its row.
     unsafe {
         loop {
             let step = match writer.find(key, Seek::Any, false) {
@@ -54,13 +54,13 @@ pub unsafe fn put(writer: &mut Writer, key: Datum, new: &Entry) -> bool {
     }
 }
 
-/// Removes the visible row and returns it; None if the caller must run the statement instead.
+/// Removes the visible row, if one exists, and returns it. Returns None if the caller must run the statement instead.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
-    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract. The row is copied before it is
-    // removed, and is the removed row: had it changed, the result would be TM_Updated.
+    // SAFETY: inside of `guarded` and with the writer open, by the caller's contract. The code copies the row before it
+    // removes it, and the copy is the removed row: after a change of the row, the result would be TM_Updated.
     unsafe {
         loop {
             let Some(place) = writer.find(key, Seek::ToRemove, false) else {
@@ -76,8 +76,8 @@ pub unsafe fn take(writer: &mut Writer, key: Datum) -> Option<Option<Entry>> {
     }
 }
 
-/// Locks a row, so that a decision based on its content still holds when the row is changed. Returns the row if it
-/// could be locked.
+/// Locks a row, so that a decision based on its content still holds when the row is changed. Returns the outcome, and
+/// the row if it is locked.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -90,8 +90,8 @@ pub unsafe fn lock(
         Seek::ToRemove => pg_sys::LockTupleMode::LockTupleExclusive,
         _ => pg_sys::LockTupleMode::LockTupleNoKeyExclusive,
     };
-    // SAFETY: the table is open and its access method's function raises or returns; `place` and `failure` live
-    // through the call. The slot releases its page before this waits.
+    // SAFETY: the table is open and its access method's function raises or returns; `place` and `failure` live through
+    // the call. The slot releases its page before the call waits.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         unguarded::clear_slot(writer.present);
@@ -110,7 +110,7 @@ pub unsafe fn lock(
     }
 }
 
-/// Changes a row that is locked.
+/// Changes a locked row.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
@@ -120,7 +120,8 @@ pub unsafe fn make(
     place: pg_sys::ItemPointerData,
     change: &RowAction,
 ) -> Step {
-    // SAFETY: the caller's contract covers each case: `guarded`, an open writer, the row in `present`.
+    // SAFETY: the caller's contract covers each case: the code is inside of `guarded`, the writer is open, and
+    // `present` holds the row.
     unsafe {
         match change {
             RowAction::Put(new) => update(writer, key, place, &new.into()),
@@ -138,7 +139,7 @@ pub unsafe fn make(
     }
 }
 
-/// Carries out a decision where no row exists: only an insertion has an effect.
+/// Makes a change under a key that has no row: only `Put` has an effect.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
@@ -158,7 +159,7 @@ unsafe fn update(
     mut place: pg_sys::ItemPointerData,
     new: &Version,
 ) -> Step {
-    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it.
+    // SAFETY: `fresh` holds a whole row before the access method stores a copy of it.
     unsafe {
         let mut dead = writer.dead_with_present();
         if !fill(writer, key, true, new) {
@@ -191,14 +192,14 @@ unsafe fn update(
     }
 }
 
-/// Inserts speculatively: the row becomes real when every index has accepted its key.
+/// Inserts speculatively: the row becomes permanent when every index has accepted its key.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.
 unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
-    // SAFETY: `fresh` is filled with a whole row before it is stored; the access method copies it. A session that
-    // finds the speculative row waits for its token, which is held from before the insertion until after its end; an
-    // abort releases it.
+    // SAFETY: `fresh` holds a whole row before the access method stores a copy of it. A session that finds the
+    // speculative row waits for its token, which this session holds from before the insertion to its end; an abort
+    // releases the token.
     unsafe {
         if !fill(writer, key, false, &new.into()) {
             return Step::Unsupported;
@@ -228,8 +229,8 @@ unsafe fn insert(writer: &mut Writer, key: Datum, new: &Entry) -> Step {
 /// # Safety
 /// Inside of `guarded`; the writer is open, and its slot `present` holds the row at `place`.
 unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
-    // SAFETY: the slot `present` holds the row at `place`, by the caller's contract, and is read before the row is
-    // removed.
+    // SAFETY: the slot `present` holds the row at `place`, by the caller's contract, and is read before the row's
+    // removal.
     unsafe {
         let dead = writer.dead_with_present();
         let step = remove_unseen(writer, place, dead);
@@ -240,7 +241,7 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// Removes a row without starting a new command, so that the transaction's next command may still see it. Used by
+/// Removes a row without starting a new command, so that the transaction's present command may still see it. For
 /// callers that remove many rows and know the dead bytes of each.
 ///
 /// # Safety
@@ -250,8 +251,8 @@ pub unsafe fn remove_unseen(
     mut place: pg_sys::ItemPointerData,
     dead: DeadBytes,
 ) -> Step {
-    // SAFETY: the table is open, by the caller's contract; `place` and `failure` live through the call, which waits
-    // for other writers of the row itself.
+    // SAFETY: the table is open, by the caller's contract; `place` and `failure` live through the call, which itself
+    // waits for other writers of the row.
     unsafe {
         let mut failure = pg_sys::TM_FailureData::default();
         let step = outcome(writer.access.delete(
