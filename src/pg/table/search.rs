@@ -34,8 +34,8 @@ struct Search {
     snapshot: pg_sys::Snapshot,
 }
 
-/// Looks up each key in the index; `keys` yields the key and its number. Callers sort the keys, so that neighbours find
-/// the index pages in the cache.
+/// Looks up each key in the index; `keys` yields the key and its number. If the keys are sorted, neighbours find the
+/// index pages in the cache.
 pub fn by_index(
     target: &Target,
     keys: impl Iterator<Item = (usize, Text)>,

@@ -43,7 +43,7 @@ pub struct Shape {
     pub settings: Option<Vec<Vec<u8>>>,
     /// The arguments of the trigger that carries the cache's reserve.
     pub reserve: Option<Vec<Vec<u8>>>,
-    /// The data for direct access to the table, if it allows that.
+    /// The data for direct access to the table; None if the table does not allow it.
     pub target: Option<Target>,
     /// The table and its indexes; empty if a statement that reads the table may run user-defined code.
     pub own_relations: Vec<pg_sys::Oid>,

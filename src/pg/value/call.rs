@@ -1,7 +1,7 @@
 //! Declares the extension's SQL functions in Postgres' calling convention ([`functions`]), and prints the arguments
 //! of a call as text, so that another server can answer the call if it has the cache's entries (with Citus).
 //!
-//! The settings of the two sessions must not change the meaning of a value, so intervals are written with a sign for
+//! The settings of the two sessions must not change the meaning of a value, so an interval is printed with a sign for
 //! each part.
 
 use std::ffi::CStr;
@@ -29,7 +29,7 @@ pub struct Call(FunctionCallInfo);
 /// The maximum number of arguments of a function that another server may answer.
 const MOST_ARGUMENTS: usize = 8;
 
-/// A copy of a call with room for its arguments.
+/// A copy of a call, with room for its arguments.
 #[repr(C)]
 struct Frame {
     head: std::mem::MaybeUninit<pg_sys::FunctionCallInfoBaseData>,
@@ -46,7 +46,7 @@ pub type Function = unsafe extern "C-unwind" fn(FunctionCallInfo) -> Datum;
 /// arguments only once, so the original must stay unchanged.
 ///
 /// # Safety
-/// A valid call of this function, with so many arguments.
+/// `call` is a valid call of this function and has an argument at `place`.
 #[inline]
 pub unsafe fn call_with(
     call: FunctionCallInfo,
@@ -54,8 +54,9 @@ pub unsafe fn call_with(
     oid: Oid,
     function: Function,
 ) -> Datum {
-    // SAFETY: the frame has room for the head and for so many arguments, and copies no more than the call has. The
-    // head ends where its arguments begin. Nothing here needs to be dropped when an error jumps over it.
+    // SAFETY: the frame has room for the head and for `MOST_ARGUMENTS` arguments, and the code copies no more arguments
+    // than the call has. The head ends where its arguments begin. The frame holds nothing to drop when an error jumps
+    // over it.
     unsafe {
         let mut frame = Frame {
             head: std::mem::MaybeUninit::uninit(),
@@ -104,7 +105,7 @@ impl Call {
     /// Returns an argument that is declared as text.
     #[inline]
     pub fn text(self, place: usize) -> Option<Text> {
-        // SAFETY: by the declaration.
+        // SAFETY: by the function's SQL declaration.
         self.raw(place)
             .map(|datum| unsafe { Text::from_raw(datum) })
     }
@@ -116,28 +117,28 @@ impl Call {
 
     /// Returns an argument that is declared as interval.
     pub fn interval(self, place: usize) -> Option<Interval> {
-        // SAFETY: by the declaration.
+        // SAFETY: by the function's SQL declaration.
         unsafe { Interval::from_datum(self.raw(place)?, false) }
     }
 
-    /// Returns the elements of an argument that is declared as an array of this type; None unless it is a list
+    /// Returns the elements of an argument that is declared as an array of this type; None unless the array is a list
     /// without NULL.
     pub fn elements(self, place: usize, of: ValueType) -> Option<Vec<Datum>> {
-        // SAFETY: by the declaration.
+        // SAFETY: by the function's SQL declaration.
         unsafe { datum::array_elements(self.raw(place)?, of).ok() }
     }
 
-    /// Returns the same for texts.
+    /// Returns the elements of an argument that is declared as text[]; None unless the array is a list without NULL.
     pub fn texts(self, place: usize) -> Option<Vec<Text>> {
         let elements = self.elements(place, ValueType::Text)?;
-        // SAFETY: elements of an array of texts.
+        // SAFETY: the datums are elements of an array of texts.
         let text = |datum| unsafe { Text::from_raw(datum) };
         Some(memory::collect(elements.into_iter().map(text)))
     }
 
     /// Returns the declared type of an argument.
     pub fn type_of(self, place: usize) -> Oid {
-        // SAFETY: the function is running, so its declaration exists; the list is palloc'd and has so many types.
+        // SAFETY: the function is running, so its declaration exists; the list is palloc'd and has `count` types.
         unsafe {
             let (mut types, mut count) = (std::ptr::null_mut(), 0);
             pg_sys::get_func_signature((*(*self.0).flinfo).fn_oid, &mut types, &mut count);
@@ -154,14 +155,14 @@ impl Call {
         Some(print(datum, self.type_of(place)))
     }
 
-    /// Returns an array argument as text, reduced to these elements, which are of this type.
+    /// Returns an array argument as text that contains only these elements, which have this type.
     pub fn printed_part(self, place: usize, of: ValueType, elements: &[Datum]) -> Text {
         let mut elements = memory::collect(elements.iter().copied());
         print(datum::new_array(&mut elements, of), self.type_of(place))
     }
 
-    /// Returns the function's result, made from rows of texts: the one value, the columns of the one row, or the
-    /// rows of a set.
+    /// Returns the function's result, made from rows of texts: a single value, the columns of a single row, or the rows
+    /// of a set.
     pub fn give(self, rows: &[TextRow]) -> Datum {
         // SAFETY: the call is valid. The descriptor is Postgres' own description of the result, which builds the
         // tuples.
@@ -196,9 +197,9 @@ impl Call {
     }
 
     /// # Safety
-    /// The call is of a function that returns a set.
+    /// The called function returns a set.
     unsafe fn give_set(self, rows: &[TextRow]) -> Datum {
-        // SAFETY: InitMaterializedSRF sets setResult and setDesc, or raises an error where the caller accepts no set.
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc, or raises an error if the caller accepts no set.
         unsafe {
             let mut descriptor = std::ptr::null_mut();
             let mut kind = pg_sys::InvalidOid;
@@ -218,7 +219,7 @@ impl Call {
         }
     }
 
-    /// Returns how many columns the function's result has.
+    /// Returns the number of columns of the function's result.
     pub fn columns(self) -> usize {
         // SAFETY: the call is valid; the descriptor is Postgres'.
         unsafe {
@@ -231,7 +232,7 @@ impl Call {
         }
     }
 
-    /// Returns NULL, or ends a set.
+    /// Returns NULL as the function's result; for a set, the end of the set.
     pub fn null(self) -> Datum {
         // SAFETY: the call is valid.
         unsafe { (*self.0).isnull = true };
@@ -242,9 +243,9 @@ impl Call {
 /// Makes a tuple of these texts.
 ///
 /// # Safety
-/// A valid descriptor.
+/// `descriptor` is valid.
 unsafe fn tuple(descriptor: pg_sys::TupleDesc, row: &TextRow) -> pg_sys::HeapTuple {
-    // SAFETY: as many strings are passed as the descriptor has columns; a null pointer is NULL.
+    // SAFETY: the code passes as many strings as the descriptor has columns; a null pointer means NULL.
     unsafe {
         let columns = (*descriptor).natts as usize;
         let value = |at| row.get(at).copied().flatten();
@@ -271,7 +272,7 @@ pub fn print_bytes(bytes: Bytes) -> Text {
 }
 
 fn print(datum: Datum, kind: Oid) -> Text {
-    // SAFETY: the datum has this type, by the declaration of the function whose argument it is.
+    // SAFETY: the datum has this type, by the SQL declaration of the function that it is an argument of.
     unsafe {
         if kind == pg_sys::INTERVALOID {
             let interval: *const pg_sys::Interval = datum.cast_mut_ptr();
@@ -287,20 +288,20 @@ fn print(datum: Datum, kind: Oid) -> Text {
 fn spelled(interval: &pg_sys::Interval) -> String {
     let (months, days, micros) = (interval.month, interval.day, interval.time);
     match (months, days, micros) {
-        // An interval whose parts all have the greatest value, or all the least, is infinite.
+        // An interval is infinite if all its parts have the maximum value, or all have the minimum value.
         (i32::MAX, i32::MAX, i64::MAX) if version::HAS_ENDLESS_INTERVALS => "infinity".into(),
         (i32::MIN, i32::MIN, i64::MIN) if version::HAS_ENDLESS_INTERVALS => "-infinity".into(),
         _ => format!("{months:+} months {days:+} days {micros:+} microseconds"),
     }
 }
 
-/// Where a call is answered.
+/// The way in which a call is answered.
 #[derive(Clone, Copy)]
 pub enum Way {
     /// Here, with the arguments unchanged.
     Here,
-    /// Here, on another relation than the one that the caller has named. `kept` is a shard whose lock is released
-    /// afterwards.
+    /// Here, on another relation than the caller has named. `kept` is a shard whose lock `leave` releases after the
+    /// call.
     On {
         relation: Oid,
         place: usize,
@@ -310,13 +311,14 @@ pub enum Way {
     Answered(Datum),
 }
 
-/// Decides where a call is answered.
+/// Chooses the way in which a call is answered.
 pub type Choose<R> = fn(Call, &'static R) -> Way;
 
-/// Answers a call where `choose` says. If no table can be distributed, this costs one read of a variable.
+/// Answers a call in the way that `choose` returns. If no table can be distributed, the choice costs one read of a
+/// variable.
 ///
 /// # Safety
-/// A valid call of `here`.
+/// `call` is a valid call of `here`.
 #[inline]
 pub unsafe fn enter<R>(
     call: FunctionCallInfo,
@@ -326,7 +328,7 @@ pub unsafe fn enter<R>(
     route: &'static R,
     leave: fn(Place),
 ) -> Datum {
-    // SAFETY: by the caller's contract; nothing here needs to be dropped when an error of `here` jumps over it.
+    // SAFETY: by the caller's contract; this frame holds nothing to drop when an error of `here` jumps over it.
     unsafe {
         if !is_loaded() {
             return here(call);
@@ -349,18 +351,17 @@ pub unsafe fn enter<R>(
     }
 }
 
-/// Makes a call of a Rust function: `run` unboxes its arguments, and its result is boxed, as pgrx does for a
+/// Makes a call of a Rust function: `run` unboxes its arguments, and this function boxes the result, as pgrx does for a
 /// `#[pg_extern]`.
 ///
 /// # Safety
-/// A valid call. `run` takes the arguments of the SQL declaration, in their order, and returns the result that it
-/// declares.
+/// `call` is valid. `run` takes the arguments of the SQL declaration, in their order, and returns the declared result.
 #[inline]
 pub unsafe fn answer<R: for<'fcx> RetAbi>(
     call: FunctionCallInfo,
     run: impl for<'a, 'fcx> FnOnce(&mut Args<'a, 'fcx>) -> R + UnwindSafe + RefUnwindSafe,
 ) -> Datum {
-    // SAFETY: by the caller's contract. The result of `run` is boxed in the memory context that the result type
+    // SAFETY: by the caller's contract. The code boxes the result of `run` in the memory context that the result type
     // requires.
     unsafe {
         pgrx_extern_c_guard(move || {
@@ -378,8 +379,8 @@ pub unsafe fn answer<R: for<'fcx> RetAbi>(
     }
 }
 
-/// Returns the next argument of a call. A missing argument is an internal error, because the SQL declaration is not
-/// ours then.
+/// Returns the next argument of a call. A missing argument is an internal error, because then the SQL declaration is
+/// not pgcache's.
 ///
 /// # Safety
 /// The SQL declaration has an argument of this type there.
@@ -393,8 +394,8 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
     }
 }
 
-/// Declares SQL functions on the entries of a cache. Before them come the paths of three functions and a type, which
-/// find the server that answers a call ([`enter`]):
+/// Declares SQL functions on the entries of a cache. The declarations follow the paths of three functions and a type,
+/// which find the server that answers a call ([`enter`]):
 ///
 /// ```text
 /// is_loaded, choose, leave, Route;
@@ -403,15 +404,16 @@ pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {
 ///     fn(key: Option<Text>, cache: Option<Oid>) -> Answer<Option<V>> { ... }
 /// ```
 ///
-/// These are three functions with one body, in which `V` is the type beside the name, and `NAME` the name for
-/// messages. The brackets hold the position of the cache among the arguments, counted from 0; how a call finds the
-/// Citus nodes that have its entries; and the privileges that the caller needs on the cache. Postgres calls each
-/// function by the symbol `NAME_wrapper`. Where Citus is not loaded, the choice costs one read of a variable.
+/// The example declares three functions with one body. In the body, `V` is the type beside the function's name, and
+/// `NAME` the name for messages. The brackets hold the position of the cache among the arguments, counted from 0; the
+/// way in which a call finds the Citus nodes with its entries; and the privileges that the caller needs on the cache.
+/// Postgres calls each function by the symbol `NAME_wrapper`. Where Citus is not loaded, the choice costs one read of a
+/// variable.
 macro_rules! functions {
     ($is_loaded:path, $choose:path, $leave:path, $route:path;
      $($(#[$doc:meta])* [$cache:literal, $kind:expr, $needs:expr]
        fn $($name:ident $(<$value:ident>)?),+: fn $arguments:tt -> $result:ty $body:block)*) => {
-        /// How calls of these functions find their nodes.
+        /// The ways in which calls of these functions find their Citus nodes.
         pub const ROUTES: &[&$route] = &[$($(&$name::ROUTE),+),*];
         $($($crate::pg::value::call::function! {
             $is_loaded, $choose, $leave, $route; [$cache, $kind, $needs]
@@ -432,7 +434,7 @@ macro_rules! function {
 
             $(type V = $value;)?
 
-            /// The name for an error.
+            /// The function's name for an error message.
             #[allow(dead_code)] // reads need none
             const NAME: &std::ffi::CStr = {
                 let name = concat!(stringify!($name), "()\0").as_bytes();
@@ -464,7 +466,7 @@ macro_rules! function {
             unsafe extern "C-unwind" fn by_any_way(
                 call: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
-                // SAFETY: Postgres' call, by the declaration of this function.
+                // SAFETY: Postgres makes this call, by the declaration of the function.
                 unsafe {
                     $crate::pg::value::call::enter(
                         call, here, $is_loaded, $choose, &ROUTE, $leave,
@@ -476,8 +478,8 @@ macro_rules! function {
             unsafe extern "C-unwind" fn here(
                 call: pgrx::pg_sys::FunctionCallInfo,
             ) -> pgrx::pg_sys::Datum {
-                // SAFETY: Postgres' call, by the declaration of this function; a test compares it with the types
-                // above.
+                // SAFETY: Postgres makes this call, by the declaration of the function; a test compares the declaration
+                // with the types above.
                 unsafe {
                     $crate::pg::value::call::answer(call, |_arguments| {
                         $(let $argument: $type = $crate::pg::value::call::next(_arguments);)*

@@ -1,6 +1,6 @@
 //! Converts values between the three types of a cache: text, jsonb and bytea.
 //!
-//! Between text and bytea the bytes stay unchanged, in the server's encoding. To and from jsonb a value is converted
+//! Between text and bytea the bytes stay unchanged, in the server's encoding. A conversion to or from jsonb goes
 //! through JSON's text.
 
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::failure;
 
 /// Converts the value to another type. Raises 22P02 for text that is not JSON, 22P05 for JSON with a character that
-/// jsonb cannot hold, and 22021 for bytes that are not text. We raise these errors ourselves, because Postgres'
+/// jsonb cannot hold, and 22021 for bytes that are not text. pgcache raises these errors itself, because Postgres'
 /// messages show a part of the value.
 pub fn convert(stored: Stored, to: ValueType) -> Stored {
     let converted = datum(stored.raw(), stored.value_type(), to);
@@ -39,8 +39,8 @@ pub fn argument<V: Value>(value: V, to: ValueType) -> Stored {
     given(Stored::of(value), to)
 }
 
-/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns if a text that is
-/// stored as bytes looks like a bytea literal, which would mean other bytes.
+/// Converts a caller's value to the type of a cache; raises the errors of [`convert`]. Warns if a text that is stored
+/// as bytes looks like a bytea literal, which stands for other bytes.
 #[inline]
 pub fn given(stored: Stored, to: ValueType) -> Stored {
     if to == ValueType::Bytes && stored.value_type() == ValueType::Text {
@@ -64,7 +64,7 @@ fn is_hex_literal(text: &[u8]) -> bool {
     })
 }
 
-/// Warns once for each statement, however many values it stores.
+/// Warns that a text looks like a bytea literal, once for each statement, however many values it stores.
 #[cold]
 fn warn_of_hex_literal() {
     thread_local! {
@@ -78,14 +78,14 @@ fn warn_of_hex_literal() {
 
 /// Converts a stored value to the type of a function's result; raises the errors of [`convert`].
 pub fn result<V: Value>(stored: Stored) -> V {
-    // SAFETY: it was converted to V's type.
+    // SAFETY: `convert` returned a value of V's type.
     unsafe { V::from_raw(convert(stored, V::TYPE).raw()) }
 }
 
-/// Returns the datum, if its bytes are valid in the server's encoding.
+/// Returns the datum; raises 22021 if its bytes are not valid in the server's encoding.
 fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
     let bytes = varlena_bytes(datum);
-    // SAFETY: reads the bytes; with `noError` it returns false for invalid ones.
+    // SAFETY: reads the bytes; with `noError` it returns false for invalid bytes.
     let valid = unsafe { pg_sys::pg_verifymbstr(bytes.as_ptr().cast(), bytes.len() as i32, true) };
     if !valid {
         ErrorReport::from(Error::NotText).report(PgLogLevel::ERROR);
@@ -95,17 +95,18 @@ fn valid_text(datum: pg_sys::Datum) -> pg_sys::Datum {
 
 fn parse_json(text: pg_sys::Datum) -> pg_sys::Datum {
     let input = new_c_string(varlena_bytes(text));
-    // SAFETY: jsonb_in takes a C string, copies what it keeps, and returns a jsonb or an error.
+    // SAFETY: jsonb_in takes a C string, copies the parts that it keeps, and returns a jsonb or an error.
     let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
     failure::replacing(parse, no_json).unwrap_or(text)
 }
 
-/// Parses a text as jsonb. Returns an error, and raises none, for a text that is not JSON.
+/// Parses a text as jsonb. For a text that is not JSON, or has a character that jsonb cannot hold, returns an error
+/// instead of raising it.
 pub fn json(text: Text) -> Result<Stored, Error> {
     let no_json = [PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION];
     let unknown = [PgSqlErrorCode::ERRCODE_UNTRANSLATABLE_CHARACTER];
     let input = new_c_string(text.bytes());
-    // SAFETY: jsonb_in takes a C string, copies what it keeps, and returns a jsonb or an error.
+    // SAFETY: jsonb_in takes a C string, copies the parts that it keeps, and returns a jsonb or an error.
     let parse = || unsafe { pgrx::direct_function_call_as_datum(pg_sys::jsonb_in, &[Some(input)]) };
     let parsed = failure::unless(&unknown, || failure::unless(&no_json, parse));
     let parsed = parsed.ok_or(Error::UnknownCharacter)?;
@@ -114,7 +115,7 @@ pub fn json(text: Text) -> Result<Stored, Error> {
     Ok(unsafe { Stored::new(json, ValueType::Json) })
 }
 
-/// Replaces Postgres' message, which shows a part of the value.
+/// Replaces Postgres' error for invalid JSON, whose message shows a part of the value.
 fn no_json(error: &ErrorReportWithLevel) -> Option<ErrorReport> {
     match error.sql_error_code() {
         PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION => Some(Error::NotJson.into()),
@@ -133,7 +134,7 @@ fn print_json(json: pg_sys::Datum) -> pg_sys::Datum {
     }
 }
 
-/// Returns whether two values are equal by `=`. Values of different types are never equal.
+/// Returns whether SQL's `=` finds two values equal. Values of different types are never equal.
 pub fn equal(one: Stored, other: Stored) -> bool {
     if one.value_type() != other.value_type() {
         return false;

@@ -1,8 +1,8 @@
 //! The SQL values that pass between Postgres and Rust as arguments and results.
 //!
-//! A value is not a `String`, because a server encoding need not be UTF-8, and because most cached values are passed
-//! through unread. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; its bytes are read only where they are
-//! needed (always those of the key, rarely those of the value).
+//! A value is not a `String`, because a server encoding need not be UTF-8, and because pgcache passes most cached
+//! values through unread. A [`Text`], [`Json`] or [`Bytes`] is the datum itself; code reads its bytes only if it needs
+//! them (always for a key, rarely for a value).
 
 use std::ptr::NonNull;
 
@@ -22,7 +22,7 @@ pub enum ValueType {
 }
 
 impl ValueType {
-    /// Returns None for a type that is not one of ours.
+    /// Returns the value type with this oid; None if a cache's values cannot have it.
     pub fn from_oid(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::TEXTOID => Some(ValueType::Text),
@@ -33,7 +33,7 @@ impl ValueType {
     }
 
     /// Returns the type of the values in a column of this type: values of varchar are texts, and json is compared as
-    /// jsonb. None for a column that cannot hold a cache's values.
+    /// jsonb. Returns None for a column that cannot hold a cache's values.
     pub fn of_column(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
             pg_sys::VARCHAROID => Some(ValueType::Text),
@@ -42,8 +42,8 @@ impl ValueType {
         }
     }
 
-    /// Returns the type of the datums in a column of this type, if they are values without a conversion. None for
-    /// json, whose datums are text.
+    /// Returns the type of the datums in a column of this type, if they are values without a conversion. Returns None
+    /// for json, whose datums are text, and for any other type.
     #[inline(always)]
     pub fn of_datums(oid: pg_sys::Oid) -> Option<ValueType> {
         match oid {
@@ -80,7 +80,7 @@ impl ValueType {
     }
 }
 
-/// A value of one of the three types, by which the functions of the API differ.
+/// A value of one of the three types. Variants of an API function differ in this type.
 pub trait Value: Copy {
     const TYPE: ValueType;
     /// # Safety
@@ -119,11 +119,11 @@ macro_rules! value_datum {
 
         argument!($name);
 
-        // SAFETY: the datum is a varlena of this type, made by Postgres or by this module.
+        // SAFETY: the datum is a varlena of this type, and Postgres or this module made it.
         unsafe impl BoxRet for $name {
             unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-                // SAFETY: the datum is of the type that the SQL declaration returns, and lives in the memory context
-                // of the call, from which Postgres takes it.
+                // SAFETY: the datum has the type that the SQL declaration returns, and lives in the memory context of
+                // the call, where Postgres expects it.
                 unsafe { fcinfo.return_raw_datum(self.0) }
             }
         }
@@ -137,8 +137,8 @@ macro_rules! argument {
         // signature lint compares the two.
         unsafe impl<'fcx> ArgAbi<'fcx> for $name {
             unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-                // SAFETY: only reached for a non-null argument of a STRICT function or of a function that takes it
-                // without Option; pgcache has neither.
+                // SAFETY: reached only for a non-null argument of a STRICT function, or of a function that takes the
+                // argument without Option; pgcache has neither.
                 unsafe {
                     arg.unbox_arg_using_from_datum()
                         .unwrap_or($name(pg_sys::Datum::null()))
@@ -146,8 +146,8 @@ macro_rules! argument {
             }
 
             unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-                // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the
-                // argument this type.
+                // SAFETY: the SQL declaration, which a test compares with the Rust declaration, gives the argument this
+                // type.
                 unsafe { arg.unbox_arg_using_from_datum().into() }
             }
         }
@@ -192,13 +192,13 @@ impl Bytes {
     }
 }
 
-/// Returns the payload of a varlena, detoasted when needed.
+/// Returns the payload of a varlena, detoasted if needed.
 ///
-/// The borrow lasts as long as the datum's own memory context, which is at least the call.
+/// The borrow lasts as long as the datum's own memory context, which outlives the call.
 #[inline]
 pub(in crate::pg) fn varlena_bytes<'a>(datum: pg_sys::Datum) -> &'a [u8] {
     // SAFETY: every caller has a varlena datum. A detoasted copy is allocated in the current memory context and lives
-    // as long as the call. Most datums are plain already, and avoid the guarded call.
+    // as long as the call. Most datums are already plain, and so avoid the guarded call.
     unsafe {
         let mut varlena: *mut pg_sys::varlena = datum.cast_mut_ptr();
         if pgrx::varlena::varatt_is_4b_c(varlena) || pgrx::varlena::varatt_is_1b_e(varlena) {
@@ -219,7 +219,7 @@ pub(in crate::pg) fn new_varlena(bytes: &[u8]) -> pg_sys::Datum {
     room.into_varlena(bytes.len())
 }
 
-/// Memory for a varlena whose payload is not written yet.
+/// Memory for a varlena whose payload is not yet written.
 pub struct Room {
     varlena: NonNull<u8>,
     payload: usize,
@@ -235,10 +235,10 @@ impl Room {
         Room { varlena, payload }
     }
 
-    /// Returns the payload, to be filled.
+    /// Returns the payload for the caller to fill.
     #[inline]
     pub fn bytes(&mut self) -> &mut [u8] {
-        // SAFETY: `payload` bytes after the header are ours and initialised.
+        // SAFETY: `payload` bytes after the header belong to this value and are initialised.
         unsafe {
             let payload = self.varlena.add(pg_sys::VARHDRSZ).as_ptr();
             std::slice::from_raw_parts_mut(payload, self.payload)
@@ -282,14 +282,13 @@ impl FromDatum for Name {
 // lint compares the two.
 unsafe impl<'fcx> ArgAbi<'fcx> for Name {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: only reached for a non-null argument of a STRICT function or of a function that
-        // takes it without Option; pgcache has neither.
+        // SAFETY: reached only for a non-null argument of a STRICT function or of a function that takes it without
+        // Option; pgcache has neither.
         unsafe { arg.unbox_arg_using_from_datum() }.unwrap_or(Name(std::ffi::CString::default()))
     }
 
     unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-        // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the argument
-        // this type.
+        // SAFETY: the SQL declaration, which a test compares with the Rust declaration, gives the argument this type.
         unsafe { arg.unbox_arg_using_from_datum().into() }
     }
 }
@@ -297,7 +296,7 @@ unsafe impl<'fcx> ArgAbi<'fcx> for Name {
 /// Makes a C string from these bytes, in the current memory context.
 pub fn new_c_string(bytes: &[u8]) -> pg_sys::Datum {
     let string = memory::palloc(bytes.len() + 1);
-    // SAFETY: so many bytes were allocated, and they do not overlap the argument.
+    // SAFETY: the memory has room for the bytes and a NUL, and does not overlap the argument.
     unsafe {
         string.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len());
         string.add(bytes.len()).write(0);
@@ -321,8 +320,8 @@ impl<V: Value> FromDatum for ArrayOf<V> {
 // SAFETY: the SQL declaration names the array type of V; the signature lint compares the two.
 unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     unsafe fn unbox_arg_unchecked(arg: Arg<'_, 'fcx>) -> Self {
-        // SAFETY: only reached for an argument that is not null, whose type the SQL declaration names. A null datum
-        // would replace the impossible null; no code reads it.
+        // SAFETY: reached only for an argument that is not null, whose type the SQL declaration names. The null datum
+        // stands for the impossible null; no code reads it.
         unsafe {
             arg.unbox_arg_using_from_datum()
                 .unwrap_or(ArrayOf(pg_sys::Datum::null(), std::marker::PhantomData))
@@ -330,14 +329,13 @@ unsafe impl<'fcx, V: Value> ArgAbi<'fcx> for ArrayOf<V> {
     }
 
     unsafe fn unbox_nullable_arg(arg: Arg<'_, 'fcx>) -> Nullable<Self> {
-        // SAFETY: the SQL declaration, which a test compares with the Rust one, gives the argument
-        // this type.
+        // SAFETY: the SQL declaration, which a test compares with the Rust declaration, gives the argument this type.
         unsafe { arg.unbox_arg_using_from_datum().into() }
     }
 }
 
 impl<V: Value> ArrayOf<V> {
-    /// Returns the elements in order. `name` is the argument's, for the error.
+    /// Returns the elements in order. `name` is the argument's name, for the error.
     pub fn elements(&self, name: &'static str) -> Result<Vec<V>, Error> {
         // SAFETY: the datum is an array of V's type, as declared in SQL.
         unsafe {
@@ -361,7 +359,7 @@ pub(in crate::pg) enum NoList {
 /// Returns the elements of an array of varlenas, in order.
 ///
 /// # Safety
-/// An array of this type.
+/// `array` is an array of this type.
 pub(in crate::pg) unsafe fn array_elements(
     array: pg_sys::Datum,
     of: ValueType,
@@ -391,7 +389,7 @@ pub(in crate::pg) unsafe fn array_elements(
     }
 }
 
-/// Returns an address before all rows of a block: a datum of type tid with offset 0.
+/// Returns the row address that precedes all rows of a block: a datum of type tid with offset 0.
 pub(in crate::pg) fn row_address(block: u32) -> pg_sys::Datum {
     // SAFETY: a palloc'd address has room for its three numbers.
     unsafe {
@@ -428,7 +426,7 @@ pub(in crate::pg) fn new_text_array(texts: &[&[u8]]) -> pg_sys::Datum {
     let mut at = 0;
     let mut elements = Vec::with_capacity(texts.len());
     for text in texts {
-        // SAFETY: the sizes add up to the block's; each element begins aligned for its header.
+        // SAFETY: the sizes add up to the block's size; each element begins aligned for its header.
         unsafe {
             let element = base.add(at);
             pgrx::varlena::set_varsize_4b(element.cast(), (HEADER + text.len()) as i32);

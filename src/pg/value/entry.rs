@@ -3,11 +3,11 @@
 use super::stored::Stored;
 use crate::pg::session::clock::Timestamp;
 
-/// An entry of a cache, as it is read or written.
+/// An entry of a cache, for a read or a write.
 #[derive(Clone, Copy)]
 pub struct Entry {
-    /// None: a negative entry.
+    /// The value; None for a negative entry.
     pub value: Option<Stored>,
-    /// None: the entry never expires.
+    /// The deadline; None if the entry never expires.
     pub deadline: Option<Timestamp>,
 }

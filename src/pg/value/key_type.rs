@@ -1,9 +1,9 @@
 //! The types of a cache's key column, and the canonical text of each key.
 //!
-//! Outside of the table a key is always a text: in calls, in the tier, and in the notes for the commit. A row must
-//! have exactly one such text, however a caller spells the key, and two keys may have the same text only if the
-//! table considers them equal. Otherwise a write would miss the copy of its own row. So text is compared bytewise,
-//! and a uuid or a bigint is parsed and printed by Postgres' own functions.
+//! Outside of the table a key is always a text: in calls, in the hot tier, and in the notes for the commit. Each row
+//! must have exactly one canonical text, however a caller spells the key, and two keys may have the same text only if
+//! the table considers them equal. Otherwise a write would miss the copy of its own row. So pgcache compares texts
+//! bytewise, and parses and prints a uuid or a bigint with Postgres' own functions.
 
 use std::cmp::Ordering;
 use std::ffi::CStr;
@@ -21,15 +21,15 @@ use crate::pg::session::failure;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KeyType {
     Text,
-    /// varchar without a length.
+    /// A varchar without a length.
     Varchar,
-    /// varchar of at most this many characters.
+    /// A varchar of at most this many characters.
     Limited(u32),
     Uuid,
     Bigint,
 }
 
-/// Postgres' errors for a text that is not a uuid, or not a bigint.
+/// The SQLSTATEs of Postgres for a text that is not a uuid, or not a bigint.
 const NO_KEY: [PgSqlErrorCode; 2] = [
     PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
     PgSqlErrorCode::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
@@ -39,19 +39,20 @@ const NO_KEY: [PgSqlErrorCode; 2] = [
 const PARTITION_SEED: u64 = 0x7A5B_2236_7996_DCFD;
 const MIXED_IN: u64 = 0x49A0_F4DD_15E5_A8E3;
 
-/// The bytes of a uuid.
+/// The number of bytes of a uuid.
 const UUID: usize = 16;
 
 unsafe extern "C-unwind" {
-    // Reads bytes and raises nothing, so it is called without pgrx's guard.
+    // Reads bytes and raises no error, so it needs no guard of pgrx.
     fn hash_bytes(key: *const u8, length: std::ffi::c_int) -> u32;
 }
 
-/// Returns the hash of a text, as the default hash class of its type computes it with a deterministic collation.
+/// Returns the hash of a text, as the default hash operator class of the type computes it under a deterministic
+/// collation.
 #[inline]
 pub fn hash_of_text(key: Text) -> i32 {
     let bytes = key.bytes();
-    // SAFETY: so many bytes exist.
+    // SAFETY: the pointer and the length describe the slice.
     unsafe { hash_bytes(bytes.as_ptr(), bytes.len() as i32) as i32 }
 }
 
@@ -85,7 +86,7 @@ impl KeyType {
         !matches!(self, KeyType::Uuid | KeyType::Bigint)
     }
 
-    /// Returns the function by which the index compares two keys for equality.
+    /// Returns the oid of the function that compares two keys of the index for equality.
     #[inline(always)]
     pub fn equality(self) -> u32 {
         match self {
@@ -108,8 +109,8 @@ impl KeyType {
         }
     }
 
-    /// Returns the same for the result of a user's expression: None for a text that is not a key of this type, so
-    /// that no entry can have it.
+    /// Returns the canonical text of a key that a user's expression computed. Returns None for a text that is not a key
+    /// of this type, because no entry can have it.
     pub fn canonical_if_any(self, key: Text) -> Option<Text> {
         match self.is_text() {
             true => Some(key),
@@ -117,7 +118,7 @@ impl KeyType {
         }
     }
 
-    /// Replaces Postgres' message for an invalid key, which would show the key.
+    /// Replaces Postgres' error for an invalid key, because its message would show the key.
     fn refusal(self, code: PgSqlErrorCode) -> Option<ErrorReport> {
         let name = match self {
             KeyType::Bigint => "bigint",
@@ -134,7 +135,7 @@ impl KeyType {
         }
     }
 
-    /// Compares keys in the order of a scan: that of the column's type, and of bytes for text.
+    /// Compares keys in the order of a scan: the order of the column's type, and for text the order of bytes.
     pub fn compare(self, one: &[u8], other: &[u8]) -> Ordering {
         let number = |key: &[u8]| std::str::from_utf8(key).ok()?.parse::<i64>().ok();
         match self {
@@ -144,17 +145,18 @@ impl KeyType {
     }
 
     /// Returns the remainder of the hash partition for a key, with this many partitions, as in `FOR VALUES WITH
-    /// (MODULUS, REMAINDER)` of a table partitioned by this column. The text is canonical.
+    /// (MODULUS, REMAINDER)` of a table partitioned by this column. `key` is canonical.
     ///
-    /// Postgres never changes this function, because it determines the partition in which rows on disk are stored.
+    /// Postgres can never change this function, because it determines the partitions of rows that are on disk.
     pub fn remainder(self, key: Text, partitions: NonZeroU32) -> i32 {
         let hash = match self {
             KeyType::Text | KeyType::Varchar | KeyType::Limited(_) => pg_sys::F_HASHTEXTEXTENDED,
             KeyType::Uuid => pg_sys::F_UUID_HASH_EXTENDED,
             KeyType::Bigint => pg_sys::F_HASHINT8EXTENDED,
         };
-        // SAFETY: the second support function of the type's default hash class, which partitions use, over a key of
-        // that type and an int64. It returns one. Each deterministic collation has the hash of "C".
+        // SAFETY: the function is the second support function of the type's default hash operator class, which
+        // partitions use. It takes a key of this type and an int64, and returns an int64. Every deterministic collation
+        // has the same hashes as "C".
         let hash = unsafe {
             pg_sys::OidFunctionCall2Coll(
                 Oid::from_u32(hash),
@@ -163,7 +165,7 @@ impl KeyType {
                 Datum::from(PARTITION_SEED as i64),
             )
         };
-        // With one column, Postgres mixes its hash into a 0.
+        // For a key of one column, Postgres mixes the column's hash into a 0.
         let mixed = (hash.value() as u64).wrapping_add(MIXED_IN);
         (mixed % u64::from(partitions.get())) as i32
     }
@@ -174,13 +176,13 @@ impl KeyType {
             return true;
         };
         let bytes = key.bytes();
-        // SAFETY: reads so many bytes of a text, which is valid in the server's encoding.
+        // SAFETY: reads the bytes of a text, which is valid in the server's encoding.
         let characters =
             unsafe { pg_sys::pg_mbstrlen_with_len(bytes.as_ptr().cast(), bytes.len() as i32) };
         i64::from(characters) <= i64::from(most)
     }
 
-    /// Returns the key as a datum of the column's type. The text is canonical.
+    /// Returns the key as a datum of the column's type. `key` is canonical.
     #[inline]
     pub(in crate::pg) fn datum(self, key: Text) -> Datum {
         match self.is_text() {
@@ -202,7 +204,8 @@ impl KeyType {
 
     fn parsed(self, key: Text) -> Datum {
         let input = Some(new_c_string(key.bytes()));
-        // SAFETY: both functions take a C string and return their type, or an error; neither returns NULL.
+        // SAFETY: both functions take a C string and return a datum of their type, or raise an error; neither returns
+        // NULL.
         let datum = unsafe {
             match self {
                 KeyType::Bigint => pgrx::direct_function_call_as_datum(pg_sys::int8in, &[input]),
@@ -216,7 +219,7 @@ impl KeyType {
         match self {
             KeyType::Bigint => Text::new((key.value() as i64).to_string().as_bytes()),
             _ => {
-                // SAFETY: a uuid, from whose 16 bytes the function makes a palloc'd C string.
+                // SAFETY: the key is a uuid; the function prints its 16 bytes as a palloc'd C string.
                 let printed =
                     unsafe { pgrx::direct_function_call_as_datum(pg_sys::uuid_out, &[Some(key)]) };
                 let text = printed.map_or(new_varlena(&[0; UUID]), |c| {

@@ -1,8 +1,8 @@
 //! The forms in which a column stores a deadline: a timestamptz, or a Unix time in seconds or milliseconds.
 //!
-//! A deadline may be written by SQL or directly, and both must agree: the rules here for a datum are those of
-//! `model::dialect` for SQL. A Unix time that is NULL, zero or negative means never, as in tables of other programs.
-//! In a column that must not be NULL, never is 0, or for a timestamptz the last day of the year 9999.
+//! Both SQL and direct writes store deadlines, and they must agree: the rules here for a datum are the rules of
+//! `model::dialect` for SQL. A Unix time that is NULL, zero or negative means "never", as in tables of other programs.
+//! In a column that is NOT NULL, "never" is 0, or for a timestamptz the last day of the year 9999.
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
@@ -16,7 +16,7 @@ pub struct DeadlineForm {
     pub nullable: bool,
 }
 
-/// The unit of a deadline column.
+/// The type and unit of a deadline column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeadlineKind {
     Moment,
@@ -24,7 +24,7 @@ pub enum DeadlineKind {
     Milliseconds(Width),
 }
 
-/// How wide an integer column is.
+/// The width of an integer column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Width {
     Integer,
@@ -34,7 +34,7 @@ pub enum Width {
 /// 9999-12-31 00:00:00 UTC in seconds since 1970. This and later times mean "never".
 pub const NEVER: i64 = 253_402_214_400;
 
-/// Returns the microseconds of a unit of which a second has `per_second`.
+/// Returns the microseconds of a unit; a second has `per_second` units.
 #[inline(always)]
 pub fn unit(per_second: i32) -> i64 {
     MICROS.checked_div(per_second.into()).unwrap_or(MICROS)
@@ -45,7 +45,8 @@ const EPOCH: i64 = 946_684_800;
 const MICROS: i64 = 1_000_000;
 
 impl DeadlineKind {
-    /// Returns the form of a column of this type, in this unit: none, `s` or `ms`.
+    /// Returns the kind of a column of this type, in this unit: none, `s` or `ms`. Returns None if type and unit do not
+    /// fit.
     pub fn of(type_oid: Oid, unit: Option<&[u8]>) -> Option<DeadlineKind> {
         let width = match type_oid {
             pg_sys::INT4OID => Some(Width::Integer),
@@ -60,7 +61,7 @@ impl DeadlineKind {
         }
     }
 
-    /// Returns how many of its units a second has; None for a timestamptz.
+    /// Returns the number of units in a second; None for a timestamptz.
     pub fn per_second(self) -> Option<i32> {
         match self {
             DeadlineKind::Moment => None,
@@ -96,10 +97,10 @@ pub fn to_unix_time(moment: Timestamp, unit: i64) -> i64 {
     micros.checked_div_euclid(unit).unwrap_or(0)
 }
 
-// `read` and `write` are called where nothing may panic (`unguarded::guarded`), so nothing here uses checked
+// Callers use `read` and `write` inside of `unguarded::guarded`, where no code may panic, so this code uses no checked
 // arithmetic.
 impl DeadlineForm {
-    /// The form in a table that `cache_create` has created.
+    /// The form in a table that `cache_create` creates.
     pub const OWN: DeadlineForm = DeadlineForm {
         kind: DeadlineKind::Moment,
         nullable: true,
@@ -124,13 +125,13 @@ impl DeadlineForm {
         of_unix_time(number, unit)
     }
 
-    /// Returns the deadline that a reader finds if this one is written.
+    /// Returns the deadline that a reader finds after a write of this deadline.
     pub fn rounded(self, deadline: Option<Timestamp>) -> Option<Timestamp> {
         self.write(deadline).and_then(|datum| self.read(datum))
     }
 
-    /// Returns the datum for a deadline; None is NULL. A Unix time is rounded up, and one that is too large for the
-    /// integer becomes its maximum.
+    /// Returns the datum for a deadline; None is NULL. Rounds a Unix time up; a time that is too large for the integer
+    /// becomes its maximum.
     #[inline(always)]
     pub fn write(self, deadline: Option<Timestamp>) -> Option<Datum> {
         let unit = match self.kind {

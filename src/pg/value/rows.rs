@@ -1,7 +1,7 @@
 //! Returns the rows of a set-returning function one by one, so that a result may be larger than memory.
 //!
-//! The rows go into a tuplestore, which moves to disk when it exceeds work_mem. The memory in which a row was built
-//! is freed before the next row.
+//! The rows go into a tuplestore, which moves to disk when it exceeds work_mem. The memory of each row is freed before
+//! the next row is built.
 
 use pgrx::callconv::{BoxRet, FcInfo};
 use pgrx::pg_sys::panic::ErrorReport;
@@ -14,10 +14,10 @@ use crate::error::Error;
 /// A row's columns.
 pub type Row<const N: usize> = [Typed; N];
 
-/// Makes the rows, one after the other.
+/// A function that makes the rows, one after the other.
 type Produce<const N: usize> = Box<dyn FnOnce(&mut Sink<N>) -> Result<(), Error>>;
 
-/// A result whose rows are built while they are returned.
+/// A result that builds each row when it returns it.
 pub struct Stream<const N: usize> {
     options: u32,
     produce: Produce<N>,
@@ -25,7 +25,8 @@ pub struct Stream<const N: usize> {
 
 impl<const N: usize> Stream<N> {
     /// Makes a stream for a function that declares its columns. `produce` takes the locks. The tuplestore is created
-    /// before, so its file belongs to the call, and not to a scope of locks that ends before the file is read.
+    /// before `produce` runs, so its file belongs to the call, and not to a scope of locks, which ends before Postgres
+    /// reads the file.
     pub fn new(produce: impl FnOnce(&mut Sink<N>) -> Result<(), Error> + 'static) -> Stream<N> {
         Stream {
             options: 0,
@@ -47,8 +48,8 @@ impl Stream<1> {
     }
 }
 
-/// A [`Stream`] for a function whose columns are named only by the query (`AS e (key text, ...)`). A query can name
-/// any types, so `produce` passes the types of its rows to [`Sink::require`].
+/// A [`Stream`] for a function whose columns only the query names (`AS e (key text, ...)`). A query can name any types,
+/// so `produce` passes the types of its rows to [`Sink::require`].
 pub struct QueryStream<const N: usize>(Stream<N>);
 
 impl<const N: usize> QueryStream<N> {
@@ -63,10 +64,10 @@ impl<const N: usize> QueryStream<N> {
     }
 }
 
-// SAFETY: it returns the result of its Stream, whose columns are compared with those that the query names.
+// SAFETY: it returns the result of its Stream, which compares its columns with the columns that the query names.
 unsafe impl<const N: usize> BoxRet for QueryStream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: Postgres' call is passed on unchanged.
+        // SAFETY: Postgres' call goes to the stream unchanged.
         unsafe { self.0.box_into(fcinfo) }
     }
 }
@@ -74,8 +75,7 @@ unsafe impl<const N: usize> BoxRet for QueryStream<N> {
 // SAFETY: the sink compares each row with the columns that the function declares, or that the query names.
 unsafe impl<const N: usize> BoxRet for Stream<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
-        // declared to return a set.
+        // SAFETY: `fcinfo` is the call that Postgres is making right now, and its function is declared to return a set.
         let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), self.options) };
         if let Err(error) = (self.produce)(&mut sink) {
             ErrorReport::from(error).report(PgLogLevel::ERROR);
@@ -89,9 +89,9 @@ unsafe impl<const N: usize> BoxRet for Stream<N> {
 pub struct Sink<const N: usize> {
     store: *mut pg_sys::Tuplestorestate,
     descriptor: pg_sys::TupleDesc,
-    /// The columns' types, from the query or the declaration.
+    /// The types of the columns, from the query or the declaration.
     types: [pg_sys::Oid; N],
-    /// The memory in which a row is built; emptied after each.
+    /// The memory for building a row, emptied after each row.
     scratch: pg_sys::MemoryContext,
 }
 
@@ -99,8 +99,8 @@ impl<const N: usize> Sink<N> {
     /// # Safety
     /// `call` is a valid call.
     pub unsafe fn open(call: pg_sys::FunctionCallInfo, options: u32) -> Sink<N> {
-        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error when the caller
-        // cannot accept a set. The scratch context ends with the context in which the call runs.
+        // SAFETY: InitMaterializedSRF sets setResult and setDesc in resultinfo, or raises an error if the caller cannot
+        // accept a set. The scratch context ends with the context in which the call runs.
         unsafe {
             pg_sys::InitMaterializedSRF(call, options);
             let result: *mut pg_sys::ReturnSetInfo = (*call).resultinfo.cast();
@@ -123,7 +123,7 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Raises an error if the query names other types, even for an empty result.
+    /// Returns an error if the query names other types, even for an empty result.
     pub fn require(&self, types: [pg_sys::Oid; N]) -> Result<(), Error> {
         match self.types == types {
             true => Ok(()),
@@ -131,8 +131,8 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Returns the row of `make`, if any, to the caller, and frees its memory. Raises 42804 for a column of another
-    /// type than the query names.
+    /// Adds the row of `make`, if it returns one, to the result, and frees the row's memory. Raises 42804 if a column
+    /// has another type than the query names.
     pub fn row(&mut self, make: impl FnOnce() -> Option<Row<N>>) {
         // SAFETY: the scratch context lives until `close`, and nothing in it is used after the
         // reset. tuplestore_putvalues copies as many columns as the descriptor has, which are N.
@@ -152,9 +152,9 @@ impl<const N: usize> Sink<N> {
         }
     }
 
-    /// Frees the memory in which rows were built; the tuplestore belongs to the caller now.
+    /// Frees the memory for building rows. The tuplestore now belongs to the caller.
     pub fn close(self) {
-        // SAFETY: made in `open`; nothing in it is used afterwards.
+        // SAFETY: `open` made the context; the code uses nothing in it afterwards.
         unsafe { pg_sys::MemoryContextDelete(self.scratch) };
     }
 }
@@ -162,11 +162,11 @@ impl<const N: usize> Sink<N> {
 /// One row of several columns, for a function with OUT parameters.
 pub struct OutRow<const N: usize>(pub [Typed; N]);
 
-// SAFETY: the columns are compared with those of the SQL declaration.
+// SAFETY: `box_into` compares the columns with the columns of the SQL declaration.
 unsafe impl<const N: usize> BoxRet for OutRow<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         // SAFETY: get_call_result_type returns a tuple descriptor for any function with OUT parameters, and
-        // heap_form_tuple reads exactly its columns, of which it has N.
+        // heap_form_tuple reads exactly the descriptor's N columns.
         unsafe {
             let mut descriptor = std::ptr::null_mut();
             pg_sys::get_call_result_type(
@@ -194,7 +194,7 @@ unsafe impl BoxRet for Texts {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
         match self.0.map(|texts| Typed::texts(texts.into_iter())) {
             Some(array) => match array.fit(pg_sys::TEXTARRAYOID).flatten() {
-                // SAFETY: a datum of that type.
+                // SAFETY: the datum has that type.
                 Some(datum) => unsafe { fcinfo.return_raw_datum(datum) },
                 None => fcinfo.return_null(),
             },
@@ -209,8 +209,7 @@ pub struct Rows<const N: usize>(pub Vec<[Typed; N]>);
 // SAFETY: the sink compares each row with the columns that the function declares.
 unsafe impl<const N: usize> BoxRet for Rows<N> {
     unsafe fn box_into<'fcx>(self, fcinfo: &mut FcInfo<'fcx>) -> pgrx::datum::Datum<'fcx> {
-        // SAFETY: `fcinfo` is the call that Postgres is making right now, of a function that is
-        // declared to return a set.
+        // SAFETY: `fcinfo` is the call that Postgres is making right now, and its function is declared to return a set.
         let mut sink = unsafe { Sink::open(fcinfo.as_mut_ptr(), 0) };
         for row in self.0 {
             sink.row(|| Some(row));

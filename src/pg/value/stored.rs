@@ -1,13 +1,13 @@
 //! A value as caches store it, together with its type.
 //!
-//! A datum must reach a table, the tier or a caller only as the type with which it was made. Otherwise bytes of one
-//! type would be read as another. The session's knowledge of a table does not suffice, because code that runs
-//! meanwhile (a loader, a trigger, another session) may have changed the type of its column. So a value carries its
-//! own type, and each consumer checks it: the statement for its parameters ([`crate::pg::value::typed`]), the direct
-//! write against the column at that time (`table::write`), and the tier against the cache's type.
+//! A datum must reach a table, the hot tier or a caller only as the type with which it was made. Otherwise code would
+//! read bytes of one type as another type. The session's knowledge of a table does not suffice, because a loader, a
+//! trigger or another session may have changed the type of its column since. So a value carries its own type, and each
+//! consumer checks it: a statement for its parameters ([`crate::pg::value::typed`]), a direct write against the
+//! column's present type (`table::write`), and the hot tier against the cache's type.
 //!
-//! A value comes from one of three sources: an argument or a conversion, a row whose descriptor names the type, or
-//! the tier, which stores the type with the bytes.
+//! A value comes from one of three sources: an argument or a conversion, a row whose descriptor names the type, or the
+//! hot tier, which stores the type with the bytes.
 
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::Datum;
@@ -40,8 +40,8 @@ impl Stored {
         }
     }
 
-    /// Makes a value from the first `length` bytes of this room, which came from [`Stored::bytes`]. `kind` was
-    /// stored with them.
+    /// Makes a value from the first `length` bytes of this room, which are a copy of [`Stored::bytes`]. `kind` is the
+    /// kind that was stored with the bytes.
     #[inline]
     pub fn kept(room: Room, length: usize, kind: Kind) -> Stored {
         Stored {
@@ -50,7 +50,7 @@ impl Stored {
         }
     }
 
-    /// Makes a value of this type from bytes that [`Stored::bytes`] has returned.
+    /// Makes a value of this type from bytes that [`Stored::bytes`] returned.
     pub fn copied(bytes: &[u8], value_type: ValueType) -> Stored {
         Stored {
             datum: new_varlena(bytes),
@@ -74,7 +74,7 @@ impl Stored {
         varlena_bytes(self.datum)
     }
 
-    /// Returns the value if it has this type.
+    /// Returns the value if it has this type; otherwise an error, because the cache's definition has changed.
     #[inline]
     pub fn wanted(self, value_type: ValueType) -> Result<Stored, Error> {
         match self.value_type == value_type {
@@ -84,12 +84,12 @@ impl Stored {
     }
 }
 
-/// A value's type, as the tier stores it beside the bytes.
+/// A value's type, in the form in which the hot tier stores it beside the bytes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Kind(ValueType);
 
 impl Kind {
-    /// Returns None for a number that stands for no type.
+    /// Returns the kind with this number; None if the number stands for no type.
     #[inline]
     pub fn of(number: u8) -> Option<Kind> {
         [ValueType::Text, ValueType::Json, ValueType::Bytes]

@@ -1,7 +1,8 @@
 //! Datums with their types: the parameters of a statement, and the result columns of a function.
 //!
-//! Neither may take a datum for another type, because that would read arbitrary memory. So a plan compares the types
-//! with those for which it was prepared, and a result with those of the query or of the function's declaration.
+//! Treating a datum as another type would read arbitrary memory. So a plan compares the types of its arguments with its
+//! parameters' types, and a result compares the types of its columns with the types in the query or in the function's
+//! declaration.
 
 use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::pg_sys::{self, Datum, Oid};
@@ -13,7 +14,7 @@ use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::session::clock::Timestamp;
 
-/// A datum and its type, or NULL, which fits every type.
+/// A datum with its type, or NULL, which fits every type.
 #[derive(Clone, Copy)]
 pub struct Typed(Option<(Datum, Oid)>);
 
@@ -48,18 +49,18 @@ impl Typed {
         )
     }
 
-    /// Makes a text from bytes that are only compared, so they need not be valid.
+    /// Makes a text from bytes. The statement only compares them, so they need not be valid text.
     pub fn bound(bytes: &[u8]) -> Typed {
         Typed(Some((new_varlena(bytes), pg_sys::TEXTOID)))
     }
 
-    /// Makes an address before all rows of a block.
+    /// Makes the row address that precedes all rows of a block.
     pub fn address(block: u32) -> Typed {
         Typed(Some((row_address(block), pg_sys::TIDOID)))
     }
 
     /// # Safety
-    /// The datum is of type tid and outlives this.
+    /// The datum is of type tid and outlives the result.
     pub(in crate::pg) unsafe fn copied_address(address: Datum) -> Typed {
         Typed(Some((address, pg_sys::TIDOID)))
     }
@@ -71,7 +72,7 @@ impl Typed {
         Typed(Some((array, pg_sys::TEXTARRAYOID)))
     }
 
-    /// Makes an array of texts from these bytes, which are only compared, so they need not be valid.
+    /// Makes an array of texts from these bytes. The statement only compares them, so they need not be valid text.
     pub fn byte_texts(texts: &[&[u8]]) -> Typed {
         Typed(Some((new_text_array(texts), pg_sys::TEXTARRAYOID)))
     }
@@ -89,7 +90,7 @@ impl Typed {
         Ok(Typed(Some((array, value_type.array_oid()))))
     }
 
-    /// Returns the datum, if a parameter or column of this type accepts it.
+    /// Returns the datum for a parameter or column of this type (None inside is NULL); None if the types do not fit.
     #[inline]
     pub(in crate::pg) fn fit(self, place: Oid) -> Option<Option<Datum>> {
         match self.0 {
@@ -99,7 +100,7 @@ impl Typed {
     }
 }
 
-/// Returns whether both types are oids under different names, with the same representation.
+/// Returns whether a parameter of the second type accepts an oid: both types have the same representation.
 fn both_oids(kind: Oid, place: Oid) -> bool {
     kind == pg_sys::OIDOID && matches!(place, pg_sys::REGCLASSOID | pg_sys::REGTYPEOID)
 }
@@ -128,7 +129,7 @@ impl<T: Into<Typed>> From<Option<T>> for Typed {
 /// Returns the types of a row's columns.
 ///
 /// # Safety
-/// The descriptor is one of Postgres'.
+/// `descriptor` comes from Postgres.
 pub(in crate::pg) unsafe fn types_of<const N: usize>(descriptor: pg_sys::TupleDesc) -> [Oid; N] {
     // SAFETY: the function returns InvalidOid for a missing column; a sequence of plain values.
     unsafe {
@@ -154,7 +155,7 @@ pub(in crate::pg) fn datums<const N: usize>(
     (values, nulls)
 }
 
-/// Raises 42804.
+/// Raises 42804: a column has another type than the query or the declaration names.
 #[cold]
 pub(in crate::pg) fn refuse_columns() -> ! {
     loop {

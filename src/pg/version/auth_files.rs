@@ -56,8 +56,9 @@ mod differing {
     }
 }
 
-/// Tokenizes a file in the format of pg_hba.conf, and passes its lines to `read`; they live until it returns.
-/// Returns None if the file cannot be opened. An error in a line is stored in the line, and logged at this level.
+/// Tokenizes a file in the format of pg_hba.conf, and passes its lines to `read`; the lines live until `read` returns.
+/// Returns None if Postgres cannot open the file. For an error in a line, Postgres stores the message in the line and
+/// logs it at this level.
 ///
 /// # Safety
 /// Inside of a transaction, whose end releases resources after an error.
@@ -71,8 +72,8 @@ pub unsafe fn with_auth_lines<R>(
     let name = name.as_ptr();
     let mut lines: *mut pg_sys::List = null_mut();
     let to = &raw mut lines;
-    // SAFETY: the name lives through the calls. Each runs under a guard of its own that an error leaves with nothing
-    // to drop; the file and its lines are released after `read`.
+    // SAFETY: the name lives through the calls. Each call runs under a guard of its own, whose frames hold nothing to
+    // drop; the file and its lines are released after `read`.
     #[cfg(feature = "pg15")]
     unsafe {
         let file = pg_sys::AllocateFile(name, c"r".as_ptr());
@@ -85,7 +86,7 @@ pub unsafe fn with_auth_lines<R>(
         pg_sys::MemoryContextDelete(context);
         Some(result)
     }
-    // SAFETY: as above; the file is the first of its kind, at depth 0.
+    // SAFETY: as for Postgres 15; depth 0 marks a file that no other file includes.
     #[cfg(not(feature = "pg15"))]
     unsafe {
         let file = guarded(|| differing::open_auth_file(name, level, 0, null_mut()));
@@ -99,10 +100,10 @@ pub unsafe fn with_auth_lines<R>(
     }
 }
 
-/// Returns the file of a line, if it is an included one; None for the requested file itself.
+/// Returns the name of the file that contains a line; None in Postgres 15, which does not record it.
 ///
 /// # Safety
-/// The line comes from the tokenizer; the name lives as long as the line.
+/// The line comes from the tokenizer. The returned name lives as long as the line.
 pub unsafe fn file_of(line: &TokenizedAuthLine) -> Option<&CStr> {
     #[cfg(feature = "pg15")]
     let name: *const c_char = {
@@ -111,14 +112,14 @@ pub unsafe fn file_of(line: &TokenizedAuthLine) -> Option<&CStr> {
     };
     #[cfg(not(feature = "pg15"))]
     let name = line.file_name;
-    // SAFETY: not NULL where it is read: the C string of the line's file.
+    // SAFETY: the pointer is not NULL when it is read, and then it is the C string of the line's file name.
     (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 
 /// Returns the fields of a parsed line of pg_hba.conf.
 ///
 /// # Safety
-/// A line that Postgres has parsed, for as long as it lives.
+/// `parsed` is a line that Postgres has parsed, and lives as long as the result.
 pub unsafe fn fields_of<'l>(parsed: *mut HbaLine) -> &'l layout::HbaLine15 {
     // SAFETY: by the caller's contract.
     unsafe {
@@ -149,13 +150,14 @@ pub struct Word {
 /// Returns the map of a parsed line of pg_ident.conf, its system user, and its role.
 ///
 /// # Safety
-/// A line that Postgres has parsed, which is used only for these words.
+/// `parsed` is a line that Postgres has parsed, and the caller uses it only for these words.
 pub unsafe fn words_of(parsed: *mut IdentLine) -> (*const c_char, Word, Word) {
     // SAFETY: a parsed line has its map and both words.
     unsafe { ((*parsed).usermap, system_user(parsed), role(parsed)) }
 }
 
-/// In 15 the compiled expression of a line is allocated with malloc, so it is freed here.
+/// Returns the system user of a line. In Postgres 15 a line's compiled expression is allocated with malloc, so this
+/// function frees it.
 ///
 /// # Safety
 /// As in `words_of`.
@@ -164,8 +166,8 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
     unsafe extern "C-unwind" {
         fn pg_regfree(regex: *mut std::ffi::c_void);
     }
-    // SAFETY: the strings of a parsed line are never NULL; its expression exists where the name begins with a slash,
-    // and no code uses it again.
+    // SAFETY: the strings of a parsed line are never NULL; its expression exists if the name begins with a slash, and
+    // no code uses it again.
     unsafe {
         let text = (*parsed).ident_user;
         let is_pattern = *text as u8 == b'/';
@@ -181,7 +183,7 @@ unsafe fn system_user(parsed: *mut IdentLine) -> Word {
     }
 }
 
-/// In 15 a role is always taken literally.
+/// Returns the role of a line. Postgres 15 always takes the role literally.
 ///
 /// # Safety
 /// As in `words_of`.

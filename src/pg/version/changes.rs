@@ -51,7 +51,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut pg_sys::LockTupleMode::Type,
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
-/// From 19 on with an argument for options.
+/// The function that updates a row; from Postgres 19 on with an argument for options.
 #[cfg(feature = "pg19")]
 type Update = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -67,7 +67,7 @@ type Update = unsafe extern "C-unwind" fn(
     *mut UpdateIndexes,
 ) -> pg_sys::TM_Result::Type;
 
-/// The last argument says whether the row moves to another partition.
+/// The function that deletes a row. The last argument says whether the row moves to another partition.
 #[cfg(not(feature = "pg19"))]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -79,7 +79,8 @@ type Delete = unsafe extern "C-unwind" fn(
     *mut pg_sys::TM_FailureData,
     bool,
 ) -> pg_sys::TM_Result::Type;
-/// From 19 on a flag in the fourth argument says so.
+/// The function that deletes a row. From Postgres 19 on a flag in the fourth argument says whether the row moves to
+/// another partition.
 #[cfg(feature = "pg19")]
 type Delete = unsafe extern "C-unwind" fn(
     pg_sys::Relation,
@@ -113,8 +114,8 @@ impl Access {
     /// Inserts a row speculatively.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the functions are those of this table, the slot holds a row of it, and the
-    /// session holds the token.
+    /// Inside of `unguarded::guarded`; `self` comes from this table, the slot holds a row of it, and the session holds
+    /// the token.
     pub unsafe fn insert(
         &self,
         table: pg_sys::Relation,
@@ -126,11 +127,11 @@ impl Access {
         unsafe { (self.insert)(table, slot, command, 0, null_mut(), token) }
     }
 
-    /// Updates a row. Waits for a transaction that is changing it.
+    /// Updates a row. Waits for a transaction that is changing the row.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the functions are those of this table, the slot holds the new version, and the
-    /// pointers' targets live through the call.
+    /// Inside of `unguarded::guarded`; `self` comes from this table, the slot holds the new version, and the pointers'
+    /// targets live through the call.
     pub unsafe fn update(
         &self,
         table: pg_sys::Relation,
@@ -161,10 +162,10 @@ impl Access {
         (result, which)
     }
 
-    /// Deletes a row. Waits for a transaction that is changing it.
+    /// Deletes a row. Waits for a transaction that is changing the row.
     ///
     /// # Safety
-    /// Inside of `unguarded::guarded`; the functions are those of this table.
+    /// Inside of `unguarded::guarded`; `self` comes from this table.
     pub unsafe fn delete(
         &self,
         table: pg_sys::Relation,

@@ -5,7 +5,8 @@ use std::ffi::c_int;
 use pgrx::pg_sys;
 
 unsafe extern "C-unwind" {
-    // Called in place of the hooks, which have no guard either.
+    // pgcache calls these in place of a former hook. They need no guard of pgrx, because the hooks' frames hold nothing
+    // to drop.
     fn standard_ExecutorStart(query: *mut pg_sys::QueryDesc, flags: c_int);
     fn standard_ExecutorRun(
         query: *mut pg_sys::QueryDesc,
@@ -15,10 +16,10 @@ unsafe extern "C-unwind" {
     );
 }
 
-/// Receives a statement that the executor has started.
+/// A function that receives a statement after the executor has started it.
 pub type Begun = unsafe fn(*mut pg_sys::QueryDesc);
 
-/// Returns whether a statement may run in parallel workers from here on.
+/// A function that returns whether a statement may run in parallel workers from here on.
 pub type MayBeParallel = unsafe fn(*mut pg_sys::QueryDesc) -> bool;
 
 static mut FORMER_START: pg_sys::ExecutorStart_hook_type = None;
@@ -29,7 +30,7 @@ static mut MAY_BE_PARALLEL: Option<MayBeParallel> = None;
 /// Calls `begun` after each start of a statement, and `may_be_parallel` before each run.
 ///
 /// # Safety
-/// Called once, while the library is loaded. Both may raise only over frames that hold nothing to drop.
+/// The caller calls this once, while the library is loaded. Both may raise only over frames that hold nothing to drop.
 pub unsafe fn on_statements(begun: Begun, may_be_parallel: MayBeParallel) {
     // SAFETY: no other thread reads the variables; the functions live as long as the process.
     unsafe {
@@ -52,9 +53,9 @@ unsafe extern "C-unwind" fn start(query: *mut pg_sys::QueryDesc, flags: c_int) {
     }
 }
 
-/// Runs a statement, without parallel workers unless `may_be_parallel` allows them. For that it marks the statement
-/// as one that was run before, which Postgres runs without workers. Up to 17, Postgres may also read the last
-/// argument, whether this is the only run; minor releases from the end of 2024 on do not.
+/// Runs a statement, without parallel workers unless `may_be_parallel` allows them. To run without workers, it marks
+/// the statement as already executed. Up to Postgres 17, Postgres may instead read the last argument, which says
+/// whether this is the only run; minor releases from the end of 2024 on do not read it.
 unsafe extern "C-unwind" fn run(
     query: *mut pg_sys::QueryDesc,
     direction: pg_sys::ScanDirection::Type,

@@ -1,5 +1,5 @@
-//! Functions of the planner on expressions: walks one, expands its virtual generated columns, and makes a
-//! restriction of it.
+//! Functions of the planner on expressions: walks an expression, expands its virtual generated columns, and makes a
+//! restriction from it.
 
 use std::ffi::c_void;
 
@@ -15,8 +15,8 @@ unsafe extern "C-unwind" {
     ) -> bool;
 }
 
-/// Replaces virtual generated columns by their expressions. `row` is the range table number by which the expression
-/// refers to a row of the table.
+/// Replaces virtual generated columns by their expressions. `row` is the range table number of the table's row in the
+/// expression.
 ///
 /// # Safety
 /// `relation` must be open; `node` is an expression in the current memory context.
@@ -28,23 +28,24 @@ pub unsafe fn expand_generated(
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = (relation, row); // all generated columns are stored
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
-    // SAFETY: the relation is open, so its columns' expressions exist; the result is made in the current memory
-    // context, as the node was.
+    // SAFETY: the relation is open, so its columns' expressions exist; the result lies in the current memory context,
+    // like the node.
     let node = unsafe { pg_sys::expand_generated_columns_in_expr(node, relation, row as i32) };
     node
 }
 
-/// Makes a restriction of a single relation, wherever that relation is in the query's joins.
+/// Makes a restriction on a single relation, at any position in the query's joins.
 ///
 /// # Safety
-/// `root` is the planner's, `clause` an expression over one of its relations.
+/// `root` belongs to the planner, and `clause` is an expression over one of its relations.
 pub unsafe fn restriction(
     root: *mut pg_sys::PlannerInfo,
     clause: *mut pg_sys::Expr,
     security_level: pg_sys::Index,
 ) -> *mut pg_sys::RestrictInfo {
     use std::ptr::null_mut;
-    // SAFETY: the planner's own nodes; sets of relations that are not passed are empty, or read from the clause.
+    // SAFETY: all nodes are the planner's own; sets of relations that the call omits are empty, or computed from the
+    // clause.
     unsafe {
         pg_sys::make_restrictinfo(
             root,

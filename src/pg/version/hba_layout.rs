@@ -1,9 +1,9 @@
 //! Declarations of libpq/hba.h, for which pgrx generates no bindings: the structures of Postgres 15, those that 16
 //! changed, and the number that 19 changed.
 //!
-//! Only this file depends on the position of a field; a wrong one would read arbitrary memory.
-//! `t/tests/resp_layout.rs` compiles this file by itself and compares it with the headers of the Postgres that it
-//! runs on, so it uses nothing else of the library.
+//! Only this file depends on the position of a field; a wrong position would read arbitrary memory.
+//! `t/tests/resp_layout.rs` compiles this file by itself and compares it with the headers of the Postgres that it runs
+//! on, so it uses nothing else of the library.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -24,7 +24,7 @@ pub struct AuthToken15 {
     pub quoted: bool,
 }
 
-/// The same from 16 on: a word that begins with a slash has its compiled expression.
+/// A word of a line from Postgres 16 on: a word that begins with a slash has its compiled expression.
 #[repr(C)]
 pub struct AuthToken16 {
     pub string: *const c_char,
@@ -41,7 +41,7 @@ pub struct TokenizedAuthLine15 {
     pub err_msg: *const c_char,
 }
 
-/// The same from 16 on.
+/// A line, divided into words, from Postgres 16 on.
 #[repr(C)]
 pub struct TokenizedAuthLine16 {
     pub fields: *mut List,
@@ -51,7 +51,7 @@ pub struct TokenizedAuthLine16 {
     pub err_msg: *const c_char,
 }
 
-/// A line of pg_hba.conf, up to the last field that we read.
+/// A line of pg_hba.conf, up to the last field that pgcache reads.
 #[repr(C)]
 pub struct HbaLine15 {
     pub linenumber: c_int,
@@ -85,15 +85,15 @@ pub struct HbaLine15 {
     pub clientcertname: c_uint,
 }
 
-/// The same from 16 on, where it begins with the name of its file.
+/// A line of pg_hba.conf from Postgres 16 on: it begins with the name of its file.
 #[repr(C)]
 pub struct HbaLine16 {
     pub sourcefile: *mut c_char,
     pub line: HbaLine15,
 }
 
-/// A line of pg_ident.conf. Its regular expression follows it in memory, compiled if `ident_user` begins with a
-/// slash.
+/// A line of pg_ident.conf. Its regular expression follows the other fields in memory, compiled if `ident_user` begins
+/// with a slash.
 #[repr(C)]
 pub struct IdentLine15 {
     pub linenumber: c_int,
@@ -103,7 +103,7 @@ pub struct IdentLine15 {
     pub re: [u64; 0],
 }
 
-/// The same from 16 on.
+/// A line of pg_ident.conf from Postgres 16 on.
 #[repr(C)]
 pub struct IdentLine16 {
     pub linenumber: c_int,
@@ -122,7 +122,7 @@ pub mod connections {
     pub const HOST_NO_GSS: u32 = 5;
 }
 
-/// `IPCompareMethod`: how an address is compared.
+/// `IPCompareMethod`: the comparison of a client's address with a line.
 pub mod comparison {
     pub const MASK: u32 = 0;
     pub const SAME_HOST: u32 = 1;
@@ -138,7 +138,7 @@ pub mod method {
     pub const MD5: u32 = 5;
     pub const SCRAM: u32 = 6;
     pub const PEER: u32 = 14;
-    /// The same from 19 on, where RADIUS is no longer before it.
+    /// `peer` from Postgres 19 on, which has no RADIUS before it.
     pub const PEER19: u32 = 13;
     pub const CERT: u32 = 12;
 }
@@ -150,7 +150,7 @@ pub mod client_cert {
     pub const FULL: u32 = 2;
 }
 
-/// `ClientCertName`: the name in the certificate that is compared.
+/// `ClientCertName`: the name in the certificate that is compared with the role.
 pub mod client_cert_name {
     pub const CN: u32 = 0;
     pub const DN: u32 = 1;

@@ -1,14 +1,14 @@
-//! Finds the holders of locks, takes locks without waiting, and names the oldest transaction in the commit log.
+//! Finds the holders of locks, takes locks without waiting, and reads the oldest transaction in the commit log.
 
 use pgrx::pg_sys;
 
-/// Postgres' number of AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
+/// Postgres' number for AddinShmemInitLock: lwlocknames.txt in 15 and 16, lwlocklist.h from 17 on.
 pub const ADDIN_SHMEM_INIT_LOCK: usize = 21;
 
 /// Returns whether a transaction that was prepared before the server's start holds a lock in a mode that conflicts
 /// with this one.
 pub fn has_recovered_holder(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
-    // SAFETY: the list ends with an invalid id, and is this caller's to free.
+    // SAFETY: the list ends with an invalid id, and this function must free it.
     unsafe {
         let first = pg_sys::GetLockConflicts(tag, mode, std::ptr::null_mut());
         let (mut next, mut found) = (first, false);
@@ -33,17 +33,17 @@ fn is_recovered(id: &pg_sys::VirtualTransactionId) -> bool {
     id.procNumber == pg_sys::INVALID_PROC_NUMBER
 }
 
-/// Takes a lock if it is free, and returns its entry in this process' lock table.
+/// Takes a lock if it is free, and stores its entry in this process's lock table in `local`.
 ///
 /// # Safety
-/// `local` receives the entry, which exists as long as the lock is held.
+/// The entry in `local` is valid only while the process holds the lock.
 pub unsafe fn try_lock(
     tag: &pg_sys::LOCKTAG,
     mode: pg_sys::LOCKMODE,
     local: &mut *mut pg_sys::LOCALLOCK,
 ) -> pg_sys::LockAcquireResult::Type {
     // SAFETY: the tag is copied; with `dontWait` the call does not wait; `local` lives through the call, which stores
-    // the entry of a lock there that this process now holds.
+    // there the entry of a lock that this process now holds.
     unsafe {
         pg_sys::LockAcquireExtended(
             tag,
@@ -58,7 +58,7 @@ pub unsafe fn try_lock(
     }
 }
 
-/// Returns whether the transaction has a lock in exactly this mode.
+/// Returns whether the transaction holds a lock in exactly this mode.
 pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
     // SAFETY: reads this process' own table of locks by a tag that lives through the call.
     unsafe {
@@ -74,13 +74,13 @@ pub fn has_lock(tag: &pg_sys::LOCKTAG, mode: pg_sys::LOCKMODE) -> bool {
 /// Returns the oldest transaction whose outcome the commit log still contains.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn oldest_in_log() -> u32 {
-    // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
+    // SAFETY: the structure lies in shared memory as long as the server lives, and the code reads a single word.
     unsafe { (&raw const (*pg_sys::ShmemVariableCache).oldestClogXid).read_volatile() }.into_inner()
 }
 
 /// Returns the oldest transaction whose outcome the commit log still contains.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn oldest_in_log() -> u32 {
-    // SAFETY: in shared memory for as long as the server lives; a word that is read at once.
+    // SAFETY: the structure lies in shared memory as long as the server lives, and the code reads a single word.
     unsafe { (&raw const (*pg_sys::TransamVariables).oldestClogXid).read_volatile() }.into_inner()
 }

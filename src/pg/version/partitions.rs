@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys;
 
-/// The partition key of a table: Postgres' PartitionKeyData, which pgrx does not declare.
+/// The partition key of a table: the beginning of Postgres' PartitionKeyData, which pgrx does not declare.
 #[repr(C)]
 struct PartitionKeyData {
     #[cfg(feature = "pg15")]
@@ -21,7 +21,7 @@ struct PartitionKeyData {
     // The fields after these are not used here.
 }
 
-/// The fields that we read. Each array has one element for each column.
+/// The fields of a partition key that pgcache reads. Each array has one element for each column of the key.
 #[derive(Clone, Copy)]
 pub struct PartitionKey {
     pub columns: i16,
@@ -30,7 +30,7 @@ pub struct PartitionKey {
     /// The types and modifiers of the columns.
     pub kind: *const pg_sys::Oid,
     pub modifier: *const i32,
-    /// The functions that hash or compare them.
+    /// The functions that hash or compare the columns.
     pub functions: *mut pg_sys::FmgrInfo,
     pub collations: *mut pg_sys::Oid,
 }
@@ -43,7 +43,8 @@ pub unsafe fn partition_key(relation: pg_sys::Relation) -> Option<PartitionKey> 
     unsafe extern "C-unwind" {
         fn RelationGetPartitionKey(relation: pg_sys::Relation) -> *const PartitionKeyData;
     }
-    // SAFETY: the relation is open; the key is its own, and stays as long. The first call builds it, and may raise.
+    // SAFETY: the relation is open; the key belongs to the relation, and stays as long. The first call builds the key,
+    // and may raise.
     unsafe {
         let key = pg_sys::ffi::pg_guard_ffi_boundary(|| RelationGetPartitionKey(relation));
         if key.is_null() || (*key).partnatts < 1 {

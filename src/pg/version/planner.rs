@@ -1,4 +1,5 @@
-//! Installs the hooks that Postgres calls when it plans a statement, and when the planner builds a relation of it.
+//! Installs the hooks that Postgres calls when it plans a statement, and when the planner builds a relation of the
+//! statement.
 
 use std::ffi::{c_char, c_int};
 
@@ -13,10 +14,10 @@ use pg_sys::{
     get_relation_info_hook as relation_hook, get_relation_info_hook_type as relation_hook_type,
 };
 
-/// Receives a relation of a query, by its oid, while the planner builds it.
+/// A function that receives a relation of a query, with its oid, while the planner builds it.
 pub type LookAtRelation = unsafe fn(*mut pg_sys::PlannerInfo, pg_sys::Oid, *mut pg_sys::RelOptInfo);
 
-/// Plans a statement, or leaves it to Postgres by [`Planning::go_on`].
+/// A function that plans a statement, by calling [`Planning::go_on`] at the end.
 pub type Plan = unsafe fn(Planning) -> *mut pg_sys::PlannedStmt;
 
 static mut FORMER_RELATION_HOOK: relation_hook_type = None;
@@ -24,11 +25,11 @@ static mut LOOK: Option<LookAtRelation> = None;
 static mut FORMER_PLANNER_HOOK: pg_sys::planner_hook_type = None;
 static mut PLAN: Option<Plan> = None;
 
-/// Calls `look` for each relation that the planner builds, before its parent's conditions are copied to it.
+/// Calls `look` for each relation that the planner builds, before the planner copies its parent's conditions to it.
 ///
 /// # Safety
-/// Called once, while the library is loaded. `look` receives the planner's own objects and may raise only under a
-/// guard of its own.
+/// The caller calls this once, while the library is loaded. `look` receives the planner's own objects and may raise
+/// only under a guard of its own.
 pub unsafe fn on_each_relation(look: LookAtRelation) {
     // SAFETY: no other thread reads the variables; the functions live as long as the process.
     unsafe {
@@ -56,7 +57,8 @@ unsafe extern "C-unwind" fn at_relation(
     }
 }
 
-/// From 19 on also called for range table entries that are not relations in the catalogs.
+/// Calls the hooks for a relation. From Postgres 19 on the planner also calls this for range table entries that are not
+/// relations in the catalogs.
 #[cfg(feature = "pg19")]
 unsafe extern "C-unwind" fn at_relation(
     root: *mut pg_sys::PlannerInfo,
@@ -88,7 +90,7 @@ pub struct Planning {
 }
 
 impl Planning {
-    /// Plans the statement as it would be planned without this library.
+    /// Plans the statement as without this library.
     ///
     /// # Safety
     /// Inside of `guarded`, or where an error jumps over nothing to drop.
@@ -102,7 +104,7 @@ impl Planning {
                 #[cfg(feature = "pg19")] explain: *mut pg_sys::ExplainState,
             ) -> *mut pg_sys::PlannedStmt;
         }
-        // SAFETY: the arguments are those that Postgres has passed.
+        // SAFETY: the arguments are the ones that Postgres passed.
         unsafe {
             match FORMER_PLANNER_HOOK {
                 Some(former) => former(
@@ -126,10 +128,10 @@ impl Planning {
     }
 }
 
-/// Calls `plan` for each statement that is planned.
+/// Calls `plan` for each statement that Postgres plans.
 ///
 /// # Safety
-/// Called once, while the library is loaded. `plan` may raise only under a guard of its own.
+/// The caller calls this once, while the library is loaded. `plan` may raise only under a guard of its own.
 pub unsafe fn on_planning(plan: Plan) {
     // SAFETY: no other thread reads the variables; the functions live as long as the process.
     unsafe {
@@ -163,9 +165,9 @@ unsafe extern "C-unwind" fn at_planning(
     }
 }
 
-/// The third argument of the hook after parse analysis; read-only from 19 on.
+/// The third argument of the hook after parse analysis; read-only from Postgres 19 on.
 #[cfg(not(feature = "pg19"))]
 pub type Jumble = *mut pg_sys::JumbleState;
-/// The third argument of the hook after parse analysis; read-only from 19 on.
+/// The third argument of the hook after parse analysis; read-only from Postgres 19 on.
 #[cfg(feature = "pg19")]
 pub type Jumble = *const pg_sys::JumbleState;

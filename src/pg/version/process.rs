@@ -1,4 +1,4 @@
-//! Sets signal handlers in our processes, keeps their settings from being changed, and ends them.
+//! Sets signal handlers in pgcache's processes, makes their settings read-only, and ends them.
 
 use pgrx::pg_sys;
 
@@ -14,23 +14,23 @@ pub unsafe fn on_signal(signal: u32, handler: Handler) {
     use pg_sys::pqsignal as set;
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     use pg_sys::pqsignal_be as set;
-    // SAFETY: the handler does only what a signal handler may, by the caller's contract. From 19 on it is called with
-    // one argument more, which the calling conventions of C let it ignore.
+    // SAFETY: the handler does only what a signal handler may, by the caller's contract. From Postgres 19 on, Postgres
+    // passes one more argument, which the handler may ignore by the calling conventions of C.
     #[cfg(feature = "pg19")]
     let handler = unsafe { std::mem::transmute::<Handler, pg_sys::pqsigfunc>(handler) };
     #[cfg(not(feature = "pg19"))]
     let handler = Some(handler);
-    // SAFETY: as above.
+    // SAFETY: the handler does only what a signal handler may, by the caller's contract.
     unsafe { set(signal as i32, handler) };
 }
 
-/// Prevents changes of a setting in this process from now on: the setting then counts as one that can change only at
-/// the server's start.
+/// Makes a setting read-only in this process by setting its context to PGC_POSTMASTER.
 ///
 /// # Safety
 /// A setting of this name exists.
 pub unsafe fn fix_setting(name: &std::ffi::CStr) {
-    // SAFETY: the settings' records are this process' own, and stay. A setting of the name exists, so it is found.
+    // SAFETY: the settings' records belong to this process, and stay. A setting of the name exists, so the search finds
+    // it.
     unsafe {
         #[cfg(feature = "pg15")]
         let record = {
@@ -55,9 +55,10 @@ pub unsafe fn fix_setting(name: &std::ffi::CStr) {
 /// Runs the exit callbacks and ends the process.
 ///
 /// # Safety
-/// Between statements of a process of ours: no value that Rust would have to drop is alive.
+/// The caller is between statements of one of pgcache's processes, where no value is alive that Rust would have to
+/// drop.
 pub unsafe fn proc_exit(code: i32) -> ! {
-    // The headers from 18 on declare noreturn in a way that the bindings lose.
+    // The headers from Postgres 18 on declare noreturn in a way that is lost in the bindings.
     #[cfg_attr(
         any(feature = "pg15", feature = "pg16", feature = "pg17"),
         expect(unreachable_code, reason = "the bindings know it")

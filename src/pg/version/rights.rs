@@ -25,10 +25,10 @@ pub unsafe fn owns_relation(relation: pg_sys::Oid, role: pg_sys::Oid) -> bool {
 /// A syscache look-up: a transaction must be open.
 pub unsafe fn may_connect(role: pg_sys::Oid, database: pg_sys::Oid) -> bool {
     let mode = pg_sys::ACL_CONNECT as pg_sys::AclMode;
-    // SAFETY: the caller's transaction is open; both may be any number.
+    // SAFETY: the caller's transaction is open; role and database may be any numbers.
     #[cfg(feature = "pg15")]
     let result = unsafe { pg_sys::pg_database_aclcheck(database, role, mode) };
-    // SAFETY: as above.
+    // SAFETY: as for Postgres 15.
     #[cfg(not(feature = "pg15"))]
     let result =
         unsafe { pg_sys::object_aclcheck(pg_sys::DatabaseRelationId, database, role, mode) };
@@ -44,7 +44,7 @@ pub unsafe fn may_use_schema(role: pg_sys::Oid, schema: pg_sys::Oid) -> bool {
     // SAFETY: the caller's transaction is open, and the schema exists.
     #[cfg(feature = "pg15")]
     let result = unsafe { pg_sys::pg_namespace_aclcheck(schema, role, mode) };
-    // SAFETY: as above.
+    // SAFETY: as for Postgres 15.
     #[cfg(not(feature = "pg15"))]
     let result =
         unsafe { pg_sys::object_aclcheck(pg_sys::NamespaceRelationId, schema, role, mode) };

@@ -1,4 +1,4 @@
-//! Begins index scans, inserts the index entries of new rows, and reads which transaction inserted a row.
+//! Begins index scans, inserts the index entries of new rows, and reads the transaction that inserted a row.
 
 use pgrx::pg_sys;
 
@@ -50,8 +50,8 @@ pub unsafe fn index_beginscan(
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
 ) -> pg_sys::IndexScanDesc {
-    // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives the scan. From 18
-    // on NULL: the scan's work is not counted.
+    // SAFETY: the caller is inside of `guarded`; both relations are open and the snapshot outlives the scan. From
+    // Postgres 18 on, NULL means that Postgres does not count the scan's work.
     unsafe {
         differing::index_beginscan(
             table,
@@ -82,7 +82,7 @@ pub fn enters_indexes(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_None;
 }
 
-/// Returns whether the new row is in the old one's page, and only summarizing indexes reference it (HOT).
+/// Returns whether the new row is in the old row's page, and at most summarizing indexes need an entry for it (HOT).
 pub fn stays_in_page(which: UpdateIndexes) -> bool {
     #[cfg(feature = "pg15")]
     return !which;
@@ -90,11 +90,11 @@ pub fn stays_in_page(which: UpdateIndexes) -> bool {
     return which != pg_sys::TU_UpdateIndexes::TU_All;
 }
 
-/// How a row is added to the indexes of its table.
+/// The way in which a row is added to the indexes of its table.
 #[derive(Clone, Copy, Default)]
 struct Entry {
     is_update: bool,
-    /// Whether to report a key that another row already has, instead of raising an error.
+    /// Whether to report that another row already has the key, instead of raising an error.
     reports_conflict: bool,
     #[cfg_attr(feature = "pg15", expect(dead_code, reason = "from 16 on"))]
     only_summarizing: bool,
@@ -113,8 +113,7 @@ unsafe fn enter(
     let mut conflict = false;
     let arbiters = std::ptr::null_mut();
     // SAFETY: the caller is inside of `guarded`; the indexes of `result` are open, the slot holds the row and its
-    // place, and `conflict` lives through the call. Where no index is requested to report a conflict it is never
-    // written.
+    // place, and `conflict` lives through the call. Postgres writes it only if it is requested to report a conflict.
     unsafe {
         #[cfg(not(feature = "pg19"))]
         differing::ExecInsertIndexTuples(
@@ -144,7 +143,7 @@ unsafe fn enter(
     !conflict
 }
 
-/// Adds a row that was inserted speculatively. Returns false if another row already has its key.
+/// Adds a speculatively inserted row to the indexes. Returns false if another row already has its key.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; `result` has its indexes open, `slot` holds the row and its place.
@@ -161,7 +160,7 @@ pub unsafe fn enter_inserted(
     unsafe { enter(result, slot, state, entry) }
 }
 
-/// Adds the new version of a row that was updated.
+/// Adds the new version of an updated row to the indexes.
 ///
 /// # Safety
 /// Inside of `unguarded::guarded`; as in `enter_inserted`.
@@ -190,10 +189,10 @@ fn only_summarizing(which: UpdateIndexes) -> bool {
     which == pg_sys::TU_UpdateIndexes::TU_Summarizing
 }
 
-/// Returns the transaction that has inserted a row; FrozenTransactionId for a frozen row.
+/// Returns the transaction that inserted a row; FrozenTransactionId for a frozen row.
 ///
 /// # Safety
-/// The header is one of a row.
+/// `row` is the header of a row.
 pub unsafe fn inserted_by(row: pg_sys::HeapTupleHeader) -> pg_sys::TransactionId {
     let frozen = (pg_sys::HEAP_XMIN_COMMITTED | pg_sys::HEAP_XMIN_INVALID) as u16;
     // SAFETY: a row of a table has the fields of the heap in its header.

@@ -1,5 +1,5 @@
-//! Functions on a whole table: reads its new file, primary key and generated columns, enables its triggers, and
-//! truncates it.
+//! Functions on a whole table: checks for a new file, reads its primary key and generated columns, enables its
+//! triggers, and truncates it.
 
 use pgrx::pg_sys;
 
@@ -11,13 +11,13 @@ pub unsafe fn has_new_file(relation: pg_sys::Relation) -> bool {
     // SAFETY: a plain field of an open relation.
     #[cfg(feature = "pg15")]
     let since = unsafe { (*relation).rd_newRelfilenodeSubid };
-    // SAFETY: as above.
+    // SAFETY: a plain field of an open relation.
     #[cfg(not(feature = "pg15"))]
     let since = unsafe { (*relation).rd_newRelfilelocatorSubid };
     since != 0 // InvalidSubTransactionId
 }
 
-/// Makes a trigger fire in all sessions, but leaves those of partitions unchanged.
+/// Makes a trigger fire in all sessions, but leaves its copies on partitions unchanged.
 ///
 /// # Safety
 /// `relation` must be open and locked.
@@ -29,18 +29,18 @@ pub unsafe fn enable_always(relation: pg_sys::Relation, trigger: &std::ffi::CStr
     unsafe {
         pg_sys::EnableDisableTriggerNew(relation, name, fires, true, false, lock)
     }
-    // SAFETY: as above; InvalidOid allows any parent.
+    // SAFETY: as for Postgres 15; InvalidOid allows any parent.
     #[cfg(not(feature = "pg15"))]
     unsafe {
         pg_sys::EnableDisableTrigger(relation, name, pg_sys::InvalidOid, fires, true, false, lock)
     }
 }
 
-/// Truncates open tables, but neither the tables that refer to them nor their sequences.
+/// Truncates open tables. Truncates no tables that refer to them, and restarts no sequences.
 ///
 /// # Safety
-/// The lists hold the relations, their oids, and the oids of those that are logically logged. Each is locked as
-/// TRUNCATE locks it, and not in use.
+/// The lists hold the relations, their oids, and the oids of the logically logged relations among them. Each relation
+/// has the lock that TRUNCATE takes, and is not in use.
 pub unsafe fn truncate(
     relations: *mut pg_sys::List,
     oids: *mut pg_sys::List,
@@ -52,31 +52,31 @@ pub unsafe fn truncate(
     unsafe {
         pg_sys::ExecuteTruncateGuts(relations, oids, logged, restrict, false)
     }
-    // SAFETY: by the caller's contract. The caller has set the user.
+    // SAFETY: by the caller's contract. The caller has set the user that the checks of privileges use.
     #[cfg(not(feature = "pg15"))]
     unsafe {
         pg_sys::ExecuteTruncateGuts(relations, oids, logged, restrict, false, false)
     }
 }
 
-/// Returns the index of the primary key; InvalidOid if the primary key is deferrable.
+/// Returns the index of the primary key; InvalidOid if the table has none, or a deferrable one.
 ///
 /// # Safety
 /// `relation` must be open.
 pub unsafe fn primary_key_index(relation: pg_sys::Relation) -> pg_sys::Oid {
-    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own memory.
+    // SAFETY: the caller's relation is open; Postgres makes the list of its indexes in its own memory.
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation)
     }
-    // SAFETY: the caller's relation is open; the list of its indexes is made in Postgres' own memory.
+    // SAFETY: the caller's relation is open; Postgres makes the list of its indexes in its own memory.
     #[cfg(not(any(feature = "pg15", feature = "pg16", feature = "pg17")))]
     unsafe {
         pg_sys::RelationGetPrimaryKeyIndex(relation, false)
     }
 }
 
-/// Returns whether a column is computed on read, and not stored in rows.
+/// Returns whether a column is generated on read, and not stored in rows.
 pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
     #[cfg(any(feature = "pg15", feature = "pg16", feature = "pg17"))]
     let _ = column;
@@ -89,7 +89,7 @@ pub fn is_virtual(column: &pg_sys::FormData_pg_attribute) -> bool {
 /// Returns whether any column is generated.
 ///
 /// # Safety
-/// The constraints of an open table.
+/// `constraints` belong to an open table.
 pub unsafe fn has_generated(constraints: *const pg_sys::TupleConstr) -> bool {
     // SAFETY: by the caller's contract.
     unsafe {

@@ -1,82 +1,83 @@
-//! The wait events that pg_stat_activity shows while our processes sleep.
+//! The wait events that pg_stat_activity shows while pgcache's processes sleep.
 
 use pgrx::pg_sys;
 
-/// Returns the wait event of a process of ours that sleeps until its next task.
+/// Returns the wait event of a background worker that sleeps until its next task.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn idle_wait_event() -> u32 {
     pg_sys::PG_WAIT_EXTENSION
 }
 
-/// Returns the wait event of a process of ours that sleeps until its next task, under a name of our own.
+/// Returns the wait event of a background worker that sleeps until its next task, under a name of pgcache.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn idle_wait_event() -> u32 {
     thread_local! {
-        // SAFETY: returns the number of a name, and creates a new one.
+        // SAFETY: returns the number of a wait event with this name, and creates it if it is new.
         static EVENT: u32 = unsafe { pg_sys::WaitEventExtensionNew(c"PgcacheSweep".as_ptr()) };
     }
     EVENT.with(|event| *event)
 }
 
-/// Requests what a wait event's name needs, in the hook that requests shared memory.
+/// Requests the resource for a wait event's name, in the hook that requests shared memory.
 ///
-/// Before 17 an extension cannot name its wait events, but it can name locks. So a tranche with this name is
-/// requested, whose one lock no process takes; the wait is shown as a wait event of type LWLock.
+/// Before 17 an extension cannot name its wait events, but it can name locks. So this requests a tranche of locks with
+/// the name, whose only lock no process takes; Postgres shows the wait as a wait event of type LWLock.
 ///
 /// # Safety
-/// Called in shmem_request_hook.
+/// The caller is a shmem_request_hook.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub unsafe fn request_wait_event(name: &'static std::ffi::CStr) {
-    // SAFETY: in shmem_request_hook tranches may be requested; the name is copied.
+    // SAFETY: a shmem_request_hook may request tranches; Postgres copies the name.
     unsafe { pg_sys::RequestNamedLWLockTranche(name.as_ptr(), 1) };
 }
 
-/// Does nothing: from 17 on no request is needed.
+/// Does nothing: from Postgres 17 on a wait event needs no request.
 ///
 /// # Safety
-/// None needed; the signature is that of the versions before.
+/// None needed; the signature is the same as for older versions.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub unsafe fn request_wait_event(_name: &'static std::ffi::CStr) {}
 
-/// Returns the wait event of that name.
+/// Returns the wait event of this name.
 ///
 /// # Safety
-/// Called in shmem_startup_hook, after `request_wait_event`.
+/// The caller is a shmem_startup_hook, after a call of `request_wait_event`.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
-    // SAFETY: the tranche was requested, so it has its one lock.
+    // SAFETY: the tranche was requested, so it has one lock.
     let tranche = unsafe { (*pg_sys::GetNamedLWLockTranche(name.as_ptr())).lock.tranche };
     pg_sys::PG_WAIT_LWLOCK | u32::from(tranche)
 }
 
-/// Returns the wait event of that name.
+/// Returns the wait event of this name.
 ///
 /// # Safety
-/// Called in shmem_startup_hook.
+/// The caller is a shmem_startup_hook.
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub unsafe fn wait_event(name: &'static std::ffi::CStr) -> u32 {
-    // SAFETY: in shmem_startup_hook shared memory, into which the name is copied, exists.
+    // SAFETY: in a shmem_startup_hook shared memory exists, and Postgres copies the name into it.
     unsafe { pg_sys::WaitEventExtensionNew(name.as_ptr()) }
 }
 
 /// The wait event of an idle process of the Redis protocol.
 pub const RESP_WAIT_EVENT: &std::ffi::CStr = c"PgcacheResp";
 
-/// Returns the wait event of that name. Only for a server on which it was requested at the start.
+/// Returns the wait event [`RESP_WAIT_EVENT`]. The server must have requested it at its start.
 #[cfg(any(feature = "pg15", feature = "pg16"))]
 pub fn resp_wait_event() -> u32 {
     thread_local! {
-        // SAFETY: the tranche was requested, and shared memory exists: this is a process of the Redis protocol.
+        // SAFETY: the server requested the tranche, and shared memory exists, because this is a process of the Redis
+        // protocol.
         static EVENT: u32 = unsafe { wait_event(RESP_WAIT_EVENT) };
     }
     EVENT.with(|event| *event)
 }
 
-/// Returns the wait event of that name.
+/// Returns the wait event [`RESP_WAIT_EVENT`].
 #[cfg(not(any(feature = "pg15", feature = "pg16")))]
 pub fn resp_wait_event() -> u32 {
     thread_local! {
-        // SAFETY: returns the number of a name, and creates a new one.
+        // SAFETY: returns the number of a wait event with this name, and creates it if it is new.
         static EVENT: u32 = unsafe { pg_sys::WaitEventExtensionNew(RESP_WAIT_EVENT.as_ptr()) };
     }
     EVENT.with(|event| *event)

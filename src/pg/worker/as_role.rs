@@ -1,10 +1,10 @@
 //! Runs transactions of a background worker as another role, such as the owner of a cache.
 //!
-//! The worker itself is authenticated as the bootstrap superuser until it ends, and user-defined code that runs in
-//! it must not regain those privileges. Two measures prevent that. The session user is the role, so the role's own
-//! memberships limit the roles that it can assume. And SECURITY_LOCAL_USERID_CHANGE is set meanwhile, so SET ROLE
-//! and SET SESSION AUTHORIZATION fail. Either measure alone leaves a way around it. Deferred triggers run under
-//! both, at the commit.
+//! The worker itself is authenticated as the bootstrap superuser until it ends, and user-defined code that runs in it
+//! must not regain those privileges. Two measures prevent this. First, the session user is the role, so the role's own
+//! memberships limit the roles that it can assume. Second, SECURITY_LOCAL_USERID_CHANGE is set during the transaction,
+//! so SET ROLE and SET SESSION AUTHORIZATION fail. User-defined code could get around either measure alone. Deferred
+//! triggers run under both, at the commit.
 
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -15,9 +15,9 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::{self, caught};
 use crate::pg::session::failure::Failure;
 
-/// The role as which a worker without a user is authenticated (catalog/pg_authid.dat).
+/// The role of a worker that connects without a user name (catalog/pg_authid.dat).
 const BOOTSTRAP_SUPERUSER: Oid = Oid::from_u32(10);
-/// From utils/timeout.h, the same in versions 15 to 19.
+/// From utils/timeout.h, the same in Postgres 15 to 19.
 const STATEMENT_TIMEOUT: i32 = 3;
 
 unsafe extern "C-unwind" {
@@ -34,22 +34,22 @@ pub struct Terms<'t> {
     pub role: Oid,
     /// The role's own settings, which apply in the transaction.
     pub settings: &'t Settings,
-    /// The longest wait for a lock, if shorter than lock_timeout. None: lock_timeout alone.
+    /// The maximum wait for a lock, if it is shorter than lock_timeout; None if lock_timeout alone applies.
     pub patience: Option<Duration>,
-    /// Milliseconds of the role's lock_timeout; 0: none. Set once the transaction has begun.
+    /// Milliseconds of the role's lock_timeout; 0: none. Set after the transaction has begun.
     pub lock_timeout: Cell<i32>,
-    /// Whether statement_timeout ends the transaction. A worker arms that timeout nowhere else.
+    /// Whether statement_timeout ends the transaction. A worker does not use this timeout elsewhere.
     pub is_timed: bool,
 }
 
-/// Runs `work` in a transaction of its own under the role, with a snapshot. Rolls back after an error, and returns
-/// the error. The changes are visible when this returns.
+/// Runs `work` in a transaction of its own under the role, with a snapshot. Rolls back after an error, and returns the
+/// error. When this returns, other sessions see the changes.
 pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<R, Failure> {
     // SAFETY: a plain C variable of this process.
     let own_timeout = unsafe { pg_sys::LockTimeout };
     let done = caught(|| {
-        // SAFETY: no transaction is open in a worker's main loop; the snapshot is popped before the transaction ends,
-        // by the abort after an error.
+        // SAFETY: no transaction is open in a worker's main loop; the code pops the snapshot before the transaction
+        // ends; after an error the abort does.
         unsafe {
             pg_sys::SetCurrentStatementStartTimestamp();
             pg_sys::StartTransactionCommand();
@@ -58,7 +58,8 @@ pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<
             pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
         }
         let result = work();
-        // SAFETY: as above; `work` has popped its own snapshots. Deferred triggers run here.
+        // SAFETY: the code above pushed the snapshot and began the transaction; `work` has popped its own snapshots.
+        // Deferred triggers run here.
         unsafe {
             pg_sys::PopActiveSnapshot();
             pg_sys::CommitTransactionCommand();
@@ -76,9 +77,9 @@ pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<
 }
 
 /// # Safety
-/// In a transaction of a worker that is authenticated as the bootstrap superuser.
+/// The caller is in a transaction of a worker that is authenticated as the bootstrap superuser.
 unsafe fn switch_to(role: Oid) {
-    // SAFETY: by the caller's contract. An abort undoes the second call, and the caller undoes both.
+    // SAFETY: by the caller's contract. An abort undoes the second call, and the caller of this function undoes both.
     unsafe {
         pg_sys::SetSessionAuthorization(role, pg_sys::superuser_arg(role));
         let context = pg_sys::SECURITY_LOCAL_USERID_CHANGE as i32;
@@ -87,14 +88,14 @@ unsafe fn switch_to(role: Oid) {
 }
 
 /// # Safety
-/// In a transaction.
+/// The caller is in a transaction.
 unsafe fn apply(terms: &Terms<'_>) {
     for (name, value) in terms.settings {
         // SAFETY: both texts live through the call, which copies them; an error ends the transaction.
         unsafe { set_local(name, value) };
     }
-    // SAFETY: plain C variables of this process. Only waits for a lock read the first; the end of the transaction
-    // restores it.
+    // SAFETY: plain C variables of this process. Only waits for a lock read LockTimeout; `in_transaction` restores it
+    // after the transaction.
     unsafe {
         terms.lock_timeout.set(pg_sys::LockTimeout);
         if let Some(patience) = terms.patience {
@@ -111,9 +112,9 @@ unsafe fn apply(terms: &Terms<'_>) {
 }
 
 /// # Safety
-/// In a transaction, whose end restores the setting.
+/// The caller is in a transaction, whose end restores the setting.
 unsafe fn set_local(name: &CStr, value: &CStr) {
-    // SAFETY: as above.
+    // SAFETY: both texts live through the call, and the transaction's end restores the setting.
     unsafe {
         pg_sys::set_config_option(
             name.as_ptr(),
@@ -128,10 +129,9 @@ unsafe fn set_local(name: &CStr, value: &CStr) {
     }
 }
 
-/// Runs transactions that wait no longer than this for a lock.
+/// Runs `work`, whose transactions wait at most `patience` for a lock.
 pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
-    // SAFETY: a plain C variable of this process, which waits for a lock read; an error of Postgres does not leave
-    // `work`.
+    // SAFETY: a plain C variable of this process, which only waits for a lock read; no error of Postgres leaves `work`.
     unsafe {
         let own_timeout = pg_sys::LockTimeout;
         pg_sys::LockTimeout = patience.as_millis().clamp(1, i32::MAX as u128) as i32;
@@ -141,12 +141,12 @@ pub fn within<R>(patience: Duration, work: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Discards what user-defined code may have left in the session: settings, temporary tables, cursors, locks. The
-/// next code may run as another role.
+/// Discards session state that user-defined code may have left: settings, temporary tables, cursors, locks. This
+/// matters because the next code may run as another role.
 pub fn discard() -> Result<(), Failure> {
     background::in_transaction(|| {
-        // SAFETY: the calls of DISCARD ALL, in a transaction of its own, in which nothing is open. The kept plans of
-        // this library are not among the prepared statements.
+        // SAFETY: these are the calls of DISCARD ALL, in a transaction of its own without open cursors or snapshots in
+        // use. The kept plans of this library are not prepared statements.
         unsafe {
             pg_sys::PortalHashTableDeleteAll();
             pg_sys::ResetAllOptions();

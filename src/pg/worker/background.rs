@@ -1,4 +1,4 @@
-//! Starts, wakes and ends the background workers, puts them to sleep, and runs their transactions.
+//! Starts, wakes, puts to sleep and ends the background workers, and runs their transactions.
 //!
 //! `crate::worker` defines their tasks. An error ends a worker's transaction, never the worker itself.
 
@@ -14,28 +14,28 @@ use super::connect;
 use crate::pg::session::failure::Failure;
 use crate::pg::version;
 
-/// Postgres' class of wait events for a pinned page, whose name changed in 17.
+/// Postgres' class of wait events for a pinned page. The name of the class changed in Postgres 17.
 const WAIT_FOR_PAGE: u32 = 4;
-/// Seconds after which the postmaster starts the launcher again when it has ended.
+/// Seconds until the postmaster starts the launcher again after its end.
 const RESTART_AFTER: i32 = 5;
 
-/// The tasks of the processes once they are connected, passed in by the layer above.
+/// The tasks of the processes after they have connected, which the layer above provides.
 #[derive(Clone, Copy)]
 pub struct Tasks {
     pub launcher: fn(),
-    /// A further task of the launcher, done at each wake-up. Returns the time until it must be done again.
+    /// A further task, which the launcher runs at each wake-up. Returns the time until it must run again.
     pub beside: fn() -> Option<Duration>,
-    /// Receives the place of its visit in `shmem::worker_state`.
+    /// The task of a worker; it receives the place of its visit in `shmem::worker_state`.
     pub visit: fn(place: usize),
 }
 
 thread_local! {
-    // Set by the postmaster before it forks; every process inherits it.
+    // The postmaster sets this before it forks; every process inherits it.
     static TASKS: Cell<Option<Tasks>> = const { Cell::new(None) };
 }
 
-/// Registers the launcher, which runs as long as the server does, also on a standby. Called only while preloading.
-/// Does nothing under pg_upgrade, during which nothing may change in the background.
+/// Registers the launcher, which runs as long as the server does, also on a standby. The caller is preloading the
+/// library. Does nothing under pg_upgrade, because no process may change data in the background during an upgrade.
 pub fn register(tasks: Tasks) {
     TASKS.set(Some(tasks));
     // SAFETY: a plain C variable of this process.
@@ -44,12 +44,12 @@ pub fn register(tasks: Tasks) {
     }
     let mut worker = description(c"pgcache launcher", c"pgcache_launcher_main");
     worker.bgw_restart_time = RESTART_AFTER;
-    // SAFETY: while preloading, in the postmaster, where workers may be registered; the description
-    // is copied.
+    // SAFETY: this runs in the postmaster while preloading, when workers may be registered; Postgres copies the
+    // description.
     unsafe { pg_sys::RegisterBackgroundWorker(&mut worker) };
 }
 
-/// A worker, as known to the process that started it.
+/// A worker, for the process that started it.
 pub struct Started(*mut pg_sys::BackgroundWorkerHandle);
 
 /// Runs the launcher's further task.
@@ -62,15 +62,15 @@ pub fn start(place: usize) -> Option<Started> {
     start_process(c"pgcache worker", c"pgcache_worker_main", place)
 }
 
-/// Starts a process of this name, which begins in this function of the library and receives this number. Returns
-/// None if all of max_worker_processes are in use.
+/// Starts a process of this name, which runs this function of the library with this number. Returns None if all of
+/// max_worker_processes are in use.
 pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Started> {
     let mut worker = description(name, function);
     worker.bgw_restart_time = pg_sys::BGW_NEVER_RESTART;
     worker.bgw_main_arg = pg_sys::Datum::from(place);
     let mut handle = std::ptr::null_mut();
-    // SAFETY: the description is copied; the handle is allocated in a memory context that lives as
-    // long as the process, and freed by `drop`.
+    // SAFETY: Postgres copies the description; the handle lies in a memory context that lives as long as the process,
+    // and `drop` frees it.
     unsafe {
         worker.bgw_notify_pid = pg_sys::MyProcPid;
         let former = pg_sys::MemoryContextSwitchTo(pg_sys::TopMemoryContext);
@@ -81,7 +81,7 @@ pub fn start_process(name: &CStr, function: &CStr, place: usize) -> Option<Start
 }
 
 impl Started {
-    /// Returns whether its process has ended.
+    /// Returns whether the worker has ended.
     pub fn has_ended(&self) -> bool {
         let mut pid = 0;
         // SAFETY: the handle lives until drop.
@@ -89,11 +89,11 @@ impl Started {
         status == pg_sys::BgwHandleStatus::BGWH_STOPPED
     }
 
-    /// Returns whether it waits for other sessions to unpin a page of a table or an index.
+    /// Returns whether the worker waits for other sessions to unpin a page of a table or an index.
     pub fn waits_for_page(&self) -> bool {
         let Some(pid) = self.pid() else { return false };
         // SAFETY: the processes' array lies in shared memory for as long as the server lives. If the process has just
-        // ended, its successor may be read: then the answer is wrong for a moment.
+        // ended, the code may read its successor in the array, and the answer is wrong for a moment.
         unsafe {
             let process = pg_sys::BackendPidGetProc(pid);
             !process.is_null()
@@ -101,7 +101,7 @@ impl Started {
         }
     }
 
-    /// Cancels its work, as a session that waits for one of its locks would.
+    /// Cancels the worker's current work, as a session that waits for one of its locks would.
     pub fn cancel(&self) {
         unsafe extern "C" {
             safe fn kill(pid: i32, signal: i32) -> i32;
@@ -118,17 +118,17 @@ impl Started {
         (status == pg_sys::BgwHandleStatus::BGWH_STARTED).then_some(pid)
     }
 
-    /// Terminates it at the next place where it can be interrupted. Code that catches a cancellation does not catch
-    /// this.
+    /// Terminates the worker at its next check for interrupts. Code that catches a cancellation does not catch a
+    /// termination.
     pub fn terminate(&self) {
-        // SAFETY: the handle lives until drop; one of an ended worker is harmless here.
+        // SAFETY: the handle lives until drop; the call is harmless for a worker that has ended.
         unsafe { pg_sys::TerminateBackgroundWorker(self.0) };
     }
 }
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // SAFETY: allocated by RegisterDynamicBackgroundWorker, used only here.
+        // SAFETY: RegisterDynamicBackgroundWorker allocated the handle, and no code uses it after this.
         unsafe { pg_sys::pfree(self.0.cast()) };
     }
 }
@@ -177,10 +177,10 @@ pub fn own_pid() -> u32 {
     unsafe { pg_sys::MyProcPid as u32 }
 }
 
-/// Ends the sleep of a process of this server; does nothing if the process has ended.
+/// Wakes a sleeping process of this server; does nothing if the process has ended.
 pub fn wake(pid: u32) {
-    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the process has just
-    // ended, its successor is woken for nothing, which every sleeper allows for.
+    // SAFETY: latches of processes lie in shared memory for as long as the server lives. If the process has just ended,
+    // this wakes its successor in the array for nothing; every sleeper allows for a needless wake-up.
     unsafe {
         let process = pg_sys::BackendPidGetProc(pid as i32);
         if !process.is_null() {
@@ -189,11 +189,11 @@ pub fn wake(pid: u32) {
     }
 }
 
-/// Ends this process if the postmaster has ended. A process that does not sleep is not notified of the postmaster's
+/// Ends this process if the postmaster has ended. A process that does not sleep receives no notice of the postmaster's
 /// end, so it must check.
 pub fn end_with_postmaster() {
     unsafe extern "C-unwind" {
-        // A system call that raises nothing.
+        // A system call, which raises no error.
         safe fn PostmasterIsAliveInternal() -> bool;
     }
     if !PostmasterIsAliveInternal() {
@@ -207,7 +207,7 @@ pub fn is_there(pid: u32) -> bool {
     unsafe { !pg_sys::BackendPidGetProc(pid as i32).is_null() }
 }
 
-/// Returns whether a process with our handler of SIGTERM (`connect`) was requested to end.
+/// Returns whether this process was requested to end. It must have the handler of SIGTERM from `connect`.
 pub fn asked_to_end() -> bool {
     // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
@@ -215,21 +215,21 @@ pub fn asked_to_end() -> bool {
 
 /// Requests that this process ends, as SIGTERM does.
 pub fn ask_to_end() {
-    // SAFETY: a variable of this process that only its signal handlers write besides.
+    // SAFETY: apart from this function, only signal handlers of this process write the variable.
     unsafe { (&raw mut pg_sys::ShutdownRequestPending).write_volatile(1) };
 }
 
 /// Ends this process. With code 1 the postmaster starts the launcher again.
 pub fn end(code: i32) -> ! {
-    // SAFETY: called from a worker's main loop or its entry, where the only values that Rust would have to drop end
-    // with the process.
+    // SAFETY: callers are a worker's main loop or its entry point, where all values that Rust would have to drop may
+    // end with the process.
     unsafe { version::proc_exit(code) }
 }
 
-/// Reads the configuration file again if the server was requested to reload. Returns whether it was. Only outside of
-/// transactions.
+/// Reads the configuration file again if the server was requested to reload it, and returns whether it was. The caller
+/// is outside of a transaction.
 pub fn reload_if_asked() -> bool {
-    // SAFETY: the flag is set by the signal handler; this is the main loop of a process.
+    // SAFETY: a signal handler sets the flag; the caller is the main loop of a process.
     unsafe {
         let asked = (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0;
         if asked {
@@ -240,8 +240,8 @@ pub fn reload_if_asked() -> bool {
     }
 }
 
-/// Sleeps until a signal comes or the time is up; with None, until a signal comes. Ends the process when the
-/// postmaster ends, or when the worker is terminated.
+/// Sleeps until a signal arrives or the time is over; with None, until a signal arrives. Ends the process if the
+/// postmaster ends or the worker is terminated.
 pub fn sleep(time: Option<Duration>) {
     let (timeout, flag) = match time {
         Some(time) => (
@@ -259,8 +259,7 @@ pub fn sleep(time: Option<Duration>) {
     pgrx::check_for_interrupts!();
 }
 
-/// Sleeps until another process sets the latch; the caller checks for signals. Ends the process when the postmaster
-/// ends.
+/// Sleeps until another process sets the latch; the caller checks for signals. Ends the process if the postmaster ends.
 pub fn rest() {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     // SAFETY: the latch is the process' own.
@@ -270,7 +269,7 @@ pub fn rest() {
     }
 }
 
-/// Does the same for at most this time. Returns whether another process has set the latch.
+/// Sleeps as [`rest`] does, but at most for this time. Returns whether another process has set the latch.
 pub fn rest_for(time: Duration) -> bool {
     let events = (pg_sys::WL_LATCH_SET | pg_sys::WL_TIMEOUT | pg_sys::WL_EXIT_ON_PM_DEATH) as i32;
     let milliseconds = time.as_millis().min(i32::MAX as u128) as std::ffi::c_long;
@@ -283,14 +282,14 @@ pub fn rest_for(time: Duration) -> bool {
     }
 }
 
-/// Reports the statistics of the work done, outside of a transaction: at once, or only if some time has passed since
-/// the last report.
+/// Reports the process's statistics: at once with `now`, otherwise only if some time has passed since the last report.
+/// The caller is outside of a transaction.
 pub fn report_statistics(now: bool) {
     // SAFETY: no transaction is open.
     unsafe { pg_sys::pgstat_report_stat(now) };
 }
 
-/// Shows the process' activity in pg_stat_activity; None means that it is idle.
+/// Shows the process's activity in pg_stat_activity; None means that the process is idle.
 pub fn show(activity: Option<&str>) {
     let state = match activity {
         Some(_) => pg_sys::BackendState::STATE_RUNNING,
@@ -302,21 +301,22 @@ pub fn show(activity: Option<&str>) {
     unsafe { pg_sys::pgstat_report_activity(state, pointer) };
 }
 
-/// Runs `work` in a transaction of its own. Rolls back after an error, and returns the error. Reports its statistics
-/// at once.
+/// Runs `work` in a transaction of its own. Rolls back after an error, and returns the error. Reports the transaction's
+/// statistics at once.
 pub fn in_transaction<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     without_snapshot(|| {
-        // SAFETY: the snapshot that SPI needs, popped before the transaction ends; after an error the abort does it.
+        // SAFETY: SPI needs the snapshot; the code pops it before the transaction ends, or after an error the abort
+        // does.
         unsafe { pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot()) };
         let result = work();
-        // SAFETY: pops the snapshot that was pushed above; `work` has popped those of its own.
+        // SAFETY: this pops the snapshot from above; `work` has popped its own snapshots.
         unsafe { pg_sys::PopActiveSnapshot() };
         result
     })
 }
 
-/// Runs `work` in a transaction without a snapshot, for a statement that ends the transaction itself and leaves
-/// another one open. Handles errors and statistics as [`in_transaction`] does.
+/// Runs `work` in a transaction without a snapshot, for a statement that ends the transaction itself and leaves another
+/// transaction open. Handles errors and statistics as [`in_transaction`] does.
 pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -334,8 +334,8 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     })
 }
 
-/// Runs `work` in a transaction that reads no table, and first processes the messages that other sessions have sent
-/// since the last one. Waits for no other process, so `work` must not wait either.
+/// Runs `work` in a transaction that reads no table. Its start processes the invalidation messages that other sessions
+/// have sent since the last transaction. It waits for no other process, so `work` must not wait either.
 pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     caught(|| {
         // SAFETY: no transaction is open in a worker's main loop.
@@ -362,12 +362,12 @@ pub fn obey_interrupts() -> Result<(), Failure> {
     })
 }
 
-/// Catches an error of Postgres and aborts its transaction. Our session state is reset at the end of each
-/// transaction, so no code reads what an error left behind.
+/// Catches an error of Postgres and aborts its transaction. The end of each transaction resets pgcache's session state,
+/// so no code reads state that an error left behind.
 pub(super) fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
     PgTryBuilder::new(AssertUnwindSafe(|| Ok(work())))
         .catch_others(|error| {
-            // SAFETY: rolls back whatever is open, locks and SPI included.
+            // SAFETY: the call rolls back the open transaction, including locks and SPI.
             unsafe { pg_sys::AbortCurrentTransaction() };
             Err(Failure::of(error))
         })

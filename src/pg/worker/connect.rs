@@ -1,5 +1,5 @@
-//! Connects a background worker to its database: sets its signal handlers and settings, and decides whether it gives
-//! way to sessions.
+//! Connects a background worker to its database: sets its signal handlers and settings, and decides whether the worker
+//! gives way to sessions.
 //!
 //! A worker that sweeps must never block a session. It counts as an autovacuum worker, so CREATE and DROP DATABASE
 //! end it, and a session that waits for one of its locks cancels it.
@@ -10,20 +10,20 @@ use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::version;
 
-// Postgres' own signal handlers. pgrx declares only wrappers of them, which a signal cannot call.
+// Postgres' own signal handlers. pgrx declares only wrappers, which a signal cannot call.
 unsafe extern "C-unwind" {
     fn die(signal: i32);
     fn SignalHandlerForShutdownRequest(signal: i32);
     fn SignalHandlerForConfigReload(signal: i32);
 }
 
-/// Postgres' number of ProcArrayLock in versions 15 to 19, from its storage/lmgr/lwlocknames.txt
-/// (lwlocklist.h).
+/// Postgres' number for ProcArrayLock in Postgres 15 to 19, from its storage/lmgr/lwlocknames.txt (lwlocklist.h).
 const PROC_ARRAY_LOCK: usize = 4;
 
-/// Makes the process the launcher: sets signal handlers, and connects to the catalogs that all databases share.
+/// Makes the process the launcher: sets signal handlers, and connects to the shared catalogs.
 pub fn as_launcher() {
-    // SAFETY: first call in a background worker. The launcher checks the flag that this handler of SIGTERM sets.
+    // SAFETY: this is the first call in a background worker. The launcher checks the flag that the handler `end_soon`
+    // of SIGTERM sets.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, end_soon);
         connect(pg_sys::InvalidOid);
@@ -31,7 +31,7 @@ pub fn as_launcher() {
     set(c"application_name", c"pgcache launcher");
 }
 
-/// Makes the process a worker in a database. SIGTERM ends it wherever it would end a session.
+/// Makes the process a worker in a database. SIGTERM ends the process wherever it would end a session.
 pub fn as_worker(database: Oid) {
     let of_server: Vec<_> = OF_SERVER
         .iter()
@@ -39,8 +39,8 @@ pub fn as_worker(database: Oid) {
         .filter(|name| is_there(name))
         .map(|name| (name, setting(name)))
         .collect();
-    // SAFETY: first call in a background worker: `die` is a session's handler of SIGTERM, and the process has its
-    // place in the array once it is connected.
+    // SAFETY: this is the first call in a background worker. `die` is a session's handler of SIGTERM; after the
+    // connection the process has its place in the array of processes.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, die);
         connect(database);
@@ -52,11 +52,11 @@ pub fn as_worker(database: Oid) {
     }
 }
 
-/// Makes the process one that serves clients of its own in a database. SIGTERM sets a flag, which the process checks
-/// between two rounds of its event loop. It gives way to no session, because that would disconnect its clients.
+/// Makes the process a server of its own clients in a database. SIGTERM sets a flag, which the process checks between
+/// two rounds of its event loop. The process gives way to no session, because that would disconnect its clients.
 /// Returns the database's search_path, which the process does not use itself.
 pub fn as_server(database: Oid, name: &CStr) -> CString {
-    // SAFETY: first call in a background worker, which checks the flag of this handler.
+    // SAFETY: this is the first call in a background worker, which checks the flag that the handler sets.
     unsafe {
         version::on_signal(pg_sys::SIGTERM, end_soon);
         connect(database);
@@ -74,8 +74,8 @@ pub fn as_server(database: Oid, name: &CStr) -> CString {
     search_path
 }
 
-/// Sets the flag, and cancels the current work. A process that waits for a catalog lock, which a prepared
-/// transaction may hold for ever, would otherwise not check the flag, and the server would not stop.
+/// Sets the flag, and cancels the current work. Without the cancellation, a process that waits for a catalog lock,
+/// which a prepared transaction may hold forever, would not check the flag, and the server would not stop.
 unsafe extern "C-unwind" fn end_soon(signal: i32) {
     // SAFETY: does what Postgres' own signal handlers do; plain C variables of this process.
     unsafe {
@@ -86,10 +86,10 @@ unsafe extern "C-unwind" fn end_soon(signal: i32) {
 }
 
 /// # Safety
-/// Once in a background worker, after its handler of SIGTERM is set.
+/// The caller calls this once in a background worker, after it has set the handler of SIGTERM.
 unsafe fn connect(database: Oid) {
-    // SAFETY: called once in a background worker, after its handler of SIGTERM is set, so signals
-    // may come now.
+    // SAFETY: by the caller's contract this runs once in a background worker, and the handler of SIGTERM is set, so
+    // signals may arrive now.
     unsafe {
         version::on_signal(pg_sys::SIGHUP, SignalHandlerForConfigReload);
         pg_sys::BackgroundWorkerUnblockSignals();
@@ -97,15 +97,15 @@ unsafe fn connect(database: Oid) {
     }
 }
 
-/// Makes the process count as an autovacuum worker. CREATE DATABASE with its database as template, and DROP and
-/// ALTER DATABASE, end such workers, but fail if other sessions are connected. A session that waits for a lock of
-/// such a worker cancels it.
+/// Makes the process count as an autovacuum worker. CREATE DATABASE with the worker's database as template, and DROP
+/// and ALTER DATABASE, end autovacuum workers, but fail if other sessions are connected. A session that waits for a
+/// lock of an autovacuum worker cancels the worker.
 ///
 /// # Safety
-/// In a process that has a place in the array of processes.
+/// The process has a place in the array of processes.
 unsafe fn count_as_autovacuum() {
-    // SAFETY: the process has its place, by the caller's contract. The flags and their mirror change together, under
-    // the lock that Postgres itself takes.
+    // SAFETY: the process has its place, by the caller's contract. The code changes the flags and their mirror
+    // together, under the lock that Postgres itself takes.
     unsafe {
         let lock = &raw mut (*pg_sys::MainLWLockArray.add(PROC_ARRAY_LOCK)).lock;
         pg_sys::LWLockAcquire(lock, pg_sys::LWLockMode::LW_EXCLUSIVE);
@@ -117,8 +117,8 @@ unsafe fn count_as_autovacuum() {
     }
 }
 
-/// Settings that keep the server's value. With these, a database's owner could prolong a VACUUM, and so occupy the
-/// worker.
+/// Settings that keep the server's value, because a database's owner could use them to prolong a VACUUM, and so occupy
+/// the worker.
 const OF_SERVER: &[&CStr] = &[
     c"vacuum_cost_delay",
     c"vacuum_cost_limit",
@@ -130,9 +130,10 @@ const OF_SERVER: &[&CStr] = &[
     c"maintenance_work_mem",
 ];
 
-/// Settings for planning and running the statements of a sweep, which keep the server's value, too. If a database's
-/// owner could have each statement compiled, planned again or kept from its index, its sweep would delay other
-/// databases. These are all settings of Postgres' group "Query Tuning", and others that affect plans.
+/// Settings for planning and running the statements of a sweep, which also keep the server's value. If a database's
+/// owner could have each statement compiled, planned again or kept from its index, the sweep of this database would
+/// delay other databases. The list contains all settings of Postgres' group "Query Tuning", and further settings that
+/// affect plans.
 const OF_SERVERS_PLANS: &[&CStr] = &[
     c"constraint_exclusion",
     c"cpu_index_tuple_cost",
@@ -196,7 +197,7 @@ const OF_SERVERS_PLANS: &[&CStr] = &[
     c"work_mem",
 ];
 
-/// Settings that end a process after an error or a time. A process that works for many roles does not let one role's
+/// Settings that end a process after an error or a time. A process that works for many roles must not let one role's
 /// code set them.
 const ENDS_PROCESS: [(&CStr, &CStr); 2] =
     [(c"exit_on_error", c"off"), (c"transaction_timeout", c"0")];
@@ -212,7 +213,7 @@ fn is_there(name: &CStr) -> bool {
     unsafe { !pg_sys::GetConfigOption(name.as_ptr(), true, false).is_null() }
 }
 
-/// Sets values that none of our processes takes from the settings of a database.
+/// Sets values that no process of pgcache takes from the settings of a database.
 fn set_neutral() {
     for (name, value) in [
         (c"role", c"none"),
@@ -234,7 +235,7 @@ fn set_as_autovacuum() {
         (c"application_name", c"pgcache worker"),
         (c"statement_timeout", c"0"),
         (c"idle_in_transaction_session_timeout", c"0"),
-        // A sweep that a crash undoes is repeated.
+        // A worker repeats a sweep that a crash undoes.
         (c"synchronous_commit", c"off"),
     ] {
         set(name, value);
@@ -252,10 +253,9 @@ fn set_as_autovacuum() {
     set(c"lock_timeout", &patience());
 }
 
-/// Returns the milliseconds that a worker waits for a lock: half of deadlock_timeout. The worker itself takes no
-/// lock that another session holds, but a trigger or foreign key of a row that it removes may have to wait for one.
-/// If that session in turn waits for the worker, the worker must have given up before the session checks for a
-/// deadlock.
+/// Returns the milliseconds that a worker waits for a lock: half of deadlock_timeout. The worker itself takes no lock
+/// that another session holds, but a trigger or foreign key of a row that it removes may have to wait for a lock. If
+/// the lock's holder in turn waits for the worker, the worker must give up before the holder checks for a deadlock.
 fn patience() -> CString {
     // SAFETY: a plain C variable of this process.
     let half = unsafe { pg_sys::DeadlockTimeout } / 2;
@@ -263,7 +263,8 @@ fn patience() -> CString {
 }
 
 fn set(name: &CStr, value: &CStr) {
-    // SAFETY: a worker's main thread, outside of any other change of settings; both texts are copied.
+    // SAFETY: the caller is a worker's main thread, outside of any other change of settings; Postgres copies both
+    // texts.
     unsafe {
         pg_sys::SetConfigOption(
             name.as_ptr(),

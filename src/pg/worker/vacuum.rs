@@ -8,11 +8,11 @@ use pgrx::pg_sys::{self, Oid};
 use super::background::without_snapshot;
 use crate::pg::session::failure::Failure;
 
-/// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. With `shorten`
-/// it also truncates the file, and waits up to five seconds for a moment without writers, in which more bytes may
-/// become dead than that gains.
+/// Runs VACUUM on one table without its TOAST table. Skips a table that another session has locked. With `shorten` it
+/// also truncates the file. For the truncation VACUUM waits up to five seconds for a moment without writers; during the
+/// wait more bytes may become dead than the truncation gains.
 ///
-/// VACUUM runs outside of a transaction block, so this can be called only in a worker.
+/// VACUUM runs outside of a transaction block, so only a worker can call this.
 pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     without_snapshot(|| {
         if let Some(sql) = vacuum_statement(relation, shorten) {
@@ -21,9 +21,10 @@ pub fn vacuum(relation: Oid, shorten: bool) -> Result<(), Failure> {
     })
 }
 
-/// Returns the statement with the table's name, because the name appears in Postgres' messages.
+/// Returns the VACUUM statement; None if the table was dropped. It contains the table's name, because the name appears
+/// in Postgres' messages.
 fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
-    // SAFETY: look-ups that return NULL for a dropped relation, otherwise copies.
+    // SAFETY: the look-ups return NULL for a dropped relation, otherwise copies.
     let name = unsafe {
         let name = pg_sys::get_rel_name(relation);
         if name.is_null() {
@@ -38,10 +39,10 @@ fn vacuum_statement(relation: Oid, shorten: bool) -> Option<CString> {
 }
 
 thread_local! {
-    // Memory for one statement at a time. The next statement also frees memory that an error has left.
+    // Memory for one statement at a time. The next statement frees this memory, also after an error.
     static STATEMENT: LazyCell<pg_sys::MemoryContext> = LazyCell::new(|| {
-        // SAFETY: TopMemoryContext exists in every process, and outlives the new context, which is made once and
-        // never deleted; the name is static, as Postgres keeps a pointer to it.
+        // SAFETY: TopMemoryContext exists in every process, and outlives the new context, which is made once and never
+        // deleted; the name is static, because Postgres keeps a pointer to it.
         unsafe {
             pg_sys::AllocSetContextCreateInternal(
                 pg_sys::TopMemoryContext,
@@ -54,12 +55,13 @@ thread_local! {
     });
 }
 
-/// Runs VACUUM, which ends the current transaction and leaves another one open. Its parse tree needs memory of its
-/// own, because it must outlive the transaction. No lock protects the name, so VACUUM gets the table's oid.
+/// Runs VACUUM, which ends the current transaction and leaves another transaction open. The parse tree needs memory of
+/// its own, because it must outlive the transaction. No lock protects the name, so VACUUM also receives the table's
+/// oid.
 fn run_vacuum(relation: Oid, sql: &CStr) {
     let memory = STATEMENT.with(|memory| **memory);
-    // SAFETY: does what a portal does for such a statement: a memory context that outlives transactions, the parse
-    // tree in it, and ProcessUtility as a top-level statement. It is the tree of a VACUUM of one table, as
+    // SAFETY: the code does what a portal does for a VACUUM: it puts the parse tree into a memory context that outlives
+    // transactions, and calls ProcessUtility for a top-level statement. The tree is a VACUUM of one table, as
     // `vacuum_statement` writes it.
     unsafe {
         pg_sys::MemoryContextReset(memory);

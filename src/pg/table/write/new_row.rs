@@ -45,8 +45,8 @@ impl From<&Entry> for Version {
 /// value has another type than the column, or is NULL in a column that is NOT NULL.
 ///
 /// # Safety
-/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the row, and holds it until the
-/// new one is written.
+/// Inside of `guarded`; the writer is open. With `updates` the slot `present` holds the current row, and keeps it until
+/// the new row is written.
 pub unsafe fn fill(writer: &Writer, key: Datum, updates: bool, new: &Version) -> bool {
     let Writer {
         target,

@@ -241,8 +241,8 @@ unsafe fn remove(writer: &mut Writer, place: pg_sys::ItemPointerData) -> Step {
     }
 }
 
-/// Removes a row without starting a new command, so that the transaction's present command may still see it. For
-/// callers that remove many rows and know the dead bytes of each.
+/// Removes a row without starting a new command, so that the transaction may still see the row before its next command.
+/// For callers that remove many rows and know the dead bytes of each.
 ///
 /// # Safety
 /// Inside of `guarded`; the writer is open.

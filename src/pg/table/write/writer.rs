@@ -1,6 +1,6 @@
 //! The open relations and slots of a direct write, and its search for the row to change.
 //!
-//! `write` states the rules, and `step` uses the writer to change rows.
+//! `write` states the rules for direct writes, and `step` uses the writer to change rows.
 
 use std::mem::size_of;
 use std::ptr::null_mut;
@@ -18,7 +18,7 @@ use crate::pg::version::{self, Access};
 /// The rows that a search finds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Seek {
-    /// The row with which an insertion would conflict, once it is certain that it exists.
+    /// The row that an insertion would conflict with. The search waits until the row certainly exists.
     Any,
     /// The row that a statement beginning now sees, to be overwritten.
     Visible,
@@ -26,8 +26,8 @@ pub enum Seek {
     ToRemove,
 }
 
-/// A table that is open for writes by key. Consists of plain pointers, without a destructor; after an error the
-/// abort closes what they point to.
+/// A table that is open for writes by key. Consists of plain pointers, without a destructor; after an error the abort
+/// closes the objects that they point to.
 #[derive(Clone, Copy)]
 pub struct Writer<'t> {
     pub target: &'t Target,
@@ -53,13 +53,13 @@ impl<'t> Writer<'t> {
         unsafe { guarded(|| Writer::open(target)) }
     }
 
-    /// Opens the table and the index of its primary key. Returns None if the index is not in use, or no longer, or
-    /// if the table no longer matches the target.
+    /// Opens the table and the index of its primary key. Returns None if the index is not or no longer in use, or if
+    /// the table no longer matches the target.
     ///
     /// # Safety
     /// Inside of `guarded`; the caller holds RowExclusiveLock on the table.
     pub unsafe fn open(target: &'t Target) -> Option<Writer<'t>> {
-        // SAFETY: the relations exist as long as the caller's lock is held. The index's lock is kept until the
+        // SAFETY: the relations exist as long as the caller's lock is held. The lock on the index stays until the
         // transaction ends, as for any index that was written.
         unsafe {
             unguarded::CommandCounterIncrement();
@@ -97,7 +97,7 @@ impl<'t> Writer<'t> {
 
     /// Releases everything except the locks, and emits the dead bytes.
     pub fn close(&self) {
-        // SAFETY: a sequence of plain values; nothing of the writer is used afterwards.
+        // SAFETY: a sequence of plain values; the caller does not use the writer afterwards.
         let dead = unsafe { guarded(|| self.end()) };
         dead.emit(self.target.relation);
     }
@@ -108,17 +108,17 @@ impl<'t> Writer<'t> {
     /// Inside of `guarded`; the slot holds a row of the target.
     #[inline(always)]
     pub unsafe fn dead_with_present(&self) -> DeadBytes {
-        // SAFETY: the slot holds a row of the target, by the caller's contract, whose column `value` is of one of our
-        // types, hence a varlena.
+        // SAFETY: the slot holds a row of the target, by the caller's contract, whose column `value` has a value type
+        // of pgcache, and so is a varlena.
         unsafe { DeadBytes::with_row(self.present, self.target.value) }
     }
 
     /// Releases everything inside of a sequence. The caller emits the result, the dead bytes, afterwards.
     ///
     /// # Safety
-    /// Inside of `guarded`; the writer is not used afterwards.
+    /// Inside of `guarded`; the caller does not use the writer afterwards.
     pub unsafe fn end(&self) -> DeadBytes {
-        // SAFETY: each was opened by `open` or `indexes`.
+        // SAFETY: `open` or `indexes` opened each object.
         unsafe {
             if let Some((state, result)) = self.executor {
                 unguarded::ExecCloseIndices(result);
@@ -132,8 +132,8 @@ impl<'t> Writer<'t> {
         self.dead
     }
 
-    /// Returns the executor's description of the table and its indexes, as far as inserting index entries needs it;
-    /// created once.
+    /// Returns the executor's description of the table and its indexes, as far as inserting index entries needs it.
+    /// Creates it at the first call.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -141,9 +141,9 @@ impl<'t> Writer<'t> {
         if let Some(executor) = self.executor {
             return executor;
         }
-        // SAFETY: the node is zeroed and gets its tag, as makeNode would do. It is in no range table (number 0), so
-        // nothing is looked up there. Allocations belong to the state, however many rows follow; an error restores
-        // the memory context.
+        // SAFETY: the node is zeroed and gets its tag, as makeNode would do. Its range table number is 0, so Postgres
+        // looks up no entry for it. Allocations belong to the state, however many rows follow; after an error the abort
+        // restores the memory context.
         unsafe {
             let state = unguarded::CreateExecutorState();
             let context = pg_sys::CurrentMemoryContext;
@@ -160,22 +160,22 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Returns our columns of the row in the slot `present`, and makes the slot release its page.
+    /// Returns the entry in the row of the slot `present`, and makes the slot release its page.
     ///
     /// # Safety
     /// Inside of `guarded`; the slot holds a row of the target.
     pub unsafe fn present_row(&self) -> Entry {
-        // SAFETY: the slot holds a row, by the caller's contract, so it can be made the slot's own; its value has the
-        // type of the column when the table was opened, and the table is still open.
+        // SAFETY: the slot holds a row, by the caller's contract, so the slot can copy the row; its value has the type
+        // that the column had when the table was opened, and the table is still open.
         unsafe {
             unguarded::materialize_slot(self.present);
             copy_row(self.present, self.target, self.value_type)
         }
     }
 
-    /// Returns the position of the row with this key. Afterwards the slot `present` holds the row, without a pinned
-    /// page. With [`Seek::Any`] the call waits for a transaction that has inserted the row; with `decided`, also for
-    /// one that is changing it.
+    /// Returns the position of the row with this key; None if no row has the key. After the call the slot `present`
+    /// holds the row, without a pinned page. With [`Seek::Any`] the call waits for a transaction that has inserted the
+    /// row; with `decided`, also for a transaction that is changing the row.
     ///
     /// # Safety
     /// Inside of `guarded`; the writer is open.
@@ -185,8 +185,8 @@ impl<'t> Writer<'t> {
         seek: Seek,
         decided: bool,
     ) -> Option<pg_sys::ItemPointerData> {
-        // SAFETY: a dirty snapshot is a type and room for results, which lives as long as the scan; another one is
-        // registered as long. The scan ends before any wait.
+        // SAFETY: a dirty snapshot consists of a type and room for results, and lives as long as the scan; any other
+        // snapshot is registered as long. The scan ends before any wait.
         unsafe {
             loop {
                 unguarded::check_for_interrupts();
@@ -222,8 +222,8 @@ impl<'t> Writer<'t> {
         }
     }
 
-    /// Waits for the transaction that decides whether the row of a dirty scan exists, and returns true; returns
-    /// false if there is no such transaction.
+    /// Waits for the transaction that decides whether the row of a dirty scan exists, and returns true. Returns false
+    /// if no transaction decides it.
     ///
     /// # Safety
     /// Inside of `guarded`, with no scan open.
@@ -242,7 +242,8 @@ impl<'t> Writer<'t> {
         if whom == none {
             return false;
         }
-        // SAFETY: the slot releases its page first. A speculative row is decided long before its transaction ends.
+        // SAFETY: the slot releases its page first. The insertion of a speculative row ends long before its
+        // transaction, so the wait for the token is shorter.
         unsafe {
             unguarded::clear_slot(self.present);
             if dirty.speculativeToken != 0 {
