@@ -1,15 +1,15 @@
 //! The framework of the models of leases, prepared transactions, promotion and tracking: a model is a set of actors,
-//! each of which takes one atomic step at a time.
+//! and each step of the model is one atomic step of one actor.
 
 use std::fmt;
 use std::hash::Hash;
 
 use crate::search::Machine;
 
-/// A step in the trace: the actor's number and its action.
+/// A step in the trace: the number of an actor, and its action.
 pub type Event = (usize, &'static str);
 
-/// A state that has a backend for each actor.
+/// A state of a model that holds one backend for each actor.
 pub trait Backends: Copy + Eq + Hash {
     type Phase: Copy + Eq;
     type Backend: Copy + Default;
@@ -50,7 +50,7 @@ pub trait Actors: Sized {
     type Violation: Copy + fmt::Debug;
     const STUCK: Self::Violation;
 
-    /// The number of actors. The surroundings (such as a restart) have the number after the last actor.
+    /// The number of actors. The surroundings (such as a restart) have the number that follows the last actor's.
     fn count(&self) -> usize;
     fn first(&self) -> Self::State;
     /// Adds the steps of the actor `moves.actor`.
@@ -83,7 +83,7 @@ type Backend<M> = <<M as Actors>::State as Backends>::Backend;
 type Phase<M> = <<M as Actors>::State as Backends>::Phase;
 
 impl<M: Actors> Moves<'_, M> {
-    /// Adds a step of the actor to its phase `at`. An actor that has ended keeps no state, so that equal states
+    /// Adds a step of the actor to its phase `at`. Resets the state of an actor that has ended, so that equal states
     /// compare equal.
     pub fn add(
         &mut self,

@@ -1,5 +1,5 @@
-//! A macro that gives each model its clauses: the rules of the protocol by name, and the set of those that the model
-//! leaves out.
+//! A macro that gives each model its clauses: the rules of the protocol by name, and the set of the rules that the
+//! model leaves out.
 
 /// Defines the enum `Clause`, and `Dropped`, a set of clauses, which a model keeps in its field `dropped`.
 macro_rules! clauses {

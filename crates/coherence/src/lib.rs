@@ -9,8 +9,8 @@
 //! | `promotion` | copies and loads on a standby that becomes the primary |
 //! | `tracking` | the values that a client of the Redis protocol keeps, and their invalidation |
 //!
-//! `search` visits the states of every model; `clauses` gives each model the set of clauses that it leaves out;
-//! `actors` is the framework of all models but the first.
+//! `search` visits the states of every model; `clauses` gives each model a set of clauses to leave out; `actors` is the
+//! framework of all models but the first.
 //!
 //! # Use
 //!

@@ -2,7 +2,7 @@
 //!
 //! `explore` searches depth-first and keeps a fingerprint of 64 bits for each state. A hundred million states fit in
 //! two gigabytes, and the chance that two of them share a fingerprint is one in three thousand. `counterexample`
-//! searches breadth-first and keeps the path to each state, so that the run it finds is as short as possible.
+//! searches breadth-first and keeps the path to each state, so that the run that it finds is as short as possible.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -18,7 +18,7 @@ pub trait Machine {
     const STUCK: Self::Violation;
 
     fn first(&self) -> Self::State;
-    /// Replaces `out` by all possible next steps; by none if all actors have ended.
+    /// Replaces the content of `out` by all possible next steps; none are possible if all actors have ended.
     fn successors(&self, from: &Self::State, out: &mut Vec<(Self::Event, Self::State)>);
     fn judge(&self, state: &Self::State) -> Option<Self::Violation>;
     fn all_done(&self, state: &Self::State) -> bool;
@@ -28,8 +28,8 @@ pub trait Machine {
     fn line(&self, event: Self::Event, after: &Self::State) -> String;
 }
 
-/// Mixes eight bytes at a time by a folded multiplication. Every crate that calls `explore` compiles this again, so
-/// everything is inline: a call for each byte would double the time.
+/// A hasher that mixes eight bytes at a time by a folded multiplication. Every crate that calls `explore` compiles this
+/// code again, so all of it is inline: a call for each byte would double the time.
 #[derive(Default)]
 struct Fingerprint {
     hash: u64,
@@ -94,7 +94,7 @@ fn fingerprint(state: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Returns a fingerprint as its own hash, because it needs no second hashing.
+/// A hasher that returns a fingerprint as its own hash, because a fingerprint needs no second hashing.
 #[derive(Default)]
 struct AsIs(u64);
 
@@ -121,12 +121,12 @@ type Seen = HashSet<u64, BuildHasherDefault<AsIs>>;
 pub struct Report<V> {
     pub states: usize,
     pub steps: usize,
-    /// False if the search ended at the limit of states.
+    /// Whether the search visited every state; false if it ended at the limit.
     pub complete: bool,
     pub violation: Option<V>,
 }
 
-/// Visits every reachable state, up to `limit`, or until a promise is broken.
+/// Visits every reachable state, until `limit` states are visited or a promise is broken.
 pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
     let first = m.first();
     let mut seen = Seen::default();
@@ -154,7 +154,8 @@ pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
     report
 }
 
-/// Keeps the successors of a state that were not seen before, and checks them.
+/// Removes the successors of a state that the search has already seen, and checks the others. Returns a violation, also
+/// if the state has no successor although not all actors have ended.
 fn keep_new<M: Machine>(
     m: &M,
     from: &M::State,
@@ -200,7 +201,7 @@ struct Step {
     reached: u64,
 }
 
-/// Finds a shortest run that breaks a promise.
+/// Returns a shortest run that breaks a promise; None if no run does.
 pub fn counterexample<M: Machine>(m: &M) -> Option<Run<M::Violation>> {
     let first = m.first();
     let mut steps = vec![Step {

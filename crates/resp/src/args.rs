@@ -1,8 +1,8 @@
-//! The arguments of a request, as positions in the client's buffer, so that none is copied.
+//! The arguments of a request, as positions in the client's buffer, so that no argument is copied.
 
 use crate::number::Digits;
 
-/// The place of an argument in its buffer. 32 bits each, because `Limits` keeps requests below 4 GiB.
+/// The start and the end of an argument in its buffer. 32 bits suffice, because `Limits` keeps requests below 4 GiB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) from: u32,
@@ -38,7 +38,7 @@ impl<'a> Args<'a> {
         self.bytes.get(place.from as usize..place.to as usize)
     }
 
-    /// Returns argument `index`; empty after the last. For arguments that the command's arity guarantees.
+    /// Returns argument `index`, or an empty one after the last. For arguments that the command's arity guarantees.
     pub(crate) fn at(&self, index: usize) -> &'a [u8] {
         self.get(index).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl<'a> Args<'a> {
         })
     }
 
-    /// Appends the request in the form in which programs send it: an array of bulk strings.
+    /// Appends the request in the form that client libraries send: an array of bulk strings.
     pub fn encode(&self, to: &mut Vec<u8>) {
         let header = |kind: u8, number: usize, to: &mut Vec<u8>| {
             to.push(kind);
@@ -83,7 +83,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns the arguments in pairs: the keys and values of MSET.
+    /// Returns the arguments in pairs, such as the keys and values of MSET.
     pub fn pairs(&self) -> impl ExactSizeIterator<Item = (&'a [u8], &'a [u8])> + Clone + use<'a> {
         let all = *self;
         (0..self.len() / 2).map(move |pair| (all.at(2 * pair), all.at(2 * pair + 1)))

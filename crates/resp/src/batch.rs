@@ -1,17 +1,17 @@
-//! Splits all requests of one read from a client before the first one runs, so that the keys of all are known early
-//! and their entries can be prefetched from memory.
+//! Splits all requests of one read from a client before the first one runs, so that the caller knows all keys early,
+//! and can prefetch their entries from memory.
 //!
-//! It splits exactly as [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the
-//! parser. It keeps nothing of an incomplete request, and makes no checks of its own.
+//! It splits exactly as [`Parser`](crate::Parser) would, and leaves long, unusual or malformed requests to the parser.
+//! It keeps no part of an incomplete request, and makes no checks of its own.
 
 use std::ops::Range;
 
 use crate::args::{Args, Place};
 use crate::request::{Limits, Parser, Request};
 
-/// The maximum number of requests that are split at once.
+/// The maximum number of requests in one batch.
 const MOST: usize = 32;
-/// The maximum number of arguments of one of them.
+/// The maximum number of arguments of a request in a batch.
 const ARGUMENTS: usize = 64;
 
 /// Complete requests at the beginning of a buffer.
@@ -23,18 +23,18 @@ pub struct Batch {
     done: usize,
 }
 
-/// One request.
+/// A request of the batch.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// The index of its first argument among the places.
+    /// The index of the request's first argument among the places.
     first: u32,
     /// The end of the request in the buffer.
     end: u32,
 }
 
 impl Batch {
-    /// Splits the requests at the beginning of `buffer`, and forgets earlier ones. The connection's parser must be
-    /// between two requests, and receives the rest of the buffer.
+    /// Splits the requests at the beginning of `buffer`, and forgets earlier requests. The connection's parser must be
+    /// between two requests; the caller passes it the rest of the buffer.
     pub fn cut(&mut self, buffer: &[u8], limits: &Limits) {
         self.clear();
         if u32::try_from(buffer.len()).is_err() {
@@ -55,9 +55,8 @@ impl Batch {
         }
     }
 
-    /// Cuts all complete requests of `buffer` from `from` on, however many and however long, and keeps those that were
-    /// cut before. Returns the numbers of the new ones. Stops at a request that is written as a line, unless it is
-    /// empty.
+    /// Splits all complete requests of `buffer` from `from` on, of any number and length, and keeps earlier requests.
+    /// Returns the numbers of the new requests. Stops at an inline command, unless it is empty.
     pub fn append(&mut self, buffer: &[u8], from: usize) -> Range<usize> {
         let (first, limits) = (self.cuts.len(), Limits::new(usize::MAX));
         let mut at = from;
@@ -81,7 +80,8 @@ impl Batch {
         first..self.cuts.len()
     }
 
-    /// Lets the parser cut the request that begins here.
+    /// Splits the request that begins here with the parser, and returns its end; None if it is incomplete, malformed,
+    /// or an inline command.
     fn parse(&mut self, buffer: &[u8], from: usize, limits: Limits) -> Option<usize> {
         let mut parser = Parser::new(limits);
         let request = parser.next(buffer.get(from..)?).ok()??;
@@ -116,7 +116,7 @@ impl Batch {
         self.done = 0;
     }
 
-    /// Returns how many requests remain.
+    /// Returns the number of remaining requests.
     pub fn len(&self) -> usize {
         self.cuts.len() - self.done
     }
@@ -134,7 +134,7 @@ impl Batch {
         last.map_or(0, |cut| cut.end as usize)
     }
 
-    /// Returns the next request. The caller passes the same buffer as to [`Batch::cut`].
+    /// Returns the next request. The caller passes the buffer that [`Batch::cut`] received.
     #[inline]
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Option<Request<'a>> {
         let (number, from) = (self.done, self.at());
@@ -156,8 +156,8 @@ impl Batch {
         (self.done..self.cuts.len()).filter_map(move |number| self.args(number, buffer)?.get(1))
     }
 
-    /// Stores the arguments of the request that begins here, and returns its end. None: the request is incomplete,
-    /// or is left to the parser.
+    /// Stores the arguments of the request that begins here, and returns its end. Returns None if the request is
+    /// incomplete, or left to the parser.
     #[inline]
     fn request(&mut self, buffer: &[u8], from: usize, limits: &Limits) -> Option<usize> {
         let (count, mut at) = number(buffer, from, b'*')?;
@@ -180,8 +180,8 @@ impl Batch {
     }
 }
 
-/// Returns the number in a line of this kind, which has up to four digits in Redis' format, and the beginning of the
-/// next line.
+/// Returns the number in a line of this kind, and the beginning of the next line. Returns None unless the line is
+/// complete and has one to four digits in Redis' format.
 #[inline]
 fn number(buffer: &[u8], at: usize, kind: u8) -> Option<(usize, usize)> {
     let digit = |byte: &u8| usize::from(byte - b'0');

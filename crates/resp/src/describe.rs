@@ -4,8 +4,7 @@ use crate::reply::Writer;
 use crate::table::{Entry, TABLE, category, flag};
 
 /// Writes a command's row as COMMAND INFO does: name, arity, flags, keys, categories, tips, key specifications,
-/// subcommands. Tips and key specifications stay empty, because they only tell clients of a cluster where to send a
-/// command.
+/// subcommands. Tips and key specifications stay empty, because only clients of a cluster need them.
 pub fn describe(entry: &Entry, replies: &mut Writer) {
     replies.array(10);
     replies.bulk(entry.name.as_bytes());
@@ -56,7 +55,7 @@ fn flags(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
         .filter_map(move |(bit, name)| (flags >> bit & 1 == 1).then_some(name))
 }
 
-/// Returns the categories in the table, and those that Redis derives from the flags.
+/// Returns the categories in the table, and the categories that Redis derives from the flags.
 fn categories(entry: &Entry) -> impl Iterator<Item = &'static str> + Clone {
     let has = |one: u32| entry.flags & one != 0;
     let categories = entry.categories;

@@ -1,6 +1,7 @@
-//! The errors of commands, with Redis' exact texts, because client libraries compare them.
+//! The errors of commands, with Redis' exact texts, because client libraries match them.
 //!
-//! Some texts repeat the client's input, as Redis' do. They go only to that client; the log gets [`Failure::code`].
+//! As in Redis, some texts repeat the client's input. Such a text goes only to the client itself; the log contains only
+//! [`Failure::code`].
 
 use crate::args::Args;
 use crate::reply::Writer;
@@ -56,7 +57,7 @@ pub enum Failure<'a> {
     Digest,
     InvalidCondition,
     PairCount,
-    /// A bound of INCREX that is not valid, by the option's name.
+    /// An invalid bound of INCREX; holds the option's name.
     BoundNotInteger(&'static str),
     BoundNotFloat(&'static str),
     Bounds,
@@ -65,7 +66,7 @@ pub enum Failure<'a> {
 }
 
 impl<'a> Failure<'a> {
-    /// Returns the error's code, and its text if that repeats no input.
+    /// Returns the error's code, and its text, or a short form of it if the text repeats input.
     fn words(&self) -> (&'static str, &'static str) {
         let words = match self {
             Self::UnknownCommand(_) => "unknown command",
@@ -141,7 +142,7 @@ impl<'a> Failure<'a> {
         ("ERR", words)
     }
 
-    /// Returns the code, such as `ERR` or `NOAUTH`, which may be counted and logged.
+    /// Returns the code, such as `ERR` or `NOAUTH`, which the server may count and log.
     pub fn code(&self) -> &'static str {
         self.words().0
     }
@@ -185,7 +186,7 @@ const HELLO_FIRST: &str = "HELLO must be called with the client already authenti
     AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the \
     same time";
 
-/// Writes an error with a code and a text that the caller gives.
+/// Writes an error with the caller's code and text.
 pub fn write_verbatim_error(code: &str, words: &str, replies: &mut Writer) {
     replies.error(&[code.as_bytes(), b" ", words.as_bytes()]);
 }
@@ -196,7 +197,7 @@ fn c_string(bytes: &[u8], most: usize) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// Writes the error for an unknown command, with at most 128 bytes of its name and about as many of its arguments.
+/// Writes the error for an unknown command, with at most 128 bytes of the name and about as many of the arguments.
 fn unknown(args: Args<'_>, replies: &mut Writer) {
     let mut shown: Vec<u8> = Vec::new();
     for argument in args.from(1).iter() {

@@ -1,23 +1,23 @@
-//! The arithmetic of INCRBYFLOAT and INCREX, with the same results as Redis. Redis computes with x86's 80-bit
-//! numbers, for which Rust has no type.
+//! The arithmetic of INCRBYFLOAT and INCREX, with the same results as Redis. Redis computes with the 80-bit numbers of
+//! x86, and Rust has no type for them.
 //!
-//! A number is a mantissa of 64 bits times a power of two. Input is rounded to it correctly, sums are rounded to
-//! nearest (ties to even), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros. C's
-//! hexadecimal numbers are not accepted.
+//! A number is a mantissa of 64 bits times a power of two. Input is rounded correctly to such a number, sums are
+//! rounded to the nearest (ties to even), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros.
+//! C's hexadecimal numbers are not accepted.
 
 use crate::failure::Failure;
 
-/// The length of Redis' longest text of a number, including the byte that ends it.
+/// The maximum length of a number's text in Redis, including the byte that ends it.
 const LONGEST: usize = 5 * 1024;
-/// The exponents of the range: the largest number is below two to the power of `LARGEST`, and the smallest above
-/// zero is two to the power of `LEAST`.
+/// The exponents of the range: all numbers are below two to the power of `LARGEST`, and the smallest number above zero
+/// is two to the power of `LEAST`.
 const LARGEST: i64 = 16_384;
 const LEAST: i64 = -16_445;
-/// The decimal places of the output, and ten to that power.
+/// The number of decimal places of the output, and ten to this power.
 const PLACES: usize = 17;
 const SCALE: u128 = 100_000_000_000_000_000;
 
-/// `mantissa * 2^exponent`; the mantissa's top bit is set, or it is zero.
+/// The number `mantissa * 2^exponent`; the mantissa is zero or has its top bit set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Float {
     negative: bool,
@@ -25,7 +25,7 @@ struct Float {
     exponent: i64,
 }
 
-/// Returns the sum of INCRBYFLOAT for the current value and the argument.
+/// Returns the sum of the current value and the argument of INCRBYFLOAT.
 pub fn add_floats(value: &[u8], by: &[u8]) -> Result<String, Failure<'static>> {
     let (value, by) = (read(value)?, read(by)?);
     match (value, by) {
@@ -40,7 +40,7 @@ pub fn add_floats(value: &[u8], by: &[u8]) -> Result<String, Failure<'static>> {
     }
 }
 
-/// A number to add, and the bounds of the sum.
+/// A number to add, and the bounds for the sum.
 #[derive(Clone, Copy, Debug)]
 pub struct FloatSum {
     by: Float,
@@ -48,10 +48,10 @@ pub struct FloatSum {
     upper: Float,
 }
 
-/// A sum within bounds.
+/// The result of an addition within bounds.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Summed {
-    /// The new value, or the former one if the sum was out of bounds.
+    /// The new value, or the former value if the sum was out of bounds.
     pub value: String,
     /// The number that was added.
     pub applied: String,
@@ -84,8 +84,8 @@ impl FloatSum {
         }
     }
 
-    /// Adds the number to a value. A sum outside of the bounds becomes the bound if `saturates` is true; otherwise
-    /// the value stays.
+    /// Adds the number to a value. A sum outside of the bounds becomes the bound if `saturates` is true; otherwise the
+    /// value stays unchanged.
     pub fn of(&self, value: &[u8], saturates: bool) -> Result<Summed, Failure<'static>> {
         let former = read(value)?.ok_or(Failure::NotFinite)?;
         let sum = add(former, self.by);
@@ -153,7 +153,7 @@ impl Float {
     }
 }
 
-/// Parses a number as C's `strtold` does, and requires that it is the whole text; None means infinity.
+/// Parses a number as C's `strtold` does, and requires that the number is the whole text; returns None for infinity.
 fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     let refused = Err(Failure::NotFloat);
     if text.len() >= LONGEST {
@@ -176,7 +176,8 @@ fn read(text: &[u8]) -> Result<Option<Float>, Failure<'static>> {
     }
 }
 
-/// Returns the digits of a decimal number without leading zeros, and the power of ten of the last digit.
+/// Returns the digits of a decimal number without leading zeros, and the power of ten of the last digit; None if the
+/// text is not a decimal number.
 fn decimal(text: &[u8]) -> Option<(Vec<u8>, i64)> {
     let end = text.iter().position(|byte| matches!(byte, b'e' | b'E'));
     let (number, exponent) = match end {
@@ -218,7 +219,8 @@ fn power(text: &[u8]) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// Returns the nearest number. None if it is too large, or so small that it would wrongly become zero.
+/// Returns the number nearest to `digits * 10^power`. Returns None if it is too large, or so small that it would
+/// wrongly become zero.
 fn round(digits: &[u8], power: i64) -> Option<Float> {
     let zero = Float {
         negative: false,
@@ -228,7 +230,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     if digits.is_empty() {
         return Some(zero);
     }
-    // Ten to this power is certainly beyond the range, and need not be computed.
+    // Ten to a power outside of these bounds is certainly beyond the range, and need not be computed.
     let tens = digits.len() as i64 + power;
     if !(-5_000..5_000).contains(&tens) {
         return None;
@@ -238,7 +240,7 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
         Ok(power) => above.times_ten_to(power),
         Err(_) => below.times_ten_to(power.unsigned_abs() as usize),
     }
-    // Shifted so that the quotient has two or three more bits than are kept.
+    // Shifts so that the quotient has two or three more bits than the result keeps.
     let shift = 66 - (above.bits() as i64 - below.bits() as i64);
     match usize::try_from(shift) {
         Ok(shift) => above.shift(shift),
@@ -248,7 +250,8 @@ fn round(digits: &[u8], power: i64) -> Option<Float> {
     rounded(quotient, !is_exact, -shift)
 }
 
-/// Rounds a number to its 64 top bits. `more`: there are nonzero bits below its last one.
+/// Rounds a number to its 64 top bits. `more`: nonzero bits follow below its last bit. Returns None if the result is
+/// out of range.
 fn rounded(bits: u128, more: bool, exponent: i64) -> Option<Float> {
     let float = nearest(bits, more, exponent);
     let top = float.exponent + 64;
@@ -306,7 +309,7 @@ fn add(one: Float, other: Float) -> Float {
     };
     let sum = match large.negative == small.negative {
         true => wide(large) + shifted,
-        // The lost bits are subtracted, too: one less here, and the fraction that `lost` reports.
+        // The subtraction includes the lost bits: one less here, plus the fraction that `lost` reports.
         false => wide(large) - shifted - u128::from(lost),
     };
     let float = nearest(sum, lost, large.exponent - 63);
@@ -316,7 +319,7 @@ fn add(one: Float, other: Float) -> Float {
     }
 }
 
-/// Prints 17 decimal places, without trailing zeros, and without a minus sign before a zero.
+/// Prints a number with 17 decimal places, without trailing zeros, and without a minus sign before a zero.
 fn write(float: Float) -> String {
     let (whole, places) = match usize::try_from(float.exponent) {
         Ok(exponent) => {

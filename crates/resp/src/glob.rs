@@ -1,14 +1,14 @@
 //! Matches the patterns of KEYS, SCAN MATCH and PSUBSCRIBE as Redis does: `*`, `?`, `[a-c]`, `[^a]`, `\x`.
 //!
-//! Each star first tries the shortest match. Backtracking to the last star is enough, because that star can match
-//! whatever an earlier one could: the time is at most the length of the pattern times that of the text. A matcher
-//! that backtracks to all stars takes exponential time on `*a*a*a*b`.
+//! Each star first tries the shortest match. Backtracking to the last star is enough, because the last star can match
+//! any text that an earlier star could; so the time is at most the product of the lengths of pattern and text. A
+//! matcher that backtracks to all stars takes exponential time on `*a*a*a*b`.
 //!
-//! That product still means hours if both are megabytes long, which is possible, and one client would block all
-//! others. So a comparison reads a limited number of bytes, far more than any useful pattern needs; if it reaches
-//! the limit, the pattern does not match.
+//! The product still means hours if both are megabytes long, which is possible, and one client would block all other
+//! clients. So a comparison reads a limited number of bytes, far more than any useful pattern needs; if it reaches the
+//! limit, the pattern does not match.
 
-/// The bytes of a pattern that each comparison may read, and the additional bytes for each byte of the text.
+/// The number of bytes of a pattern that each comparison may read, and the additional number for each byte of the text.
 const LOOKS: usize = 64 << 10;
 const LOOKS_A_BYTE: usize = 8;
 
@@ -18,7 +18,8 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_within(pattern, text, &mut left).unwrap_or(false)
 }
 
-/// Does the same for one of many comparisons that together may read `left` bytes. None: the bytes are used up.
+/// Returns whether `text` matches `pattern`, for one of many comparisons that together may read `left` bytes. Returns
+/// None if the bytes are used up.
 pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<bool> {
     let bound = LOOKS + LOOKS_A_BYTE * text.len();
     let (matched, looks) = compare(pattern, text, bound.min(*left));
@@ -31,7 +32,8 @@ pub fn matches_within(pattern: &[u8], text: &[u8], left: &mut usize) -> Option<b
     Some(matched.unwrap_or(false))
 }
 
-/// Compares, and returns the number of bytes read, at most `most`. None: the comparison needs more.
+/// Compares pattern and text. Returns the result, or None if the comparison needs more than `most` bytes, and the
+/// number of bytes read.
 fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
     let (mut p, mut t) = (0, 0);
     let mut star = None;
@@ -48,7 +50,7 @@ fn compare(pattern: &[u8], text: &[u8], most: usize) -> (Option<bool>, usize) {
         let Some(&byte) = text.get(t) else {
             return (Some(p >= pattern.len()), looks);
         };
-        // A class may be as long as a request, so only the part that may be read is searched.
+        // A class may be as long as a request, so the search covers only the part that may be read.
         let end = pattern.len().min(p + (most - looks) + 1);
         let (length, matched) = one(pattern.get(p..end).unwrap_or_default(), byte);
         if looks + length.max(1) > most {
@@ -82,9 +84,9 @@ fn one(pattern: &[u8], byte: u8) -> (usize, bool) {
     }
 }
 
-/// Parses a class after its `[`. Returns its length including the `]`, and whether the byte is in it. Without a `]`
-/// the class ends with the pattern. A range may be written backwards, and a minus sign at the end of the pattern is
-/// literal.
+/// Parses a class after its `[`. Returns its length including the `]`, and whether the class contains the byte. Without
+/// a `]` the class ends with the pattern. A range may be written backwards, and a minus sign at the end of the pattern
+/// is literal.
 fn in_class(class: &[u8], byte: u8) -> (usize, bool) {
     let negated = class.first() == Some(&b'^');
     let mut at = usize::from(negated);
@@ -166,7 +168,7 @@ mod tests {
     fn a_comparison_has_a_bound() {
         let length = if cfg!(miri) { 1 << 10 } else { 1 << 20 };
         let text = vec![b'a'; length];
-        // Each byte of the text would be searched in the whole class.
+        // Without the limit, the whole class would be searched for each byte of the text.
         let mut pattern = b"*[".to_vec();
         pattern.resize(length, b'b');
         pattern.extend_from_slice(b"]");
@@ -193,7 +195,8 @@ mod tests {
             (left, matches_within(b"*", b"a", &mut left)),
             (0, Some(true))
         );
-        // A class counts, too, and a cut one is not mistaken for a class that ends with the pattern.
+        // The bytes of a class count, too, and a class that is cut off at the limit does not count as a class that ends
+        // with the pattern.
         let class = [&b"["[..], &[b'b'; 98], b"a"].concat();
         assert_eq!(matches_within(&class, b"a", &mut 100), Some(true));
         assert_eq!(matches_within(&class, b"a", &mut 99), None);

@@ -2,17 +2,17 @@
 
 use crate::args::Place;
 
-/// Quotes that are not closed, or that are closed in the middle of a word.
+/// The error for quotes that are not closed, or that are closed in the middle of a word.
 pub(crate) struct Unbalanced;
 
-/// Splits a line into words, and appends their bytes to `words`. The result is no longer than the line, because an
-/// escape is longer than its character; a line has at most 64 kB.
+/// Splits a line into words, and appends their bytes to `words`. The words together are not longer than the line,
+/// because an escape is longer than its character; a line has at most 64 kB.
 pub(crate) fn split(
     line: &[u8],
     words: &mut Vec<u8>,
     places: &mut Vec<Place>,
 ) -> Result<(), Unbalanced> {
-    // Redis keeps these lines as C strings, so a NUL ends one.
+    // Redis keeps the line as a C string, so a NUL ends it.
     let line = line.split(|byte| *byte == 0).next().unwrap_or_default();
     let mut rest = line;
     loop {

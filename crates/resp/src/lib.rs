@@ -1,10 +1,10 @@
 //! Parses and writes the Redis protocol (RESP 2 and 3): turns bytes into commands, and replies into bytes.
 //!
-//! The crate has a parser for requests that may be divided at any byte, the table of commands, the commands with
-//! their parsed arguments, the texts of Redis' errors, and a writer for replies. It opens no sockets, reads no
-//! clock, stores no entries and knows no roles; the caller does these. Two rules hold: **a request costs memory only
-//! for the bytes that have arrived**, whatever it announces; and **no argument is copied**: a parsed command points
-//! into the caller's buffer.
+//! The crate has a parser for requests that may arrive in pieces of any size, the table of commands, the commands with
+//! their parsed arguments, the texts of Redis' errors, and a writer for replies. It opens no sockets, reads no clock,
+//! stores no entries and knows no roles; the caller does these. Two rules hold: **a request costs memory only for the
+//! bytes that have arrived**, whatever it announces; and **no argument is copied**: a parsed command points into the
+//! caller's buffer.
 //!
 //! # Using it
 //!

@@ -1,5 +1,5 @@
-//! Parses and prints integers in Redis' format, which has one spelling for each: no blanks, no plus sign, no leading
-//! zeros.
+//! Parses and prints integers in Redis' format, which has exactly one spelling for each integer: no blanks, no plus
+//! sign, no leading zeros.
 
 /// Parses an integer of 64 bits in exactly this format.
 pub fn integer(text: &[u8]) -> Option<i64> {
@@ -27,7 +27,7 @@ pub fn integer(text: &[u8]) -> Option<i64> {
 }
 
 /// Parses a cursor of SCAN, as Redis does since 7.4: a nonnegative integer. Any other text goes to `strtoull`, which
-/// accepts leading blanks, a sign and leading zeros, and stops at a NUL. An empty text is not a cursor.
+/// accepts leading blanks, a sign and leading zeros, and stops at a NUL. Returns None for an empty text.
 pub(crate) fn cursor(text: &[u8]) -> Option<u64> {
     let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
     if let Some(value) = integer(text) {
@@ -123,7 +123,7 @@ mod tests {
             (b"\t\n\x0b\x0c\r 1", 1),
             (b"1\0x", 1),
             (b"18446744073709551615", u64::MAX),
-            // Not an integer, so it goes to strtoull, which negates it.
+            // These texts are not integers, so they go to strtoull, which negates them.
             (b" -1", u64::MAX),
             (b"-01", u64::MAX),
             (b"-9223372036854775809", i64::MAX as u64),

@@ -9,8 +9,8 @@ pub enum Protocol {
     Resp3,
 }
 
-/// Replies that are not sent yet, up to a limit. When the limit is exceeded or memory runs out, the writer is
-/// `overflowed`: it accepts no more bytes, and the client must be disconnected, as in Redis.
+/// Replies that are not yet sent, up to a limit. If they exceed the limit or memory runs out, the writer is
+/// `overflowed`: it accepts no more bytes, and the server must disconnect the client, as Redis does.
 #[derive(Debug)]
 pub struct Writer {
     bytes: Vec<u8>,
@@ -45,7 +45,8 @@ impl Writer {
         self.overflowed
     }
 
-    /// Prepares the writer for another client: empty, in that client's version, with its limit. Keeps the memory.
+    /// Prepares the writer for another client: empty, with the new client's version and limit. Keeps at most 64 kB of
+    /// memory.
     pub fn restart(&mut self, protocol: Protocol, limit: usize) {
         self.bytes.clear();
         self.bytes.shrink_to(64 << 10);
@@ -64,7 +65,7 @@ impl Writer {
         std::mem::take(&mut self.bytes)
     }
 
-    /// Returns how many more bytes it accepts.
+    /// Returns the number of bytes that the writer still accepts.
     pub fn room(&self) -> usize {
         self.limit.saturating_sub(self.bytes.len())
     }
@@ -102,7 +103,7 @@ impl Writer {
         self.protocol == Protocol::Resp3
     }
 
-    /// Appends replies of another writer that are in the same version of the protocol.
+    /// Appends replies of another writer in the same version of the protocol.
     pub fn append(&mut self, replies: &[u8]) {
         self.push(&[replies]);
     }
@@ -112,7 +113,7 @@ impl Writer {
         self.push(&[b"+", text.as_bytes(), b"\r\n"]);
     }
 
-    /// Writes an error, its code first. Line breaks in it become blanks, because they could forge a reply.
+    /// Writes an error, its code first. Line breaks in the text become blanks, because they could forge a reply.
     pub fn error(&mut self, pieces: &[&[u8]]) {
         self.push(&[b"-"]);
         let from = self.bytes.len();
@@ -139,7 +140,7 @@ impl Writer {
         self.push(&[b"$", length, b"\r\n", bytes, b"\r\n"]);
     }
 
-    /// Begins a bulk string of this length that is written in pieces, and reserves memory for all of it.
+    /// Begins a bulk string of this length, which the caller writes in pieces, and reserves memory for all of it.
     /// [`Writer::end_bulk`] must follow the last piece.
     pub fn begin_bulk(&mut self, length: usize) {
         self.length(b'$', length);
@@ -147,7 +148,8 @@ impl Writer {
         self.overflowed |= !fits || self.bytes.try_reserve_exact(length + 2).is_err();
     }
 
-    /// Returns room for the next bytes of the string, filled with zeros; empty if the writer has overflowed.
+    /// Returns room for the next `length` bytes of the string, filled with zeros; an empty slice if the writer has
+    /// overflowed.
     pub fn piece(&mut self, length: usize) -> &mut [u8] {
         let from = self.bytes.len();
         let fits = length <= self.bytes.capacity() - from;
@@ -158,12 +160,12 @@ impl Writer {
         self.bytes.get_mut(from..).unwrap_or_default()
     }
 
-    /// Ends a bulk string whose bytes were all written.
+    /// Ends a bulk string after all its bytes.
     pub fn end_bulk(&mut self) {
         self.push(&[b"\r\n"]);
     }
 
-    /// Appends replies of another writer, without a copy if this writer is empty.
+    /// Appends replies of another writer; moves them instead of copying if this writer is empty.
     pub fn adopt(&mut self, replies: Vec<u8>) {
         if !self.bytes.is_empty() {
             return self.append(&replies);
@@ -238,7 +240,7 @@ impl Writer {
         }
     }
 
-    /// Writes text for people to read, such as that of INFO.
+    /// Writes text for people to read, such as the reply of INFO.
     pub fn text(&mut self, text: &[u8]) {
         if !self.three() {
             return self.bulk(text);

@@ -1,9 +1,9 @@
 //! Parses requests from a stream of bytes that may end anywhere.
 //!
 //! The caller keeps the bytes from the start of an incomplete request, and calls again when more have arrived. The
-//! parser remembers its position, so no byte is read twice, and a request that arrives byte by byte costs no more
-//! than one that arrives at once. No memory is reserved for arguments that are only announced; their positions are
-//! stored as they arrive.
+//! parser remembers its position, so it reads no byte twice, and a request costs the same whether it arrives byte by
+//! byte or at once. The parser reserves no memory for arguments that are only announced; it stores their positions as
+//! they arrive.
 
 use crate::args::{Args, Place};
 use crate::inline;
@@ -12,13 +12,13 @@ use crate::reply::Writer;
 
 /// The maximum length of a line in a request, as in Redis.
 const LONGEST_LINE: usize = 64 << 10;
-/// Lines with a count or a length are almost never longer.
+/// A length that lines with a count or a length almost never exceed.
 const SHORT_LINE: usize = 8;
-/// The positions whose memory is kept from one request to the next. The memory of more is freed, so that one long
-/// MGET leaves nothing behind.
+/// The number of positions whose memory the parser keeps from one request to the next. It frees the memory of more
+/// positions, so that one long MGET leaves no memory in use.
 const PLACES_KEPT: usize = 64;
 
-/// Limits of a client's requests. Both the arguments and the bytes of a command are limited before they are read.
+/// Limits of a client's requests. The parser checks the number of arguments and of bytes before it reads them.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The maximum bytes of one request.
@@ -42,7 +42,8 @@ impl Limits {
         }
     }
 
-    /// Returns the limits for a client that has not authenticated: ten arguments, as in Redis, and this many bytes.
+    /// Returns the limits for a client that has not authenticated: at most ten arguments, as in Redis, and at most this
+    /// many bytes.
     pub fn unauthenticated(bytes: usize) -> Self {
         Self {
             arguments: 10,
@@ -68,7 +69,7 @@ impl Default for Limits {
     }
 }
 
-/// An error after which the connection must be closed, because the start of the next request is unknown.
+/// An error that ends the connection, because the start of the next request is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Broken {
     TooBigCount,
@@ -84,7 +85,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Writes Redis' last reply on such a connection.
+    /// Writes the last reply on the connection, with Redis' text.
     pub fn write(self, replies: &mut Writer) {
         let text = match self {
             Self::TooBigCount => "too big mbulk count string",
@@ -114,7 +115,7 @@ impl Broken {
 pub struct Request<'a> {
     /// The command's name and its arguments. Empty for an empty line or `*0`, which has no reply.
     pub args: Args<'a>,
-    /// The bytes of the buffer that the request used. The next request begins after them.
+    /// The number of bytes of the buffer that the request used. The next request begins after them.
     pub used: usize,
 }
 
@@ -122,17 +123,17 @@ pub struct Request<'a> {
 enum State {
     /// No byte of a request has been read.
     Start,
-    /// The `*` was read, and its line has not ended yet.
+    /// The parser has read the `*`, but not the end of its line.
     Count,
-    /// This many arguments are missing; next comes the line with the length of the first of them.
+    /// This many arguments are missing; the line with the length of the next argument follows.
     Length { left: i64 },
-    /// This many arguments are missing; the next one has this length.
+    /// This many arguments are missing; the next argument has this length.
     Argument { left: i64, length: u32 },
-    /// A line without `*`.
+    /// The request is a line without `*`, an inline command.
     Line,
-    /// The request was returned.
+    /// The parser has returned the request.
     Done,
-    /// The request was returned, and must be returned once more.
+    /// The parser has returned the request, and must return it once more.
     Again,
 }
 
@@ -143,7 +144,7 @@ pub struct Parser {
     state: State,
     /// The start of the next line or argument, from the start of the request.
     at: usize,
-    /// The position up to which no end of a line was found.
+    /// The position that the search for the end of a line has reached.
     scanned: usize,
     places: Vec<Place>,
     /// The words of an inline command.
@@ -162,14 +163,14 @@ impl Parser {
         }
     }
 
-    /// Sets the limits, which apply from the next length on.
+    /// Sets the limits, which apply to the next count or length that the parser reads.
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }
 
-    /// Makes the last request be returned once more, because it was not finished, from a buffer that again begins
-    /// with it. Its arguments are not parsed again; otherwise a command that is processed in steps would take
-    /// quadratic time in the number of its arguments.
+    /// Makes [`Parser::next`] return the last request once more, because its command was not finished. The buffer must
+    /// again begin with the request. The parser does not parse the arguments again; otherwise a command that runs in
+    /// steps would take quadratic time in the number of its arguments.
     pub fn again(&mut self) {
         // The words of an inline command are copies; it is short, so it is parsed again.
         if matches!(self.state, State::Done) && self.at > 0 {
@@ -183,7 +184,7 @@ impl Parser {
     }
 
     /// Returns the next request in `buffer`. The buffer begins after the last request, or at the start of the
-    /// request that was incomplete. None: more bytes are needed.
+    /// incomplete request. Returns None if the request needs more bytes.
     pub fn next<'a>(&'a mut self, buffer: &'a [u8]) -> Result<Option<Request<'a>>, Broken> {
         match self.state {
             State::Done => self.forget(),
@@ -216,7 +217,7 @@ impl Parser {
         }))
     }
 
-    /// Returns the length that the incomplete request must have reached before the next call is useful.
+    /// Returns the length that the incomplete request must reach before the next call is useful.
     pub fn needed(&self) -> usize {
         match self.state {
             State::Argument { length, .. } => self.at + length as usize + 2,
@@ -224,7 +225,7 @@ impl Parser {
         }
     }
 
-    /// Returns the bytes of memory that the parser holds besides itself: 8 for each argument that has arrived.
+    /// Returns the bytes of memory that the parser has allocated: 8 for each argument that has arrived.
     pub fn held(&self) -> usize {
         self.places.capacity() * size_of::<Place>() + self.words.capacity()
     }
@@ -266,7 +267,7 @@ impl Parser {
                 }
                 State::Argument { left, length } => {
                     let end = self.at + length as usize;
-                    // The two bytes after it are skipped, whatever they are, as in Redis.
+                    // As in Redis, the parser skips the two bytes after the argument without checking them.
                     if buffer.len() < end + 2 {
                         return Ok(false);
                     }
@@ -278,8 +279,8 @@ impl Parser {
         }
     }
 
-    /// Reads a complete argument of less than 100 bytes, as nearly all are. Returns false for any other, which may
-    /// be malformed and is parsed step by step.
+    /// Reads a complete argument of less than 100 bytes, as nearly all are. Returns false for any other argument, which
+    /// may be malformed and is then parsed step by step.
     #[inline]
     fn short_argument(&mut self, buffer: &[u8]) -> Result<bool, Broken> {
         let (header, length) = match buffer.get(self.at..) {
@@ -299,7 +300,7 @@ impl Parser {
         Ok(true)
     }
 
-    /// Stores the next argument, from here to `end`.
+    /// Stores the position of the next argument, from here to `end`.
     #[inline]
     fn store(&mut self, end: usize) -> Result<(), Broken> {
         if self.places.len() == self.places.capacity() {
@@ -316,15 +317,15 @@ impl Parser {
         Ok(())
     }
 
-    /// Returns a line of the protocol without its end. The end is a carriage return and the byte after it, whatever
-    /// that is.
+    /// Returns a line of the protocol without its end. The line ends with a carriage return and the byte after it,
+    /// which may be any byte. Returns None if the line is incomplete.
     fn header<'b>(
         &mut self,
         buffer: &'b [u8],
         too_big: Broken,
     ) -> Result<Option<&'b [u8]>, Broken> {
         let unread = buffer.get(self.scanned..).unwrap_or_default();
-        // These lines have only a few bytes: a loop ends before memchr has started.
+        // These lines have only a few bytes, so a loop ends sooner than memchr.
         let near = unread
             .iter()
             .take(SHORT_LINE)
@@ -373,7 +374,7 @@ impl Parser {
         }
     }
 
-    /// Rejects an argument that would make the request too long, as soon as its length is announced.
+    /// Rejects an argument that would make the request too long, when its length is announced.
     fn within(&self, length: u32) -> Result<(), Broken> {
         match self.at.saturating_add(length as usize) <= self.limits.bytes as usize {
             true => Ok(()),

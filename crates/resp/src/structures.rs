@@ -1,6 +1,7 @@
 //! The names of Redis' commands on data structures: lists, hashes, sets, sorted sets, streams, bits.
 //!
-//! None of them is supported. A client that sends one does not use Redis as a plain cache, and the error says so.
+//! The server supports none of these commands. A client that sends one uses Redis for more than a plain cache, and the
+//! error says so.
 
 /// The names, sorted.
 #[rustfmt::skip]
@@ -24,7 +25,7 @@ const COMMANDS: [&str; 136] = [
     "ZREVRANGEBYSCORE", "ZREVRANK", "ZSCAN", "ZSCORE", "ZUNION", "ZUNIONSTORE",
 ];
 
-/// Returns whether this is the name of such a command, in lower or upper case.
+/// Returns whether this is the name of a command on data structures, in lower or upper case.
 pub fn is_one(name: &[u8]) -> bool {
     let order = |known: &&str| {
         known

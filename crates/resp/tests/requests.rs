@@ -36,7 +36,8 @@ fn parsed(bytes: &[u8], pieces: &[usize], limits: Limits) -> (Vec<Vec<Vec<u8>>>,
     (requests, None)
 }
 
-/// Does the same by batches, as a connection uses them: the parser gets the rest of each batch.
+/// Parses bytes in batches, as a connection does: the parser receives the rest of each batch. Returns the requests, the
+/// error at the end, and the number of requests that the batches contained.
 fn batched(bytes: &[u8], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>, usize) {
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());
     let (mut requests, mut used, mut cut) = (Vec::new(), 0, 0);
@@ -86,7 +87,7 @@ fn a_batch_cuts_what_the_parser_cuts() {
     );
     let cases: [(&[u8], usize); 11] = [
         (&pipeline(1), 3),
-        (&pipeline(40), 117), // batches of 32; the parser gets one request after each full batch
+        (&pipeline(40), 117), // batches of 32; the parser parses one request after each full batch
         (b"PING\r\n*1\r\n$4\r\nPING\r\n", 1),
         (b"*0\r\n*1\r\n$4\r\nPING\r\n", 1),
         (b"*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPIN", 1),
@@ -297,7 +298,7 @@ fn a_request_may_be_as_long_as_its_limit_and_no_byte_longer() {
         broken(&request(101), Limits::new(limit)),
         Some(Broken::InvalidLength)
     );
-    // The number of short arguments is limited, too.
+    // The limit also applies to many short arguments.
     let many = [&b"*2147483647\r\n"[..], &b"$1\r\na\r\n".repeat(1000)].concat();
     assert_eq!(
         broken(&many, Limits::new(5_000)),

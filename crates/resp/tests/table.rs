@@ -1,4 +1,4 @@
-//! Tests the table of commands: key positions, and the consistency of facts that a row states twice.
+//! Tests the table of commands: key positions, and the agreement of facts that a row states twice.
 
 #![allow(clippy::unwrap_used, reason = "a test says what is wrong by a panic")]
 

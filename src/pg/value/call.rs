@@ -383,7 +383,7 @@ pub unsafe fn answer<R: for<'fcx> RetAbi>(
 /// not pgcache's.
 ///
 /// # Safety
-/// The SQL declaration has an argument of this type there.
+/// The SQL declaration has an argument of this type at this position.
 #[inline]
 #[expect(clippy::panic, reason = "becomes an internal error, as in pgrx")]
 pub unsafe fn next<'fcx, T: ArgAbi<'fcx>>(arguments: &mut Args<'_, 'fcx>) -> T {

@@ -66,7 +66,7 @@ pub fn in_transaction<R>(terms: &Terms<'_>, work: impl FnOnce() -> R) -> Result<
         }
         result
     });
-    // SAFETY: the transaction has ended, and with it all code that ran for the role.
+    // SAFETY: the transaction has ended, so no more code runs for the role.
     unsafe {
         disable_timeout(STATEMENT_TIMEOUT, false);
         pg_sys::LockTimeout = own_timeout;

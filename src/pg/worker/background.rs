@@ -209,7 +209,7 @@ pub fn is_there(pid: u32) -> bool {
 
 /// Returns whether this process was requested to end. It must have the handler of SIGTERM from `connect`.
 pub fn asked_to_end() -> bool {
-    // SAFETY: a variable of this process that a signal handler writes, hence the volatile read.
+    // SAFETY: a signal handler of this process writes the variable, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
@@ -325,7 +325,7 @@ pub fn without_snapshot<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
             pg_sys::StartTransactionCommand();
         }
         let result = work();
-        // SAFETY: the transaction started above, or the one that `work` left open in its place.
+        // SAFETY: this commits the transaction from above, or the transaction that `work` left open in its place.
         unsafe {
             pg_sys::CommitTransactionCommand();
             pg_sys::pgstat_report_stat(true);
@@ -341,7 +341,7 @@ pub fn in_turn<R>(work: impl FnOnce() -> R) -> Result<R, Failure> {
         // SAFETY: no transaction is open in a worker's main loop.
         unsafe { pg_sys::StartTransactionCommand() };
         let result = work();
-        // SAFETY: the transaction started above.
+        // SAFETY: this commits the transaction from above.
         unsafe { pg_sys::CommitTransactionCommand() };
         result
     })

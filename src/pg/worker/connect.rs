@@ -228,7 +228,7 @@ fn set_neutral() {
     }
 }
 
-/// Sets values that a worker must not take from the settings of a database; the same as for autovacuum.
+/// Sets values that a worker must not take from the settings of a database, the same values as autovacuum.
 fn set_as_autovacuum() {
     set_neutral();
     for (name, value) in [

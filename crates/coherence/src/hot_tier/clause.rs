@@ -1,6 +1,6 @@
 //! The clauses of the protocol of the hot tier. A model can leave out each of them.
 //!
-//! A checker that finds nothing proves nothing until it finds a known bug. So a model without one of the clauses in
+//! A checker without findings proves nothing unless it also finds a known bug. So a model without one of the clauses in
 //! `tests/models/controls.rs` must yield a counterexample. The clauses in `tests/models/redundant.rs` are covered by
 //! other clauses; that file proves it by visiting every state.
 
@@ -16,7 +16,7 @@ clauses! {
     TruncateNoted,
 
     // Rule 2, mark
-    /// Marks are set before the commit record; without it only COMMIT invalidates.
+    /// Marks are set before the commit record; without this clause only COMMIT invalidates.
     MarkBeforeCommit,
     MarkRemovesEntry,
     MarkRaisesPend,
@@ -25,18 +25,18 @@ clauses! {
     CacheMarkBumpsEpoch,
     /// pending_writers++ comes before epoch++.
     CacheMarkPendFirst,
-    /// A write that comes after our mark is marked at once.
+    /// A write that comes after the transaction's own marks is marked at once.
     LateWriteMarked,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies made
-    /// meanwhile.
+    /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies that were
+    /// made since the mark.
     KeyLooksForSlotAgain,
     /// A writer whose cache has no slot takes a lock.
     NoSlotTakesLock,
-    /// That lock belongs to one cache.
+    /// The lock of a cache without a slot belongs to one cache.
     LockByCache,
-    /// A writer that has taken that lock looks for the slot again.
+    /// A writer that has taken the lock of its cache looks for the slot again.
     CacheLooksForSlotAgain,
 
     // Rule 3, unmark
@@ -68,17 +68,17 @@ clauses! {
     AbortUnmarks,
     /// ABORT publishes nothing.
     AbortPublishesNothing,
-    /// ABORT unmarks only what was marked.
+    /// ABORT unmarks only marked keys and caches.
     AbortOnlyMarked,
-    /// A change that was unmarked is not unmarked again if the callbacks run again.
+    /// A change is unmarked only once, even if the callbacks run again.
     UnmarkIdempotent,
-    /// A slot is unmarked only while it still has the generation that was marked.
+    /// A slot is unmarked only if it still has the marked generation.
     UnmarkChecksGeneration,
     /// The rollback of a savepoint keeps the dirty keys.
     SubabortKeepsKeys,
-    /// The rollback of a savepoint withdraws their values.
+    /// The rollback of a savepoint withdraws the values of the dirty keys.
     SubabortDropsValues,
-    /// When the dirty keys overflow into a dirty cache, those that are already marked stay.
+    /// When the dirty keys overflow into a dirty cache, keys that are already marked stay dirty.
     OverflowSparesMarked,
 
     // Rule 4, fill
@@ -89,11 +89,12 @@ clauses! {
     FillGeneration,
     FillEpoch,
     FillCachePend,
-    /// A fill is refused while a writer that found no slot has the cache locked; checked once the slot exists.
+    /// A fill is refused while a writer that found no slot holds the cache's lock; the reader checks the lock after the
+    /// slot exists.
     FillProven,
     FillSuspended,
     FillWithoutXid,
-    /// Entries get the generation and epoch of the token, not those found when they are stored.
+    /// Entries get the generation and epoch of the token, not the generation and epoch at the time of the store.
     StampFromToken,
 
     // Rule 5, own writes

@@ -1,5 +1,5 @@
-//! The configurations of the model: the backends that run at the same time, and the keys that they use. Each is
-//! small enough that every state can be visited.
+//! The configurations of the model: the backends that run at the same time, and the keys that they use. Each
+//! configuration is small enough for a visit of every state.
 //!
 //! A configuration is named after its subject. `tests/models/protocol.rs` runs all of them with every rule in force;
 //! `tests/models/controls.rs` runs each negative control in the configuration that exposes it.
@@ -7,7 +7,7 @@
 use super::model::Op::*;
 use super::model::{FirstSlot, Model};
 
-/// Two writers that overwrite one key, one of which also writes the other key of the stripe.
+/// Two writers that overwrite one key; one of them also writes the other key of the stripe.
 pub fn sets() -> Model {
     Model::new("sets")
         .actor("W1", &[Set(0), Set(1), Commit])
@@ -16,7 +16,7 @@ pub fn sets() -> Model {
         .actor("R2", &[Get(1), Get(0)])
 }
 
-/// A writer that deletes and one that overwrites the same key, with entries in place.
+/// A writer that deletes a key and a writer that overwrites it, with entries in place.
 pub fn deletes() -> Model {
     let mut m = Model::new("deletes")
         .actor("W1", &[Delete(0), Commit])
@@ -36,7 +36,7 @@ pub fn plain_sql() -> Model {
     m
 }
 
-/// A user's BEFORE trigger stores another value than the one that was set.
+/// A user's BEFORE trigger replaces the value of a set.
 pub fn altered() -> Model {
     Model::new("altered")
         .actor("W1", &[SetAltered(0), Get(0), Commit])
@@ -65,8 +65,8 @@ pub fn savepoint() -> Model {
     m
 }
 
-/// A write after our mark, of a key whose first write was rolled back: its row lock is released, but its mark
-/// remains.
+/// A write after the transaction's mark, of a key whose first write was rolled back: its row lock is released, but its
+/// mark remains.
 pub fn late() -> Model {
     Model::new("late write")
         .actor("W1", &[Savepoint, Set(0), RollbackTo, Commit, Set(0)])
@@ -74,7 +74,7 @@ pub fn late() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// A write after our mark, of a key without a mark.
+/// A write after the transaction's marks, of a key without a mark.
 pub fn late_neighbour() -> Model {
     let mut m = Model::new("late write of a neighbour")
         .actor("W1", &[Set(0), Commit, Set(1)])
@@ -130,7 +130,7 @@ pub fn truncate_repeatable() -> Model {
     m
 }
 
-/// So many dirty keys that the whole cache becomes dirty, against a set of one of the keys.
+/// The dirty keys overflow, so that the whole cache becomes dirty, against a set of one of the keys.
 pub fn overflow() -> Model {
     let mut m = Model::new("overflow")
         .actor("W1", &[Set(0), Overflow, Set(1), Get(0), Commit])
@@ -148,7 +148,7 @@ pub fn late_overflow() -> Model {
         .actor("R1", &[Get(0), Get(1)])
 }
 
-/// A cache that is already marked is written again, through a key that was unlocked in between.
+/// A cache that is already marked is written again, through a key whose row lock was released in between.
 pub fn late_after_overflow() -> Model {
     Model::new("late write after overflow")
         .actor(
@@ -198,8 +198,8 @@ pub fn drop_create() -> Model {
     m
 }
 
-/// A set and DROP in one transaction. A session that rolled back its only write holds no lock, but its cache is
-/// dirty.
+/// A set and DROP in one transaction. Another session has rolled back its only write, so it holds no lock, but its
+/// cache is dirty.
 pub fn drop_under_mark() -> Model {
     let mut m = Model::new("drop under a mark")
         .actor("W1", &[Savepoint, Set(0), Overflow, RollbackTo, Commit])
@@ -272,7 +272,7 @@ pub fn needs_room() -> Model {
     m
 }
 
-/// The same, when the rollback of a savepoint has released the row lock.
+/// A late write that needs room in another partition: the rollback of a savepoint has released the row lock.
 pub fn needs_room_late() -> Model {
     let mut m = late();
     m.name = "late write that needs room";
@@ -291,7 +291,7 @@ pub fn no_place() -> Model {
     m
 }
 
-/// The same, when the writer without a place writes once more after its mark.
+/// A set of a key, against a writer whose mark finds no place and who writes once more after its mark.
 pub fn no_place_late() -> Model {
     let mut m = Model::new("no place, late write")
         .actor("W1", &[Set(0), Commit])
@@ -310,7 +310,7 @@ pub fn other_key() -> Model {
         .actor("R2", &[Get(1)])
 }
 
-/// Another cache is changed as a whole and has no slot, while ours gets one.
+/// Another cache is changed as a whole and has no slot, while the model's cache gets one.
 pub fn other_cache() -> Model {
     let mut m = Model::new("another cache without a slot")
         .actor("O1", &[OtherCache, Commit])

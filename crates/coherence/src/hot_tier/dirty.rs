@@ -1,6 +1,6 @@
 //! A transaction's notes of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
 //!
-//! The changes themselves are in `table`, with the rows.
+//! `table` holds the changes themselves, with the rows.
 
 use super::clause::Clause;
 use super::model::Model;
@@ -68,14 +68,14 @@ impl State {
         (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
     }
 
-    /// Returns a key that was marked without a slot, and whose slot was not looked up again.
+    /// Returns a key that was marked without a slot, and whose slot the writer has not looked up again.
     pub fn key_to_look_again(&self, m: &Model, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         let looks = m.keeps(Clause::KeyLooksForSlotAgain);
         (0..KEYS).find(|key| looks && keys[*key].marked && keys[*key].slot == SlotSeen::None)
     }
 
-    /// Returns whether the cache is dirty and not fully marked.
+    /// Returns whether the cache is dirty but not fully marked.
     pub fn cache_unmarked(&self, actor: usize) -> bool {
         let cache = &self.backends[actor].cache;
         cache.dirty && cache.mark != MarkProgress::Full

@@ -7,7 +7,7 @@ use super::moves::Moves;
 use super::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
 use super::tier::WordGroup;
 
-/// Marks one dirty key, or the dirty cache. Returns false when all are marked.
+/// Marks one dirty key, or the dirty cache. Returns false if all are marked.
 pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     if from.backends[actor].late && !m.keeps(Clause::LateWriteMarked) {
@@ -122,7 +122,8 @@ fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
     skip_clean_nodes(m, state, actor);
 }
 
-/// Rolls back: at any step at which an error, a cancellation or the user may do so, or because of an endless wait.
+/// Adds the step of a rollback, at any step where an error, a cancellation or the user may cause it, or because of an
+/// endless wait.
 pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let writes = m.scripts[actor].commit_place().is_some();
@@ -219,7 +220,7 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
     let publish = publish && (blind || state.is_untouched(m, actor, key));
     state.shared.partition = None;
     if publish && m.needs_room && !has_room {
-        // Leaves the partition to make room in another one; the mark stays.
+        // Leaves the partition to make room in another partition; the mark stays.
         let backend = &mut state.backends[actor];
         backend.has_room = true;
         backend.verdict = false;
@@ -253,7 +254,7 @@ fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     }
 }
 
-/// Rule 8: frees a slot when its relation is dropped.
+/// Ends the callbacks. Rule 8: frees the slot after DROP, or after the rollback of CREATE.
 fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     unmark_other(state, actor);
     let backend = &state.backends[actor];

@@ -1,5 +1,5 @@
-//! The steps of cache_get: lookup, snapshot, row, fill (rules 4 to 6); and SELECT, with which its result is
-//! compared.
+//! The steps of cache_get: lookup, snapshot, row, fill (rules 4 to 6); and of SELECT, which the model compares with the
+//! result of cache_get.
 
 use super::clause::Clause;
 use super::model::{Model, Op};
@@ -51,9 +51,9 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
     }
 }
 
-/// Takes the snapshot before the lookup where that is necessary. REPEATABLE READ has one snapshot for the
-/// transaction. Under READ COMMITTED only the negative control needs it that reads the row with the statement's
-/// snapshot, which is older than the token.
+/// Takes the snapshot before the lookup if that is necessary, and returns whether it did. REPEATABLE READ has one
+/// snapshot for the transaction. Under READ COMMITTED only one negative control needs it: it reads the row with the
+/// statement's snapshot, which is older than the token.
 fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     let early = moves.m.repeatable(actor) || !moves.m.keeps(Clause::FillNewSnapshot);
     let needed = early && !moves.from.backends[actor].has_snapshot;
@@ -67,7 +67,7 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     needed
 }
 
-/// Creates the slot at the first get, if possible: rule 7 requires that the trigger's mode is read under a new lock.
+/// Creates the slot at the first get, if possible: by rule 7 it reads the trigger's mode under a new lock.
 fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     let makes = from.shared.slot.is_none() && from.shared.room && from.table.exists;
@@ -187,7 +187,7 @@ fn finish_lookup(m: &Model, state: &mut State, actor: usize, key: usize) {
     };
 }
 
-/// Rules 5 and 6.
+/// Rules 5 and 6: returns whether a get may hit this entry.
 fn may_hit(m: &Model, state: &State, actor: usize, key: usize, entry: &Entry) -> bool {
     let backend = &state.backends[actor];
     let dirty = backend.keys[key].dirty || backend.cache.dirty;

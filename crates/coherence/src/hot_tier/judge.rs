@@ -15,7 +15,7 @@ impl State {
         self.broken.get_or_insert(violation);
     }
 
-    /// Checks promises (a) to (d), when a cache_get has its value.
+    /// Checks promises (a) to (d) for the value of a cache_get.
     pub fn judge_get(&mut self, m: &Model, actor: usize, key: usize, value: u8) {
         let own = self.table.rows[key]
             .as_slice()
@@ -36,7 +36,8 @@ impl State {
         }
     }
 
-    /// Checks promise (d), in a REPEATABLE READ transaction: a value that was shown once must be shown again.
+    /// Checks promise (d), in a REPEATABLE READ transaction: a value that the transaction has seen once must appear
+    /// again.
     pub fn judge_shown(&mut self, actor: usize, key: usize, value: u8) {
         let shown = self.backends[actor].shown[key].replace(value);
         if shown.is_some_and(|shown| shown != value) {
@@ -44,9 +45,9 @@ impl State {
         }
     }
 
-    /// Checks promises (a) and (b). We promise more than Postgres must: a get that begins after event e,
-    /// acknowledged or not, returns that commit or a newer one. So a session that has seen any effect of a commit
-    /// also sees its entries.
+    /// Checks promises (a) and (b). pgcache promises more than Postgres: a get that begins after event e, acknowledged
+    /// or not, returns this commit or a newer one. So a session that has seen any effect of a commit also sees its
+    /// entries.
     fn judge_read_committed(&self, actor: usize, key: usize, value: u8) -> Option<Violation> {
         let oldest_allowed = self.backends[actor].oldest_allowed as usize;
         let chain = self.table.rows[key].as_slice();
@@ -71,7 +72,7 @@ impl State {
         xid == 0 || self.backends[xid as usize - 1].at == Phase::Done
     }
 
-    /// Checks promises (e) and (f).
+    /// Checks promise (f) in each state, and promise (e) when all backends have ended.
     pub fn judge_state(&mut self, m: &Model) {
         if m.checks_each_state && !self.entries_current(m) {
             self.break_promise(Violation::EntryNotCurrent);

@@ -1,23 +1,23 @@
 //! The first model: the protocol that keeps the hot tier coherent with transactions.
 //!
-//! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks, commit
-//! record, event e (from then on other sessions see the writes), COMMIT callbacks, lock release, acknowledgement to
-//! the client. The rules below keep the copy from showing a value that a SELECT would not show. The model runs these
-//! steps for a few backends, two keys on one stripe, and one cache. It visits **every** interleaving, and checks
-//! these promises:
+//! The hot tier is a copy of rows in shared memory, and Postgres commits in steps: PRE_COMMIT callbacks, commit record,
+//! event e (after which other sessions see the writes), COMMIT callbacks, lock release, acknowledgement to the client.
+//! The rules below keep the copy from showing a value that a SELECT would not show. The model runs these steps for a
+//! few backends, two keys on one stripe, and one cache. It visits **every** interleaving, and checks these promises:
 //!
-//! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event
-//!   e on, not only from the acknowledgement, so a session that saw any effect of a commit sees its entries too;
+//! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event e on,
+//!   not only from the acknowledgement, so a session that saw any effect of a commit also sees its entries;
 //! * (b) never a value of a transaction that was rolled back or is not yet visible;
 //! * (c) a transaction sees its own writes;
 //! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
-//! * (e) when all have ended, every pending_writers is 0, each slot has its relation, every valid entry is the row;
+//! * (e) when all backends have ended, every pending_writers is 0, each slot has its relation, every valid entry is the
+//!   row;
 //! * (f) in every state, an entry that a get would hit is the committed row;
-//! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or taken back on
-//!   its stripe in between: marks that stand in other caches never count.
+//! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or removed on its
+//!   stripe since the token: existing marks of other caches never count.
 //!
 //! The protocol is larger than the one that the server runs: the model also covers publishing at COMMIT, and copies
-//! under REPEATABLE READ and for transactions that have written elsewhere, which the server leaves out.
+//! under REPEATABLE READ and for transactions that have written elsewhere, which the server does not do.
 //!
 //! # The rules, and where they are in the code
 //!
@@ -32,8 +32,8 @@
 //! | 7 suspension | DISABLE TRIGGER suspends the cache when it marks it. Only a check of the trigger under a newly taken ShareUpdateExclusiveLock ends the suspension. | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
 //! | 8 slots | Each slot gets a new generation. DROP, and the rollback of CREATE, free it. | `tier`: `make_slot`; `end`: `leave_callbacks` |
 //!
-//! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (expiry deletes are marked like
-//! any others) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
+//! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (a deletion of an expired row sets
+//! marks like any other deletion) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
 //!
 //! # Atomic steps
 //!
@@ -45,17 +45,17 @@
 //! # What the model has added to the rules
 //!
 //! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
-//!   (`KeyLooksForSlotAgain`, `CacheLooksForSlotAgain`); a reader that makes a slot looks for the lock after it
-//!   (`FillProven`). So one sees the other, and no mark needs a slot.
+//!   (`KeyLooksForSlotAgain`, `CacheLooksForSlotAgain`); a reader that creates a slot then looks for the lock
+//!   (`FillProven`). So of writer and reader at least one sees the other, and no mark needs a slot.
 //! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
-//! * An unmark **compares the generation** it marked (`UnmarkChecksGeneration`): a rolled back savepoint gives
-//!   up its lock but the cache stays dirty, so DROP may free the slot under a mark.
-//! * Entries are stamped **from the token** (`StampFromToken`), never from words read again.
+//! * An unmark **compares the generation** that it marked (`UnmarkChecksGeneration`): the rollback of a savepoint
+//!   releases the lock but leaves the cache dirty, so DROP may free the slot under a mark.
+//! * Entries are stamped **from the token** (`StampFromToken`), never from words that are read again.
 //! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
 //! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
 //!
-//! `pending_writers == 1` and the unmark's `ver++` exist for **late writes** to a marked key whose row lock was
-//! released by the rollback of a savepoint. Without late writes the rest of the token would suffice.
+//! `pending_writers == 1` and the unmark's `ver++` exist for **late writes** to a marked key after the rollback of a
+//! savepoint has released its row lock. Without late writes the rest of the token would suffice.
 //!
 //! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare generation and epoch
 //! only.

@@ -1,4 +1,4 @@
-//! A configuration of the model: the backends and their scripts, the first state, and the clauses that are left out.
+//! A configuration of the model: the backends and their scripts, the first state, and the clauses that it leaves out.
 
 use super::clause::Dropped;
 use super::state::{ABSENT, MAX_ACTORS};
@@ -17,19 +17,20 @@ pub enum Op {
     Drop,
     /// CREATE of a relation that gets the OID of the dropped one.
     Create,
-    /// ALTER TABLE ... DISABLE TRIGGER, ENABLE ALWAYS TRIGGER.
+    /// ALTER TABLE ... DISABLE TRIGGER, and ENABLE ALWAYS TRIGGER.
     Disable,
     EnableAlways,
-    /// The sweeper turns a suspended tier on again when the trigger's mode is ALWAYS.
+    /// The sweeper ends the suspension of a cache if the trigger's mode is ALWAYS.
     Resume,
     /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
-    /// Changes a key of another cache whose hash is on the same stripe; or another cache without a slot as a whole.
+    /// Changes a key of another cache whose hash is on the same stripe; or changes another cache without a slot as a
+    /// whole.
     OtherKey,
     OtherCache,
     Savepoint,
     RollbackTo,
-    /// The callbacks run from here on; operations after it are writes that come after our mark.
+    /// The callbacks run from here on; operations after Commit are writes that come after the transaction's marks.
     Commit,
     Get(usize),
     Select(usize),
@@ -41,9 +42,9 @@ pub enum Isolation {
     RepeatableRead,
 }
 
-/// The script of one backend. With a Commit, it is one transaction, which commits or rolls back at any earlier step.
-/// Without one, each operation is its own transaction under READ COMMITTED; under REPEATABLE READ all are one
-/// read-only transaction.
+/// The script of one backend. With a Commit, the script is one transaction, which commits there or rolls back at any
+/// earlier step. Without a Commit, each operation is its own transaction under READ COMMITTED; under REPEATABLE READ
+/// all operations are one read-only transaction.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub name: &'static str,
@@ -60,9 +61,9 @@ impl Script {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FirstSlot {
     Present,
-    /// No slot yet, but room for one.
+    /// No slot exists, but room for one.
     Absent,
-    /// No slot, and the slot table is full until another cache gives its slot up.
+    /// No slot exists, and the slot table is full until another cache gives up its slot.
     TableFull,
 }
 
@@ -71,21 +72,21 @@ pub struct Model {
     pub name: &'static str,
     pub scripts: Vec<Script>,
     pub slot: FirstSlot,
-    /// Both keys have an entry in the first state.
+    /// Whether both keys have an entry in the first state.
     pub warm: bool,
-    /// Transactions may roll back at each step.
+    /// Whether transactions may roll back at each step.
     pub aborts: bool,
-    /// The ABORT callbacks may run twice.
+    /// Whether the ABORT callbacks may run twice.
     pub abort_reruns: bool,
-    /// Entries may be evicted at any time.
+    /// Whether entries may be evicted at any time.
     pub evicts: bool,
-    /// Sections read epochs before `pending_writers`; the order must not matter.
+    /// Whether sections read epochs before `pending_writers`; the order must not matter.
     pub epochs_first: bool,
-    /// A publish needs room from another partition.
+    /// Whether a publish needs room from another partition.
     pub needs_room: bool,
-    /// The keys of this actor find no place among the marks.
+    /// The actor whose keys find no place among the marks; None if all find one.
     pub no_place_for: Option<usize>,
-    /// Check property (f) in every state, too.
+    /// Whether promise (f) is checked in every state, too.
     pub checks_each_state: bool,
     pub dropped: Dropped,
 }
@@ -164,7 +165,7 @@ pub fn first_value(key: usize) -> u8 {
     1 + key as u8
 }
 
-/// Returns a different value for each write.
+/// Returns the value of a write, different for each write; ABSENT for a deletion.
 pub fn value_of(actor: usize, pc: u8, op: Op) -> u8 {
     if matches!(op, Op::Delete(_)) {
         ABSENT
@@ -173,7 +174,7 @@ pub fn value_of(actor: usize, pc: u8, op: Op) -> u8 {
     }
 }
 
-/// Returns the value that a BEFORE trigger stores instead.
+/// Returns the value that a BEFORE trigger stores in place of `value`.
 pub fn altered(value: u8) -> u8 {
     value + 128
 }

@@ -1,14 +1,14 @@
 //! One state of the model: the table's rows, the shared memory, and each backend.
 //!
-//! It consists of plain values, and is small enough to be copied millions of times. `table`, `tier`, `dirty`, `get`,
+//! A state consists of plain values, and is small enough to copy it millions of times. `table`, `tier`, `dirty`, `get`,
 //! `write` and `end` define which backend may change which part, and when.
 
-/// Two keys, so that a key exists that only shares the stripe.
+/// The number of keys: two, so that a key exists that only shares the stripe.
 pub const KEYS: usize = 2;
 pub const MAX_ACTORS: usize = 5;
 const MAX_VERSIONS: usize = 8;
 
-/// No row, or no value to publish.
+/// The value that stands for no row, or for no value to publish.
 pub const ABSENT: u8 = 0;
 /// The transaction that wrote the rows of the first state.
 pub const INITIAL_XID: u8 = 0;
@@ -19,14 +19,14 @@ pub const NO_GENERATION: u8 = 0;
 pub struct Version {
     pub xid: u8,
     pub value: u8,
-    /// Written by TRUNCATE or DROP: once committed, it hides older versions even from older snapshots.
+    /// Whether TRUNCATE or DROP wrote the version: after its commit it hides older versions even from older snapshots.
     pub wipe: bool,
-    /// Written below the savepoint that is still open.
+    /// Whether the version was written below the savepoint that is still open.
     pub by_subxact: bool,
 }
 
-/// The versions of one row in the order in which they were written, which because of row locks is the order of their
-/// commits. Aborted versions are removed.
+/// The versions of one row in the order of their writes; because of row locks this is also the order of their commits.
+/// Aborted versions are removed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Chain {
     len: u8,
@@ -63,7 +63,7 @@ pub struct Table {
     pub committed: u8,
     /// Whether the table exists, according to committed transactions.
     pub exists: bool,
-    /// Whether our trigger fires ALWAYS, according to committed transactions.
+    /// Whether pgcache's trigger fires ALWAYS, according to committed transactions.
     pub always: bool,
 }
 
@@ -73,7 +73,7 @@ pub struct Slot {
     pub epoch: u8,
     pub pending_writers: i8,
     pub suspended: bool,
-    /// Whether no writer holds a lock that it took before the slot was created.
+    /// Whether a reader has found that no writer holds a lock that it took before the slot was created.
     pub proven: bool,
 }
 
@@ -85,16 +85,16 @@ pub struct Stripe {
     pub marks: [i8; KEYS],
     /// Whether marks on the key have overlapped since it last had none.
     pub met: [bool; KEYS],
-    /// The same for a key of another cache.
+    /// The number of marks on a key of another cache.
     pub others: i8,
 }
 
-/// Writers that have changed a cache as a whole and found no slot. Each holds a lock that conflicts with no other
-/// one; readers only check for it.
+/// The numbers of writers that have changed a cache as a whole and found no slot. Each holds a lock that conflicts with
+/// no other writer's; readers only check for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Locked {
     pub ours: i8,
-    /// Another cache's.
+    /// Writers of another cache.
     pub others: i8,
 }
 
@@ -110,7 +110,7 @@ pub struct Entry {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Shared {
     pub slot: Option<Slot>,
-    /// Whether the slot table has room for our cache.
+    /// Whether the slot table has room for the cache.
     pub room: bool,
     /// Generations are never reused, even when a slot is freed.
     pub last_generation: u8,
@@ -146,17 +146,17 @@ pub struct DirtyKey {
     pub value: u8,
     /// Whether no trigger, rule, generated column or policy made the row differ from `value`.
     pub exact: bool,
-    /// Whether it was noted below the savepoint that is still open.
+    /// Whether the key was noted below the savepoint that is still open.
     pub by_subxact: bool,
-    /// Whether its mark finds no place: then the cache's `pending_writers` is raised instead, without changing the
-    /// version.
+    /// Whether the key's mark finds no place: the writer then raises the cache's `pending_writers` instead, without
+    /// changing the epoch.
     pub no_place: bool,
     pub token: Token,
     pub slot: SlotSeen,
 }
 
-/// The slot of the cache as far as a mark on a key knows it. Without the number of the slot the mark cannot remove
-/// the entry.
+/// The slot of the cache, as far as a mark on a key knows it. Without the number of the slot the mark cannot remove the
+/// entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
     #[default]
@@ -176,12 +176,13 @@ pub enum Other {
     CacheMarked,
 }
 
-/// How far a dirty cache is marked. A slot's words belong to no partition, so each changes in a step of its own.
+/// The progress of the mark on a dirty cache. A slot's words belong to no partition, so each changes in a step of its
+/// own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MarkProgress {
     #[default]
     None,
-    /// No slot was found: next, the lock is taken, and then the slot is looked up again.
+    /// The writer found no slot: next, it takes the lock, and then looks for the slot again.
     NoSlotFound,
     LockTaken,
     PendRaised,
@@ -201,12 +202,12 @@ pub enum MarkedOn {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DirtyCache {
     pub dirty: bool,
-    /// Whether too many keys were dirty, so that keys are no longer noted one by one.
+    /// Whether too many keys were dirty, so that the transaction no longer notes single keys.
     pub overflowed: bool,
     pub suspend: bool,
     pub mark: MarkProgress,
     pub marked_on: MarkedOn,
-    /// Holds the lock of a cache without a slot.
+    /// Whether the transaction holds the lock of a cache without a slot.
     pub locked: bool,
 }
 
@@ -216,11 +217,11 @@ pub enum Ddl {
     None,
     Drop,
     Create,
-    /// The trigger's mode from commit on: ALWAYS or not.
+    /// The mode of the trigger after the commit: ALWAYS or not.
     Trigger(bool),
 }
 
-/// Where a backend is between two atomic steps.
+/// The position of a backend between two atomic steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
     /// Before its next operation; after the last one, marking, and then event e.
@@ -233,9 +234,9 @@ pub enum Phase {
     Row,
     Fill,
     FillHalf,
-    /// A slot is about to be created from a fact that was read earlier (only in a negative control).
+    /// The backend is about to create a slot from a fact that it read earlier (only in a negative control).
     MakeSlot,
-    /// The tier is about to be turned on by a fact that was read earlier (only in a negative control).
+    /// The backend is about to end a suspension because of a fact that it read earlier (only in a negative control).
     Resume,
     /// In a COMMIT or ABORT callback; half of a publish's checks are done; the locks are to be released.
     Unmark,
@@ -253,12 +254,12 @@ pub struct Backend {
     pub aborting: bool,
     /// Whether an error in the ABORT callbacks has made them run again.
     pub rerun: bool,
-    /// Whether a write came after our mark.
+    /// Whether a write came after the transaction's marks.
     pub late: bool,
     pub in_subxact: bool,
     pub has_snapshot: bool,
     pub snapshot: u8,
-    /// The relation locks, as bits of `table::Lock`, and those that end with the open savepoint.
+    /// The relation locks, as bits of `table::Lock`, and the locks among them that end with the open savepoint.
     pub locks: u8,
     pub subxact_locks: u8,
     pub keys: [DirtyKey; KEYS],
@@ -284,7 +285,7 @@ pub struct Backend {
 pub enum Violation {
     /// (a) a get returned an older value than a commit that was acknowledged before the get began
     OlderThanAcknowledged,
-    /// (a) the same, for a commit that was visible to other backends but not yet acknowledged
+    /// (a) a get returned an older value than a commit that was visible but not yet acknowledged before the get began
     OlderThanVisible,
     /// (b) a value that no committed transaction has written
     NotCommitted,
@@ -300,8 +301,8 @@ pub enum Violation {
     SlotLeaked,
     /// (f) at any time: a get that began now would hit an entry which is not the committed row
     EntryNotCurrent,
-    /// (g) a fill was refused although neither its key nor its cache was marked since its token, and no mark was
-    /// set or taken back on its stripe; or a set published nothing because of marks on other keys
+    /// (g) a fill was refused although neither its key nor its cache was marked since its token, and no mark was set or
+    /// removed on its stripe; or a set published nothing because of marks on other keys
     PaysForAnother,
     /// no backend can step before all have ended
     Stuck,

@@ -1,5 +1,5 @@
-//! The model as the search sees it: the first state, and every step that can be taken from a state, by a backend or
-//! by the surroundings.
+//! Implements the search's view of the model: the first state, and every step that a backend or the surroundings can
+//! take from a state.
 
 use super::clause::Clause;
 use super::model::{FirstSlot, Model, Op, first_value};
@@ -15,7 +15,7 @@ impl Machine for Model {
     type Violation = Violation;
     const STUCK: Violation = Violation::Stuck;
 
-    /// Returns the state before any step: the rows, the slot and the entries that the model requests.
+    /// Returns the state before any step, with the rows, the slot and the entries that the model requests.
     fn first(&self) -> State {
         let mut state = State {
             table: Default::default(),
@@ -69,7 +69,7 @@ impl Machine for Model {
         surroundings(&mut moves);
     }
 
-    /// Returns the violation that a step has recorded, because each step checks the state that it makes.
+    /// Returns the violation that a step has recorded; each step itself checks the state that it makes.
     fn judge(&self, state: &State) -> Option<Violation> {
         state.broken
     }

@@ -1,6 +1,6 @@
-//! The parts of Postgres on which the protocol relies: rows, snapshots, row locks and relation locks.
+//! The parts of Postgres that the protocol relies on: rows, snapshots, row locks and relation locks.
 //!
-//! Nothing here knows the hot tier. Lock queues and the deadlock detector are left out: a backend that must wait
+//! This file does not know the hot tier. It leaves out lock queues and the deadlock detector: a backend that must wait
 //! takes no step, and may always roll back instead.
 
 use super::state::{ABSENT, Backend, Ddl, KEYS, State, Version};
@@ -33,7 +33,7 @@ pub fn xid_of(actor: usize) -> u8 {
 }
 
 impl Backend {
-    /// Returns whether it holds a lock under which it may have changed rows.
+    /// Returns whether the backend holds a lock that allows changes of rows.
     pub fn locked_for_writing(&self) -> bool {
         self.locks & !(Lock::AccessShare as u8 | Lock::ShareUpdateExclusive as u8) != 0
     }
@@ -60,7 +60,7 @@ impl State {
         self.table.committed & (1 << xid) != 0
     }
 
-    /// Returns whether the relation exists as seen by this backend's own transaction.
+    /// Returns whether the relation exists for this backend's own transaction.
     pub fn exists_for(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Create => true,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Returns whether our trigger fires for this backend's plain SQL.
+    /// Returns whether pgcache's trigger fires for this backend's plain SQL.
     pub fn trigger_fires(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Trigger(always) => always,
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Returns whether the row is unlocked: its last version is committed, or our own.
+    /// Returns whether the row is unlocked: its last version is committed, or this backend's own.
     pub fn row_free(&self, actor: usize, key: usize) -> bool {
         let last = self.table.rows[key].as_slice().last();
         last.is_none_or(|last| last.xid == xid_of(actor) || self.is_committed(last.xid))
@@ -108,7 +108,7 @@ impl State {
         }
     }
 
-    /// Returns the version that a SELECT with this snapshot shows, of the present rows.
+    /// Returns the version of a row that a SELECT with this snapshot shows now.
     pub fn read_row(&self, actor: usize, key: usize, snapshot: u8) -> Version {
         let own = xid_of(actor);
         let mut shown = Version::default();

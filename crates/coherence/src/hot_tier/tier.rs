@@ -64,7 +64,7 @@ impl State {
         (token.ver, token.marks, token.others) = (now.ver, now.marks, now.others);
     }
 
-    /// Returns the entry of a key, if it is valid according to the words in `token`.
+    /// Returns the entry of a key if the words in `token` make it valid.
     pub fn valid_entry(&self, m: &Model, key: usize, token: &Token) -> Option<Entry> {
         let entry = self.shared.entries[key]?;
         let valid = token.generation != NO_GENERATION
@@ -99,8 +99,8 @@ impl State {
         }
     }
 
-    /// Does the same for the stripe. Also checks promise (g), which concerns only the stripe, because a slot's words
-    /// change only for its own cache.
+    /// Rule 4: returns whether the stripe equals the token's, and no mark on the key exists. Also checks promise (g),
+    /// which concerns only the stripe, because a slot's words change only for its own cache.
     pub fn fill_stripe_allowed(&mut self, m: &Model, key: usize, token: &Token) -> bool {
         let now = self.now(key);
         let own = now.ver == token.ver && (token.marks, now.marks) == (0, 0);
@@ -113,7 +113,7 @@ impl State {
             && others
     }
 
-    /// Checks the cache's lock, for a reader that has created the slot or found one that is not proven.
+    /// Checks the cache's lock, for a reader that has created the slot or found an unproven slot.
     pub fn prove(&mut self, m: &Model) {
         let locked = self.shared.locked;
         let others = match m.keeps(Clause::LockByCache) {
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// Stores an entry. If the clause is left out, it uses the words that it finds instead of those in its token.
+    /// Stores an entry. Without the clause `StampFromToken`, it uses the present words instead of the token's.
     pub fn install(
         &mut self,
         m: &Model,
@@ -155,7 +155,7 @@ impl State {
         self.shared.entries[key] = Some(entry);
     }
 
-    /// Rule 2, a key: looks up the number of its slot first.
+    /// Rule 2, a key: looks up the number of the cache's slot, before the mark.
     pub fn look_for_slot(&mut self, actor: usize, key: usize) {
         self.backends[actor].keys[key].slot = match self.shared.slot {
             Some(_) => SlotSeen::Some,
@@ -191,7 +191,7 @@ impl State {
         self.backends[actor].keys[key].token = self.now(key);
     }
 
-    /// Rule 2, a key: removes an entry of the old row from a slot that was created meanwhile.
+    /// Rule 2, a key: removes an entry of the old row from a slot that was created since the mark.
     pub fn remove_late(&mut self, actor: usize, key: usize) {
         if self.shared.slot.is_some() {
             self.shared.entries[key] = None;
@@ -217,7 +217,7 @@ impl State {
         }
     }
 
-    /// Rule 3: returns whether no other mark on the key has overlapped with ours. Also checks promise (g).
+    /// Rule 3: returns whether no other mark on the key has overlapped with this actor's mark. Also checks promise (g).
     pub fn is_untouched(&mut self, m: &Model, actor: usize, key: usize) -> bool {
         let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
         let alone = !node.no_place && !stripe.met[key];
@@ -270,8 +270,8 @@ impl State {
             && (!backend.aborting || !m.keeps(Clause::AbortPublishesNothing))
     }
 
-    /// Rule 2, a cache: finds the slot to mark and raises the first word. Without a slot, takes the lock and looks
-    /// the slot up again.
+    /// Rule 2, a cache: finds the slot to mark and raises the first word. If no slot exists, takes the lock and looks
+    /// for the slot again.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
         let node = self.backends[actor].cache;
         let suspend = node.suspend && m.keeps(Clause::DisableSuspends);
@@ -315,7 +315,8 @@ impl State {
         self.backends[actor].cache.mark = MarkProgress::Full;
     }
 
-    /// Rule 3, a cache: lowers one word after the other, and after DROP frees the slot itself.
+    /// Rule 3, a cache: changes one word at each call, and after the second releases the lock of a cache without a
+    /// slot.
     pub fn unmark_cache(&mut self, m: &Model, actor: usize) {
         let first = self.backends[actor].cache.mark != MarkProgress::HalfUndone;
         let epoch_now = first == m.keeps(Clause::CacheUnmarkEpochFirst);
@@ -336,7 +337,7 @@ impl State {
         };
     }
 
-    /// Returns the two words that we marked, if they still belong to the slot that was marked.
+    /// Returns the two marked words, if they still belong to the marked slot.
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
             MarkedOn::Nothing => None,

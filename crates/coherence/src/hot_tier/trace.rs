@@ -1,4 +1,4 @@
-//! Prints a step of a counterexample for people: the backend, its action, and shared memory after it.
+//! Prints a step of a counterexample for a reader: the backend, its action, and shared memory after the action.
 
 use super::model::{Model, first_value};
 use super::moves::{Event, NOBODY};

@@ -1,7 +1,7 @@
-//! The steps of a session that deletes an entry by hand, and those of a writer of another cache.
+//! The steps of a session that deletes an entry by hand, and the steps of a writer of another cache.
 //!
-//! Before the delete, another transaction has changed the source. It has set no marks, because no entry depends on
-//! that source.
+//! Before the delete, another transaction has changed the source. It has set no marks, because no entry depends on the
+//! source.
 
 use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
@@ -37,7 +37,7 @@ impl Moves<'_> {
 
     fn look(&mut self) {
         let Some(there) = self.sees() else {
-            return; // waits for the other's row
+            return; // waits for the other actor's row
         };
         self.add(
             "removes the row, if it sees one",
@@ -68,8 +68,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Returns whether a row exists that the delete can remove; None while another transaction changes or removes
-    /// it.
+    /// Returns whether a row exists that the delete can remove; None if another transaction changes or removes the row,
+    /// so that the delete must wait.
     fn sees(&self) -> Option<bool> {
         let there = self.from.row.is_some();
         let changed = self

@@ -2,7 +2,7 @@
 
 use super::model::{Backend, Clause, Lease, Model, Phase, State};
 
-/// Returns whether a writer has removed the committed row and has not ended.
+/// Returns whether this backend is a writer that has removed the committed row and has not ended.
 pub fn removes(backend: &Backend) -> bool {
     use Phase::*;
     backend.has_removed
@@ -21,7 +21,7 @@ pub fn unmark(state: &mut State, backend: &mut Backend) {
     }
 }
 
-/// Voids the watches and the lease, except the lease under which `own` has stored.
+/// Voids the watches and the lease, except the lease of `own` if it has stored.
 pub fn void(m: &Model, state: &mut State, own: Option<u8>) {
     if m.keeps(Clause::MarkVoids) {
         state.lease = match state.lease {

@@ -87,7 +87,7 @@ impl Moves<'_> {
         self.roll_back(kind);
     }
 
-    /// Returns whether a REPEATABLE READ snapshot is outdated; checked once the lease exists.
+    /// Returns whether a REPEATABLE READ snapshot is outdated. The fetcher checks this after it has the lease.
     fn is_old(&self, kind: FetcherKind) -> bool {
         kind == FetcherKind::RepeatableRead
             && self.m.keeps(Clause::OldSnapshotStoresNothing)
@@ -128,7 +128,8 @@ impl Moves<'_> {
         });
     }
 
-    /// Checks whether a writer without a slot holds the cache's lock: a call to Postgres, under no lock of the tier.
+    /// Checks whether a writer without a slot holds the cache's lock: a call of Postgres, without a lock of the hot
+    /// tier.
     fn ask_lock(&mut self, next: Phase) {
         let (m, from) = (self.m, self.from);
         let held = from.pending[2] + from.others[2] * u8::from(!m.keeps(Clause::LockByCache));
@@ -157,7 +158,7 @@ impl Moves<'_> {
             });
         }
         if in_the_way {
-            return; // waits for the other's row
+            return; // waits for the other actor's row
         }
         let asked = match kind {
             FetcherKind::Untracked => Clause::WatchAsksAfter,

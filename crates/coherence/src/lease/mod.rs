@@ -2,10 +2,10 @@
 //! source changes.
 //!
 //! A fetch reads the source, and stores the value in a transaction of its own. Both take time, and a change of the
-//! source meanwhile must not leave the old value behind. The model has one key, a few writers of its source
-//! (`cache_depend` removes the entry's row with their commit) and a few fetchers. The promise: **when all have
+//! source before the store must not leave the old value behind. The model has one key, a few writers of its source
+//! (`cache_depend` removes the entry's row with their commit) and a few fetchers. The promise: **when all actors have
 //! ended, the entry is gone or equals the source**. In addition, no mark and no lease is left behind, and no actor
-//! waits for ever.
+//! waits forever.
 //!
 //! # The rules
 //!
@@ -18,18 +18,18 @@
 //! | fetcher under REPEATABLE READ | stores only if nothing has been committed since its snapshot, checked when it has the lease |
 //! | delete by hand that finds no row | sets its mark and voids; **then** checks for the row again, and waits for a row that it cannot see, unless no store was open at its first check and none has begun since |
 //!
-//! The rules work because the writer and the fetcher each first announce themselves (by a mark; by a row) and check
-//! afterwards (for rows; for the lease or watch), so one of the two sees the other. A fetcher that sees no pending
-//! writer before it reads, reads the committed source.
+//! The rules work because writer and fetcher each first announce themselves (the writer by a mark, the fetcher by a
+//! row) and then check (the writer for rows, the fetcher for its lease or watch), so at least one sees the other. A
+//! fetcher that sees no pending writer before it reads, reads the committed source.
 //!
 //! A second promise: **only a writer of its own key or cache keeps a fetcher from storing**. The model runs writers
 //! of another cache, with a key on the same stripe, against a single fetcher, which must never be refused.
 //!
-//! Without shared memory the writer takes the key's lease itself, as a lock that it waits for. Then no fetcher loads
-//! between its removal and its visible commit. That is one lock and needs no model.
+//! Without shared memory the writer takes the key's lease itself, as a lock that it waits for. So no fetcher loads
+//! between the writer's removal of the row and its visible commit. This is a single lock and needs no model.
 //!
 //! These are atomic: a section under the partition's lock, a change of one word of a slot, a lock of Postgres, a
-//! snapshot, the writing of a row, the removal of a row, and the moment at which a commit becomes visible.
+//! snapshot, the writing of a row, the removal of a row, and the event that makes a commit visible.
 
 mod deleter;
 mod effects;

@@ -12,11 +12,11 @@ clauses! {
     AskMark,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// None is granted while a writer of the whole cache pends.
+    /// No lease and no watch is granted while a writer of the whole cache pends.
     AskCachePend,
-    /// None is granted while a writer without a slot holds the cache's lock.
+    /// No lease and no watch is granted while a writer without a slot holds the cache's lock.
     AskLock,
-    /// The cache's lock is checked once the lease's record exists.
+    /// The cache's lock is checked after the lease's record exists.
     AskLockAfter,
     /// The lock belongs to one cache.
     LockByCache,
@@ -38,17 +38,17 @@ clauses! {
     MarkVoidsWatches,
     /// A watch begins before the snapshot that reads the source.
     WatchBeforeSnapshot,
-    /// Under REPEATABLE READ a fetcher stores only what the latest snapshot would have read.
+    /// Under REPEATABLE READ a fetcher stores a value only if the latest snapshot would have read the same value.
     OldSnapshotStoresNothing,
-    /// The rollback of a store does not restore a client's lease that was voided meanwhile.
+    /// The rollback of a store does not restore a client's lease that was voided after the store.
     TakenBackUnlessVoid,
-    /// A delete that has found no row looks again under its mark.
+    /// A delete that has found no row looks for the row again under its mark.
     DeleteLooksAgain,
-    /// It then waits for the transaction of a row that it cannot see.
+    /// A delete that looks again waits for the transaction of a row that it cannot see.
     DeleteWaits,
-    /// A fetcher that stores announces it before it writes the row.
+    /// A fetcher announces its store before it writes the row.
     StoreAnnounced,
-    /// A store that has begun and ended since the first look counts, too.
+    /// A store that has begun and ended since the delete's first look counts, too.
     DeleteCountsBegun,
 }
 
@@ -61,11 +61,11 @@ pub enum MarkScope {
     NoSlot,
 }
 
-/// How a fetcher stores.
+/// The way in which a fetcher stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
-    /// A watch replaces the lease, because the tier's records or this session's leases are used up.
+    /// A watch replaces the lease, because the hot tier's records or this session's leases are used up.
     Untracked,
     /// A transaction whose snapshot was taken long before.
     RepeatableRead,
@@ -87,7 +87,7 @@ pub enum Actor {
 pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
-    /// Whether a row exists at first that has expired, so that every reader misses.
+    /// Whether the first state has an expired row, so that every reader misses.
     pub expired_row: bool,
     dropped: Dropped,
 }
@@ -115,7 +115,7 @@ impl Model {
     }
 }
 
-/// Returns every configuration; each is visited whole.
+/// Returns every configuration. The tests visit each completely.
 pub fn all() -> Vec<Model> {
     use Actor::{Deleter, Fetcher, Neighbour, Writer};
     let mut models = Vec::new();
@@ -217,16 +217,16 @@ pub struct Backend {
     pub aborting: bool,
     /// Whether a client's store was rolled back once.
     pub again: bool,
-    /// The version of the source in its snapshot, and the version that it has read.
+    /// The version of the source in the actor's snapshot, and the version that the actor has read.
     pub snapshot: u8,
     pub read: u8,
-    /// The row that it has written and not yet committed.
+    /// The row that the actor has written and not yet committed.
     pub row: Row,
-    /// Whether its watch is still valid.
+    /// Whether the fetcher's watch is still valid.
     pub watches: bool,
-    /// Whether it has announced its store.
+    /// Whether the fetcher has announced its store.
     pub announced: bool,
-    /// The stores that had begun, and whether a store was open, when a delete first checked for the row.
+    /// When a delete first checked for the row: the number of stores that had begun, and whether a store was open.
     pub begun: u8,
     pub open: bool,
 }
@@ -236,12 +236,13 @@ pub struct State {
     /// The source's committed version; each writer makes a new one.
     pub source: u8,
     pub row: Row,
-    /// The number of writers between mark and unmark: of the key, of the cache, and with the cache's lock.
+    /// The number of writers between mark and unmark: writers of the key, of the cache, and writers that hold the
+    /// cache's lock.
     pub pending: [u8; 3],
-    /// The same for another cache, with a key on the same stripe.
+    /// The numbers of writers between mark and unmark of another cache, with a key on the same stripe.
     pub others: [u8; 3],
     pub lease: Lease,
-    /// The number of stores that were announced, and of those that have not ended.
+    /// The number of announced stores, and of open stores among them.
     pub begun: u8,
     pub open: u8,
     /// Whether a writer of another cache has made a fetcher give up, or voided its lease or watch.
@@ -251,9 +252,9 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// After all have ended the entry differs from the source.
+    /// After all actors have ended the entry differs from the source.
     StaleForGood,
-    /// After all have ended a mark or lease remains.
+    /// After all actors have ended a mark or lease remains.
     LeftBehind,
     /// A fetcher stores nothing although no writer has changed its key or its cache.
     PaysForAnother,

@@ -5,7 +5,7 @@ use super::model::{
 };
 
 impl Moves<'_> {
-    /// Returns whether the transaction counts as decided, by the source of information that the model uses.
+    /// Returns whether the transaction counts as decided, by the information that the model uses.
     pub fn decided(&self) -> bool {
         let transaction = &self.from.transaction;
         let by_log = !self.m.keeps(Clause::AsksProgressNotLog) && transaction.in_log;
@@ -13,7 +13,7 @@ impl Moves<'_> {
         !transaction.in_progress || by_log || by_list
     }
 
-    /// Adds the steps of a process that undoes the record's marks. Returns false if this actor does something else.
+    /// Adds the steps of a process that undoes the record's marks. Returns false if this actor is not undoing a record.
     pub fn lowers(&mut self) -> bool {
         let (m, then) = (self.m, self.me().then);
         let void_first = m.keeps(Clause::VoidBeforeFence);
@@ -83,7 +83,7 @@ impl Moves<'_> {
     }
 }
 
-/// Voids a lease. A holder that has already stored keeps its record, as void.
+/// Voids a lease. A holder that has already stored keeps its record, which is then void.
 pub fn void(lease: &mut Lease) {
     *lease = match *lease {
         Lease::Computing(_) => Lease::Free,
@@ -92,7 +92,7 @@ pub fn void(lease: &mut Lease) {
     };
 }
 
-/// Returns whether a transaction has the cache locked: from before its marks to after its decision.
+/// Returns whether a transaction holds the cache's lock, which it does from before its marks until after its decision.
 pub fn is_locked(state: &State) -> bool {
     state.transaction.listed
 }

@@ -19,7 +19,7 @@ clauses! {
     OverflowStands,
     /// The commit log does not decide whether a transaction has ended.
     AsksProgressNotLog,
-    /// The list of prepared transactions does not decide it either.
+    /// The list of prepared transactions does not decide whether a transaction has ended either.
     AsksProgressNotList,
     /// A process claims a record before it undoes the record's marks.
     LoweringClaims,
@@ -94,7 +94,7 @@ impl Model {
     }
 }
 
-/// Returns every configuration; each is visited whole, with a restart and without.
+/// Returns every configuration; the tests visit each completely, with a restart and without.
 pub fn all() -> Vec<Model> {
     use Actor::{Fetcher, Finisher, Preparer, Reader, Writer};
     let mut models = Vec::new();
@@ -150,7 +150,7 @@ pub enum Record {
     Lowering,
 }
 
-/// The marks in the record, or of the session before the record exists.
+/// The marks in the record, or the session's marks before the record exists.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Marks {
     pub key: bool,
@@ -167,7 +167,7 @@ pub struct Transaction {
     pub in_log: bool,
     pub committed: bool,
     pub ended: bool,
-    /// Whether it has removed the committed row that depends on key 0; that row stays locked.
+    /// Whether the transaction has removed the committed row that depends on key 0; the row stays locked.
     pub removes: bool,
 }
 
@@ -218,7 +218,7 @@ pub struct Backend {
     pub at: Phase,
     /// The phase in which the actor continues after it has undone a record.
     pub then: Phase,
-    /// Whether it has checked if the transaction is decided, and found nothing to undo.
+    /// Whether the actor has checked if the transaction is decided, and found no record to undo.
     pub has_asked: bool,
     pub snapshot: Option<u8>,
     pub read: u8,
@@ -230,7 +230,7 @@ pub struct Backend {
 pub struct Slot {
     pub there: bool,
     pub words: Counters,
-    /// Whether, since a restart, no process has checked that no recovered transaction has the cache locked.
+    /// Whether, since a restart, no process has found that no recovered transaction holds the cache's lock.
     pub unproven: bool,
 }
 
@@ -258,11 +258,11 @@ pub struct State {
 pub enum Violation {
     /// A get would hit a copy that is not the visible row.
     StaleCopy,
-    /// After all have ended, an entry that depends on a row was made from another version of the row.
+    /// After all actors have ended, an entry that depends on a row was made from another version of the row.
     StaleForGood,
     /// A mark was undone more often than it was set.
     UndoneTwice,
-    /// After all have ended a mark, fence, lease or slot remains.
+    /// After all actors have ended, a mark, fence, lease or slot remains.
     LeftBehind,
     /// No actor can take a step.
     Stuck,

@@ -10,7 +10,7 @@ impl Moves<'_> {
             || self.from.slot.unproven
     }
 
-    /// Checks whether a mark or a suspension is outdated. Returns true if that takes a step.
+    /// Checks whether a mark or a suspension is outdated. Returns true if this check is the actor's next step.
     fn asks(&mut self) -> bool {
         let again = self.me().at;
         if self.from.slot.unproven && !is_locked(self.from) {
@@ -126,7 +126,7 @@ impl Moves<'_> {
             return;
         }
         match kind {
-            // The check that no recovered transaction has the cache locked voids no lease.
+            // The later check that no recovered transaction holds the cache's lock voids no lease.
             _ if client && self.from.slot.unproven => {
                 self.add(
                     "wins a lease that is void from the start",
@@ -156,8 +156,8 @@ impl Moves<'_> {
         [self.from.stripe.ver, self.from.slot.words.ver] == self.me().token && !refused
     }
 
-    /// Stores in a table: first writes the row, and then checks the lease. Waits for a row that another transaction
-    /// removes or writes.
+    /// Stores in a table: first writes the row, then checks the lease. Waits for a row that another transaction removes
+    /// or writes.
     fn store(&mut self, kind: FetcherKind) {
         let (id, read) = (self.actor as u8, self.me().read);
         let leased = kind == FetcherKind::Leased;

@@ -143,7 +143,7 @@ impl Moves<'_> {
 
     /// Runs an ordinary transaction that writes key 1.
     pub fn writer(&mut self) {
-        let gone = self.drops(); // the drop's lock keeps this writer out, then the table is gone
+        let gone = self.drops(); // the lock of DROP keeps this writer out, and then the table is gone
         match self.me().at {
             Phase::Begin if gone => self.add("writes nothing", Phase::Done, |_, _| {}),
             Phase::Begin => self.add("marks its key", Phase::Committing, |state, _| {

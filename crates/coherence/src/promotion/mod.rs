@@ -1,11 +1,10 @@
-//! The fifth model: the promotion of a standby, on which memory caches were used while it replayed WAL.
+//! The fifth model: the promotion of a standby whose clients used memory caches while it replayed WAL.
 //!
-//! A standby accepts writes to memory caches. Replayed changes remove nothing from them, so an entry that was made
-//! from a source may be out of date when the standby becomes the primary. Other entries (rate limits, locks,
-//! sessions) depend on nothing and must survive. The promises: **no read shows a fetched value whose source had
-//! changed before the read began; from the promotion on the same holds for entries that were set by hand on the
-//! standby; entries without dependencies stay.** For an entry that is set by hand on a primary, the caller is
-//! responsible.
+//! A standby accepts writes to memory caches. Replayed changes remove no entries from them, so an entry that was made
+//! from a source may be out of date when the standby becomes the primary. Other entries (rate limits, locks, sessions)
+//! depend on no source and must survive. The promises: **no read shows a fetched value whose source had changed before
+//! the read began; after the promotion, the same holds for entries that a caller set by hand on the standby; entries
+//! without dependencies stay.** For an entry that a caller sets by hand on a primary, the caller is responsible.
 //!
 //! # The rules
 //!

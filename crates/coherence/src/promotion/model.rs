@@ -19,7 +19,7 @@ clauses! {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
-    /// Replays changes of the source, as long as any remain.
+    /// Replays a change of the source, if the server is still in recovery.
     Replay,
     Promoter,
     /// Loads the value from the source and stores it: `cache_fetch`, or a client with a lease.
@@ -53,7 +53,7 @@ impl Model {
     }
 }
 
-/// Returns every configuration; each is visited whole.
+/// Returns every configuration; the tests visit each completely.
 pub fn all() -> Vec<Model> {
     use Actor::{Fetcher, Front, Promoter, Reader, Replay, Setter, Writer};
     let mut models = Vec::new();
@@ -91,10 +91,10 @@ pub enum Phase {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Entry {
-    /// The version of the source from which it was made.
+    /// The version of the source that the entry was made from.
     pub made_of: u8,
     pub by_fetch: bool,
-    /// Whether it was stored during recovery.
+    /// Whether the entry was stored during recovery.
     pub in_recovery: bool,
 }
 
@@ -103,7 +103,7 @@ pub struct Backend {
     pub at: Phase,
     /// Whether the server was in recovery when the read or load began.
     pub in_recovery: bool,
-    /// The source's version when this read began, and the version that was loaded.
+    /// The source's version when this read began, and the version that it has loaded.
     pub oldest: u8,
     pub read: u8,
     /// Whether a load's lease or watch is still valid.
@@ -115,11 +115,11 @@ pub struct State {
     pub in_recovery: bool,
     pub source: u8,
     pub entry: Option<Entry>,
-    /// Whether the slot was taken during recovery and not opened since.
+    /// Whether the slot was taken during recovery and has not been opened since.
     pub recovered: bool,
     /// The number of marks on the key.
     pub marks: u8,
-    /// Whether an entry without dependencies was set, which must then exist.
+    /// Whether an entry without dependencies was set; it must then exist.
     pub is_set: bool,
     pub backends: [Backend; MAX_ACTORS],
     pub broken: Option<Violation>,
@@ -129,7 +129,7 @@ pub struct State {
 pub enum Violation {
     /// A read showed a value whose source had changed before the read began.
     Stale,
-    /// An entry that depends on nothing is gone.
+    /// An entry without dependencies is gone.
     Lost,
     LeftBehind,
     Stuck,

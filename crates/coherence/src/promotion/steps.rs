@@ -23,7 +23,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Writes as any writer of a source does: sets the mark and removes the entry, commits, and removes the mark.
+    /// Takes the steps of a writer of a source: sets the mark and removes the entry, commits, and removes the mark.
     pub fn write(&mut self) {
         let m = self.m;
         match self.me().at {
@@ -51,7 +51,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Uses the cache as a call does: opens the slot if necessary, looks the key up, and loads on a miss.
+    /// Takes the steps of a call on the cache: opens the slot if necessary, looks up the key, and loads on a miss.
     pub fn call(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let opens = !self.from.in_recovery
@@ -114,7 +114,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Stores under the partition's lock. A set by hand is blocked only by a mark.
+    /// Stores under the partition's lock. Only a mark blocks a set by hand.
     fn store(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let by_fetch = kind == Actor::Fetcher;

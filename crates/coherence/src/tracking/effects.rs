@@ -15,7 +15,7 @@ impl State {
         }
     }
 
-    /// Returns how many more messages fit on the way to the client.
+    /// Returns the number of further messages that fit on the way to the client.
     pub fn room(&self) -> usize {
         self.line.iter().filter(|place| place.is_none()).count()
     }

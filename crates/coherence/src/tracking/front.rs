@@ -112,7 +112,7 @@ impl Model {
     }
 }
 
-/// Sends an invalidation to the client, if the client has read a key that has changed.
+/// Sends an invalidation to the client for each changed key that the client has read.
 fn pass_on(state: &mut State, told: Told) {
     let fits = |key: usize| told == Told::All || told == Told::Key(key);
     let is_read = matches!(

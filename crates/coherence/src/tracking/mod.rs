@@ -2,14 +2,14 @@
 //! server invalidates them.
 //!
 //! A writer changes two rows in a transaction, and records the changes in a ring that a network process reads. The
-//! network process notes the keys that its client reads, either from a copy in the tier or through an executor, and
+//! network process notes the keys that its client reads, either from a copy in the hot tier or through an executor, and
 //! sends the changes of these keys to the client as invalidations. The client keeps each value until its key is
 //! invalidated. Messages and replies reach the client in order, but after a delay. In the code, a record in the ring
 //! and an invalidation are called `Told`, the network process is the front, and the executor is the back.
 //!
-//! The promises: **when all have ended, the values that the client keeps are the rows; with the reply to a request
-//! the client also has every change that was acknowledged before it sent the request; the client never shows an old
-//! value beside a new one of the same transaction; and a change that no session can see invalidates nothing.**
+//! The promises: **when all actors have ended, the values that the client keeps equal the rows; with the reply to a
+//! request the client also has every change that was acknowledged before it sent the request; the client never shows an
+//! old value beside a new one of the same transaction; and a change that no session can see causes no invalidation.**
 //!
 //! # The rules
 //!
@@ -27,9 +27,9 @@
 //! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordTells`, `FinisherWaits` |
 //! | while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
 //!
-//! These are atomic: the marks and unmarks of the two keys (they share a stripe), the moment at which a commit
-//! becomes visible, a record in the ring, a snapshot, a look at a copy. The network process reads the ring in one
-//! step, because no other process observes it.
+//! These are atomic: the marks and unmarks of the two keys (they share a stripe), the event that makes a commit
+//! visible, a record in the ring, a snapshot, a look at a copy. The network process reads the ring in one step, because
+//! no other process observes it.
 
 mod effects;
 mod front;

@@ -11,7 +11,7 @@ pub const RING: usize = 2;
 /// The largest number of messages and replies on the way to the client.
 pub const LINE: usize = 8;
 
-// The header of `tracking` explains each of them.
+// The header of `tracking` explains each clause.
 clauses! {
     Model:
     AsksBeforeRead,
@@ -31,18 +31,18 @@ clauses! {
     UnprovenOwes,
 }
 
-/// The changes of a transaction, and how it ends.
+/// The changes of a transaction, and its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     /// Changes both rows.
     Rows,
     /// Changes both rows, and invalidates the whole cache: TRUNCATE, or too many keys.
     Whole,
-    /// Changes both, the second one after a savepoint that is rolled back.
+    /// Changes both rows, the second after a savepoint that is rolled back.
     Savepoint,
-    /// Changes both, and is rolled back.
+    /// Changes both rows, and is rolled back.
     RolledBack,
-    /// Changes both, and is prepared.
+    /// Changes both rows, and is prepared.
     Prepared,
 }
 
@@ -51,13 +51,13 @@ pub enum Actor {
     Writer(Change),
     /// Commits the prepared transaction.
     Finisher,
-    /// A process that finds the record's transaction decided.
+    /// A process that finds the record's transaction decided, and undoes the record.
     Lowerer,
-    /// Reads a row by SQL, and makes a copy of it in the tier.
+    /// Reads a row by SQL, and makes a copy of it in the hot tier.
     Filler(usize),
 }
 
-/// A request of the client, which sends one after the other.
+/// A request of the client, which sends its requests one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
     Read(usize),
@@ -70,7 +70,7 @@ pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
     pub script: &'static [Ask],
-    /// Whether the client has read both keys, and the tier has copies of them.
+    /// Whether, in the first state, the client has read both keys, and the hot tier has copies of them.
     pub warm: bool,
     /// Whether a transaction that has changed both rows was prepared before a restart.
     pub recovered: bool,
@@ -186,7 +186,7 @@ pub struct Backend {
     pub at: Phase,
     /// Whether a reader is registered, as the writer found it when it checked.
     pub asked: Option<bool>,
-    /// The number of records that it has written.
+    /// The number of records that the writer has written.
     pub told: u8,
     pub token: Option<u8>,
     pub read: u8,
@@ -201,14 +201,14 @@ pub enum Record {
     Freed,
 }
 
-/// How far the network process, or an executor for it, is with the client's request.
+/// The progress of the network process, or of an executor for it, with the client's request.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Serving {
     #[default]
     Nothing,
     Noting(usize),
     Looking(usize),
-    /// The executor has a token, or could not get one.
+    /// The executor has the read, and a token if it could get one.
     Handed(usize, Option<u8>),
     Waiting(usize, u8, Option<u8>),
     Answered(usize, u8),
@@ -234,7 +234,7 @@ pub struct State {
     pub head: u8,
     pub tail: u8,
     pub serving: Serving,
-    /// Keys that were invalidated while a read was under way.
+    /// The keys that were invalidated during the current read.
     pub passed: [bool; KEYS],
     pub owed: bool,
     pub line: [Option<Message>; LINE],
@@ -246,20 +246,20 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
-    /// After all have ended the client keeps a value that is not the row.
+    /// After all actors have ended the client keeps a value that is not the row.
     StaleForGood,
     /// The client has the reply, and keeps a value whose change had been acknowledged before it sent the request.
     StaleAfterReply,
     /// The client has read a new value, and still keeps an old one that the same transaction has changed.
     OldBesideNew,
-    /// A key was invalidated although nothing has changed.
+    /// A key was invalidated although no visible change occurred.
     ToldOfNothing,
     /// No actor can take a step.
     Stuck,
 }
 
 impl Model {
-    /// Delivers the next message to the client, and checks what the client then keeps.
+    /// Delivers the next message to the client, and checks the values that the client then keeps.
     pub fn receive(&self, state: &mut State, message: Message) {
         match message {
             Message::Changed(Told::Key(key)) => state.kept[key] = None,

@@ -131,7 +131,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Undoes the record before or after the finisher, or not at all.
+    /// Undoes the record if the finisher has not done so.
     pub fn lowerer(&mut self) {
         match self.me().at {
             Phase::Begin if self.from.decided && self.from.record == Record::Standing => {

@@ -1,4 +1,4 @@
-//! Checks that the tests of all models share: a model holds, or breaks a promise without a clause.
+//! Checks that the tests of all models share: a model keeps its promises, or breaks one without a clause.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ pub fn all_hold<M: Machine>(models: &[M]) {
     println!("{} configurations, {states} states", models.len());
 }
 
-/// Returns the shortest run that breaks a promise, of a model without these clauses.
+/// Returns the shortest run that breaks a promise in a model without these clauses.
 pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> {
     let run = counterexample(m);
     let run = run.unwrap_or_else(|| panic!("without {clauses:?} nothing breaks"));
@@ -33,8 +33,7 @@ pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> 
     run
 }
 
-/// Returns the shortest run, which must break this promise in at most `longest` steps. A longer run would not help a
-/// reader.
+/// Checks that the shortest run breaks this promise, in at most `longest` steps. A longer run would not help a reader.
 pub fn breaks<M: Machine>(m: &M, clauses: impl Debug, promise: M::Violation, longest: usize)
 where
     M::Violation: PartialEq,
@@ -44,8 +43,8 @@ where
     assert!(run.len() <= longest, "{} steps", run.len());
 }
 
-/// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and one that checks
-/// that no clause is forgotten. The clauses in `$covered` break nothing when they are left out alone.
+/// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and a test that every
+/// clause has a line. A model without only one of the clauses in `$covered` breaks no promise.
 macro_rules! caught_without {
     ($caught:ident, $covered:expr; $($name:ident: $clause:ident $(, $argument:expr)*;)*) => {
         $(

@@ -22,7 +22,7 @@ fn epochs_first(m: Model) -> Model {
     }
 }
 
-/// The clauses in `redundant.rs`. They break nothing unless a second one is left out as well.
+/// The clauses in `redundant.rs`. A model without only one of them breaks no promise.
 const COVERED: &[Clause] = &[
     Clause::PublishGeneration,
     Clause::MarkBumpsVer,

@@ -1,5 +1,5 @@
-//! Tests the model of prepared transactions: with every clause it holds, and without any one of them the checker
-//! finds a broken promise.
+//! Tests the model of prepared transactions: with all clauses it keeps its promises, and without any single clause the
+//! checker finds a broken promise.
 
 use pgcache_coherence::prepared::Actor::{self, Fetcher, Finisher, Preparer, Reader, Writer};
 use pgcache_coherence::prepared::Change::{DropsTheCache, ManyRows, Row};

@@ -1,5 +1,5 @@
-//! Tests the model of promotion: with every clause it holds, and without any one of them the checker finds a broken
-//! promise.
+//! Tests the model of promotion: with all clauses it keeps its promises, and without any single clause the checker
+//! finds a broken promise.
 
 use pgcache_coherence::promotion::Actor::{self, *};
 use pgcache_coherence::promotion::Violation::{self, Lost, Stale};

@@ -1,5 +1,5 @@
-//! Tests the model of the hot tier with every rule in force: no promise may be broken. Each configuration is visited
-//! completely. Promises (a) to (e) are checked at each read and each end, and (f) in each state as well.
+//! Tests the model of the hot tier with every rule in force: no promise may be broken. The tests visit each
+//! configuration completely. They check promises (a) to (e) at each read and each end, and (f) in each state.
 
 use pgcache_coherence::hot_tier::model::Model;
 

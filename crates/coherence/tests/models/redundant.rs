@@ -1,8 +1,8 @@
-//! Tests clauses that other clauses cover: leaving one out breaks nothing, but leaving out the covering clause as
-//! well does.
+//! Tests clauses that other clauses cover: leaving one of them out breaks no promise, but leaving out the covering
+//! clause as well does.
 //!
-//! An implementation may omit them, or keep them as a second safeguard. The server keeps those that cost nothing in
-//! a hot get.
+//! An implementation may omit these clauses, or keep them as a second safeguard. The server keeps the clauses that cost
+//! nothing in a hot get.
 
 use pgcache_coherence::hot_tier::clause::Clause::{self, *};
 use pgcache_coherence::hot_tier::configurations as with;
@@ -78,8 +78,8 @@ fn lookup_suspended_is_covered_by_fill_and_publish() {
     );
 }
 
-/// A fill needs only one of the two increments of `ver`, because in between it finds the mark. A set that publishes
-/// checks neither.
+/// A fill needs only one of the two increments of `ver`, because between mark and unmark it finds the mark. A set that
+/// publishes checks neither.
 #[test]
 fn mark_and_unmark_cover_the_ver_of_each_other() {
     let models = [

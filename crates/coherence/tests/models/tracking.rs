@@ -1,5 +1,5 @@
-//! Tests the model of client-side caching: with every clause it holds, and without any one of them the checker finds
-//! a broken promise.
+//! Tests the model of client-side caching: with all clauses it keeps its promises, and without any single clause the
+//! checker finds a broken promise.
 
 use pgcache_coherence::tracking::Actor::{self, Filler, Finisher, Lowerer, Writer};
 use pgcache_coherence::tracking::Ask::{self, Ping, Read};

@@ -1,6 +1,6 @@
-//! Feeds arbitrary bytes of a client to the parser; the first byte chooses the pieces into which they are divided.
+//! Feeds arbitrary bytes of a client to the parser; the first byte chooses the length of the pieces.
 //!
-//! Whatever the bytes are, nothing may panic, the division must change no result, no reply may contain a line break
+//! For any bytes, no code may panic, the division into pieces must change no result, no reply may contain a line break
 //! from the client, and pattern matching must end.
 #![no_main]
 
@@ -34,7 +34,7 @@ fn parsed(bytes: &[u8], piece: usize) -> Requests {
     (requests, None)
 }
 
-/// Parses by batches, and leaves the rest to the parser.
+/// Parses the bytes in batches, and passes the rest of each batch to the parser.
 fn batched(bytes: &[u8]) -> Requests {
     let limits = Limits::new(4096);
     let (mut parser, mut batch) = (Parser::new(limits), Batch::default());

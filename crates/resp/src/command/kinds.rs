@@ -32,7 +32,8 @@ impl<'a> Lifetime<'a> {
         self.moment(amount, now).ok_or(Failure::ExpireTime(command))
     }
 
-    /// Does the same for EXPIRE and similar commands, which also accept a time in the past; it removes the entry.
+    /// Returns the deadline in milliseconds since 1970, for EXPIRE and similar commands. They also accept a time in the
+    /// past, which removes the entry.
     pub fn any_deadline(&self, now: i64, command: &'static str) -> Result<i64, Failure<'a>> {
         let amount = integer(self.amount).ok_or(Failure::NotInteger)?;
         self.moment(amount, now).ok_or(Failure::ExpireTime(command))
@@ -100,7 +101,7 @@ pub enum Command<'a> {
     GetMany {
         keys: Args<'a>,
     },
-    /// Keys and values alternate.
+    /// MSET and MSETNX; keys and values alternate.
     SetMany {
         pairs: Args<'a>,
         if_absent: bool,
@@ -156,7 +157,7 @@ pub enum Command<'a> {
     Type {
         key: &'a [u8],
     },
-    /// The lifetime's amount may be any integer.
+    /// EXPIRE and similar commands; the lifetime's amount may be any integer.
     Expire {
         key: &'a [u8],
         lifetime: Lifetime<'a>,
@@ -237,14 +238,14 @@ pub enum Command<'a> {
         message: &'a [u8],
     },
 
-    /// A command whose arguments are not parsed here, or a subcommand.
+    /// A command whose arguments this crate does not parse, or a subcommand.
     Other,
 }
 
 /// The effect of a write on the entry's deadline.
 #[derive(Clone, Copy, Debug)]
 pub enum Expiry<'a> {
-    /// No option was given: SET removes the deadline, GETEX keeps it.
+    /// The client gave no option: SET removes the deadline, GETEX keeps it.
     Unsaid,
     Keep,
     Remove,
@@ -266,7 +267,7 @@ pub enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
-    /// Checks that the condition is valid. Redis does so only if the entry exists.
+    /// Checks that the condition is valid. Redis makes this check only if the entry exists.
     pub fn check(&self) -> Result<(), Failure<'a>> {
         match self {
             Condition::Invalid => Err(Failure::InvalidCondition),
@@ -312,13 +313,13 @@ pub enum Addend {
     Float(FloatSum),
 }
 
-/// The options of COPY as they were written, because their validity depends on the number of databases.
+/// The unparsed options of COPY, because their validity depends on the number of databases.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyOptions<'a>(pub(super) Args<'a>);
 
 impl<'a> CopyOptions<'a> {
-    /// Returns the database to which to copy, if another one was named, and whether an entry there is replaced. Each
-    /// named database must be one of `databases`.
+    /// Returns the database to copy to, if the options name one, and whether COPY replaces an entry there. The number
+    /// of each named database must be below `databases`.
     pub fn read(&self, databases: usize) -> Result<(Option<usize>, bool), Failure<'a>> {
         let (mut to, mut replace) = (None, false);
         let mut left = self.0;
@@ -346,21 +347,21 @@ pub struct Scan<'a> {
     pub cursor: u64,
     pub pattern: Option<&'a [u8]>,
     pub count: i64,
-    /// Returns only entries of this type. We have only strings.
+    /// The type of the entries to return. This server has only strings.
     pub kind: Option<&'a [u8]>,
 }
 
 /// HELLO with its options.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello<'a> {
-    /// None: the version of the protocol does not change.
+    /// The requested version of the protocol; None if it does not change.
     pub protocol: Option<Protocol>,
     /// Role and password.
     pub auth: Option<(&'a [u8], &'a [u8])>,
     pub name: Option<&'a [u8]>,
 }
 
-/// Parses the arguments of one command.
+/// A function that parses the arguments of one command.
 pub(super) type Reader = for<'a> fn(&'static Entry, Args<'a>) -> Result<Command<'a>, Failure<'a>>;
 
 /// Returns whether an option is this word, in lower or upper case.

@@ -1,7 +1,8 @@
 //! Parses commands and their arguments as Redis does, with errors in the order of Redis' checks.
 //!
-//! It makes no check that needs an entry or the clock: whether a deadline overflows ([`Lifetime::deadline`]), or
-//! whether the amount of a GETEX without a key is valid. Such arguments stay unparsed.
+//! The module makes no check that needs an entry or the clock, such as whether a deadline overflows
+//! ([`Lifetime::deadline`]), or whether the amount of a GETEX is valid if the key does not exist. Arguments that need
+//! such a check stay unparsed.
 
 mod connection;
 mod keys;
@@ -23,7 +24,7 @@ use crate::args::Args;
 use crate::failure::Failure;
 use crate::table::{Entry, TABLE, row, rule};
 
-/// Returns the function that parses the arguments of a command, by the command's name; `other` for a name in no
+/// Returns the function that parses the arguments of a command, by the command's name; returns `other` for a name in no
 /// list.
 const fn reader(name: &str) -> Reader {
     let lists = [strings::READERS, keys::READERS, connection::READERS];
@@ -72,8 +73,8 @@ impl<'a> Command<'a> {
         arguments(row, entry, args)
     }
 
-    /// Makes the checks of Redis before it queues a command of a transaction: the command exists, and accepts this
-    /// number of arguments.
+    /// Makes the checks that Redis makes before it queues a command of a transaction: the command exists, and accepts
+    /// this number of arguments.
     pub fn check(args: Args<'a>) -> Result<&'static Entry, Failure<'a>> {
         entry(args).map(|(_, entry)| entry)
     }
@@ -112,7 +113,7 @@ fn arguments<'a>(
     reader(entry, args)
 }
 
-/// Returns the number of the command's row, and its entry or that of its subcommand.
+/// Returns the number of the command's row, and the entry of the command or of its subcommand.
 fn entry<'a>(args: Args<'a>) -> Result<(usize, &'static Entry), Failure<'a>> {
     let Some((row, entry)) = row(args.at(0)).and_then(|row| Some((row, TABLE.get(row)?))) else {
         return Err(Failure::UnknownCommand(args));

@@ -6,10 +6,10 @@ use super::kinds::{Command, Expiry};
 use crate::args::Args;
 use crate::table::{Entry, Kind};
 
-/// The maximum COUNT of a short SCAN.
+/// The maximum COUNT of a short SCAN, which counts as a read.
 const SHORT_SCAN: i64 = 1000;
 
-/// A command with its row in the table. The row has the kind of the command, so no other code needs a list of
+/// A command with its row in the table. The row holds the kind of the command, so no other code needs a list of
 /// commands.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsed<'a> {

@@ -3,7 +3,7 @@
 use crate::args::Args;
 use crate::number::integer;
 
-/// A command's flags in COMMAND INFO. One bit each.
+/// The flags of commands in COMMAND INFO, one bit each.
 pub mod flag {
     pub const WRITE: u32 = 1;
     pub const READONLY: u32 = 1 << 1;
@@ -67,7 +67,7 @@ pub mod category {
     ];
 }
 
-/// How a command uses the entries of a cache.
+/// A command's use of the entries of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Changes nothing.
@@ -94,7 +94,7 @@ pub enum Handler {
 }
 
 impl Handler {
-    /// Returns the handler of a command by its name, its kind and its group in Redis.
+    /// Returns the handler of a command with this name, kind and group in Redis.
     pub(crate) const fn of(name: &str, kind: Kind, group: &str) -> Handler {
         let name = name.as_bytes();
         let is_help = matches!(name, [.., b'|', b'h', b'e', b'l', b'p']);
@@ -108,31 +108,32 @@ impl Handler {
     }
 }
 
-/// How this server treats a command, beside its flags in COMMAND INFO. One bit each.
+/// The rules by which this server treats a command, in addition to the flags in COMMAND INFO, one bit each.
 pub mod rule {
-    /// Takes several steps, between which no command of another client may run.
+    /// Takes several steps; no command of another client may run between them.
     pub const ATOMIC: u16 = 1;
     /// Runs at once inside of MULTI, instead of being queued.
     pub const UNQUEUED: u16 = 1 << 1;
     /// Runs the queued commands.
     pub const RUNS_QUEUE: u16 = 1 << 2;
-    /// May change entries or reach other clients, although its flags do not say so.
+    /// May change entries or reach other clients, although its flags do not include WRITE.
     pub const MAY_WRITE: u16 = 1 << 3;
     /// CLIENT PAUSE never delays it.
     pub const UNPAUSED: u16 = 1 << 4;
-    /// Takes time in proportion to its request and its reply, so the slow log measures it only if these are long.
+    /// Takes time in proportion to its request and its reply, so the slow log measures it only if request or reply is
+    /// long.
     pub const LIGHT: u16 = 1 << 5;
-    /// May take longer than its request and the values of entries suggest.
+    /// May take longer than the length of its request and of the entries' values suggests.
     pub const MAY_BE_SLOW: u16 = 1 << 6;
     /// Lists or describes parts of the server, and changes nothing.
     pub const DESCRIBES: u16 = 1 << 7;
-    /// Can be answered from the copies of a table's entries in the hot tier.
+    /// The server can answer it from the copies of a table's entries in the hot tier.
     pub const COPIES: u16 = 1 << 8;
     /// Reads the whole values of its keys.
     pub const LOADS: u16 = 1 << 9;
     /// May be part of an EXEC on a table cache, although it uses no entries.
     pub const IN_TABLE_EXEC: u16 = 1 << 10;
-    /// Replies with the client's role, so it needs one, which may be the default role.
+    /// Replies with the client's role, so the client needs a role, which may be the default role.
     pub const GREETS: u16 = 1 << 12;
     /// Changes the client's subscriptions, and replies with messages.
     pub const SUBSCRIBES: u16 = 1 << 11;
@@ -144,11 +145,11 @@ pub struct Keys {
     pub first: i8,
     pub last: i8,
     pub step: i8,
-    /// The argument with the number of keys, if there is one; then the positions above are 0.
+    /// The argument with the number of keys, if the command has one; the positions above are then 0.
     pub counted: Option<Counted>,
 }
 
-/// The argument with the number of keys, which follow it.
+/// The position of the argument with the number of keys, and the step of the keys, which follow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted {
     pub at: u8,
@@ -201,7 +202,7 @@ impl Entry {
             .map_or(self.name, |(_, last)| last)
     }
 
-    /// Returns the subcommand with that name, in lower or upper case.
+    /// Returns the subcommand with this name, in lower or upper case.
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
         self.subcommands
             .iter()
@@ -219,14 +220,14 @@ impl Entry {
         self.flags & flag::WRITE != 0 || self.has(rule::MAY_WRITE)
     }
 
-    /// Returns whether it is a subcommand of this command: `client|id` of `client`.
+    /// Returns whether the entry is a subcommand of this command, such as `client|id` of `client`.
     pub fn is_of(&self, command: &str) -> bool {
         let split = self.name.split_once('|');
         split.is_some_and(|(outer, _)| outer == command)
     }
 
-    /// Returns the positions of the keys among the arguments of a request. Empty if the request announces more keys
-    /// than it has arguments.
+    /// Returns the positions of the keys among the arguments of a request. Returns no position if the request announces
+    /// more keys than it has arguments.
     pub fn key_places(&self, args: Args<'_>) -> impl Iterator<Item = usize> + use<> {
         let (first, end, step) = match self.keys.counted {
             None => self.fixed_places(args.len()),

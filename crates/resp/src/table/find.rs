@@ -17,8 +17,8 @@ const fn hash(name: &[u8]) -> usize {
     ((state ^ state >> 15) as usize) % PLACES
 }
 
-/// For each place, the number of a row plus one: the row is at the hash of its name, or at the next free place. 0:
-/// empty.
+/// For each place, the number of a row plus one: a row is at the hash of its name, or at the next free place. 0 marks
+/// an empty place.
 static INDEX: [u8; PLACES] = {
     let mut places = [0; PLACES];
     let mut row = 0;
@@ -63,8 +63,8 @@ pub fn named(name: &[u8]) -> Option<&'static Entry> {
     }
 }
 
-/// Returns a command's name as the table has it; for a subcommand, both parts. An unknown name may be any input of a
-/// client, so the result is `unknown` instead.
+/// Returns a command's name from the table; for a subcommand, both parts. Returns `unknown` for any other name, because
+/// it may be any input of a client.
 pub fn known_name(name: &[u8]) -> &'static str {
     named(name).map_or("unknown", |entry| entry.name)
 }

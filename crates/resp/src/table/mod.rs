@@ -1,4 +1,4 @@
-//! The table of commands: their names, arity, flags, key positions, and how this server treats them. It is the only
+//! The table of commands: their names, arity, flags, key positions, and this server's rules for them. It is the only
 //! list of commands; the rest of the server reads its rows.
 
 mod entry;

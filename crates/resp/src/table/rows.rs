@@ -1,8 +1,8 @@
 //! The rows of the table of commands, sorted by name. A test compares them with the commands of the Redis on the
 //! machine.
 //!
-//! A row has: name, arity, flags, first key, last key, step, categories that do not follow from the flags, since,
-//! group, subcommands. Instead of the key positions, `numkeys 2 1` means that argument 2 is the number of keys,
+//! A row consists of name, arity, flags, first key, last key, step, categories that do not follow from the flags,
+//! since, group, subcommands. Instead of the key positions, `numkeys 2 1` means that argument 2 is the number of keys,
 //! which follow it with a step of 1. The kind and the rules of this server, if any, come after the group:
 //! `Read[LIGHT]`.
 

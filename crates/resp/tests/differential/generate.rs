@@ -1,5 +1,5 @@
-//! Generates random commands: mostly valid ones, with arguments from small pools so that they affect the same keys,
-//! and some invalid ones of each kind.
+//! Generates random commands: mostly valid ones, with arguments from small pools so that they affect the same keys, and
+//! some invalid commands of each kind.
 
 use pgcache_resp::{Entry, TABLE};
 
@@ -187,7 +187,7 @@ fn float(random: &mut Random) -> String {
 pub fn command(random: &mut Random, in_transaction: bool) -> Words {
     loop {
         let mut words = valid(random);
-        // The order of keys and elapsed times are compared in a special way, so they must not be inside of an array.
+        // `judge` compares lists of keys and times in a special way, so these replies must not be inside of an array.
         let name = words[0].to_ascii_lowercase();
         if in_transaction && UNORDERED.contains(&name.as_str()) {
             continue;
@@ -367,7 +367,7 @@ fn options(random: &mut Random, made: &mut Words) {
     }
 }
 
-/// Generates a whole scan, because only that has a single correct result, or a scan that is refused.
+/// Generates a SCAN of the whole database, because only a whole scan has a single correct result, or an invalid SCAN.
 fn scan(random: &mut Random) -> Words {
     let mut made = words(&["scan", "0", "COUNT", "100000"]);
     for _ in 0..random.below(3) {

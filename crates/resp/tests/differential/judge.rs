@@ -1,9 +1,10 @@
-//! Decides whether two replies are equal: byte for byte, except where two servers cannot give the same reply.
+//! Decides whether two replies are equal: byte for byte, except for commands whose replies may differ between two
+//! servers.
 
 use super::generate::UNORDERED;
 use super::redis::{Value, value};
 
-/// Compares keys as sets, and times within ten seconds.
+/// Returns whether two replies are equal. Compares lists of keys as sets, and times within ten seconds.
 pub fn same(name: &str, ours: &[u8], theirs: &[u8]) -> bool {
     if ours == theirs {
         return true;

@@ -1,6 +1,6 @@
 //! Sends random commands to a real Redis and to a model behind this crate, and compares their replies byte for byte.
 //!
-//! Some commands are not sent, or are compared in another way:
+//! The test does not send some commands, and compares some replies in another way:
 //!
 //! - KEYS and SCAN: Redis promises no order, so keys are compared as sets, and only whole scans. RANDOMKEY: any
 //!   existing key is correct.
@@ -56,7 +56,8 @@ fn request(words: &[String]) -> Vec<u8> {
     bytes
 }
 
-/// Returns whether the model can answer a request. A command that was meant to be invalid may be valid.
+/// Returns whether the model can answer a request. The check is needed because a command that was meant to be invalid
+/// may be valid.
 fn is_for_the_model(request: &[u8]) -> bool {
     let mut parser = Parser::new(Limits::default());
     let args = parser.next(request).unwrap().unwrap().args;
@@ -103,8 +104,8 @@ fn compare(protocol: Protocol, count: u64, seed: u64) {
     let (mut random, mut model) = (Random(seed.max(1)), Model::new());
     let mut done = 0;
     while done < count {
-        // The model sees each command before the next one is generated, so that the generated transactions make
-        // sense.
+        // The model answers each command before the test generates the next one, so that the generated transactions
+        // make sense.
         let mut batch: Vec<(Vec<String>, Vec<u8>)> = Vec::new();
         let mut bytes = Vec::new();
         let one = 1 + random.below(50);
@@ -192,7 +193,7 @@ fn the_last_words_on_a_broken_connection_are_those_of_redis() {
     }
 }
 
-/// Sends inline commands; ECHO shows how they were split.
+/// Sends inline commands; the reply of ECHO shows the split.
 #[test]
 #[ignore = "needs redis-server"]
 fn typed_lines_are_cut_as_by_redis() {

@@ -1,5 +1,5 @@
-//! A model of Redis behind the crate, with one connection and its data in memory. It carries out the commands that
-//! the crate has parsed.
+//! A model of Redis behind the crate, with one connection and its data in memory. It runs the commands that the crate
+//! has parsed.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub struct Model {
     now: i64,
     /// The requests queued for EXEC.
     queued: Option<Vec<Vec<u8>>>,
-    /// Whether one of them was refused.
+    /// Whether a queued request was refused.
     refused: bool,
     watched: Vec<(usize, Vec<u8>)>,
     /// Whether a watched key has changed.

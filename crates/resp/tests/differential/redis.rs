@@ -69,7 +69,7 @@ impl Redis {
         reply.lines().find_map(named)
     }
 
-    /// Returns the socket to which other clients can connect.
+    /// Returns the path of the socket, for other clients.
     #[allow(dead_code, reason = "not all tests that are made of this have others")]
     pub fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")

@@ -1,6 +1,5 @@
-//! The differences of older versions of Redis. The crate behaves like 8.4. For an older Redis, a row here changes
-//! the command that is sent or the reply that is expected, so that every reply can be compared with the machine's
-//! Redis.
+//! The differences of older versions of Redis. The crate behaves like 8.4. For an older Redis, a row here changes the
+//! sent command or the expected reply, so that the test can compare every reply with the machine's Redis.
 
 use super::redis::{Redis, Value};
 
@@ -13,7 +12,8 @@ pub fn version(text: &str) -> Option<Version> {
     Some((numbers.next()??, numbers.next()??))
 }
 
-/// Cursors of SCAN that are parsed differently since a version, each with one that has the same effect before it.
+/// Cursors of SCAN that Redis parses differently since a version, each with a cursor that has the same effect in older
+/// versions.
 ///
 /// Until 7.4 Redis read the first character and passed the rest to `strtoul`: a blank was refused, an empty text was
 /// 0, and a negative number became a large one.
@@ -24,7 +24,7 @@ const CURSORS: [(Version, &str, &str); 4] = [
     ((7, 4), "\t0", "0"),
 ];
 
-/// Returns the words that mean to a Redis of this version what `words` mean to 8.4.
+/// Returns the words that have the same meaning for a Redis of this version as `words` have for 8.4.
 pub fn said_to(redis: Version, words: &[String]) -> Vec<String> {
     let mut words = words.to_vec();
     if words[0].eq_ignore_ascii_case("scan") && words.len() > 1 {
@@ -56,11 +56,11 @@ pub fn look_at_cursors(redis: &mut Redis) {
     }
 }
 
-/// Fields in a command's description (COMMAND INFO): the version until which a field was different, and its former
-/// content.
+/// Fields in a command's description (COMMAND INFO): the first version with the present content of a field, and the
+/// field's former content.
 ///
-/// Until 7.2 COMMAND GETKEYS accepted no command without arguments, and WAIT was not allowed in scripts. Since then
-/// it is, because it does not wait there; 7.4 and later report that it may block elsewhere.
+/// Until 7.2 COMMAND GETKEYS accepted no command without arguments, and WAIT was not allowed in scripts. Since 7.2 WAIT
+/// is allowed in scripts, because it does not wait there; 7.4 and later report that it may block elsewhere.
 const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
     ((7, 2), "cluster|slots", 2, &["+stale"]),
     ((7, 2), "cluster|shards", 2, &["+stale"]),
@@ -70,7 +70,7 @@ const DESCRIPTIONS: [(Version, &str, usize, &[&str]); 6] = [
     ((7, 4), "wait", 6, &["+@connection", "+@slow"]),
 ];
 
-/// Returns how a Redis of this version describes this field of a command; None if it does so like 8.4.
+/// Returns the content of this field of a command in a Redis of this version; None if it equals the content in 8.4.
 #[allow(
     dead_code,
     reason = "the table is looked at by one of the tests that are made of it"
