@@ -67,7 +67,7 @@ pub trait Actors: Sized {
     fn title(&self) -> String;
     /// Names an actor, or the surroundings.
     fn name(&self, actor: usize) -> String;
-    /// Describes a state, behind the step in a line of a trace.
+    /// Describes a state, for the end of a line in a trace.
     fn describe(&self, state: &Self::State) -> String;
 }
 

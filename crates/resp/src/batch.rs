@@ -19,7 +19,7 @@ const ARGUMENTS: usize = 64;
 pub struct Batch {
     places: Vec<Place>,
     cuts: Vec<Cut>,
-    /// The number of requests already returned.
+    /// The number of requests that `next` has returned.
     done: usize,
 }
 

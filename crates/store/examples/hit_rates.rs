@@ -1,18 +1,18 @@
 //! Prints hit rates of the store and of textbook policies over the same traces.
 //!
-//! `cargo run --release -p pgcache-store --example hit_rates -- policies [limit]` compares the store with LRU,
-//! S3-FIFO and SIEVE, which get the same bytes and have no overhead. `limit` runs only the two workloads of the
-//! benchmark `hit_rate` at full scale (2 GiB and 100 MiB); without it the traces run as well.
+//! `cargo run --release -p pgcache-store --example hit_rates -- policies [limit]` compares the store with LRU, S3-FIFO
+//! and SIEVE, which have the same number of bytes and no overhead. `limit` runs only the two workloads of the benchmark
+//! `hit_rate` at full scale (2 GiB and 100 MiB); without `limit` the traces run as well.
 //!
 //! `... -- sizes [MiB [from:to:step ...]]` measures many sizes of value, in a tier of this many MiB (default: 64);
-//! without ranges, sizes from 64 bytes to 1 MiB. It shows whether any size wastes memory, or worsens the choice of
-//! the entry to evict. The data are four times the tier, 20 % of the keys get 80 % of the gets, and a miss sets. One
-//! pass of four gets for each key warms up, and a second one is counted. It prints one line for each size, separated
-//! by tabs: bytes, hit rate, share of the tier that entries fill, runs moved for every thousand sets.
+//! without ranges, sizes from 64 bytes to 1 MiB. It shows whether any size wastes memory, or worsens the choice of the
+//! entry to evict. The data are four times the tier, 20 % of the keys get 80 % of the gets, and a miss sets. A first
+//! pass of four gets for each key warms up the tier, and the second pass is counted. It prints one line for each size,
+//! separated by tabs: bytes, hit rate, share of the tier that entries fill, runs moved for every thousand sets.
 //!
 //! `... -- sizes MiB from/to ...` fills a tier with values of one size in two passes, and then switches to keys with
-//! values of another size (or the same). It prints one line for each pair: the hit rate of the third pass, and that
-//! in a tier that was empty.
+//! values of another size (or the same). It prints one line for each pair: the hit rate of the third pass with the new
+//! values, in this tier and in a tier that was empty.
 
 #![allow(
     unsafe_code,
@@ -78,7 +78,7 @@ fn compare<I: Iterator<Item = u64>>(
     println!();
 }
 
-/// Ranges of sizes. Each step is smaller than the holes that its sizes could leave.
+/// The default ranges of sizes. Each step is smaller than the holes that the sizes in its range can leave.
 const SWEEP: [&str; 7] = [
     "64:1024:64",
     "1152:3072:128",

@@ -1,13 +1,13 @@
 //! Prints the hit rates of a trace of your own, for the store, LRU, S3-FIFO and SIEVE.
 //!
-//! `cargo run --release -p pgcache-store --example replay FILE [MiB ...]`: the file has lines of
-//! `key,size,op,ttl,time` (`tests/sim/file.rs`). Without sizes, the tier has 1, 5, 10, 25 and 50 % of the bytes that
-//! the trace touches. The first third of the trace is not counted. Prints one line for each size, separated by tabs:
-//! bytes, the number of average entries that fit in these bytes, and the hit rates of the store, LRU, S3-FIFO and
-//! SIEVE. A size that is too small for a tier is left out.
+//! `cargo run --release -p pgcache-store --example replay FILE [MiB ...]`: the file has lines of `key,size,op,ttl,time`
+//! (`tests/sim/file.rs`). Without sizes, it uses tiers of 1, 5, 10, 25 and 50 % of the bytes that the trace touches.
+//! The first third of the trace is not counted. Prints one line for each size, separated by tabs: bytes, the number of
+//! average entries that fit in these bytes, and the hit rates of the store, LRU, S3-FIFO and SIEVE. It skips a size
+//! that is too small for a tier.
 //!
-//! The textbook caches pay 56 bytes for each entry besides its key and value, which is what a header and an index
-//! slot need in any cache; the store pays for its actual bookkeeping.
+//! The textbook caches pay 56 bytes for each entry besides its key and value, the size of a header and an index slot in
+//! any cache; the store pays for its actual bookkeeping.
 
 #![allow(
     unsafe_code,

@@ -1,8 +1,8 @@
-//! The unsafe functions through which a caller gets access to a region: the crate cannot see the locks, so the
-//! caller promises to hold them.
+//! The unsafe functions that give a caller access to a region. The crate cannot see the locks, so the caller promises
+//! to hold them.
 //!
-//! These functions take no lock and touch no memory themselves (`region.rs` does). Every `PartitionRef` and
-//! `PartitionMut` is created here, so its owner has always promised to hold the partition's lock.
+//! These functions take no lock, and access memory only through `region.rs`. Only this file creates a `PartitionRef` or
+//! `PartitionMut`, so its owner has always promised to hold the partition's lock.
 
 use core::ptr::NonNull;
 
@@ -20,7 +20,7 @@ impl Region {
     /// `base` is 64-byte aligned, valid for reads and writes of `layout.region_bytes()` bytes for
     /// as long as any `Region` over it lives, and no other thread or process uses it during this call.
     pub unsafe fn init(base: NonNull<u8>, layout: &Layout) -> Region {
-        // SAFETY: alignment, length and life of the memory are what our caller promises.
+        // SAFETY: the caller promises the alignment, length and life of the memory.
         let region = unsafe { Region::over(base, layout) };
         for at in (0..layout.arena_at).step_by(8) {
             region.store(at, 0);
@@ -33,13 +33,13 @@ impl Region {
         region
     }
 
-    /// Attaches to a region that `init` has started with the same layout; `None` if none was started.
+    /// Attaches to a region that `init` has started with the same layout; `None` if the memory contains no such region.
     ///
     /// # Safety
-    /// As for [`Region::init`], but other users of the region may be at work.
+    /// The same as for [`Region::init`], except that other threads and processes may use the region during this call.
     pub unsafe fn attach(base: NonNull<u8>, layout: &Layout) -> Option<Region> {
-        // SAFETY: alignment, length and life of the memory are what our caller promises; other
-        // users go by the access rules, and all that is read here are words, which are atomics.
+        // SAFETY: the caller promises the alignment, length and life of the memory; other users follow the access
+        // rules, and this function reads only words, which are atomics.
         let region = unsafe { Region::over(base, layout) };
         let same = region.load(region_word::MAGIC) == MAGIC
             && region.load(region_word::SIZE) == region.bytes() as u64
@@ -48,19 +48,19 @@ impl Region {
         same.then_some(region)
     }
 
-    /// Gives access for look-ups.
+    /// Returns access to a partition for look-ups.
     ///
     /// # Safety
-    /// The caller holds lock `id`, shared or exclusive, until the value is gone.
+    /// The caller holds lock `id`, shared or exclusive, as long as the result lives.
     #[inline]
     pub unsafe fn partition(&self, id: u32) -> PartitionRef<'_> {
         PartitionRef::new(self, id & (self.layout.partitions - 1))
     }
 
-    /// Gives access for changes. Each entry that is stored or removed is reported to `ledger`.
+    /// Returns access to a partition for changes. Reports each entry that is stored or removed to `ledger`.
     ///
     /// # Safety
-    /// The caller holds lock `id` exclusively until the value is gone.
+    /// The caller holds lock `id` exclusively as long as the result lives.
     #[inline]
     pub unsafe fn partition_mut<'a>(
         &'a self,

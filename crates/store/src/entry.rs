@@ -1,7 +1,7 @@
-//! An entry in the arena: its header, and where the bytes of its key and value are.
+//! An entry in the arena: its header, and the places of its key's and value's bytes.
 //!
-//! Only this file reads and writes the words of `layout::entry_word`. It allocates nothing, and does not know the
-//! order of the queues, whose links the header carries.
+//! Only this file reads and writes the words of `layout::entry_word`. It allocates no memory. The header carries the
+//! links of the queues, but this file does not know their order.
 
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
@@ -15,14 +15,14 @@ pub const MAX_KEY: usize = 2048;
 /// The deadline of an entry that never expires.
 pub const NO_DEADLINE: i64 = i64::MAX;
 
-/// Names an entry. `hash` covers (database, relation, key) and must be uniform in all 64 bits.
+/// The name of an entry. `hash` covers (database, relation, key) and must be uniform in all 64 bits.
 #[derive(Clone, Copy, Debug)]
 pub struct Key<'k> {
-    /// Its top bits choose the partition.
+    /// The hash of the key; its top bits choose the partition.
     pub hash: u64,
     /// The caller's number for the cache; compared in full, like the bytes of the key.
     pub cache: u32,
-    /// 1 to [`MAX_KEY`] bytes.
+    /// The key itself, 1 to [`MAX_KEY`] bytes.
     pub bytes: &'k [u8],
 }
 
@@ -31,13 +31,13 @@ pub struct Key<'k> {
 pub struct NewEntry<'v> {
     /// The caller's number for the cache's present content, never used twice for one cache.
     pub version: u64,
-    /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
+    /// The deadline in microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
     /// The caller's tag for the value's type.
     pub kind: u8,
     /// Whether the key is known to be absent: a stored NULL.
     pub negative: bool,
-    /// At most `Layout::max_value` bytes.
+    /// The value, at most `Layout::max_value` bytes.
     pub value: &'v [u8],
 }
 
@@ -46,17 +46,17 @@ pub struct NewEntry<'v> {
 pub struct Header {
     /// The caller's number for the cache.
     pub cache: u32,
-    /// The version with which it was stored; only the caller compares it.
+    /// The version that the entry was stored with; only the caller compares it.
     pub version: u64,
-    /// Microseconds on the caller's clock, or [`NO_DEADLINE`].
+    /// The deadline in microseconds on the caller's clock, or [`NO_DEADLINE`].
     pub deadline: i64,
     /// The caller's tag for the value's type.
     pub kind: u8,
-    /// A stored NULL.
+    /// Whether the entry is a stored NULL.
     pub negative: bool,
-    /// Bytes.
+    /// The length of the key in bytes.
     pub key_len: u32,
-    /// Bytes.
+    /// The length of the value in bytes.
     pub value_len: u32,
 }
 
@@ -73,7 +73,7 @@ impl Header {
     }
 }
 
-/// An entry in its partition. Valid as long as the partition's lock is held.
+/// An entry in its partition. It is valid while the caller holds the partition's lock.
 #[derive(Clone, Copy)]
 pub struct EntryRef<'r> {
     region: &'r Region,
@@ -210,14 +210,14 @@ impl<'r> EntryRef<'r> {
         self.key_len() >= prefix.len() && self.region.bytes_equal(self.key_at(), prefix)
     }
 
-    /// Copies as much of the key as fits, and returns the number of bytes.
+    /// Copies as much of the key as fits into `into`, and returns the number of copied bytes.
     pub fn copy_key(&self, into: &mut [u8]) -> usize {
         let len = self.key_len().min(into.len());
         self.region.copy_out(self.key_at(), &mut into[..len]);
         len
     }
 
-    /// Copies the value to the start of `into`. Returns false and copies nothing if it does not fit.
+    /// Copies the value to the start of `into`. Returns false and copies nothing if the value does not fit.
     #[inline]
     pub fn copy_value(&self, into: &mut [u8]) -> bool {
         let Some(into) = into.get_mut(..self.value_len()) else {
@@ -232,8 +232,8 @@ impl<'r> EntryRef<'r> {
         })
     }
 
-    /// Returns the number of the write that stored this value, if the value has several pages. Each write has
-    /// another number, and none recurs in its partition. None for a shorter value.
+    /// Returns the number of the write that stored this value, and the value's first page. Each write in a partition
+    /// has its own number, which never recurs. Returns None if the value has no page of its own.
     pub(crate) fn writing(&self) -> Option<(u64, u32)> {
         let allocation = self.allocation();
         (allocation.pages > 0).then(|| {
@@ -250,8 +250,9 @@ impl<'r> EntryRef<'r> {
         self.region.store(at, number);
     }
 
-    /// Copies the bytes from `from` on, in whole pages until the value ends; they begin in the page `page`. Returns
-    /// the page after them. None if the chain of pages ends elsewhere; the copied bytes are then invalid.
+    /// Copies the bytes of the value from `from` on, which begin in the page `page`: whole pages, and the rest at the
+    /// end of the value. Returns the page that follows. Returns None if the chain of pages does not fit the value's
+    /// length; the copied bytes are then invalid.
     pub(crate) fn copy_piece(&self, from: usize, page: u32, into: &mut [u8]) -> Option<u32> {
         let (mut page, mut rest) = (page, into);
         let pages = self.allocation().pages as usize;
@@ -279,7 +280,7 @@ impl<'r> EntryRef<'r> {
         copied.then_some(page)
     }
 
-    /// Returns whether the value equals this one. Compares in place, without a copy.
+    /// Returns whether the entry's value equals `value`. Compares in place, without a copy.
     pub fn value_equals(&self, value: &[u8]) -> bool {
         value.len() == self.value_len()
             && self.extents(|at, from, len| {
@@ -289,8 +290,8 @@ impl<'r> EntryRef<'r> {
             })
     }
 
-    /// Calls `visit(offset in the region, offset in the value, length)` for each contiguous part of the value until
-    /// a call returns false.
+    /// Calls `visit(offset in the region, offset in the value, length)` for each contiguous part of the value until a
+    /// call returns false; returns false then.
     #[inline]
     fn extents(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let key_end = self.key_at() + self.key_len();
@@ -310,7 +311,8 @@ impl<'r> EntryRef<'r> {
         self.runs(|at, in_runs, len| visit(at, from + in_runs, len))
     }
 
-    /// Visits the parts behind the pages of an extended entry; offsets are relative to the end of the pages.
+    /// Visits the parts of an extended entry's value that follow its pages; offsets in the value are relative to the
+    /// end of the pages.
     fn runs(&self, mut visit: impl FnMut(usize, usize, usize) -> bool) -> bool {
         let allocation = self.allocation();
         let footprint = self.footprint();
@@ -322,7 +324,7 @@ impl<'r> EntryRef<'r> {
             && (allocation.tail == 0 || visit(tail_at, in_head, footprint.run_bytes - in_head))
     }
 
-    /// Writes everything but the queue links and the slot, into memory to which no index slot refers yet.
+    /// Writes the whole entry except its queue links and its slot. No index slot refers to the memory yet.
     pub(crate) fn write(&self, allocation: &Allocation, key: &Key, new: &NewEntry) {
         self.set_word(entry_word::LINKS, 0);
         self.set_word(entry_word::SLOT_AND_CACHE, pair(0, key.cache));
@@ -366,7 +368,7 @@ impl<'r> EntryRef<'r> {
         });
     }
 
-    /// Writes another value of the same footprint into the same memory.
+    /// Writes another value with the same footprint into the entry's memory.
     pub(crate) fn rewrite(&self, new: &NewEntry) {
         self.set_lengths(&self.allocation(), self.key_len(), new);
         self.write_value(new);
@@ -384,7 +386,7 @@ impl<'r> EntryRef<'r> {
         runs_fit && footprint.pages == allocation.pages
     }
 
-    /// Stores the head's location in the tail, so that compaction, which finds the tail in a page, finds its entry.
+    /// Stores the head's location in the tail, so that compaction, which finds a tail in a page, also finds its entry.
     pub(crate) fn link_tail(&self, tail: u32, tail_len: u32) {
         self.region
             .store(tail as usize * GRANULE, pair(self.location, tail_len));

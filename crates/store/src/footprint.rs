@@ -1,16 +1,16 @@
-//! Computes how much memory an entry takes, and how it is divided into pages and runs, from the lengths of its key
-//! and value.
+//! Computes from the lengths of key and value how much memory an entry takes, and how the memory is divided into pages
+//! and runs.
 //!
-//! A value fills whole pages first, then the head run, then the tail run. At most 63 bytes are wasted in each run.
-//! `arena` finds the memory.
+//! A value fills whole pages first, then the head run, then the tail run. Each run wastes at most 63 bytes. `arena`
+//! finds the memory.
 
 use crate::layout::{ENTRY_HEADER, EXTENDED_HEADER, GRANULE, PAGE, PAGE_GRANULES, TAIL_HEADER};
 
-/// The size of an entry's memory and of its parts. It is derived from the lengths, so it need not be stored.
+/// The size of an entry's memory and of its parts. It follows from the lengths, so the entry need not store it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     pub key_len: usize,
-    /// Whole pages of the value.
+    /// The number of the value's whole pages.
     pub pages: u32,
     /// The bytes of the value in runs.
     pub run_bytes: usize,
@@ -28,7 +28,7 @@ impl Footprint {
         }
     }
 
-    /// Returns the granules of a single run that holds the rest of the entry; above 64 a tail is necessary.
+    /// Returns the granules of a single run that holds the rest of the entry; above 64 the entry needs a tail.
     pub fn one_run_granules(&self) -> u32 {
         let header = if self.pages > 0 {
             EXTENDED_HEADER
@@ -43,7 +43,7 @@ impl Footprint {
         (EXTENDED_HEADER + self.key_len).div_ceil(GRANULE) as u32
     }
 
-    /// Returns the granules of the tail beside a head of this size; 0 if everything fits in the head.
+    /// Returns the granules of the tail beside a head of this size; 0 if the whole rest fits in the head.
     pub fn tail_granules(&self, head: u32) -> u32 {
         match self.run_bytes.saturating_sub(self.head_value_bytes(head)) {
             0 => 0,
@@ -57,12 +57,12 @@ impl Footprint {
     }
 }
 
-/// The memory of one entry: locations and lengths in granules, pages by number.
+/// The memory of one entry: locations and lengths in granules, and pages by their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
     pub head: u32,
     pub head_len: u32,
-    /// 0 if the entry has no tail.
+    /// The location of the tail; 0 if the entry has none.
     pub tail: u32,
     pub tail_len: u32,
     pub first_page: u32,

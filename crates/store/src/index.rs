@@ -1,16 +1,16 @@
 //! The index of a partition: a hash table of 64-byte buckets with eight slots each, and two candidate buckets for
 //! each key.
 //!
-//! It stores no keys: a slot leads to the entry, whose key is compared in full. It is never resized and has no
-//! chains, so its cost is bounded. A key that finds both of its buckets full of live entries evicts one of them.
-//! Buckets of one cache line with a tag in each slot are those of MemC3 (Fan, Andersen, Kaminsky, NSDI 2013). But an
-//! entry never moves to its other bucket, so that a walk over the slots meets each entry once.
+//! The index stores no keys: a slot leads to the entry, and a lookup compares the entry's key in full. The index is
+//! never resized and has no chains, so its cost is bounded. A key that finds both of its buckets full of live entries
+//! evicts one of them. Buckets of one cache line with a tag in each slot come from MemC3 (Fan, Andersen, Kaminsky, NSDI
+//! 2013). But an entry never moves to its other bucket, so that a walk over the slots meets each entry once.
 //!
 //! ```text
 //! slot: tag (28 bits) << 36 | ghost << 35 | main queue << 34 | hits (2) << 32 | location (32)
 //! ```
-//! An empty slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits
-//! are the partition's ghost clock at that time. Only the hits change under a shared lock.
+//! An empty slot is 0. A ghost remembers the tag of an entry that was evicted from the small queue; its low 32 bits are
+//! the partition's ghost clock at the time of the eviction. Only the hits change under a shared lock.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -67,7 +67,7 @@ impl IndexSlot {
         (self.0 >> 32 & 3) as u32
     }
 
-    /// Returns how much the entry is used, 0 to 7: first by its queue, then by its hits.
+    /// Returns a measure of the entry's use, 0 to 7: first by its queue, then by its hits.
     pub fn use_rank(self) -> u32 {
         u32::from(self.in_main()) * 4 + self.hits()
     }
@@ -83,7 +83,7 @@ impl IndexSlot {
     }
 }
 
-/// The place of an entry with this hash in its partition's index.
+/// The possible places of an entry in its partition's index, according to its hash.
 #[derive(Clone, Copy, Debug)]
 pub struct Probe {
     pub tag: u64,
@@ -91,8 +91,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Computes the tag and the buckets. The hash's top bits have chosen the partition, so the tag comes from its
-    /// middle. The second bucket comes from another mix of the bits (a step of SplitMix64), so that two keys that
+    /// Computes the tag and the buckets. The hash's top bits have chosen the partition, so the tag comes from the
+    /// middle bits. The second bucket comes from another mix of the bits (a step of SplitMix64), so that two keys that
     /// share one bucket rarely share both.
     #[inline]
     pub fn new(hash: u64, buckets: u32) -> Probe {
@@ -109,7 +109,7 @@ impl Probe {
         }
     }
 
-    /// Returns the sixteen slots, those of the first bucket first.
+    /// Returns the numbers of the sixteen slots, beginning with the first bucket.
     pub fn slots(&self) -> impl Iterator<Item = u32> + use<> {
         let [first, second] = self.buckets;
         (first * SLOTS_PER_BUCKET..(first + 1) * SLOTS_PER_BUCKET)
@@ -117,8 +117,8 @@ impl Probe {
     }
 }
 
-/// Returns a bit for each slot of a bucket that has this tag and is not a ghost, without a branch for each slot. An
-/// empty slot looks like one with tag 0.
+/// Returns a bit mask of the slots of a bucket that have this tag and are not ghosts, without a branch for each slot.
+/// An empty slot looks like a slot with tag 0.
 #[inline]
 fn slots_with_tag(tag: u64, slots: &[u64; 8]) -> u32 {
     let wanted = tag << 1; // the ghost bit, below the tag, is 0
@@ -161,7 +161,8 @@ impl<'r> PartitionRef<'r> {
     #[inline]
     pub(crate) fn find(&self, key: &Key) -> Option<(u32, EntryRef<'r>)> {
         let probe = self.probe(key.hash);
-        // Half of all keys are in the second bucket, so its line is prefetched before the first is read.
+        // Half of all keys are in the second bucket, so the lookup prefetches its line before it reads the first
+        // bucket.
         self.region()
             .prefetch(self.slot_at(probe.buckets[1] * SLOTS_PER_BUCKET));
         probe
@@ -187,8 +188,8 @@ impl<'r> PartitionRef<'r> {
         None
     }
 
-    /// Counts a hit, up to three. A race can lose a count, but never changes a neighbouring bit; so no atomic add is
-    /// needed.
+    /// Counts a hit, up to three. A race can lose a count, but never changes a neighbouring bit, so this needs no
+    /// atomic add.
     #[inline]
     pub(crate) fn count_hit(&self, number: u32) {
         let word = self.region().word(self.slot_at(number));
@@ -206,7 +207,7 @@ impl PartitionMut<'_> {
 }
 
 impl Region {
-    /// The first step of a batch lookup. Needs no lock, because it reads nothing.
+    /// Prefetches the buckets of a hash, the first step of a batch lookup. Needs no lock, because it reads no memory.
     #[inline]
     pub fn prefetch_buckets(&self, hash: u64) {
         let base = self.buckets_at(self.partition_of(hash));
@@ -215,8 +216,8 @@ impl Region {
         }
     }
 
-    /// The second step: follows the buckets to the first cache lines of the entry. Needs no lock: slots are atomics,
-    /// and an outdated location costs only a useless prefetch.
+    /// Prefetches the first cache lines of the entry, the second step of a batch lookup. Needs no lock: slots are
+    /// atomics, and an outdated location costs only a useless prefetch.
     #[inline]
     pub fn prefetch_entry(&self, hash: u64) {
         let base = self.buckets_at(self.partition_of(hash));

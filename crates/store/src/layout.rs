@@ -1,21 +1,21 @@
 //! The format of the region: every size, offset and word.
 //!
-//! This file only computes and touches no memory. For every size and number of partitions, `region_bytes() <= size`,
+//! This file only computes; it accesses no memory. For every size and number of partitions, `region_bytes() <= size`,
 //! bookkeeping included.
 //!
 //! ```text
 //! | header | P partition headers | P x stripes | P x buckets | pool bits | page table | pages ... |
-//!   256 B    2 KiB each            16 B each     64 B each     1 bit/page  32 B/page    4 KiB each
+//!   256 B    2 KiB each            8 B each      64 B each     1 bit/page  32 B/page    4 KiB each
 //! ```
-//! All words have 64 bits and are aligned to 8 bytes. The modules below name the words of each part by their byte
-//! offset in it. The bits of an index slot are defined in `index.rs`, the only file that reads them.
+//! All words have 64 bits and are aligned to 8 bytes. The modules below define the words of each part by their byte
+//! offsets in the part. The bits of an index slot are defined in `index.rs`, the only file that reads them.
 
 use crate::params::Params;
 pub use crate::params::{ENTRY_HEADER, GRANULE};
 
 /// Bytes in a page.
 pub const PAGE: usize = 4096;
-/// Granules in a page, as many as a bitmap word has bits.
+/// Granules in a page: as many as a bitmap word has bits.
 pub const PAGE_GRANULES: u32 = 64;
 pub const HEADER_BYTES: usize = 256;
 pub const PARTITION_BYTES: usize = 2048;
@@ -29,7 +29,8 @@ pub const MAX_REGION: usize = 1 << 38;
 const MIN_PAGES: usize = 16;
 const MAX_PARTITIONS: u32 = 1024;
 
-/// No page: the end of a list of pages or of a value's chain of pages. As an owner: no partition.
+/// The number that means "no page": the end of a list of pages or of a value's chain of pages. As an owner it means "no
+/// partition".
 pub const NO_PAGE: u32 = (1 << 26) - 1;
 
 /// The region's header.
@@ -38,11 +39,12 @@ pub mod region_word {
     pub const SIZE: usize = 8;
     pub const PAGES: usize = 16;
     pub const PARTITIONS: usize = 24;
-    /// The word that an access outside the region reads or writes instead.
+    /// The word that an access outside of the region reads or writes instead.
     pub const SCRAP: usize = 32;
-    /// Written by every partition that takes pages, so these words have a cache line of their own.
+    /// The number of free pages. Every partition that takes pages writes this word and the next, so they have a cache
+    /// line of their own.
     pub const FREE_PAGES: usize = 128;
-    /// The word of the pool's summary in which the last free page was found.
+    /// The number of the pool's summary word where the last search found a free page.
     pub const SUMMARY_HINT: usize = 136;
     /// The position of the walk over the arena that chooses victims; on another cache line.
     pub const VICTIM_HAND: usize = 192;
@@ -50,70 +52,69 @@ pub mod region_word {
 
 /// A partition's header.
 pub mod partition_word {
-    /// The small and the main queue of S3-FIFO: the words of `queue_word` each.
+    /// The small and the main queue of S3-FIFO: each has the words of `queue_word`.
     pub const SMALL: usize = 0;
     pub const MAIN: usize = 32;
-    /// Granules evicted from the small queue so far: the clock that measures the age of ghosts.
+    /// The number of granules evicted from the small queue so far: the clock for the age of ghosts.
     pub const GHOST_CLOCK: usize = 64;
-    /// One bit for each length of hole that some page has.
+    /// A bit mask of the lengths that the longest hole of some page has.
     pub const HOLE_LISTS: usize = 72;
-    /// Pages that hold runs, and granules in these runs.
+    /// The number of pages that hold runs, and of granules in these runs.
     pub const RUN_PAGES: usize = 80;
     pub const RUN_GRANULES: usize = 88;
-    /// Pages that belong to one large value each.
+    /// The number of pages that belong to a large value.
     pub const VALUE_PAGES: usize = 96;
-    /// Short entries that are split into two runs.
+    /// The number of short entries that are split into two runs.
     pub const SHORT_SPLITS: usize = 104;
-    /// The number of values of several pages that were written so far; each gets the next number.
+    /// The number of writes so far of values with pages of their own; each write gets the next number.
     pub const WRITINGS: usize = 112;
-    /// 1 once an entry had to make room since the partition was last empty; 0 while the partition fills.
+    /// 1: an entry has had to make room since the partition was last empty; 0: the partition is still filling.
     pub const FULL: usize = 120;
-    /// The index slot at which the next search for entries of a cache over its bound begins. It uses the word of the
-    /// last counter, which is unused.
+    /// The index slot at which the next search for entries of a cache over its bound begins. It uses the word of an
+    /// unused counter, the last.
     pub const SHARE_HAND: usize = 248;
-    /// Counters written under the exclusive lock; then, on a cache line of their own, those that readers write.
+    /// The counters that writers change under the exclusive lock, and on another cache line the counters that readers
+    /// change.
     pub const COUNTERS: usize = 128;
     pub const READ_COUNTERS: usize = 256;
-    /// First page of each list, by the length of its longest hole: 64 words, for 1 to 64 granules.
+    /// The first page of each list of pages, by the length of the pages' longest hole: 64 words, for 1 to 64 granules.
     pub const HOLE_HEADS: usize = 384;
-    /// The number of keys inserted so far, and in the journal the index slot of each of the last 128: 128
-    /// words.
+    /// The number of keys inserted so far. The journal holds the index slots of the last 128: 128 words.
     pub const INSERTED: usize = 896;
     pub const JOURNAL: usize = 1024;
 }
 
 /// A queue in a partition's header.
 pub mod queue_word {
-    /// Locations of the entries at both ends; 0: the queue is empty.
+    /// The locations of the entries at both ends; 0: the queue is empty.
     pub const NEWEST: usize = 0;
     pub const OLDEST: usize = 8;
     pub const COUNT: usize = 16;
     pub const GRANULES: usize = 24;
 }
 
-/// A page's row of the page table.
+/// A page's row in the page table.
 ///
 /// ```text
 /// LINK: owner (12 bits) << 52 | previous page (26) << 26 | next page (26)
 /// ```
 pub mod page_word {
-    /// One bit for each granule in use.
+    /// A bit mask of the granules in use.
     pub const USED: usize = 0;
-    /// One bit for each granule that starts a head run, or a tail run.
+    /// Bit masks of the granules that start a head run, and of those that start a tail run.
     pub const HEADS: usize = 8;
     pub const TAILS: usize = 16;
-    /// No run starts in a page that belongs to a value, so the first page of a value has the number of its write
-    /// here instead. No other write of its partition has the same number.
+    /// The number of a value's write, in the value's first page. It can share the word, because no run starts in a page
+    /// that belongs to a value. No other write of the partition has the same number.
     pub const WRITING: usize = HEADS;
     pub const LINK: usize = 24;
     pub const PREVIOUS_SHIFT: u32 = 26;
     pub const OWNER_SHIFT: u32 = 52;
-    /// The owner of a free page.
+    /// The owner in the row of a free page.
     pub const NO_OWNER: u64 = (1 << 12) - 1;
 }
 
-/// An entry's header in its head run. The key follows, then the bytes of the value that lie in this
-/// run.
+/// An entry's header in its head run. The key follows, then the bytes of the value that are in this run.
 pub mod entry_word {
     /// Newer entry (32 bits) | older entry (32): the links of the eviction queue, as locations.
     pub const LINKS: usize = 0;
@@ -129,9 +130,9 @@ pub mod entry_word {
     pub const VERSION: usize = 32;
     /// First value page (32) | tail run (32). Only with the flag `EXTENDED`.
     pub const EXTENSION: usize = 40;
-    /// A flag: a stored NULL.
+    /// A flag: the entry is a stored NULL.
     pub const NEGATIVE: u64 = 1;
-    /// A flag: the value is not in the head run alone.
+    /// A flag: the value is not only in the head run.
     pub const EXTENDED: u64 = 2;
 }
 
@@ -140,18 +141,18 @@ pub const EXTENDED_HEADER: usize = 48;
 /// Bytes before the value in a tail run: location of the head (32 bits) | granules of the tail (32).
 pub const TAIL_HEADER: usize = 8;
 
-/// The reason why these parameters have no layout.
+/// The reason why parameters have no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LayoutError {
     /// The size leaves no room for even the smallest arena.
     TooSmall,
-    /// Not a power of two, or more than the size can supply with an arena of useful size.
+    /// The number of partitions is not a power of two, or is too large for the size to leave an arena of useful size.
     BadPartitions,
-    /// A number of the policy outside of the range that [`Params`] gives for it.
+    /// A parameter of the policy is outside of the range that [`Params`] states.
     BadParams,
 }
 
-/// Offsets and counts, all derived from [`Params`].
+/// The offsets and counts of a region, all derived from [`Params`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub(crate) params: Params,
@@ -171,13 +172,12 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout for a region of at most `size` bytes; with `partitions` 0 it chooses their number
-    /// by size.
+    /// Returns the layout for a region of at most `size` bytes; if `partitions` is 0, chooses the number by the size.
     pub fn new(size: usize, partitions: u32) -> Result<Layout, LayoutError> {
         Layout::with(Params::new(size, partitions))
     }
 
-    /// Returns the layout for these parameters, with as many pages as fit.
+    /// Returns the layout for these parameters, with as many pages as fit, or the reason why they have no layout.
     pub fn with(params: Params) -> Result<Layout, LayoutError> {
         let size = params.size.min(MAX_REGION);
         if params.bytes_per_slot < 16 || params.small_percent > 90 || params.ghost_percent > 1000 {
@@ -213,7 +213,7 @@ impl Layout {
         let count = partitions as usize;
         let slots = pages * PAGE / params.bytes_per_slot as usize;
         let buckets = (slots / 8 / count).max(2);
-        // One stripe for every four pages: keys that share a stripe cost only a missed fill.
+        // One stripe for every four pages suffices, because keys that share a stripe cost only a missed fill.
         let stripes = (pages / 4 / count).clamp(16, 4096).next_power_of_two();
         let pool_words = pages.div_ceil(64);
         let summary_words = pool_words.div_ceil(64);
@@ -246,12 +246,12 @@ impl Layout {
         self.arena_at + self.arena_bytes()
     }
 
-    /// Returns the number of partitions, hence of locks.
+    /// Returns the number of partitions, which is also the number of locks.
     pub fn partitions(&self) -> u32 {
         self.partitions
     }
 
-    /// Returns the bytes of the arena for entries, their headers included.
+    /// Returns the bytes of the arena, which holds the entries with their headers.
     pub fn arena_bytes(&self) -> usize {
         self.pages as usize * PAGE
     }
@@ -261,8 +261,8 @@ impl Layout {
         self.buckets * (BUCKET_BYTES / 8) as u32
     }
 
-    /// Returns the length of the longest value that can be stored under a key of this length: half
-    /// of the arena, so that an overwrite finds room beside the old value.
+    /// Returns the maximum length of a value under a key of this length: half of the arena, so that an overwrite finds
+    /// room beside the old value.
     pub fn max_value(&self, key_len: usize) -> usize {
         let most = (self.pages as usize / 2).saturating_sub(2) * PAGE;
         most.min(u32::MAX as usize)

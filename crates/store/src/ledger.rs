@@ -1,8 +1,8 @@
 //! The events that the store reports to its caller when entries are stored or removed, and the counters of a
 //! partition.
 //!
-//! The caller computes the sums for each cache from [`EntryEvent`]. They are exact, because an entry is reported
-//! with the same bytes when it is removed as when it was stored.
+//! The caller computes sums for each cache from the [`EntryEvent`]s. The sums are exact, because the store reports the
+//! removal of an entry with the same bytes as its storing.
 
 use crate::layout::partition_word;
 
@@ -17,26 +17,26 @@ pub enum RemovalCause {
     Expired,
     /// The data behind it changed, or its version is no longer current.
     Invalidated,
-    /// A caller requested it.
+    /// A caller requested the removal.
     Cleared,
 }
 
 /// An entry that was stored or removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryEvent {
-    /// The cache of its key.
+    /// The cache of the entry's key.
     pub cache: u32,
-    /// The version of its header.
+    /// The version in the entry's header.
     pub version: u64,
-    /// Its size in whole granules, header and key included.
+    /// The entry's size in bytes, in whole granules, header and key included.
     pub bytes: u64,
     /// The deadline, or `NO_DEADLINE`.
     pub deadline: i64,
-    /// Why it was removed; `None` if it was stored.
+    /// The cause of the removal; `None` if the entry was stored.
     pub removed: Option<RemovalCause>,
 }
 
-/// How an eviction treats the entries of a cache.
+/// The treatment of a cache's entries by an eviction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
     /// The cache holds more than its bound: its entries are evicted first.
@@ -44,17 +44,17 @@ pub enum Rank {
     /// The policy alone decides.
     #[default]
     Plain,
-    /// The cache holds no more than its reserve: its entries are passed over.
+    /// The cache holds no more than its reserve: an eviction skips its entries.
     Reserved,
 }
 
-/// The caller's record of entries. Its functions are called under the partition's exclusive lock.
+/// The caller's record of entries. The store calls its functions under the partition's exclusive lock.
 pub trait Ledger {
     /// Records an entry that was stored or removed.
     fn report(&mut self, event: EntryEvent);
 
-    /// Returns whether any cache may have another rank than [`Rank::Plain`]. If not, an eviction
-    /// reads the cache of no entry.
+    /// Returns whether any cache may have another rank than [`Rank::Plain`]. If it returns false, an eviction does not
+    /// read the caches of entries.
     fn has_ranks(&self) -> bool {
         false
     }
@@ -69,8 +69,8 @@ pub trait Ledger {
         false
     }
 
-    /// Records the key of an entry that is stored, gets another deadline or is removed. Called before any reader can
-    /// see the change.
+    /// Records the key of an entry that is stored, gets another deadline or is removed. The store calls this before any
+    /// reader can see the change.
     fn name(&mut self, _event: &EntryEvent, _key: &[u8]) {}
 }
 
@@ -99,7 +99,7 @@ pub(crate) enum Counter {
 
 impl Counter {
     pub(crate) fn at(self) -> usize {
-        // Counters that readers write, from 16 on, lie on another cache line than those of writers.
+        // The counters from 16 on, which readers change, are not on a cache line of writers' counters.
         const { assert!(partition_word::COUNTERS + 16 * 8 == partition_word::READ_COUNTERS) };
         partition_word::COUNTERS + self as usize * 8
     }

@@ -1,6 +1,6 @@
 //! Looks entries up under the shared lock.
 //!
-//! `index.rs` finds the slot, and the caller's closure decides whether the entry's version is valid. A hit costs one
+//! `index.rs` finds the slot, and the caller's closure decides whether the entry's version is valid. A hit writes one
 //! counter; a lookup that compares in place writes nothing.
 
 use crate::entry::{EntryRef, Header, Key};
@@ -32,7 +32,7 @@ impl Reading {
     /// The bytes of a piece: whole pages.
     pub const PIECE: usize = 16 * PAGE;
 
-    /// Returns the length of the next piece; 0 after the last one.
+    /// Returns the length of the next piece; 0 after the last piece.
     pub fn next(&self) -> usize {
         Reading::PIECE.min(self.length - self.copied)
     }
@@ -48,15 +48,15 @@ impl Reading {
 pub enum Piece {
     /// The piece was copied, and more pieces follow.
     Copied,
-    /// The piece was the last one: the copy is the whole value that the entry has at this moment.
+    /// The piece was the last one: the copy is now the whole value of the entry.
     Last(Header),
-    /// The key has another entry, another value, or none: the copied bytes are invalid.
+    /// The key has another entry, another value, or no entry: the copied bytes are invalid.
     Changed,
 }
 
 impl<'r> PartitionRef<'r> {
-    /// Begins to read a value in pieces. Accepts an entry under the same conditions as [`PartitionRef::get`], and
-    /// counts nothing. None: no such entry exists, or its value is too short to have a page of its own.
+    /// Begins to read a value in pieces. Returns None if the key has no entry that `valid` accepts, or if its value is
+    /// too short to have a page of its own. Does not check the deadline, and counts nothing.
     pub fn begin(&self, key: &Key, valid: impl FnOnce(&Header) -> bool) -> Option<Reading> {
         let (_, entry) = self.find(key)?;
         let (writing, page) = entry.writing()?;
@@ -69,9 +69,9 @@ impl<'r> PartitionRef<'r> {
         })
     }
 
-    /// Copies the next piece, if the entry still exists, `valid` accepts it again, and no writer has replaced its
-    /// value since the first piece. `into` has the length that [`Reading::next`] returns. The last piece counts as a
-    /// hit.
+    /// Copies the next piece of the value, if the entry still exists, `valid` accepts it again, and no writer has
+    /// replaced its value since the first piece. `into` has the length that [`Reading::next`] returns. The last piece
+    /// counts as a hit.
     pub fn read_on(
         &self,
         key: &Key,
@@ -100,8 +100,8 @@ impl<'r> PartitionRef<'r> {
     }
 
     /// Copies a live value. `now` is the time in microseconds on the caller's clock, or `i64::MIN` if `valid` also
-    /// checks the deadline. `valid` is the caller's rule about the version. An entry that it rejects, or whose
-    /// deadline is not after `now`, is a miss and stays where it is.
+    /// checks the deadline. `valid` is the caller's rule about the version. An entry that `valid` rejects, or whose
+    /// deadline is not after `now`, is a miss, but stays in the store.
     #[inline]
     pub fn get(
         &self,
@@ -128,15 +128,15 @@ impl<'r> PartitionRef<'r> {
         GetOutcome::Hit(header)
     }
 
-    /// Returns the entry of a key whatever its deadline and version, so that the caller can compare it in place.
-    /// Counts nothing.
+    /// Returns the entry of a key with any deadline and version, so that the caller can compare it in place. Counts
+    /// nothing.
     #[inline]
     pub fn peek(&self, key: &Key) -> Option<EntryRef<'r>> {
         self.find(key).map(|(_, entry)| entry)
     }
 
-    /// Returns how much the entry of a key is used, in the view of eviction: from 0, for one that was not read since
-    /// it was stored or last reconsidered, to 7. None if no entry exists. Counts nothing.
+    /// Returns eviction's measure of the use of a key's entry, from 0 to 7; 0 means that no reader has read the entry
+    /// since it was stored or last reconsidered. Returns None if no entry exists. Counts nothing.
     pub fn use_rank(&self, key: &Key) -> Option<u32> {
         self.find(key)
             .map(|(number, _)| self.slot(number).use_rank())

@@ -2,7 +2,7 @@
 //! its eviction policy.
 //!
 //! The policy is S3-FIFO (Yang, Zhang, Qiu, Yue and Rashmi, "FIFO queues are all you need for cache eviction", SOSP
-//! 2023), counted in bytes instead of entries. Each default that differs from the paper has its reason beside it;
+//! 2023), counted in bytes instead of entries. Each default that differs from the paper's has its reason beside it;
 //! `examples/hit_rates.rs` repeats the measurements.
 
 /// The bytes of a granule, the unit of space: a cache line.
@@ -10,12 +10,12 @@ pub const GRANULE: usize = 64;
 /// The bytes of an entry's header. With a 16-byte key and a 512-byte value, an entry takes nine granules.
 pub const ENTRY_HEADER: usize = 40;
 
-/// The parameters of a tier. [`Params::new`] fills in the defaults; tests and benchmarks vary them.
+/// The parameters of a tier. [`Params::new`] sets the defaults; tests and benchmarks vary them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Params {
-    /// In bytes. The region is never larger than this.
+    /// The maximum size of the region in bytes.
     pub size: usize,
-    /// A power of two up to 1024, or 0: chosen by size.
+    /// The number of partitions: a power of two up to 1024, or 0 for a choice by the size.
     pub partitions: u32,
     /// Arena bytes for each 8-byte index slot, at least 16. [`Params::expecting`] derives it from the
     /// size of entries.
@@ -23,26 +23,26 @@ pub struct Params {
     /// The percentage of a partition's bytes that entries may hold in the small queue, before they have been hit
     /// often enough to leave it; at most 90. The paper has 10.
     pub small_percent: u32,
-    /// Evicted bytes that ghosts remember, in percent of the bytes that a partition holds, at most
-    /// 1000. The paper has 90, the size of the main queue.
+    /// The evicted bytes that ghosts remember, as a percentage of the bytes that a partition holds; at most 1000. The
+    /// paper has 90, the size of the main queue.
     pub ghost_percent: u32,
-    /// Hits in the small queue that move an entry to the main queue; 2 in the paper. Hits are counted
-    /// to 3.
+    /// The number of hits in the small queue that move an entry to the main queue; 2 in the paper. The store counts
+    /// hits up to 3.
     pub promote_hits: u32,
 }
 
-/// The default size of key and value for which a tier is laid out: 5 % of it becomes index. With 7 % the two-class
-/// load of 512-byte values loses two points, because its hot set then just does not fit.
+/// The default size of key and value for which a tier is laid out: 5 % of it becomes index. With 7 % the two-class load
+/// of 512-byte values loses two points, because its hot set is then slightly too large.
 const ENTRY_SIZE: usize = 188;
-/// The bytes that an entry takes besides its key and value: its header, and half a granule of rounding.
+/// The average bytes that an entry takes besides its key and value: its header, and half a granule for rounding.
 const BESIDE_KEY_AND_VALUE: usize = 64;
-/// Slots for four entries. With 5, ghosts find no room: a loop that fits is not kept, and zipf loses two points. 8
-/// is no better than 7.
+/// The number of index slots for four entries. With 5, ghosts find no room: the tier does not keep a loop that fits,
+/// and zipf loses two points. 8 is no better than 7.
 const SLOTS_FOR_FOUR: usize = 7;
 
 impl Params {
-    /// Returns the parameters for entries whose key and value have this many bytes on average. Entries of one size
-    /// take whole granules; where sizes differ, half a granule is lost on average.
+    /// Returns the parameters for entries whose key and value have this many bytes on average. Entries of one size take
+    /// whole granules; if sizes differ, rounding costs half a granule on average.
     pub const fn expecting(self, entry_size: usize) -> Params {
         let average = entry_size.saturating_add(BESIDE_KEY_AND_VALUE);
         let one = entry_size.saturating_add(ENTRY_HEADER).div_ceil(GRANULE);
@@ -58,8 +58,8 @@ impl Params {
         }
     }
 
-    /// Returns the average entry size of a tier with these totals, as `expecting` counts it; None
-    /// for an empty tier.
+    /// Returns the average entry size of a tier with these totals, in the measure of `expecting`; None for an empty
+    /// tier.
     pub const fn entry_size(bytes: u64, entries: u64) -> Option<usize> {
         match bytes.checked_div(entries) {
             Some(room) => Some((room as usize).saturating_sub(BESIDE_KEY_AND_VALUE)),
@@ -73,13 +73,13 @@ impl Params {
             size,
             partitions,
             bytes_per_slot: 0,
-            // 10 costs the two-class load a point. 5 costs as much where keys are read often while they are new, and
+            // 10 costs the two-class load a point. 5 costs as much for loads whose keys are read often at first and
             // rarely later.
             small_percent: 7,
-            // A loop that just fits returns to a key after it has evicted as many bytes as the partition holds. With
-            // a smaller value, the main queue keeps what an older load has left there.
+            // A loop that just fits returns to a key after it has evicted as many bytes as the partition holds. With a
+            // smaller value, the main queue keeps the entries of an older load.
             ghost_percent: 100,
-            // 2 costs up to six points under churn, and nowhere gains more than one.
+            // 2 costs up to six points under churn, and gains at most one point under any load.
             promote_hits: 1,
         }
         .expecting(ENTRY_SIZE)

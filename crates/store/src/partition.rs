@@ -1,7 +1,7 @@
-//! A partition as its lock allows access to it: [`PartitionRef`] for lookups under a shared lock, [`PartitionMut`]
+//! The access to a partition that its lock allows: [`PartitionRef`] for lookups under a shared lock, [`PartitionMut`]
 //! for changes under an exclusive one.
 //!
-//! The lock itself belongs to the caller, who promises to hold it (`access.rs`). A [`PartitionRef`] writes only hit
+//! The lock itself belongs to the caller, which promises to hold it (`access.rs`). A [`PartitionRef`] writes only hit
 //! counters and statistics.
 
 use core::ops::Deref;
@@ -12,7 +12,7 @@ use crate::layout::NO_PAGE;
 use crate::ledger::{Counter, EntryEvent, Ledger, Rank, RemovalCause};
 use crate::region::Region;
 
-/// The longest key that is copied to the small buffer.
+/// The length of the longest key for the small buffer.
 const SHORT_KEY: usize = 128;
 
 /// A partition under its shared lock.
@@ -26,8 +26,8 @@ pub struct PartitionRef<'r> {
 pub struct PartitionMut<'r> {
     view: PartitionRef<'r>,
     ledger: &'r mut dyn Ledger,
-    /// The page that compaction is emptying. It is in no list, and is not returned to the pool together with its
-    /// last run.
+    /// The page that compaction is emptying. It is in no list, and does not return to the pool together with its last
+    /// run.
     pub(crate) vacating: u32,
 }
 
@@ -52,7 +52,7 @@ impl<'r> PartitionRef<'r> {
         self.region.load(self.region.partition_at(self.id) + word)
     }
 
-    /// Adds one to a statistic; the shared lock suffices.
+    /// Adds one to a statistic; needs only the shared lock.
     #[inline]
     pub(crate) fn count(&self, counter: Counter) {
         let at = self.region.partition_at(self.id) + counter.at();
@@ -117,8 +117,8 @@ impl<'r> PartitionMut<'r> {
         }
     }
 
-    /// Uses a small buffer for most keys, because clearing one for the longest key would cost more than the rest of
-    /// this function.
+    /// Reports the key of an entry. Uses a small buffer for most keys, because clearing a buffer for the longest key
+    /// would cost more than the rest of this function.
     #[cold]
     fn name_aloud(&mut self, entry: &EntryRef, removed: Option<RemovalCause>) {
         match entry.header().key_len as usize <= SHORT_KEY {

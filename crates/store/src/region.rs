@@ -1,10 +1,10 @@
-//! The region: raw shared memory, accessed as atomic words and byte copies. All unsafe operations of the crate are
-//! here; `access.rs` states what callers promise.
+//! The region: raw shared memory, accessed as atomic words and byte copies. This file holds all unsafe operations of
+//! the crate; `access.rs` states the promises of callers.
 //!
-//! No access leaves the region, whatever a location says, and no reference to shared bytes outlives the call that
-//! made it. Every word is an atomic, and accessed relaxed unless stated otherwise, so that even a racing read of a
-//! word (a hint, a statistic, a prefetch) is defined. Bytes of entries are copied only under the partition's lock.
-//! This file knows nothing about the structures in the region.
+//! No access leaves the region, for any location, and no reference to shared bytes outlives the call that made it.
+//! Every word is an atomic, accessed relaxed unless stated otherwise, so that even a racing read of a word (a hint, a
+//! statistic, a prefetch) is defined. The code copies bytes of entries only under the partition's lock. This file knows
+//! nothing about the structures in the region.
 
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -21,17 +21,16 @@ pub struct Region {
 // SAFETY: `Region` is an address and constants. Words are atomics, and byte copies happen only
 // through `PartitionRef` and `PartitionMut`, whose makers promise the partition's lock.
 unsafe impl Send for Region {}
-// SAFETY: `&Region` gives words, which are atomics, and byte copies, which the partitions' locks
-// guard: both may be used from several threads at once.
+// SAFETY: `&Region` gives access to words, which are atomics, and to byte copies, which the partitions' locks guard:
+// several threads may use both at once.
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Wraps memory as a region; reads and writes nothing yet.
+    /// Wraps memory as a region, without reading or writing it.
     ///
     /// # Safety
-    /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes
-    /// for as long as any `Region` over it lives. All other users of the memory meanwhile keep the crate's access
-    /// rules.
+    /// `base` is 64-byte aligned and valid for reads and writes of `layout.region_bytes()` bytes for as long as any
+    /// `Region` over it lives. All other users of the memory follow the crate's access rules as long.
     pub(crate) unsafe fn over(base: NonNull<u8>, layout: &Layout) -> Region {
         Region {
             base,
@@ -40,17 +39,17 @@ impl Region {
         }
     }
 
-    /// Returns the length in bytes.
+    /// Returns the length of the region in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Returns the sizes and counts of this region.
+    /// Returns the layout of this region: its sizes and counts.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns the partition, hence the lock, of a hash: its top bits.
+    /// Returns the partition of a hash, and so its lock; the hash's top bits choose it.
     pub fn partition_of(&self, hash: u64) -> u32 {
         (((hash >> 32) * u64::from(self.layout.partitions)) >> 32) as u32
     }
@@ -75,9 +74,9 @@ impl Region {
         } else {
             region_word::SCRAP
         };
-        // SAFETY: `at + 8` lies inside the region and is 8-byte aligned because the base is; the
-        // memory lives as long as `self`. Non-atomic accesses to the same bytes are the copies
-        // below, which the partition's lock orders against this.
+        // SAFETY: `at + 8` lies inside the region and is 8-byte aligned because the base is; the memory lives as long
+        // as `self`. The only non-atomic accesses to the same bytes are the copies below, and the partition's lock
+        // orders them against this access.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(at).cast()) }
     }
 
@@ -105,8 +104,7 @@ impl Region {
         line.each_ref().map(|word| word.load(Relaxed))
     }
 
-    /// Returns whether `len` bytes from `at` may be accessed: they do not leave the region, or reach the bookkeeping
-    /// before the arena.
+    /// Returns whether `len` bytes from `at` may be accessed: whether they lie inside of the arena.
     #[inline]
     fn inside(&self, at: usize, len: usize) -> bool {
         at >= self.layout.arena_at && at <= self.bytes && len <= self.bytes - at
@@ -141,7 +139,7 @@ impl Region {
         }
     }
 
-    /// Moves whole runs during compaction.
+    /// Copies a whole run to another place, for compaction.
     pub(crate) fn copy_within(&self, from: usize, to: usize, len: usize) {
         if self.inside(from, len) && self.inside(to, len) {
             // SAFETY: both ranges lie inside the region (checked); `copy` allows them to overlap;

@@ -1,22 +1,22 @@
-//! A ring of records in shared memory. Any process may append records; each reader reads every record from its own
-//! position on.
+//! A ring of records in shared memory. Any process may append records; a reader reads every record after its own
+//! position.
 //!
-//! No process waits for another, so writers overwrite old records. Guards that every loss is reported: a reader that is
-//! too slow receives [`Next::Lost`], and never a mixture of two records. For this, a writer first moves the head, which
-//! announces how far it will write, and writes the first word of its record last.
+//! No process waits for another, so writers overwrite old records. The rule: the ring reports every loss; a reader that
+//! is too slow receives [`Next::Lost`], and never a mixture of two records. For this, a writer first moves the head,
+//! which announces the end of its write, and writes the first word of its record last.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU64, fence};
 
 use crate::seqlock::pack;
 
-/// The number of words before a record's bytes: its position and length, two words of the caller's, and a checksum.
+/// The number of words before a record's bytes: its position and length, two words of the caller, and a checksum.
 const HEAD: usize = 4;
-/// Bits of a record's first word that hold its number of words. The other bits hold its position plus one, so that no
-/// empty place looks like a record.
+/// The number of bits of a record's first word that hold its number of words. The other bits hold its position plus
+/// one, so that no empty place looks like a record.
 const LENGTH_BITS: u32 = 20;
 
-/// A ring of `WORDS` words of eight bytes, a power of two. Zeros are an empty ring.
+/// A ring of `WORDS` words of eight bytes, a power of two. A zeroed ring is empty.
 #[repr(C, align(64))]
 pub struct Ring<const WORDS: usize> {
     /// The position after the last record, in words since the start.
@@ -24,14 +24,14 @@ pub struct Ring<const WORDS: usize> {
     words: [AtomicU64; WORDS],
 }
 
-/// Returns the words that a record with these parts takes.
+/// Returns the number of words that a record with these parts takes.
 pub fn words(parts: &[&[u8]]) -> usize {
     let bytes = parts.iter().map(|part| part.len().div_ceil(8));
     HEAD + bytes.sum::<usize>()
 }
 
-/// Returns a sum that detects a record written by two writers at once, of which one was a whole turn of the ring
-/// late.
+/// Returns the checksum after one more word. It detects a record that two writers wrote at the same time, because one
+/// of them was late by a whole turn of the ring.
 fn checksum(sum: u64, word: u64) -> u64 {
     (sum ^ word)
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -43,13 +43,13 @@ impl<const WORDS: usize> Ring<WORDS> {
         &self.words[position as usize % WORDS]
     }
 
-    /// Appends a record: two words of the caller's, and the parts, each filled up to whole words. It takes at most half
-    /// of the ring, and at most a million words.
+    /// Appends a record: two words of the caller, and the parts, each padded to whole words. It takes at most half of
+    /// the ring, and at most a million words.
     #[inline]
     pub fn append(&self, about: [u64; 2], parts: &[&[u8]]) {
         let count = words(parts) as u64;
         let at = self.head.fetch_add(count, SeqCst);
-        // A reader that sees one of these words also sees that the head has moved.
+        // A reader that sees one of the words below also sees the moved head.
         fence(Release);
         let mut sum = at;
         for (place, word) in (at + 1..).zip(about) {
@@ -72,16 +72,16 @@ impl<const WORDS: usize> Ring<WORDS> {
     }
 }
 
-/// The result of a look at the next record.
+/// The result of reading the next record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// All records are read.
+    /// The reader has read all records.
     End,
     /// The writer of the next record has not finished it.
     Unfinished,
-    /// Records were overwritten before they were read. The reader continues after a call of [`Reader::pass`].
+    /// Writers overwrote records before the reader read them. The reader continues after a call of [`Reader::pass`].
     Lost,
-    /// A record, with the two words of the caller of [`Ring::append`].
+    /// A record, with the two words that the caller of [`Ring::append`] passed.
     Record([u64; 2]),
 }
 
@@ -105,7 +105,7 @@ impl<'r, const WORDS: usize> Reader<'r, WORDS> {
         self.tail
     }
 
-    /// Returns whether there are unread records, finished or not.
+    /// Returns whether unread records exist, finished or unfinished.
     #[inline]
     pub fn is_behind(&self) -> bool {
         self.ring.head() != self.tail
@@ -116,19 +116,20 @@ impl<'r, const WORDS: usize> Reader<'r, WORDS> {
         self.is_behind() && (self.count().is_some() || self.is_lapped())
     }
 
-    /// Skips all records so far, also those that are unfinished.
+    /// Skips all present records, including unfinished ones.
     pub fn pass(&mut self) {
         self.tail = self.ring.head();
     }
 
-    /// Returns the next record's number of words; None: its writer has not finished it.
+    /// Returns the next record's number of words; None if its writer has not finished it.
     fn count(&self) -> Option<u64> {
         let first = self.ring.word(self.tail).load(Acquire);
         let position = (self.tail + 1) & (u64::MAX >> LENGTH_BITS);
         (first >> LENGTH_BITS == position).then_some(first & ((1 << LENGTH_BITS) - 1))
     }
 
-    /// Reads the next record, whose parts it passes to `take` word by word. They count only if it returns a record.
+    /// Reads the next record, and passes its parts to `take` word by word. The words are valid only if this returns a
+    /// record.
     pub fn next(&mut self, mut take: impl FnMut([u8; 8])) -> Next {
         if !self.is_behind() {
             return Next::End;
@@ -240,7 +241,7 @@ mod tests {
         let ring = ring::<64>();
         let mut reader = Reader::begin(&ring);
         ring.append([1, 2], &[b"text"]);
-        ring.words[HEAD].store(0, Relaxed); // by a writer that was a turn late
+        ring.words[HEAD].store(0, Relaxed); // by a writer that was late by a whole turn
         assert_eq!(read(&mut reader).0, Next::Lost);
     }
 

@@ -1,14 +1,14 @@
-//! A sequence lock: a version word for data in shared memory that are read without a lock. The version is odd during
-//! a write, and different after it; a reader that sees a change in between reads again.
+//! A sequence lock: a version word for data in shared memory that readers read without a lock. The version is odd
+//! during a write, and different after it; a reader that sees the version change during its read reads again.
 //!
-//! The data are atomics, read and written relaxed, so that a read during a write is defined. Fences order them with
-//! the version, as in Boehm, "Can seqlocks get along with programming language memory models?" (2012). No reader
-//! waits for a writer: if one has died, it leaves the version odd, and the data are unreadable until the next write.
+//! The data are atomics, read and written relaxed, so that a read during a write is defined. Fences order them with the
+//! version, as in Boehm, "Can seqlocks get along with programming language memory models?" (2012). No reader waits for
+//! a writer: a writer that dies leaves the version odd, and the data are unreadable until the next write.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU64, fence};
 
-/// How often a reader tries again during writes before it gives up.
+/// The number of attempts of a reader before it gives up.
 const TRIES: usize = 1000;
 
 /// The version of some data. Zeroed memory means that the data were never written.
@@ -16,7 +16,7 @@ const TRIES: usize = 1000;
 #[derive(Default)]
 pub struct Seqlock(AtomicU64);
 
-/// A write in progress, which ends when this is dropped.
+/// A write in progress. Dropping this value ends the write.
 pub struct Writing<'v> {
     version: &'v AtomicU64,
     odd: u64,
@@ -34,7 +34,7 @@ impl Seqlock {
         }
     }
 
-    /// Begins a write where there may be other writers. None: another one is in progress.
+    /// Begins a write if other writers may exist. Returns None if another write is in progress.
     pub fn try_write(&self) -> Option<Writing<'_>> {
         let version = self.0.load(Relaxed);
         let odd = version | 1;
@@ -54,8 +54,8 @@ impl Seqlock {
         })
     }
 
-    /// Returns the result of `look` from between two writes. None: the data are being written all the time, or were
-    /// never written.
+    /// Returns the result of `look` if no write overlapped with it. Returns None if writes overlapped with every
+    /// attempt, or if the data were never written.
     pub fn read<R>(&self, look: impl Fn() -> R) -> Option<R> {
         for _ in 0..TRIES {
             let version = self.0.load(Acquire);
@@ -81,7 +81,7 @@ impl Drop for Writing<'_> {
     }
 }
 
-/// Packs text into words of eight bytes, the last one filled up with zeros.
+/// Packs text into words of eight bytes, the last word padded with zeros.
 pub fn pack(text: &[u8]) -> impl Iterator<Item = u64> {
     text.chunks(8).map(|piece| {
         let mut eight = [0; 8];

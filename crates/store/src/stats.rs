@@ -1,7 +1,7 @@
 //! Statistics: the sums of the partitions' counters, and the use of each byte of a region.
 //!
-//! Every byte is accounted for, and reading the statistics needs no lock. Counters for each cache are not here; the
-//! caller keeps them from its ledger.
+//! The statistics account for every byte, and reading them needs no lock. The caller keeps the counters for each cache,
+//! with its ledger.
 
 use crate::layout::{GRANULE, PAGE, partition_word, queue_word};
 use crate::ledger::Counter;
@@ -10,52 +10,53 @@ use crate::region::Region;
 /// Sums over partitions since the region was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Entries held now.
+    /// The number of present entries.
     pub entries: u64,
-    /// The bytes of these entries, in whole granules: the sum of the ledger's events.
+    /// The bytes of the present entries, in whole granules: the sum of the ledger's events.
     pub bytes: u64,
-    /// Values that `get` copied.
+    /// The number of values that `get` copied.
     pub hits: u64,
-    /// All other calls of `get`, except those whose buffer was too small.
+    /// The number of all other calls of `get`, except calls with a buffer that was too small.
     pub misses: u64,
-    /// Entries stored, overwrites included.
+    /// The number of stored entries, overwrites included.
     pub sets: u64,
-    /// Entries that were replaced by another value of their key. This and the following four count removals by
-    /// [`crate::RemovalCause`].
+    /// The number of entries that another value of their key replaced. This counter and the following four count
+    /// removals by [`crate::RemovalCause`].
     pub overwritten: u64,
-    /// Entries removed because of space.
+    /// The number of entries removed because of space.
     pub evicted: u64,
-    /// Entries removed because their deadline had passed.
+    /// The number of entries removed because their deadline had passed.
     pub expired: u64,
-    /// Entries removed because the data behind them changed.
+    /// The number of entries removed because their data changed.
     pub invalidated: u64,
-    /// Entries removed because a caller cleared them.
+    /// The number of entries removed because a caller cleared them.
     pub cleared: u64,
-    /// Sets of a key that had been evicted a short time before, as its ghost shows.
+    /// The number of sets of a key that was evicted a short time before, as its ghost shows.
     pub ghost_hits: u64,
-    /// Runs that were moved in order to empty a page.
+    /// The number of runs that were moved to empty a page.
     pub moved: u64,
-    /// Evictions because both buckets of a key were full; part of `evicted`.
+    /// The number of evictions because both buckets of a key were full; a part of `evicted`.
     pub bucket_evictions: u64,
 }
 
-/// How the bytes of the region are used; the parts add up to `region`.
+/// The use of the region's bytes; the parts add up to `region`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The whole region: `Layout::region_bytes`.
     pub region: u64,
     /// Index, stripes, page table, queue heads, counters.
     pub bookkeeping: u64,
-    /// Entries in whole granules.
+    /// The bytes of entries, in whole granules.
     pub entries: u64,
     /// Free granules in pages that hold entries.
     pub holes: u64,
-    /// Pages in the pool, or reserved by a writer at this moment.
+    /// The bytes of pages that are in the pool, or that a writer has reserved.
     pub free: u64,
 }
 
 impl Region {
-    /// Adds up without locks: each number is correct, but two of them may be from different moments.
+    /// Returns the sums over all partitions. Reads without locks: each number is correct, but two numbers may be from
+    /// different moments.
     pub fn stats(&self) -> Stats {
         (0..self.layout.partitions).fold(Stats::default(), |sum, id| sum.plus(&self.stats_of(id)))
     }
@@ -94,8 +95,8 @@ impl Region {
         }
     }
 
-    /// Counts each byte once. A page that changes its owner while the counters are read may be counted twice or not
-    /// at all, which moves bytes between the parts but never makes one of them negative.
+    /// Returns the use of each byte of the region. A page that changes its owner during the call may be counted twice
+    /// or not at all; this moves bytes between the parts, but never makes a part negative.
     pub fn usage(&self) -> Usage {
         let counted = |word: usize, bytes: usize| {
             (0..self.layout.partitions)

@@ -1,8 +1,8 @@
-//! Stripes: an epoch for each group of keys, which exists whether or not a key has an entry. The caller's coherence
-//! protocol uses it as a token.
+//! Stripes: an epoch for each group of keys, which exists even if no key of the group has an entry. The caller's
+//! coherence protocol uses it as a token.
 //!
-//! A stripe changes only under its partition's exclusive lock, together with the removal of the entry. So a lookup
-//! that misses and reads the epoch under one lock sees both changes or neither.
+//! A stripe changes only under its partition's exclusive lock, together with the removal of the entry. So a lookup that
+//! misses and reads the epoch under the same lock sees both changes or neither.
 
 use crate::entry::Key;
 use crate::layout::STRIPE_BYTES;
@@ -14,7 +14,8 @@ const HIDDEN: u64 = 0;
 
 impl PartitionRef<'_> {
     fn stripe_at(&self, hash: u64) -> usize {
-        // Bits below the tag's and above the first bucket's low ones; stripes are a power of two.
+        // Uses bits below the tag's bits and above the low bits of the first bucket; the number of stripes is a power
+        // of two.
         let index = (hash >> 12) as u32 & (self.region().layout.stripes - 1);
         self.region().stripes_at(self.id()) + index as usize * STRIPE_BYTES
     }
@@ -26,7 +27,7 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Raises the epoch of a hash's stripe, so that epochs read before are no longer valid. Returns the new one.
+    /// Raises the epoch of a hash's stripe, so that epochs read before are no longer valid. Returns the new epoch.
     pub fn renew(&mut self, hash: u64) -> u64 {
         let epoch = self.epoch(hash) + 1;
         self.region().store(self.stripe_at(hash), epoch);

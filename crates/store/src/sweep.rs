@@ -1,7 +1,7 @@
 //! Walks over a partition in bounded steps: scans under the shared lock, sweeps under the exclusive one.
 //!
-//! An entry never changes its slot, so a walk meets each entry that stays exactly once, whatever happens between its
-//! steps. The only state between two steps is the caller's cursor.
+//! An entry never changes its slot, so a walk meets each entry that stays exactly once, whatever changes occur between
+//! its steps. The only state between two steps is the caller's cursor.
 
 use crate::entry::EntryRef;
 use crate::ledger::RemovalCause;
@@ -15,12 +15,12 @@ pub struct Cursor {
 
 impl Cursor {
     /// Returns the cursor of a walk that continues at this slot of the partition's index. Slots keep their numbers
-    /// as long as the region lives, so a caller may store a slot number and continue there later.
+    /// while the region lives, so a caller may store a slot number and continue there later.
     pub fn at(slot: u32) -> Cursor {
         Cursor { slot }
     }
 
-    /// Returns the slot at which the next step begins.
+    /// Returns the first slot of the next step.
     pub fn slot(self) -> u32 {
         self.slot
     }
@@ -38,15 +38,15 @@ pub enum Verdict {
 /// The result of a step of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// Entries that it removed.
+    /// The number of entries that the step removed.
     pub removed: u32,
     /// Whether the walk has covered the whole partition.
     pub done: bool,
 }
 
 impl PartitionRef<'_> {
-    /// Visits the entries in the next `slots` slots, whether expired or not; returns true when the walk is complete.
-    /// A visit that returns false ends the step, and the next step continues after that entry.
+    /// Visits the entries in the next `slots` slots, including expired entries; returns whether the walk is complete. A
+    /// visit that returns false ends the step, and the next step continues after this entry.
     pub fn scan(
         &self,
         cursor: &mut Cursor,
@@ -68,8 +68,8 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Calls `judge` for the entries in the next `slots` slots, and removes those for which it returns `Remove`.
-    /// Used to remove expired entries, those of an old version, all entries of a cache, or those with a prefix.
+    /// Calls `judge` for the entries in the next `slots` slots, and removes each entry for which it returns `Remove`.
+    /// Serves to remove expired entries, entries of an old version, all entries of a cache, or entries with a prefix.
     pub fn sweep(
         &mut self,
         cursor: &mut Cursor,
@@ -79,7 +79,7 @@ impl PartitionMut<'_> {
         self.sweep_by_use(cursor, slots, |entry, _| judge(entry))
     }
 
-    /// Sweeps with a `judge` that also receives how much an entry is used; see [`PartitionRef::use_rank`].
+    /// Sweeps with a `judge` that also receives the measure of an entry's use; see [`PartitionRef::use_rank`].
     pub fn sweep_by_use(
         &mut self,
         cursor: &mut Cursor,

@@ -1,6 +1,6 @@
 //! Stores an entry: finds memory, evicting entries if necessary, writes the entry, and then links it into the index.
 //!
-//! The order matters: memory first, index last. The old entry of a key stays until the new one is written, and a
+//! The order matters: memory first, index last. The old entry of a key stays until the new entry is written, and a
 //! closure of the caller runs only between steps that leave the structure valid. A write takes no pages from a
 //! partition whose lock the caller does not hold; it returns the partition to lock instead (`NeedPages`).
 
@@ -12,7 +12,7 @@ use crate::layout::{PAGE, partition_word};
 use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// How often a caller should respond to `NeedPages` before it treats its write as evicted at once.
+/// The number of times that a caller should respond to `NeedPages` before it treats its write as evicted at once.
 pub const SET_ROUNDS: usize = 96;
 
 /// The result of [`PartitionMut::set`].
@@ -20,14 +20,14 @@ pub const SET_ROUNDS: usize = 96;
 pub enum SetOutcome {
     /// The entry is stored.
     Stored {
-        /// It replaced an entry of this key.
+        /// Whether the entry replaced another entry of this key.
         replaced: bool,
     },
     /// Release the lock, lock `victim`, call `reclaim(pages)` there with the same grant, and try again.
     NeedPages {
         /// The pages that the grant must cover in total.
         pages: u32,
-        /// The partition to take them from.
+        /// The partition that should give the pages.
         victim: u32,
     },
     /// The value is longer than `Layout::max_value`, or the key is empty or longer than `MAX_KEY`.
@@ -79,7 +79,7 @@ impl PartitionMut<'_> {
         self.name(entry, None);
     }
 
-    /// Counts an overwrite, and returns the event to report once the old entry is removed.
+    /// Counts an overwrite, and returns the event to report after the removal of the old entry.
     fn overwritten(&self, old: &EntryRef) -> EntryEvent {
         self.count(Counter::Overwritten);
         let granules = old.allocation().granules();
@@ -99,8 +99,8 @@ impl PartitionMut<'_> {
         self.report_stored(entry);
     }
 
-    /// Gives each write of a value with several pages a number, so that a reader that has copied some of the pages
-    /// notices that the rest belongs to another write.
+    /// Gives the write of a value with pages of its own a new number, so that a reader that has copied some of the
+    /// pages notices that the rest belongs to another write.
     fn number(&mut self, entry: &EntryRef, pages: u32) {
         if pages > 0 {
             self.add_field(partition_word::WRITINGS, 1);
@@ -126,8 +126,8 @@ impl PartitionMut<'_> {
     }
 
     fn insert(&mut self, key: &Key, allocation: &Allocation) {
-        // `ensure_slot` has made room, and evictions only make more. If there is none after all, the entry counts as
-        // evicted at once.
+        // `ensure_slot` has made room, and evictions only make more. If the key finds no slot after all, the entry
+        // counts as evicted at once.
         let Some((number, remembered)) = self.choose_slot(key.hash) else {
             return self.free_allocation(allocation);
         };
@@ -142,7 +142,7 @@ impl PartitionMut<'_> {
         self.report_stored(&self.entry(allocation.head));
     }
 
-    /// Returns the request for pages from another partition.
+    /// Returns the request for this many pages from another partition.
     fn ask_elsewhere(&mut self, pages: u32) -> SetOutcome {
         let partitions = self.region().layout.partitions;
         let mut victim = self.region().next_victim(self.defers_to_tier());
@@ -153,7 +153,7 @@ impl PartitionMut<'_> {
     }
 
     /// Gives an entry a new deadline; returns false if the key has no entry. Does not check the old deadline; the
-    /// caller does (`peek`).
+    /// caller can, with `peek`.
     pub fn touch(&mut self, key: &Key, deadline: i64) -> bool {
         let found = self.find(key);
         if let Some((slot, entry)) = found {

@@ -1,10 +1,10 @@
 //! Tests that the store evicts as well as textbook policies with the same bytes.
 //!
-//! The hit rate must be within 1.5 points of textbook S3-FIFO and above LRU on zipf, and no history of value sizes
-//! may lower it for good. The scale is small; `examples/hit_rates.rs` measures at full scale.
+//! The hit rate must be within 1.5 points of textbook S3-FIFO and above LRU on zipf, and no history of value sizes may
+//! lower it permanently. The scale is small; `examples/hit_rates.rs` measures at full scale.
 //!
-//! The textbook caches are simulated without a data structure. An entry costs them its key, its value and 56 bytes,
-//! the size of a header and an index slot in any cache. The store alone pays for everything else.
+//! The textbook caches are simulated without a data structure. An entry costs them its key, its value and 56 bytes, the
+//! size of a header and an index slot in any cache. Only the store pays for all other bookkeeping.
 
 #![allow(
     unsafe_code,
@@ -109,8 +109,8 @@ fn scans_do_not_push_the_hot_set_out() {
     );
 }
 
-/// A loop's hit rate falls by more than the share of missing bytes, so here the textbook cache gets only the bytes
-/// of the store's arena.
+/// A loop's hit rate falls by more than the share of missing bytes, so in this test the textbook cache gets only the
+/// bytes of the store's arena.
 #[test]
 fn a_loop_larger_than_the_tier_still_hits() {
     let trace = || traces::looping(36_000, 700_000);
@@ -131,7 +131,7 @@ fn a_loop_larger_than_the_tier_still_hits() {
     assert!(lru < 1.0 && store > 50.0);
 }
 
-/// The memory-limit workload: data set = 4 x the limit, 20 % of the keys get 80 % of the gets.
+/// Runs the memory-limit workload: the data are 4 times the limit, and 20 % of the keys get 80 % of the gets.
 #[test]
 fn small_values_under_a_memory_limit_reach_seventy_percent() {
     let size = 25 << 20;
@@ -143,7 +143,8 @@ fn small_values_under_a_memory_limit_reach_seventy_percent() {
     assert!(rate >= 70.0, "{rate:.2}");
 }
 
-/// As above with 513 KiB values, at an eighth of the size: still tens of values in a partition.
+/// Runs the memory-limit workload with 513 KiB values, at an eighth of the size: a partition still holds tens of
+/// values.
 #[test]
 fn large_values_under_a_memory_limit_reach_their_aim() {
     let size = 256 << 20;

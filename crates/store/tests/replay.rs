@@ -1,8 +1,8 @@
 //! Tests loads that once misled an eviction policy, on the store, LRU and S3-FIFO.
 //!
-//! A loop that fits must be kept whatever was read before it, and no load may hit three points less than under
-//! S3-FIFO. The textbook caches get the bytes of the store's arena and pay what the store pays for an entry, so that
-//! only the policies differ. `examples/replay.rs` replays recorded traces.
+//! The store must keep a loop that fits after any former load, and no load may hit three points less than under
+//! S3-FIFO. The textbook caches get the bytes of the store's arena, and an entry costs them the same as the store, so
+//! that only the policies differ. `examples/replay.rs` replays recorded traces.
 
 #![allow(
     unsafe_code,
@@ -68,7 +68,8 @@ impl Rates {
         println!("{name:36} store {store:.2} LRU {lru:.2} S3-FIFO {s3_fifo:.2}");
     }
 
-    /// `over`: points above S3-FIFO; a negative number means points below it.
+    /// Checks the store's hit rate against S3-FIFO. `over`: the minimum points above S3-FIFO; a negative number allows
+    /// points below it.
     fn beside_s3_fifo(&self, over: f64) {
         let Rates { store, s3_fifo, .. } = self;
         assert!(*store >= s3_fifo + over, "{store:.2}, S3-FIFO {s3_fifo:.2}");
@@ -82,7 +83,7 @@ impl Rates {
 
 type Trace = Box<dyn Iterator<Item = u64>>;
 
-/// Loads that a tier may have had before, with keys that never return.
+/// Returns loads that a tier may have had before, with keys that never return.
 fn histories() -> Vec<(&'static str, Trace)> {
     let room = room();
     let keys = room as usize * 8;
@@ -119,8 +120,8 @@ fn passes_after(history: Trace, keys: u64, passes: u64) -> Vec<f64> {
         .collect()
 }
 
-/// Of twenty passes, the first misses everything in any cache. The store may take four more to evict the entries
-/// from before.
+/// Of twenty passes, the first misses everything in any cache. The store may take four more passes to evict the entries
+/// of the former load.
 #[test]
 fn a_loop_that_fits_is_kept_after_any_history() {
     for percent in [50, 80, 97, 99] {
@@ -137,7 +138,7 @@ fn a_loop_that_fits_is_kept_after_any_history() {
     }
 }
 
-/// With an index made for entries of their size, ghosts find slots. Here each entry takes two granules.
+/// With an index made for entries of their size, ghosts find slots. In this test each entry takes two granules.
 #[test]
 fn a_loop_of_small_values_is_kept_as_well() {
     let params = Params::new(SIZE, 0).expecting(KEY_BYTES + 37);
@@ -236,7 +237,7 @@ fn files_that_users_open_hit_as_under_s3_fifo() {
     rates.beside_s3_fifo(-1.0);
 }
 
-/// LRU wins here, because the key that was read last is read next. Loops of several programs need the opposite.
+/// LRU wins here, because the key that was read last is read next. Loops of several programs need the opposite policy.
 #[test]
 fn a_zigzag_is_lost_to_lru() {
     let keys = room() * 5 / 4;
@@ -250,9 +251,9 @@ fn a_zigzag_is_lost_to_lru() {
     rates.beside_s3_fifo(-3.0);
 }
 
-/// Sessions and tokens, which the store sweeps every ten seconds, and the textbook caches check when they are read.
-/// A third of the keys live for a minute, others for an hour, a few for ever; some are overwritten and some deleted.
-/// There are 500 requests a second.
+/// Returns a load of sessions and tokens. The store sweeps every ten seconds, and the textbook caches check deadlines
+/// at each read. A third of the keys live for a minute, a third for an hour, and a third forever; some are overwritten
+/// and some deleted. The load has 500 requests a second.
 fn mortal_load() -> Vec<Request> {
     let keys = room() as usize * 6;
     let favourites = traces::zipf(12, keys, 0.9, 900_000);

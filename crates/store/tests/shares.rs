@@ -1,7 +1,7 @@
 //! Tests the bounds and reserves of caches that share a tier, with seeded loads.
 //!
-//! A cache must keep to its bound, the writes of other caches must leave it its reserve, and both must hold from the
-//! moment at which a rank changes.
+//! A cache must keep to its bound, the writes of other caches must leave it its reserve, and both must hold as soon as
+//! a rank changes.
 
 #![allow(
     unsafe_code,
@@ -19,7 +19,7 @@ use pgcache_store::{
     Region, RemovalCause, SET_ROUNDS, SetOutcome,
 };
 
-/// The sum and the settings of one cache, which the caller of the store keeps.
+/// The sum and the limits of one cache, which the caller of the store keeps.
 #[derive(Clone, Copy)]
 struct Share {
     bytes: u64,
@@ -71,7 +71,7 @@ impl Tier {
     fn new(size: usize) -> Tier {
         let layout = Layout::with(Params::new(size, 0)).unwrap();
         let shape = alloc::Layout::from_size_align(layout.region_bytes(), 4096).unwrap();
-        // SAFETY: the layout's size is not zero; the memory is used by this region alone until `drop`.
+        // SAFETY: the layout's size is not zero; only this region uses the memory until `drop`.
         let (base, region) = unsafe {
             let base = NonNull::new(alloc::alloc_zeroed(shape)).unwrap();
             (base, Region::init(base, &layout))
@@ -116,13 +116,13 @@ impl Tier {
         let home = self.region.partition_of(hash);
         let mut grant = self.region.grant();
         for _ in 0..SET_ROUNDS {
-            // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
+            // SAFETY: one thread, and this `PartitionMut` ends before the next one begins.
             let mut partition = unsafe { self.region.partition_mut(home, &mut self.shares) };
             match partition.set(&key, &new, 0, &mut grant) {
                 SetOutcome::Stored { .. } => return,
                 SetOutcome::TooLarge => panic!("too large"),
                 SetOutcome::NeedPages { pages, victim } => {
-                    // SAFETY: one thread, and the home's `PartitionMut` is used no more.
+                    // SAFETY: one thread, and the home's `PartitionMut` is no longer used.
                     unsafe { self.region.partition_mut(victim, &mut self.shares) }
                         .reclaim(pages, 0, &mut grant);
                 }
@@ -146,7 +146,7 @@ impl Tier {
 
     fn clear(&mut self, cache: u32) {
         for id in 0..self.region.layout().partitions() {
-            // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
+            // SAFETY: one thread, and this `PartitionMut` ends before the next one begins.
             let mut partition = unsafe { self.region.partition_mut(id, &mut self.shares) };
             partition.sweep(&mut Cursor::default(), u32::MAX, |entry| {
                 match entry.header().cache == cache {
@@ -160,7 +160,7 @@ impl Tier {
 
 impl Drop for Tier {
     fn drop(&mut self) {
-        // SAFETY: allocated with this shape in `new`; the region goes with `self`.
+        // SAFETY: `new` allocated the memory with this shape; the region ends with `self`.
         unsafe { alloc::dealloc(self.base.as_ptr(), self.shape) }
     }
 }
@@ -181,14 +181,14 @@ const SESSIONS: u32 = 1;
 const NEIGHBOUR: u32 = 2;
 const SEEDS: [u64; 2] = [1, 0xFEED];
 
-/// How a neighbouring cache writes and reads.
+/// The load of a neighbouring cache.
 #[derive(Clone, Copy, Debug)]
 enum Load {
-    /// Each key once.
+    /// Writes each key once.
     Once,
-    /// Each key is written, and read twice soon after.
+    /// Writes each key, and reads it twice soon after.
     Read,
-    /// A skewed working set twice as large as the tier.
+    /// Writes a skewed working set twice as large as the tier.
     Skewed,
 }
 
@@ -216,7 +216,7 @@ fn write(tier: &mut Tier, cache: u32, load: Load, seed: u64, at: u64, length: us
     }
 }
 
-/// Returns the percentage of this many sessions that the tier still has, without reading them.
+/// Returns the percentage of this many sessions that the tier still has, without counting reads.
 fn kept(tier: &mut Tier, sessions: u64) -> f64 {
     let kept = (0..sessions)
         .filter(|&number| {
@@ -234,7 +234,8 @@ fn kept(tier: &mut Tier, sessions: u64) -> f64 {
     kept as f64 * 100.0 / sessions as f64
 }
 
-/// Stores sessions that fill this percentage of the tier, then lets a neighbour write ten times the tier.
+/// Stores sessions that fill this percentage of the tier, then lets a neighbour write ten times the tier. Returns the
+/// percentage of sessions that the tier still has.
 fn flood(load: Load, seed: u64, percent: u64, length: usize, reserved: bool) -> f64 {
     let mut tier = Tier::new(8 << 20);
     let session = 320;
@@ -272,8 +273,8 @@ fn without_a_reserve_a_flood_takes_unread_sessions() {
     assert!(kept < 50.0, "{kept:.1} %");
 }
 
-/// Returns the most and the least that a bounded cache held in the second half of its writes, in percent of its
-/// bound.
+/// Returns the maximum and the minimum of bytes that a bounded cache held in the second half of its writes, in percent
+/// of its bound.
 fn bounded(load: Load, seed: u64, per_mille: u64, length: usize) -> (f64, f64) {
     let mut tier = Tier::new(8 << 20);
     let bound = tier.arena() * per_mille / 1000;

@@ -1,9 +1,9 @@
 //! Tests that the hit rate holds for values of every size, and that a full tier soon serves a new working set.
 //!
-//! The policy alone must choose the entry to evict, whatever hole a value leaves beside it, and however few entries
-//! fit in a partition. Only some sizes are tested; `examples/hit_rates.rs` sweeps over all of them.
+//! The policy alone must choose the entry to evict, whatever hole a value leaves beside it, and however few entries fit
+//! in a partition. These tests cover only some sizes; `examples/hit_rates.rs` covers the whole range.
 //!
-//! The load is that of a memory limit: the data are four times the tier, 20 % of the keys get 80 % of the gets, and
+//! The load is the memory-limit workload: the data are four times the tier, 20 % of the keys get 80 % of the gets, and
 //! a miss sets. A pass has four gets for each key.
 
 #![allow(
@@ -29,12 +29,12 @@ fn tier(size: usize) -> Tier {
     Tier::new(Params::new(size, 0))
 }
 
-/// Returns the hit rate after one pass that warms the tier up.
+/// Returns the hit rate after one pass that warms up the tier.
 fn rate(size: usize, value: usize) -> f64 {
     passes(&mut tier(size), size, value, 1..3, 0)
 }
 
-/// Returns the sizes whose hit rate is below this percentage, with that rate.
+/// Returns the sizes whose hit rate is below this percentage, with the rate.
 fn short_of(
     percent: f64,
     size: usize,
@@ -51,7 +51,7 @@ fn short_of(
 fn a_hole_beside_the_last_piece_does_not_cost_hits() {
     let named = [3_300, 3_600, 7_400, 11_500, 27_900, 31_800, 32_000, 36_000];
     assert_eq!(short_of(76.0, SIZE, named), []);
-    // A granule each, over a page and a bit.
+    // Each step adds one granule, over a little more than a page.
     assert_eq!(short_of(76.0, SMALL, (7_000..8_300).step_by(64)), []);
 }
 
@@ -65,7 +65,7 @@ fn a_hole_that_a_short_value_leaves_is_filled_with_the_next_in_pieces() {
 }
 
 /// Returns the bytes of a full tier for each entry, besides its key of 36 bytes and its value: index, header, holes,
-/// rounding and all other bookkeeping. `expected` is the size of entries for which the index was made.
+/// rounding and all other bookkeeping. `expected` is the size of entries that the index is made for.
 fn beside(value: usize, expected: Option<usize>) -> f64 {
     const KEY: usize = 36;
     let stock = Params::new(LARGE, 0);
@@ -101,7 +101,8 @@ fn an_index_of_the_right_size_costs_few_bytes_an_entry() {
     assert!(found.iter().all(|(_, own, most)| own <= most), "{found:?}");
 }
 
-/// A tier reports the average size of its entries to within a granule, so an index made for the reported size fits.
+/// Tests that a tier reports the average size of its entries to within a granule, so that an index made for the
+/// reported size fits.
 #[test]
 fn what_a_tier_held_tells_the_size_of_its_entries() {
     for value in [8, 100, 1_000, 4_000] {
@@ -123,7 +124,8 @@ fn values_of_which_a_partition_holds_few_are_chosen_among_all() {
     assert_eq!(short_of(74.0, 2 * LARGE, [525_312, 700_000, 1 << 20]), []);
 }
 
-/// Returns by how much the third pass of a new working set is below that in a tier that was empty.
+/// Returns the points by which the hit rate of a new working set's third pass is below the rate in a tier that was
+/// empty.
 fn short_after_two_passes(size: usize, old: usize, new: usize) -> f64 {
     let fresh = passes(&mut tier(size), size, new, 1..4, 0);
     let mut full = tier(size);
@@ -146,7 +148,7 @@ fn a_new_working_set_has_taken_a_full_tier_over_after_two_passes() {
 }
 
 /// Both sizes are cut from the same pages, but the holes of one size do not fit the other: 300 bytes leave six
-/// granules, and 512 bytes need nine. The rest of the way to a fresh tier costs moves and splits.
+/// granules, and 512 bytes need nine. Reaching the rate of a fresh tier would cost moves and splits.
 #[test]
 fn a_new_size_that_fits_no_hole_of_the_old_takes_over_within_two_points() {
     for (old, new) in [(300, 512), (704, 896)] {

@@ -58,7 +58,7 @@ clauses! {
     PublishExactValue,
     /// A later note of the key withdraws the value to publish.
     NoteDropsValue,
-    /// If room must be made in another partition, all conditions of a publish are checked again.
+    /// A set that must make room in another partition checks all conditions of a publish again.
     PublishAsksAgain,
     UnmarkBumpsVer,
     CacheUnmarkBumpsEpoch,

@@ -110,7 +110,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Requests a lease in one section under the partition's lock: the record is created if no writer pends.
+    /// Requests a lease in one section under the partition's lock. Creates the record only if no writer pends.
     fn ask(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
         if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {

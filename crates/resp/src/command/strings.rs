@@ -247,7 +247,7 @@ struct SumOptions<'a> {
 }
 
 impl<'a> SumOptions<'a> {
-    /// Returns where to store the value of an option; None for an unknown or repeated option.
+    /// Returns the field for the value of an option; None for an unknown or repeated option.
     fn place(&mut self, option: &[u8]) -> Option<&mut Option<&'a [u8]>> {
         let is_open = self.integer.is_none() && self.float.is_none();
         let place = match option {

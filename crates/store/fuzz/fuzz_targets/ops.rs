@@ -1,5 +1,4 @@
-//! Runs the operations of the model test as chosen by the fuzzer; the first byte of the input chooses the region's
-//! shape.
+//! Runs operations of the model test that the fuzzer chooses; the first byte of the input chooses the region's shape.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

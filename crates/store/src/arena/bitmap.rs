@@ -1,9 +1,9 @@
-//! Finds runs of free granules in a page's bitmap: a word of 64 bits in which ones are free granules.
+//! Finds runs of free granules in a page's bitmap: a word of 64 bits whose ones are free granules.
 //!
-//! The functions work on the word alone and touch no memory. Each takes a few shifts, whatever the word, and never
-//! loops over granules.
+//! The functions work on the word alone and access no memory. Each takes a few shifts for any word, and never loops
+//! over granules.
 
-/// Returns a bit for each position where `n` free granules begin.
+/// Returns a bit mask of the positions where `n` free granules begin.
 pub fn starts_of_runs(free: u64, n: u32) -> u64 {
     let mut starts = free;
     let mut have = 1;
@@ -33,7 +33,7 @@ pub fn longest_run(free: u64) -> u32 {
     length
 }
 
-/// Returns `n` ones from bit `at`.
+/// Returns a word with `n` ones from bit `at` on.
 pub fn mask(at: u32, n: u32) -> u64 {
     if n >= 64 {
         u64::MAX
@@ -42,7 +42,8 @@ pub fn mask(at: u32, n: u32) -> u64 {
     }
 }
 
-/// Returns where to cut `n` granules: a hole of exactly this size if one exists, otherwise the first one that fits.
+/// Returns the position for a run of `n` granules: a hole of exactly this size if one exists, otherwise the first hole
+/// that fits. Returns None if no hole fits.
 pub fn best_hole(free: u64, n: u32) -> Option<u32> {
     let fitting = starts_of_runs(free, n);
     let hole_starts = free & !(free << 1);

@@ -1,7 +1,7 @@
 //! The page table: for each page, the granules in use, the partition that owns it, and its links to other pages.
 //!
 //! A page number outside of the table maps to the region's scrap word, so that a corrupt word in the region cannot
-//! cause an access elsewhere.
+//! cause an access at any other address.
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, PAGE_META_BYTES, page_word};
 use crate::region::Region;
 
@@ -13,7 +13,7 @@ pub enum RunKind {
 }
 
 impl Region {
-    /// Returns the offset of one of a page's words, which `page_word` names.
+    /// Returns the offset of a page's word; `word` is a constant of `page_word`.
     pub(crate) fn page_meta(&self, page: u32, word: usize) -> usize {
         if page >= self.layout.pages {
             return usize::MAX;
@@ -31,13 +31,13 @@ impl Region {
         )
     }
 
-    /// Returns the page in which a location lies.
+    /// Returns the page that contains a location.
     pub(crate) fn page_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) / PAGE_GRANULES
     }
 
-    /// Returns the granule of a location in its page.
+    /// Returns the number of a location's granule within its page.
     pub(crate) fn granule_of(&self, location: u32) -> u32 {
         let first = (self.layout.arena_at / GRANULE) as u32;
         location.wrapping_sub(first) % PAGE_GRANULES
@@ -52,12 +52,12 @@ impl Region {
         self.location(page, 0) as usize * GRANULE
     }
 
-    /// Returns a bit for each granule in use.
+    /// Returns a bit mask of the granules in use.
     pub(crate) fn used(&self, page: u32) -> u64 {
         self.load(self.page_meta(page, page_word::USED))
     }
 
-    /// Returns a bit for each granule where a run of this kind starts.
+    /// Returns a bit mask of the granules where a run of this kind starts.
     pub(crate) fn starts(&self, page: u32, run: RunKind) -> u64 {
         self.load(self.starts_at(page, run))
     }
@@ -76,7 +76,8 @@ impl Region {
             & u64::from(NO_PAGE)) as u32
     }
 
-    /// Returns the partition that owns a page, `NO_PAGE` for a free page. Without a lock the result is only a hint.
+    /// Returns the partition that owns a page; `NO_PAGE` for a free page. Without the partition's lock the result is
+    /// only a hint.
     pub(crate) fn page_owner(&self, page: u32) -> u32 {
         match self.load(self.page_meta(page, page_word::LINK)) >> page_word::OWNER_SHIFT {
             page_word::NO_OWNER => NO_PAGE,

@@ -1,7 +1,7 @@
 //! Finds memory for a whole entry: one run in a hole, a head and a tail in two holes, or a new page.
 //!
-//! It evicts no entry, and takes pages only from the pool (`policy` and `write.rs` do the rest). An entry gets all
-//! of its memory or none. Entries are split only where that is worth the second access.
+//! This file evicts no entry, and takes pages only from the pool (`policy` and `write.rs` do the rest). An entry gets
+//! all of its memory or none. It is split only if the split is worth the second access.
 
 use super::page_table::RunKind;
 use super::pool::Grant;
@@ -9,15 +9,16 @@ use crate::footprint::{Allocation, Footprint};
 use crate::layout::{NO_PAGE, PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
 
-/// Entries of fewer granules are not split: a second access costs more than a hole that stays unused.
+/// The minimum size of a split entry in granules: for a shorter entry, the second access costs more than the unused
+/// hole.
 const MIN_SPLIT_GRANULES: u32 = 8;
-/// A hole of this many granules can take the head of any entry. So a page loses at most a tenth to holes, whatever
-/// the size of the values.
+/// A hole of this many granules can take the head of any entry. So holes take at most a tenth of a page, for any size
+/// of value.
 const MIN_HEAD_GRANULES: u32 = 4;
 
 impl PartitionMut<'_> {
-    /// Cuts one run in a hole, or a head and a tail in two holes, or takes a new page. Takes all of the memory or
-    /// none.
+    /// Cuts one run in a hole, or a head and a tail in two holes, or a run in a new page. Takes all of the memory, or
+    /// returns None and takes none.
     pub(crate) fn cut_runs(
         &mut self,
         footprint: &Footprint,
@@ -44,15 +45,16 @@ impl PartitionMut<'_> {
         self.cut_two(footprint, PAGE_GRANULES, grant)
     }
 
-    /// Takes a page for runs, but none that is reserved for the value's own pages.
+    /// Takes a new page for runs, in addition to the pages that are reserved for the value's own pages. Returns false
+    /// if none is available.
     fn take_run_page(&mut self, footprint: &Footprint, grant: &mut Grant) -> bool {
         grant.fill(footprint.pages + 1) && self.add_run_page(grant)
     }
 
-    /// Returns whether a split into this hole is worth its cost. When a split entry is removed it leaves two holes,
-    /// and the next entry is split into them, so the partition pays for a split permanently. Therefore a short entry
-    /// is split only if that costs nothing, or while there are fewer such entries than pages. Values of one size
-    /// then leave one hole in each page, whatever sizes came before.
+    /// Returns whether a split into this hole is worth its cost. When a split entry is removed it leaves two holes, and
+    /// the next entry is split into them, so the partition pays for a split permanently. Therefore a short entry is
+    /// split only if the split takes no more granules than one run, or while the partition has fewer short split
+    /// entries than pages. Values of one size then leave one hole in each page, whatever the former sizes were.
     fn is_worth_splitting(&self, footprint: &Footprint, hole: u32) -> bool {
         let single = footprint.one_run_granules();
         if single < MIN_SPLIT_GRANULES
@@ -68,7 +70,8 @@ impl PartitionMut<'_> {
             || self.field(partition_word::SHORT_SPLITS) < self.field(partition_word::RUN_PAGES)
     }
 
-    /// Cuts a head that fills the longest hole, and a tail elsewhere, if necessary in a new page.
+    /// Cuts a head that fills the longest hole, and a tail elsewhere, in a new page if necessary. Returns None, and
+    /// takes no memory, if that is not possible.
     fn cut_two(
         &mut self,
         footprint: &Footprint,
@@ -104,7 +107,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Frees the memory of an entry to which no index slot refers any more.
+    /// Frees the memory of an entry. No index slot refers to the entry any more.
     pub(crate) fn free_allocation(&mut self, allocation: &Allocation) {
         self.sub_field(
             partition_word::SHORT_SPLITS,
@@ -118,7 +121,7 @@ impl PartitionMut<'_> {
     }
 }
 
-/// Returns whether an entry is in two runs that are so short that its split is counted; see `is_worth_splitting`.
+/// Returns whether an entry is a short entry in two runs, which `is_worth_splitting` counts.
 pub(crate) fn is_short_split(allocation: &Allocation) -> bool {
     allocation.tail != 0 && allocation.head_len + allocation.tail_len <= 2 * MIN_SPLIT_GRANULES
 }

@@ -1,48 +1,48 @@
 //! The pool of free pages, which all partitions share without a lock.
 //!
 //! A page has exactly one owner. One bit for each page says "free". The process that clears the bit, in an atomic
-//! read-modify-write, owns the page, and only the owner may set the bit again. There is no list besides the bits, so
-//! there is no ABA problem. Acquire and release on the bit pass the last owner's writes to the next owner.
+//! read-modify-write, owns the page, and only the owner may set the bit again. The pool has no list besides the bits,
+//! so it has no ABA problem. Acquire and release on the bit pass the last owner's writes to the next owner.
 //!
 //! A writer first reserves pages from a count, and then claims that many bits. The invariant is: bits set = count +
 //! pages that are reserved and not yet claimed. So a large entry gets all of its pages or none, and two writers
 //! cannot each wait with half of what they need.
 //!
-//! `runs.rs` decides what a page is used for.
+//! `runs.rs` decides the use of a page.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
 use crate::layout::region_word;
 use crate::region::Region;
 
-/// Passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move behind the
-/// searcher; each such move means that another backend has made progress.
+/// The number of passes over the summary before a claim gives up. A reserved bit exists all the time, but it can move
+/// behind the searcher; each such move means that another backend has made progress.
 const CLAIM_ROUNDS: usize = 64;
-/// Partitions in which a writer considers one entry each, before it evicts everything that it needs from the next
-/// partition: a third of the rounds that `SET_ROUNDS` allows.
+/// The number of partitions where a writer considers only one entry each; from the next partition it then evicts as
+/// much as it needs. A third of the rounds that `SET_ROUNDS` allows.
 const MAX_SINGLE_TURNS: u32 = 32;
 
 /// Pages reserved by one writer while it moves from one partition lock to another. Dropping the grant returns them.
 pub struct Grant<'r> {
     region: &'r Region,
     pages: u32,
-    /// Partitions in which this writer has considered only one entry; see `reclaim`.
+    /// The number of partitions where this writer has considered only one entry; see `reclaim`.
     turns: u32,
 }
 
 impl Grant<'_> {
-    /// Returns the number of pages reserved now.
+    /// Returns the number of reserved pages.
     pub fn pages(&self) -> u32 {
         self.pages
     }
 
-    /// Counts a partition in which only one entry is considered; returns false once the limit is reached.
+    /// Counts a partition where the writer considers only one entry; returns false if the limit is exceeded.
     pub(crate) fn take_single_turn(&mut self) -> bool {
         self.turns += 1;
         self.turns <= MAX_SINGLE_TURNS
     }
 
-    /// Reserves pages up to `wanted` in total; returns true if the grant covers them now.
+    /// Reserves pages up to `wanted` in total; returns whether the grant covers them.
     pub(crate) fn fill(&mut self, wanted: u32) -> bool {
         if self.pages < wanted {
             self.pages += self.region.reserve_pages(wanted - self.pages);
@@ -50,7 +50,8 @@ impl Grant<'_> {
         self.pages >= wanted
     }
 
-    /// Converts a reserved page into an owned one. Reserves it first if the grant is empty.
+    /// Converts a reserved page into an owned one. Reserves a page first if the grant is empty. Returns None if the
+    /// pool has none.
     pub(crate) fn claim(&mut self) -> Option<u32> {
         if !self.fill(1) {
             return None;
@@ -69,7 +70,7 @@ impl Drop for Grant<'_> {
 }
 
 impl Region {
-    /// Returns an empty grant, to be passed to `set` and `reclaim`.
+    /// Returns an empty grant for calls of `set` and `reclaim`.
     pub fn grant(&self) -> Grant<'_> {
         Grant {
             region: self,
@@ -86,7 +87,7 @@ impl Region {
         self.store(region_word::FREE_PAGES, u64::from(self.layout.pages));
     }
 
-    /// Returns the number of pages that any writer may reserve now.
+    /// Returns the number of pages that writers may currently reserve.
     pub fn free_pages(&self) -> u32 {
         self.load(region_word::FREE_PAGES) as u32
     }
@@ -117,7 +118,7 @@ impl Region {
         self.unreserve_pages(1);
     }
 
-    /// Sets the bit first, then its summary bit: see `claim_in`.
+    /// Marks a page as free. Sets the page's bit first, then the summary bit: see `claim_in`.
     fn mark_free(&self, page: u32) {
         let word = page as usize / 64;
         if word < self.layout.pool_words {
@@ -152,8 +153,9 @@ impl Region {
         None
     }
 
-    /// Claims a page of one word. When the word becomes empty, clears its summary bit and reads the word again: a
-    /// page that was freed in between is either seen by that read, or sets the summary bit after it.
+    /// Claims a page of one word. If the word becomes empty, clears its summary bit and then reads the word again:
+    /// either this read sees a page that was freed in between, or the freeing process sets the summary bit after the
+    /// read.
     fn claim_in(&self, word: usize) -> Option<u32> {
         let bits = self.word(self.layout.pool_at + word * 8);
         let mut seen = bits.load(Acquire);
@@ -199,7 +201,7 @@ mod tests {
         take_and_give(&memory, 4, if cfg!(miri) { 20 } else { 60_000 });
     }
 
-    /// The race of `claim_in`, step by step: threads hit its window too rarely to rely on.
+    /// Runs the race of `claim_in` step by step, because threads hit its window too rarely.
     #[test]
     fn a_page_freed_while_its_summary_is_cleared_is_found_again() {
         let memory = Memory::new(100 << 10, 1);

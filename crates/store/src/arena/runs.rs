@@ -1,8 +1,8 @@
 //! Cuts a partition's pages into runs of granules, and takes whole pages for large values.
 //!
 //! Each granule belongs to at most one run, and every page that becomes free can serve any value, so no history of
-//! value sizes can waste the tier for good. This file does not decide which entry is evicted, how an entry is split
-//! (`placement.rs`), or when an entry moves (`compact.rs`).
+//! value sizes can waste memory permanently. This file does not choose the entry to evict, the split of an entry
+//! (`placement.rs`), or the time when an entry moves (`compact.rs`).
 //!
 //! A page with runs is in one of 64 lists of its partition, by the length of its longest hole. A word with one bit
 //! for each list finds the list with the smallest sufficient hole in one instruction.
@@ -13,7 +13,7 @@ use super::pool::Grant;
 use crate::layout::{NO_PAGE, PAGE_GRANULES, page_word, partition_word};
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// Returns the word with the first page whose longest hole has this length, at least 1.
+/// Returns the offset of the word that holds the first page whose longest hole has this length, at least 1.
 fn hole_head(length: u32) -> usize {
     partition_word::HOLE_HEADS + 8 * (length as usize - 1)
 }
@@ -26,7 +26,8 @@ impl PartitionRef<'_> {
 }
 
 impl PartitionMut<'_> {
-    /// Cuts `n` granules from a page with the smallest sufficient hole; never takes a new page.
+    /// Cuts `n` granules from a page with the smallest sufficient hole; never takes a new page. Returns None if no hole
+    /// suffices.
     pub(crate) fn cut_run(&mut self, n: u32, run: RunKind) -> Option<u32> {
         if n == 0 || n > PAGE_GRANULES {
             return None;
@@ -80,7 +81,8 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Takes a page from the pool for runs; it joins the list of pages with the longest hole.
+    /// Takes a page from the pool for runs, and adds it to the list for the longest hole. Returns false if the pool has
+    /// none.
     pub(crate) fn add_run_page(&mut self, grant: &mut Grant) -> bool {
         let Some(page) = grant.claim() else {
             return false;
@@ -98,14 +100,15 @@ impl PartitionMut<'_> {
         self.give_run_page(page);
     }
 
-    /// Returns a page to the pool that is in no list and has no runs.
+    /// Returns a page to the pool. The page is in no list and has no runs.
     pub(crate) fn give_run_page(&mut self, page: u32) {
         self.sub_field(partition_word::RUN_PAGES, 1);
         self.region().disown_page(page);
         self.region().release_page(page);
     }
 
-    /// Takes a page from the pool for a large value and puts it before `next` in the value's chain.
+    /// Takes a page from the pool for a large value and puts it before `next` in the value's chain. Returns None if the
+    /// pool has none.
     pub(crate) fn add_value_page(&mut self, grant: &mut Grant, next: u32) -> Option<u32> {
         let page = grant.claim()?;
         self.region().set_link(page, self.id(), NO_PAGE, next);
@@ -130,7 +133,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Puts a page first in the list of its longest hole; a full page is in no list.
+    /// Puts a page first in the list of its longest hole; adds a full page to no list.
     pub(crate) fn list_page(&mut self, page: u32, hole: u32) {
         let next = match hole {
             0 => NO_PAGE,
@@ -150,7 +153,7 @@ impl PartitionMut<'_> {
         }
     }
 
-    /// Takes a page out of the list of its longest hole.
+    /// Removes a page from the list of its longest hole.
     pub(crate) fn unlist_page(&mut self, page: u32, hole: u32) {
         if hole == 0 {
             return;

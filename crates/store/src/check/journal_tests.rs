@@ -108,8 +108,8 @@ fn a_journal_that_is_too_short_says_so() {
     assert_eq!(followed(&memory, &mut seen), None);
 }
 
-/// Under constant eviction the entries that a walk has met and those that the journal has added include every entry in
-/// the partition, however often the two take turns.
+/// Under constant eviction, the entries from a walk and from the journal together include every entry of the partition,
+/// however often walk and journal alternate.
 #[test]
 fn a_walk_and_the_journal_miss_no_key() {
     let memory = Memory::new(1 << 20, 1);
@@ -161,7 +161,7 @@ fn a_walk_goes_on_from_a_place_that_was_told() {
         if done {
             break;
         }
-        // Another key comes and goes, and a value grows and shrinks: no key moves.
+        // Another key is inserted and removed, and a value grows and shrinks: no key moves to another slot.
         set(&memory, keys, 7);
         on_key(&memory, keys, |partition, key| {
             partition.remove(key, RemovalCause::Cleared)

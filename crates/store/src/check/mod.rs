@@ -1,7 +1,7 @@
 //! Support for the tests and the fuzzer: a model of the store, a check of every invariant, and threads that use a
 //! region under locks.
 //!
-//! Not part of a release build, because it allocates and panics.
+//! This module is not part of a release build, because it allocates and panics.
 
 #[cfg(test)]
 mod journal_tests;

@@ -1,7 +1,7 @@
 //! Runs the store beside a model of it: a `HashMap` with deadlines, stripes, and sums for each cache.
 //!
-//! The store must return exactly the values that were stored, and report every entry that it loses. Property tests
-//! and the fuzz target both call `run` with a list of [`Op`]. Not part of a release build.
+//! The store must return exactly the values that were stored, and report every entry that it loses. Property tests and
+//! the fuzz target both call `run` with a list of [`Op`]. This file is not part of a release build.
 
 use std::collections::{BTreeMap, HashMap};
 use std::vec;
@@ -30,7 +30,7 @@ struct LedgerSums {
     entries: BTreeMap<u32, i64>,
     /// The sum of the deadlines.
     deadlines: BTreeMap<u32, i128>,
-    /// Entries that were evicted or expired since the model last looked.
+    /// The number of entries that were evicted or expired since the model's last check.
     lost: usize,
     /// The rank of each cache; `Plain` by default.
     ranks: [Rank; 3],
@@ -74,8 +74,8 @@ struct Model<'m> {
     writes: u64,
 }
 
-/// Runs the operations and compares every result with the model; validates the whole region at each `Check` and at
-/// the end.
+/// Runs the operations, and compares every result with the model. Validates the whole region at each `Check` and at the
+/// end.
 pub fn run(params: Params, ops: &[Op]) {
     let memory = Memory::with(params);
     let mut model = Model {

@@ -1,5 +1,5 @@
-//! Property tests: random operations on the store and on the model, in regions of several shapes. Both must agree,
-//! whatever the order of operations.
+//! Property tests: random operations on the store and on the model, in regions of several shapes. Both must agree for
+//! every order of operations.
 
 use std::vec::Vec;
 

@@ -1,11 +1,11 @@
-//! An operation of the model test and the fuzz target, and the keys and lengths to which operations refer.
+//! An operation of the model test and the fuzz target, and the keys and lengths that operations refer to.
 //!
-//! Any bytes decode to a valid operation, so that the fuzzer wastes no input. Not part of a release build.
+//! Any bytes decode to a valid operation, so that the fuzzer wastes no input. This file is not part of a release build.
 
 use std::vec;
 use std::vec::Vec;
 
-/// One operation. `run` folds its numbers into useful ranges, so every value is valid.
+/// One operation. `run` folds the operation's numbers into useful ranges, so every number is valid.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     Set {
@@ -23,7 +23,7 @@ pub enum Op {
         key: u16,
         ttl: u8,
     },
-    /// Compares the value in place, then stores, as cas does.
+    /// Compares the value in place, then stores another, as cas does.
     Swap {
         key: u16,
         size: u32,
@@ -48,7 +48,7 @@ pub enum Op {
     ClearCache {
         cache: u8,
     },
-    /// Reserves pages in a grant that stays alive, or returns them.
+    /// Reserves pages in a grant that stays alive; `Release` returns them.
     Reserve {
         pages: u8,
     },
@@ -60,7 +60,7 @@ pub enum Op {
     Vacate {
         partition: u8,
     },
-    /// Empties page after page, as far as holes allow.
+    /// Empties one page after another, as far as holes allow.
     Compact {
         partition: u8,
     },

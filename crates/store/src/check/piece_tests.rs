@@ -12,12 +12,12 @@ use crate::{
     RemovalCause, SetOutcome,
 };
 
-/// A piece, and some bytes that need no page of their own.
+/// The length of a value of several pieces, with some bytes that need no page of their own.
 const LONG: usize = 3 * Reading::PIECE + 2 * PAGE + 700;
 
 fn with<T>(region: &Region, act: impl FnOnce(&mut PartitionMut) -> T) -> T {
     let mut ledger = |_| {};
-    // SAFETY: one thread; or several under a lock, of which one alone reads.
+    // SAFETY: either only one thread exists, or the threads hold a lock and only one of them reads.
     act(&mut unsafe { region.partition_mut(0, &mut ledger) })
 }
 
@@ -77,7 +77,7 @@ fn bytes(seed: u64, length: usize) -> Vec<u8> {
 fn values_of_all_lengths_come_whole() {
     let memory = Memory::new(4 << 20, 1);
     let region = &memory.region;
-    // Miri goes through values byte by byte.
+    // Miri is slow, because it processes values byte by byte.
     let (all, over): (&[usize], &[usize]) = match cfg!(miri) {
         true => (&[1, 17], &[63]),
         false => (&[1, 2, 15, 16, 17, 32, 33], &[0, 1, 63, 2_000, PAGE - 1]),
@@ -112,8 +112,7 @@ fn what_takes_no_page_is_read_at_once() {
     assert_eq!(valid(false), None);
 }
 
-/// Makes changes between the first piece and the second, after which the value that the reader has begun no longer
-/// exists.
+/// Makes changes between the first piece and the second that end the value that the reader has begun.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_has_changed_is_not_gone_on_with() {
@@ -176,8 +175,8 @@ fn a_value_that_is_no_longer_valid_is_not_gone_on_with() {
     assert_eq!(end, Piece::Changed);
 }
 
-/// A value stays readable while compaction moves its runs, while other keys are written, and when its deadline
-/// changes.
+/// Tests that a value stays readable while compaction moves its runs, while other keys are written, and when its
+/// deadline changes.
 #[test]
 #[cfg_attr(miri, ignore = "minutes; the tests below take the same ways")]
 fn a_value_that_is_moved_is_gone_on_with() {

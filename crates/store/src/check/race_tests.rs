@@ -1,4 +1,4 @@
-//! Runs threads on one region under the documented locks. Each test is named after the race that it looks for.
+//! Runs threads that use one region under the documented locks. Each test is named after the race that it looks for.
 
 use std::sync::RwLock;
 use std::thread;
@@ -16,7 +16,8 @@ struct Shared<'m> {
     locks: Vec<RwLock<()>>,
 }
 
-/// Returns a value that contains its key and the number of its write, so that a torn or foreign value is detected.
+/// Returns a value that contains its key and the number of its write, so that a reader detects a torn value and a value
+/// of another key.
 fn value_of(key: u64, write: u64, len: usize) -> Vec<u8> {
     let mut value = vec![0; len.max(16)];
     value
@@ -37,7 +38,7 @@ impl Shared<'_> {
         }
     }
 
-    /// Returns false if other writers took the pages in all rounds.
+    /// Stores an entry; returns false if other writers took the pages in all rounds.
     fn set(&self, number: u64, write: u64, len: usize) -> bool {
         let name = number.to_le_bytes();
         let key = Key {

@@ -26,7 +26,7 @@ impl Memory {
         let shape = alloc::Layout::from_size_align(layout.region_bytes(), 64).expect("a shape");
         // SAFETY: the shape has a size above zero; all bytes are written before any is read.
         let base = NonNull::new(unsafe { alloc::alloc(shape) }).expect("memory");
-        // SAFETY: the bytes were just allocated, and are used by this region alone until `drop`.
+        // SAFETY: the bytes were just allocated, and only this region uses them until `drop`.
         let region = unsafe {
             base.write_bytes(pattern, shape.size());
             Region::init(base, &layout)
@@ -41,12 +41,12 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: allocated with this shape in `dirty`; the region goes with `self`.
+        // SAFETY: `dirty` allocated the memory with this shape; the region ends with `self`.
         unsafe { alloc::dealloc(self.base.as_ptr(), self.shape) }
     }
 }
 
-/// Returns a hash that is uniform in all bits, as the crate requires.
+/// Returns a hash that is uniform in all bits; the crate requires such hashes.
 pub fn mix(n: u64) -> u64 {
     let mut x = n.wrapping_add(0x9E37_79B9_7F4A_7C15);
     x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,7 +1,7 @@
 //! Walks over a whole region and asserts every invariant of the store, including that each byte of memory is
 //! accounted for.
 //!
-//! Not part of a release build, because it allocates and panics; tests and fuzzing use it.
+//! This file is not part of a release build, because it allocates and panics; tests and fuzzing use it.
 
 use std::collections::HashSet;
 use std::vec;
@@ -28,9 +28,9 @@ struct Page {
 }
 
 impl Region {
-    /// Checks the whole region. No other thread or process may use it meanwhile. `reserved` is the number of pages
-    /// in grants that are alive. `hash` returns the hash of a cache and key, to check that each entry is where a
-    /// lookup searches for it.
+    /// Checks the whole region. No other thread or process may use it during the check. `reserved` is the number of
+    /// pages in live grants. `hash` returns the hash of a cache and a key; it serves the check that each entry is at a
+    /// place where a lookup searches for it.
     pub fn validate(&self, reserved: u32, hash: impl Fn(u32, &[u8]) -> u64) {
         let mut pages = vec![Page::default(); self.layout.pages as usize];
         for id in 0..self.layout.partitions {
@@ -83,7 +83,8 @@ impl Region {
         self.check_summary();
     }
 
-    /// A summary bit may be set for a word without free pages, but must not be clear for a word with one.
+    /// Checks the summary: its bit may be set for a word without free pages, but must not be clear for a word with a
+    /// free page.
     fn check_summary(&self) {
         for word in 0..self.layout.pool_words {
             let bits = self.load(self.layout.pool_at + word * 8);
@@ -118,7 +119,8 @@ impl Region {
 }
 
 impl PartitionRef<'_> {
-    /// Collects the memory that entries occupy; asserts that no granule has two owners and no key two entries.
+    /// Collects in `pages` the memory that entries occupy, and returns the entries. Asserts that no granule has two
+    /// owners and no key has two entries.
     fn check_index(&self, hash: &impl Fn(u32, &[u8]) -> u64, pages: &mut [Page]) -> Vec<u32> {
         let mut keys = HashSet::new();
         let mut entries = Vec::new();

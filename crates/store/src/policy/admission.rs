@@ -1,7 +1,7 @@
 //! Admits a new entry: chooses its index slot and its queue.
 //!
-//! Until a partition has to evict for the first time, every new key joins the main queue. Afterwards only a key with
-//! a young ghost may; every other key joins the small queue. This file evicts nothing.
+//! Until a partition must evict for the first time, every new key joins the main queue. After the first eviction, only
+//! a key with a young ghost may join the main queue; every other key joins the small queue. This file evicts nothing.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
@@ -11,12 +11,12 @@ use crate::partition::PartitionMut;
 const FULL_FOUR: u64 = 31;
 
 impl PartitionMut<'_> {
-    /// Returns whether a new entry must take the slot of another one.
+    /// Returns whether the index is so full that a new entry must take the slot of another entry.
     pub(crate) fn index_is_full(&self) -> bool {
         self.entries() * 4 >= u64::from(self.region().layout.buckets) * FULL_FOUR
     }
 
-    /// Returns whether no entry has had to make room yet. Until then, new entries may join the main queue.
+    /// Returns whether no entry has had to make room yet. While this is true, new entries join the main queue.
     pub(crate) fn is_filling(&mut self) -> bool {
         if self.entries() == 0 {
             self.set_field(partition_word::FULL, 0);
@@ -24,7 +24,7 @@ impl PartitionMut<'_> {
         self.field(partition_word::FULL) == 0
     }
 
-    /// Returns whether a slot has a young ghost. A ghost is young until the bytes evicted since then exceed the
+    /// Returns whether a slot has a young ghost. A ghost is young until the bytes evicted since its creation exceed the
     /// ghosts' share of the bytes in the partition.
     pub(crate) fn ghost_is_young(&self, slot: IndexSlot) -> bool {
         let share = u64::from(self.region().layout.params.ghost_percent);
@@ -33,8 +33,8 @@ impl PartitionMut<'_> {
     }
 
     /// Returns the slot for a new key, and whether a young ghost shows that the key was evicted a short time ago.
-    /// Prefers, in this order, the slot of the key's ghost, a slot that is empty or has an old ghost, and a slot
-    /// with a young ghost. None if all slots are live.
+    /// Prefers, in this order, the slot of the key's ghost, a slot that is empty or has an old ghost, and a slot with a
+    /// young ghost. Returns None if all slots are live.
     pub(crate) fn choose_slot(&self, hash: u64) -> Option<(u32, bool)> {
         let probe = self.probe(hash);
         let mut vacant = [(0u32, None); 2];
@@ -52,8 +52,8 @@ impl PartitionMut<'_> {
                 oldest = Some((slot.ghost_age(clock), number));
             }
         }
-        // The emptier bucket: the power of two choices (Azar, Broder, Karlin and Upfal, 1994),
-        // which fills an index to nine tenths.
+        // Chooses the emptier bucket. By the power of two choices (Azar, Broder, Karlin and Upfal, 1994) this fills an
+        // index to nine tenths.
         let emptier = vacant.into_iter().max_by_key(|(count, _)| *count);
         let number = emptier
             .and_then(|(_, number)| number)

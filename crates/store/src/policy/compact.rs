@@ -1,8 +1,8 @@
 //! Compaction: empties a sparse page by moving its runs into holes of other pages.
 //!
-//! It removes no entry, so the policy alone chooses which entry is evicted, whatever hole that leaves. A call
-//! empties one page at most: a write that needs a page calls once, and a worker with time to spare calls again and
-//! again, each time under a new lock.
+//! Compaction removes no entry, so the policy alone chooses the entry to evict, whatever hole the eviction leaves. A
+//! call empties at most one page: a write that needs a page calls once, and an idle worker calls repeatedly, each time
+//! under a new lock.
 
 use crate::arena::bitmap::longest_run;
 use crate::arena::page_table::RunKind;
@@ -11,13 +11,13 @@ use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
 use crate::ledger::Counter;
 use crate::partition::{PartitionMut, PartitionRef};
 
-/// A partition is sparse when one in this many granules is a hole. At the first ratio a page is emptied for the
-/// pool. The second one applies when a run finds no hole, because the holes have the wrong sizes.
+/// A partition is sparse if one in this many granules is a hole. At the first ratio compaction empties a page for the
+/// pool. The second ratio applies if a run finds no hole, because the holes have the wrong sizes.
 pub(crate) const HOLE_RATIO_FOR_PAGES: u64 = 8;
 pub(crate) const HOLE_RATIO_FOR_RUNS: u64 = 32;
 
 impl PartitionRef<'_> {
-    /// Returns whether the holes add up to more than one page, plus this share (one in so many) of the pages with
+    /// Returns whether the holes add up to more than one page, plus this share (one in `one_in`) of the pages with
     /// runs.
     pub(crate) fn is_sparse(&self, one_in: u64) -> bool {
         let granules = self.field(partition_word::RUN_PAGES) * u64::from(PAGE_GRANULES);
@@ -25,7 +25,7 @@ impl PartitionRef<'_> {
         free > u64::from(PAGE_GRANULES) + granules / one_in
     }
 
-    /// Returns whether [`PartitionMut::compact`] has anything to do.
+    /// Returns whether [`PartitionMut::compact`] would try to empty a page.
     pub fn has_holes(&self) -> bool {
         self.is_sparse(HOLE_RATIO_FOR_PAGES)
     }
@@ -39,9 +39,9 @@ impl PartitionMut<'_> {
         self.has_holes() && self.vacate_page()
     }
 
-    /// Moves as many runs as possible out of the page with the longest hole. Returns true if that emptied the page,
-    /// which is then in the pool. Otherwise the page keeps the runs that fit nowhere else, and the policy chooses
-    /// which entry is evicted.
+    /// Moves as many runs as possible out of the page with the longest hole. Returns true if this emptied the page,
+    /// which is then in the pool. Otherwise the page keeps the runs that fit nowhere else, and the policy chooses the
+    /// entry to evict.
     pub(crate) fn vacate_page(&mut self) -> bool {
         let hole = self.longest_hole();
         if hole == 0 {

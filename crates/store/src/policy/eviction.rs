@@ -1,16 +1,16 @@
-//! S3-FIFO: chooses the entry to evict, removes it, and leaves a ghost in its slot. `params.rs` has the paper, and
+//! S3-FIFO: chooses the entry to evict, removes it, and leaves a ghost in its slot. `params.rs` names the paper, and
 //! the sizes that differ from it.
 //!
-//! A hit costs only one counter; the order of the queues changes under the exclusive lock alone. Every removal of an
-//! entry happens here. It takes the entry out of its queue, its slot and its memory, and reports it to the ledger.
-//! `room.rs` decides how much must be evicted.
+//! A hit costs only one counter; the order of the queues changes under the exclusive lock alone. This file makes every
+//! removal of an entry: it takes the entry out of its queue and its slot, frees its memory, and reports it to the
+//! ledger. `room.rs` decides how much to evict.
 //!
-//! Entries join the main queue until the partition has to evict. From then on new entries join the small queue; one
-//! with a young ghost joins the main queue if an old entry there is unused. While the small queue holds more than
-//! its share, its oldest entry is considered: if it was hit since it was stored, it moves to the main queue,
-//! otherwise it is evicted and leaves a ghost in its slot. The oldest entry of the main queue goes round again once
-//! for each of its hits. An entry of the main queue that expires also leaves a ghost, because its key is likely to
-//! return. All sizes are counted in granules, so that large and small values share the memory by bytes.
+//! Entries join the main queue until the partition must evict for the first time. After this, new entries join the
+//! small queue; an entry with a young ghost joins the main queue if an old entry there is unused. While the small queue
+//! holds more than its share, the policy considers its oldest entry: if the entry was hit since it was stored, it moves
+//! to the main queue; otherwise it is evicted and leaves a ghost in its slot. The oldest entry of the main queue goes
+//! round again once for each of its hits. An entry of the main queue that expires also leaves a ghost, because its key
+//! is likely to return. All sizes are counted in granules, so that large and small values share the memory by bytes.
 
 use super::queue::queue_of;
 use super::share::MOST_PASSED_OVER;
@@ -20,12 +20,13 @@ use crate::layout::{partition_word, queue_word};
 use crate::ledger::{Counter, Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// The number of entries of the main queue with which a returning key is compared. With one, loads whose working set
-/// moves lose two points; with three, a load that is four times the tier loses as much.
+/// The number of entries of the main queue that a returning key is compared with. With one, loads whose working set
+/// moves lose two points; with three, a load of four times the tier loses two points.
 const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
-    /// Considers one entry. Returns false if it stays, at the young end of the main queue.
+    /// Considers one entry for eviction. Returns whether the entry was removed; otherwise it stays, at the young end of
+    /// the main queue.
     pub(crate) fn judge_one(&mut self, now: i64) -> bool {
         let mut passes = MOST_PASSED_OVER;
         let mut judged = self.judge_oldest(now, &mut passes);
@@ -35,11 +36,11 @@ impl PartitionMut<'_> {
         matches!(judged, Judged::Removed)
     }
 
-    /// Evicts one entry; an expired entry that is found first is removed instead. Returns false if the partition has
-    /// no entry.
+    /// Evicts one entry, or removes an expired entry if it finds one first. Returns false if the partition has no
+    /// entry.
     pub(crate) fn evict_one(&mut self, now: i64) -> bool {
         let mut passes = MOST_PASSED_OVER;
-        // Each entry can stay four times: three hits, and its promotion.
+        // Each entry can stay four times: for three hits, and for its promotion.
         let bound = self.entries() * 4 + 1 + u64::from(passes);
         for _ in 0..bound {
             match self.judge_oldest(now, &mut passes) {
@@ -51,8 +52,8 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// Considers the oldest entry of the queue whose turn it is. `passes` counts the entries of caches within their
-    /// reserve that may still be skipped.
+    /// Considers the oldest entry of the queue that must give an entry next. `passes` is the number of entries of
+    /// caches within their reserve that it may still skip.
     fn judge_oldest(&mut self, now: i64, passes: &mut u32) -> Judged {
         self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
@@ -101,8 +102,8 @@ impl PartitionMut<'_> {
     }
 
     /// Returns whether one of the two oldest entries of the main queue has no hits, so that a returning key has a
-    /// better claim to the queue. An entry with hits goes round again with half of them. So keys that keep returning
-    /// displace entries that are no longer read, while a load that reads the whole main queue keeps it.
+    /// better claim to the queue. An entry with hits moves to the young end with half of them. So keys that keep
+    /// returning displace entries without readers, while a load that reads the whole main queue keeps it.
     pub(crate) fn main_gives_way(&mut self) -> bool {
         for _ in 0..OLDEST_COMPARED {
             let location = self.field(partition_word::MAIN + queue_word::OLDEST) as u32;
@@ -118,7 +119,7 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// Moves an entry to the young end of the main queue, and leaves it this many hits.
+    /// Moves an entry to the young end of the main queue, with this many hits.
     fn reinsert(&mut self, location: u32, from_main: bool, hits: u32) {
         let entry = self.entry(location);
         let (number, granules) = (entry.slot(), entry.allocation().granules());
@@ -141,7 +142,7 @@ impl PartitionMut<'_> {
         );
     }
 
-    /// Removes an entry, and leaves its slot empty, or to a ghost if it expired in the main queue.
+    /// Removes an entry, and leaves its slot empty, or a ghost there if the entry expired in the main queue.
     pub(crate) fn drop_entry(&mut self, location: u32, cause: RemovalCause) {
         let slot = self.slot(self.entry(location).slot());
         let successor = match cause {
@@ -155,7 +156,7 @@ impl PartitionMut<'_> {
 
     fn remove_entry(&mut self, location: u32, cause: RemovalCause, successor: IndexSlot) {
         let entry = self.entry(location);
-        self.name(&entry, Some(cause)); // while its key can be read
+        self.name(&entry, Some(cause)); // while the key can still be read
         let (allocation, header) = (entry.allocation(), entry.header());
         let slot = self.slot(entry.slot());
         self.dequeue(slot.in_main(), location, allocation.granules());
@@ -165,7 +166,7 @@ impl PartitionMut<'_> {
         self.report(header.event(allocation.granules(), Some(cause)));
     }
 
-    /// Removes the entry of a key, whatever its deadline and version.
+    /// Removes the entry of a key, with any deadline and version; returns its header, or None if the key has no entry.
     pub fn remove(&mut self, key: &Key, cause: RemovalCause) -> Option<Header> {
         let (_, entry) = self.find(key)?;
         let header = entry.header();
@@ -173,9 +174,9 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a new key finds a slot. When all but a thirty-second part of the index is full, it evicts by
-    /// the queues, as for a lack of memory, so that few keys find both of their buckets full of live entries. If a
-    /// key does, the least used entry of the two buckets is evicted.
+    /// Ensures that a new key finds a slot. If all but a thirty-second part of the index is full, evicts by the queues,
+    /// as for a lack of memory, so that few keys find both of their buckets full of live entries. If the key finds them
+    /// full nevertheless, evicts the least used entry of the two buckets.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
             self.evict_one(now);
@@ -200,7 +201,7 @@ impl PartitionMut<'_> {
 enum Judged {
     Removed,
     Reinserted,
-    /// It stays, whatever its hits, because its cache is within its reserve.
+    /// The entry stays regardless of its hits, because its cache is within its reserve.
     PassedOver,
     QueueEmpty,
 }

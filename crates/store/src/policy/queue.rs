@@ -1,7 +1,7 @@
 //! The queues of S3-FIFO: doubly linked lists whose links are in the entries' headers.
 //!
-//! An entry that is removed for any reason is unlinked first, so no queue refers to an entry that no longer exists.
-//! All sizes are counted in granules. `eviction` chooses the entry to evict.
+//! The store unlinks an entry before any removal, so no queue refers to an entry that no longer exists. All sizes are
+//! counted in granules. `eviction` chooses the entry to evict.
 
 use crate::layout::{partition_word, queue_word};
 use crate::partition::PartitionMut;
@@ -16,7 +16,7 @@ pub fn queue_of(main: bool) -> usize {
 }
 
 impl PartitionMut<'_> {
-    /// Puts an entry, to which its slot already refers, at the young end of a queue.
+    /// Puts an entry at the young end of a queue. The entry's slot already refers to it.
     pub(crate) fn enqueue(&mut self, main: bool, location: u32, granules: u64) {
         let queue = queue_of(main);
         let second = self.field(queue + queue_word::NEWEST) as u32;
@@ -59,7 +59,7 @@ impl PartitionMut<'_> {
         self.join(queue, new, older);
     }
 
-    /// Adjusts the size of a queue after an entry was overwritten with another size.
+    /// Adjusts the size of a queue after an overwrite changed the size of an entry.
     pub(crate) fn resize_in_queue(&mut self, main: bool, before: u64, after: u64) {
         let at = queue_of(main) + queue_word::GRANULES;
         self.set_field(at, (self.field(at) + after).saturating_sub(before));

@@ -1,6 +1,6 @@
 //! Makes room for an entry: frees pages and holes by evicting entries and by moving runs.
 //!
-//! The work of one write is bounded, and a partition gives up no more than necessary. Pages are taken only from a
+//! The work of one write is bounded, and a partition gives up no more than necessary. This file takes pages only from a
 //! partition whose lock the caller holds; `eviction.rs` chooses the entries.
 
 use crate::arena::pool::Grant;
@@ -9,16 +9,17 @@ use crate::layout::{PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
 use crate::policy::compact::{HOLE_RATIO_FOR_PAGES, HOLE_RATIO_FOR_RUNS};
 
-/// Evictions between two attempts to empty a page by moving its runs. This bounds the moves: each search for a hole,
-/// and each `reclaim`, moves at most 64 runs, plus 64 for each page that it empties and for each eight entries that
-/// it evicts.
+/// The number of evictions between two attempts to empty a page by moving its runs. It bounds the moves: each search
+/// for a hole, and each `reclaim`, moves at most 64 runs, plus 64 for each page that it empties and for each eight
+/// entries that it evicts.
 const EVICTIONS_PER_MOVE: u32 = 8;
-/// How often a write reclaims pages from its own partition before it sends the caller to another one.
+/// The number of times that a write reclaims pages from its own partition before it sends the caller to another
+/// partition.
 const LOCAL_ROUNDS: u32 = 8;
 
 impl PartitionMut<'_> {
-    /// Finds memory for an entry, and evicts in this partition if necessary. `Err(pages)`: this partition has
-    /// nothing more to give.
+    /// Finds memory for an entry, and evicts in this partition if necessary. Returns the number of needed pages as an
+    /// error if this partition has no more memory to give.
     pub(crate) fn allocate(
         &mut self,
         footprint: &Footprint,
@@ -40,7 +41,7 @@ impl PartitionMut<'_> {
         Ok(allocation)
     }
 
-    /// Reserves the pages of a large value, all or none, before a run is cut.
+    /// Reserves the pages of a large value, all or none, before the code cuts a run.
     fn reserve_pages_evicting(
         &mut self,
         footprint: &Footprint,
@@ -76,8 +77,7 @@ impl PartitionMut<'_> {
         grant: &mut Grant,
     ) -> Result<Allocation, u32> {
         let mut until_move = 0u32;
-        // Each round evicts an entry or empties a page. If it can do neither, the partition has nothing more to
-        // give.
+        // Each round evicts an entry or empties a page. If it can do neither, the partition has no more memory to give.
         let bound = self.entries() * 2 + 16;
         for _ in 0..bound {
             if let Some(allocation) = self.cut_runs(footprint, grant) {
@@ -97,18 +97,18 @@ impl PartitionMut<'_> {
         Err(footprint.pages + 2)
     }
 
-    /// Returns whether the partition holds less than seven eighths of its share of the pages. If so, it takes pages
-    /// from other partitions before it evicts its own entries.
+    /// Returns whether the partition holds less than seven eighths of its share of the pages. If it does, the write
+    /// takes pages from other partitions before it evicts entries here.
     fn holds_less_than_its_share(&self) -> bool {
         let layout = &self.region().layout;
         let held = self.field(partition_word::RUN_PAGES) + self.field(partition_word::VALUE_PAGES);
         held * 8 < u64::from(layout.pages / layout.partitions) * 7 && layout.partitions > 1
     }
 
-    /// Evicts entries here until `grant` covers `pages`, or until nothing more can be evicted; returns the pages
-    /// that the grant covers. It serves the write of another partition: the caller holds only the lock of this one.
-    /// If this partition has few entries, only one is considered, and the writer goes to another partition for the
-    /// next. Otherwise this partition would lose entries that are used, while others keep entries that are not.
+    /// Evicts entries here until `grant` covers `pages`, or until no more can be evicted; returns the number of pages
+    /// that the grant covers. It serves the write of another partition: the caller holds only the lock of this
+    /// partition. If this partition has few entries, this considers only one, and the writer continues in another
+    /// partition. Otherwise this partition would lose used entries, while other partitions keep unused ones.
     pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
         let bound = self.entries() + self.field(partition_word::RUN_PAGES) + 1;
         let mut until_move = 0;

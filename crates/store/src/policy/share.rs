@@ -1,8 +1,8 @@
-//! Enforces the shares of caches: a cache over its bound makes room among its own entries, and the entries of a
-//! cache within its reserve are skipped.
+//! Enforces the shares of caches: a cache over its bound makes room among its own entries, and evictions skip the
+//! entries of a cache within its reserve.
 //!
-//! The caller's ledger knows the bounds and returns the rank of a cache. If no cache has a bound or a reserve,
-//! nothing here reads an entry. Otherwise a write meets at most 64 entries that stay.
+//! The caller's ledger knows the bounds and returns the rank of a cache. If no cache has a bound or a reserve, this
+//! file reads no entry. Otherwise a write skips at most 64 entries.
 
 use crate::entry::{Key, NewEntry};
 use crate::footprint::Footprint;
@@ -11,16 +11,16 @@ use crate::layout::{GRANULE, partition_word};
 use crate::ledger::{Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// The number of entries that a search for one to evict may skip.
+/// The number of entries that a search for an entry to evict may skip.
 pub(crate) const MOST_PASSED_OVER: u32 = 64;
-/// The number of index slots that one search reads; bounded because most slots are empty in a partition with large
-/// values.
+/// The maximum number of index slots that one search reads; it is bounded because most slots are empty in a partition
+/// with large values.
 const MOST_SLOTS: u32 = 1024;
 
 impl PartitionMut<'_> {
-    /// Removes entries of a cache over its bound before another one is stored: at most about twice the bytes of the
-    /// new entry, so that the cache also shrinks to a bound that was lowered. The search continues where the last
-    /// one ended. An entry that was hit loses one hit instead of being removed.
+    /// Removes entries of a cache over its bound before a write stores another entry: at most about twice the bytes of
+    /// the new entry, so that the cache also shrinks to a lowered bound. The search continues at the end of the last
+    /// search. An entry with hits loses one hit instead of being removed.
     pub(crate) fn evict_over_bound(&mut self, key: &Key, new: &NewEntry, now: i64) {
         if self.rank(key.cache) != Rank::OverBound {
             return;
@@ -67,7 +67,7 @@ impl PartitionMut<'_> {
         (number, self.slot(number))
     }
 
-    /// Returns whether no other cache may evict this entry; true also if there is no entry.
+    /// Returns whether the entry belongs to a cache within its reserve; true also for location 0, no entry.
     pub(crate) fn is_reserved(&self, location: u32) -> bool {
         location == 0 || self.rank_at(location) == Rank::Reserved
     }

@@ -1,7 +1,7 @@
-//! Chooses victims: the partition that gives pages, and the queue from which the next entry is evicted.
+//! Chooses victims: the partition that gives pages, and the queue that loses the next entry.
 //!
-//! Partitions are chosen so that their many small queues behave like one large queue. The code holds no lock and
-//! reads words that change meanwhile, so its results are hints. `eviction.rs` removes the entries.
+//! It chooses partitions so that their many small queues behave like one large queue. The code holds no lock, and other
+//! processes may change the words that it reads, so its results are hints. `eviction.rs` removes the entries.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -10,18 +10,19 @@ use crate::layout::{NO_PAGE, partition_word, queue_word, region_word};
 use crate::partition::PartitionMut;
 use crate::region::Region;
 
-/// The number of pages that are probed for an owner that can give one, before the partitions are tried one after the
-/// other.
+/// The number of pages that the search probes for an owner that can give pages, before it tries the partitions one
+/// after the other.
 const VICTIM_PROBES: usize = 16;
-/// 2^32 divided by the golden ratio. Multiples of it, modulo 2^32, are spread evenly over the arena (Knuth, "The Art
-/// of Computer Programming", volume 3, section 6.4).
+/// 2^32 divided by the golden ratio. Its multiples, modulo 2^32, are spread evenly over the arena (Knuth, "The Art of
+/// Computer Programming", volume 3, section 6.4).
 const GOLDEN_STRIDE: u64 = 0x9E37_79B1;
 
-/// A partition with fewer entries follows the queues of the whole tier. Adding up these queues costs as much as
-/// copying a small value, so a partition whose own queues are long enough does without it.
+/// The minimum number of entries of a partition that follows its own queues; a partition with fewer entries follows the
+/// queues of the whole tier. Adding up these queues costs as much as copying a small value, so a partition with long
+/// queues avoids it.
 const MIN_ENTRIES_FOR_OWN_POLICY: u64 = 256;
 
-/// Granules in each kind of queue.
+/// The granules in each kind of queue.
 #[derive(Default)]
 struct QueueGranules {
     small: u64,
@@ -29,8 +30,7 @@ struct QueueGranules {
 }
 
 impl Region {
-    /// Returns the sums of both queues over all partitions. They are read without locks, so they
-    /// are approximate.
+    /// Returns the sums of both queues over all partitions. Reads without locks, so the sums are approximate.
     fn queues(&self) -> QueueGranules {
         let mut sums = QueueGranules::default();
         for id in 0..self.layout.partitions {
@@ -48,21 +48,21 @@ impl Region {
         queues.small * 100 > all * u64::from(self.layout.params.small_percent)
     }
 
-    /// Returns the queue from which the tier should evict its next entry.
+    /// Returns the queue that should give the tier's next entry to evict.
     pub(crate) fn queue_to_evict_from(&self) -> usize {
         queue_of(!self.small_exceeds_share(&self.queues()))
     }
 
-    /// Returns whether a partition has an entry in the queue `wanted`.
+    /// Returns whether a partition has an entry in the queue `wanted`; true if `wanted` is None.
     pub(crate) fn has_entry_in(&self, id: u32, wanted: Option<usize>) -> bool {
         wanted.is_none_or(|queue| self.load(self.partition_at(id) + queue + queue_word::COUNT) > 0)
     }
 
-    /// Returns a partition from which to take pages: the owner of the next page in a walk that visits the arena
-    /// evenly. So partitions are chosen in proportion to the memory they hold, an entry's time in the tier does not
-    /// depend on its partition, and many small queues behave like one large queue. With `defers_to_tier`, the shares
-    /// of the whole tier decide from which queue the next entry is evicted, and only an owner with an entry in that
-    /// queue is chosen.
+    /// Returns the partition that should give pages: the owner of the next page in a walk that visits the arena evenly.
+    /// So the walk chooses partitions in proportion to the memory that they hold, an entry's time in the tier does not
+    /// depend on its partition, and many small queues behave like one large queue. With `defers_to_tier`, the shares of
+    /// the whole tier choose the queue that loses the next entry, and the walk chooses only an owner with an entry in
+    /// this queue.
     pub(crate) fn next_victim(&self, defers_to_tier: bool) -> u32 {
         let pages = u64::from(self.layout.pages);
         let wanted = defers_to_tier.then(|| self.queue_to_evict_from());

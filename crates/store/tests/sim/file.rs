@@ -10,7 +10,7 @@ use super::tier::KEY_BYTES;
 /// The operation of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// A read; on a miss the entry is stored.
+    /// A read, which stores the entry on a miss.
     Get,
     Set,
     Delete,
@@ -20,7 +20,7 @@ pub enum Op {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     pub key: u64,
-    /// Bytes of the value.
+    /// The length of the value in bytes.
     pub size: usize,
     pub op: Op,
     pub ttl: Option<i64>,
@@ -30,8 +30,8 @@ pub struct Request {
 const SECOND: f64 = 1e6;
 
 /// Reads lines of `key[,size[,op[,ttl[,time]]]]`, with ttl and time in seconds. An empty size means 100, an empty op
-/// `get`, and an empty ttl none. Without times, a second passes every thousand lines. A first line with the names of
-/// the columns is skipped.
+/// `get`, and an empty ttl none. Without times, a second passes every thousand lines. Skips a first line with the names
+/// of the columns.
 pub fn parse(text: &str) -> Result<Vec<Request>, String> {
     let mut numbers = HashMap::new();
     let mut requests = Vec::new();
@@ -73,8 +73,8 @@ fn read_line(line: &str, before: usize, numbers: &mut HashMap<String, u64>) -> O
     })
 }
 
-/// Returns the hit rate of the gets in percent, after `warm_up` requests that are not counted. `weight` returns what
-/// a value of this many bytes costs this cache.
+/// Returns the hit rate of the gets in percent, after `warm_up` requests that are not counted. `weight` returns the
+/// cost of a value of this many bytes in this cache.
 pub fn replay(
     cache: &mut dyn Cache,
     requests: &[Request],

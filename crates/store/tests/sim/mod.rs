@@ -1,7 +1,7 @@
-//! Textbook caches and traces with which to compare the store, and the store behind the same interface.
+//! Textbook caches and traces for a comparison with the store, and the store behind the same interface.
 //!
-//! All of them get the same requests and the same number of bytes; the store alone pays for its bookkeeping out of
-//! these bytes. The textbook caches are simulations and not fast.
+//! All caches get the same requests and the same number of bytes; only the store pays for its bookkeeping out of these
+//! bytes. The textbook caches are simulations and not fast.
 #![allow(dead_code)]
 
 pub mod file;
@@ -29,7 +29,7 @@ pub trait Cache {
     fn remove(&mut self, _key: u64) {}
 }
 
-/// Returns the hit rate of a trace in percent, after a part that is not counted.
+/// Returns the hit rate of a trace in percent, after `warm_up` requests that are not counted.
 pub fn hit_rate(
     cache: &mut dyn Cache,
     warm_up: usize,
@@ -48,7 +48,8 @@ pub fn hit_rate(
 }
 
 /// Runs passes of four gets for each key over values of one size, with four times the data that fit in the tier;
-/// returns the hit rate of the last pass. Keys are numbered from `base`, and a pass takes its seed from the range.
+/// returns the hit rate of the last pass. Keys are numbered from `base` on, and each pass takes its seed from the
+/// range.
 pub fn passes(
     cache: &mut dyn Cache,
     size: usize,

@@ -1,6 +1,6 @@
 //! Adds deadlines to a cache that has none: an entry past its deadline counts as a miss.
 //!
-//! There is no sweep. An expired or removed entry occupies its memory until the policy evicts it, as in a cache that
+//! It makes no sweep. An expired or removed entry occupies its memory until the policy evicts it, as in a cache that
 //! checks deadlines only on reads.
 
 use std::collections::HashMap;

@@ -1,6 +1,6 @@
 //! Synthetic request patterns on which eviction policies differ: loops, pools, moving and short-lived favourites.
 //!
-//! None of them is a recording. Each is the simplest formula with one trait of recorded loads.
+//! No pattern is a recording. Each is the simplest formula with one trait of recorded loads.
 
 use super::traces::{Random, zipf};
 
@@ -9,7 +9,7 @@ pub fn each(keys: u64, times: u64) -> impl Iterator<Item = u64> {
     (0..keys * times).map(move |turn| turn / times)
 }
 
-/// Goes forwards through all keys, then backwards, and so on: the key that was read last is read next.
+/// Yields all keys forwards, then backwards, and so on: at each turn, the key that was read last is read next.
 pub fn zigzag(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     (0..length as u64).map(move |turn| {
         let step = turn % (2 * keys);
@@ -17,7 +17,8 @@ pub fn zigzag(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Programs that loop at the same time over 1, 2 and 4 sevenths of the keys, in slices of `slice` requests.
+/// Yields the requests of three programs that loop at the same time over 1, 2 and 4 sevenths of the keys, in slices of
+/// `slice` requests.
 pub fn multi(keys: u64, slice: u64, length: usize) -> impl Iterator<Item = u64> {
     let share = keys / 7;
     let pools = [(0, share), (share, 2 * share), (3 * share, 4 * share)];
@@ -30,8 +31,8 @@ pub fn multi(keys: u64, slice: u64, length: usize) -> impl Iterator<Item = u64> 
     })
 }
 
-/// Users that each have this many files open, read them in random order, and replace one of them at every twelfth
-/// read. `skew` sets how much all users prefer some files.
+/// Yields the reads of a user that has this many files open, reads them in random order, and replaces one of them at
+/// every twelfth read on average. `skew` sets the preference for some files.
 pub fn sessions(
     seed: u64,
     open: usize,
@@ -51,7 +52,7 @@ pub fn sessions(
     })
 }
 
-/// Favourites by zipf that shift by one key every `pace` requests.
+/// Yields zipf requests whose favourites shift by one key every `pace` requests.
 pub fn drift(
     seed: u64,
     keys: usize,
@@ -64,7 +65,7 @@ pub fn drift(
         .map(move |(key, turn)| key + turn / pace)
 }
 
-/// New keys all the time, of which the young ones are read most. A key's age has a tail like that of a Pareto
+/// Yields requests over a stream of new keys; young keys are read most. A key's age has a tail like that of a Pareto
 /// distribution, so some keys live long.
 pub fn churn(seed: u64, pace: u64, young: f64, length: usize) -> impl Iterator<Item = u64> {
     let mut random = Random::new(seed);
@@ -74,7 +75,8 @@ pub fn churn(seed: u64, pace: u64, young: f64, length: usize) -> impl Iterator<I
     })
 }
 
-/// Zipf requests, and between any two of them a request for a key that comes five times in a row and never again.
+/// Yields zipf requests, and between any two of them a request for a key that comes five times in a row and never
+/// again.
 pub fn bursts(seed: u64, keys: usize, length: usize) -> impl Iterator<Item = u64> {
     zipf(seed, keys, 1.0, length)
         .zip(0u64..)

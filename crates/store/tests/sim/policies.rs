@@ -1,4 +1,4 @@
-//! LRU, S3-FIFO and SIEVE as in their papers, counted in bytes, without any overhead.
+//! LRU, S3-FIFO and SIEVE as in their papers, with sizes in bytes and without any overhead.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -149,11 +149,11 @@ impl Cache for S3Fifo {
     }
 }
 
-/// One queue, and a hand that skips visited entries and stays where it has evicted.
+/// A cache with one queue, and a hand that skips visited entries and stays at the place of its last eviction.
 pub struct Sieve {
     capacity: usize,
     used: usize,
-    /// By age: number given at insertion -> (key, size, visited).
+    /// The entries by age: number at insertion -> (key, size, visited).
     queue: BTreeMap<u64, (u64, usize, bool)>,
     by_key: HashMap<u64, u64>,
     clock: u64,

@@ -1,4 +1,4 @@
-//! The store behind the interface `Cache`. It runs in one thread, so the locking rules are met.
+//! The store behind the interface `Cache`. It runs in one thread, so it meets the locking rules.
 
 use std::alloc;
 use std::ptr::NonNull;
@@ -20,13 +20,13 @@ pub struct Tier {
     pub region: Region,
     buffer: Vec<u8>,
     value: Vec<u8>,
-    /// Bytes of a key, at least 16.
+    /// The number of bytes of a key, at least 16.
     key_bytes: usize,
     now: i64,
     deadline: i64,
 }
 
-/// Keys as an application would have them: 16 bytes of text.
+/// The length of a typical application's keys: 16 bytes of text.
 pub const KEY_BYTES: usize = 16;
 
 impl Tier {
@@ -35,7 +35,7 @@ impl Tier {
         let shape = alloc::Layout::from_size_align(layout.region_bytes(), 4096).unwrap();
         // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc::alloc_zeroed(shape) }).unwrap();
-        // SAFETY: freshly allocated with the layout's size, used by this region alone until `drop`.
+        // SAFETY: freshly allocated with the layout's size, and only this region uses it until `drop`.
         let region = unsafe { Region::init(base, &layout) };
         Tier {
             base,
@@ -49,14 +49,14 @@ impl Tier {
         }
     }
 
-    /// The same with keys of this many bytes.
+    /// Makes a tier with keys of this many bytes.
     pub fn with_keys(params: Params, key_bytes: usize) -> Tier {
         let mut tier = Tier::new(params);
         tier.key_bytes = key_bytes;
         tier
     }
 
-    /// Stores the entry, responding to `NeedPages` until that succeeds; returns the number of other partitions that
+    /// Stores the entry, and responds to `NeedPages` until it succeeds; returns the number of other partitions that
     /// gave pages.
     pub fn set(&mut self, key: u64, value_len: usize) -> usize {
         let name = self.name(key);
@@ -77,13 +77,13 @@ impl Tier {
         let mut ledger = |_: EntryEvent| {};
         let mut grant = self.region.grant();
         for round in 0..SET_ROUNDS {
-            // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
+            // SAFETY: one thread, and this `PartitionMut` ends before the next one begins.
             let answer = unsafe { self.region.partition_mut(home, &mut ledger) }
                 .set(&key, &new, self.now, &mut grant);
             match answer {
                 SetOutcome::Stored { .. } => return round,
                 SetOutcome::NeedPages { pages, victim } => {
-                    // SAFETY: one thread, and the home's `PartitionMut` went with its statement.
+                    // SAFETY: one thread, and the home's `PartitionMut` ended with its statement.
                     unsafe { self.region.partition_mut(victim, &mut ledger) }
                         .reclaim(pages, self.now, &mut grant);
                 }
@@ -105,7 +105,7 @@ impl Tier {
             false => Verdict::Keep,
         };
         for id in 0..self.region.layout().partitions() {
-            // SAFETY: one thread, and this `PartitionMut` is gone before the next is made.
+            // SAFETY: one thread, and this `PartitionMut` ends before the next one begins.
             let mut partition = unsafe { self.region.partition_mut(id, &mut ledger) };
             partition.sweep(&mut Cursor::default(), u32::MAX, judge);
         }
@@ -164,7 +164,7 @@ impl Cache for Tier {
 
 impl Drop for Tier {
     fn drop(&mut self) {
-        // SAFETY: allocated with this shape in `new`.
+        // SAFETY: `new` allocated the memory with this shape.
         unsafe { alloc::dealloc(self.base.as_ptr(), self.shape) }
     }
 }

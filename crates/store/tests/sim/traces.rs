@@ -42,7 +42,7 @@ pub fn zipf(seed: u64, keys: usize, skew: f64, length: usize) -> impl Iterator<I
     })
 }
 
-/// A hot set, with single scans of new keys in between.
+/// Yields requests for a hot set, with scans of new keys in between.
 pub fn zipf_with_scans(seed: u64, keys: usize, length: usize) -> impl Iterator<Item = u64> {
     let mut fresh = 1 << 40;
     zipf(seed, keys, 1.0, length)
@@ -57,12 +57,12 @@ pub fn zipf_with_scans(seed: u64, keys: usize, length: usize) -> impl Iterator<I
         })
 }
 
-/// All keys in order, again and again.
+/// Yields all keys in order, again and again.
 pub fn looping(keys: u64, length: usize) -> impl Iterator<Item = u64> {
     (0..length as u64).map(move |turn| turn % keys)
 }
 
-/// 20 % of the keys get 80 % of the requests.
+/// Yields requests of which 20 % of the keys get 80 %.
 pub fn hot_and_cold(seed: u64, keys: u64, length: usize) -> impl Iterator<Item = u64> {
     let mut random = Random::new(seed);
     let hot = keys / 5;
