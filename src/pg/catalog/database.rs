@@ -14,11 +14,11 @@ pub fn connectable() -> Vec<Oid> {
     databases
 }
 
-/// Calls `show` with the oid and name of each of them. Scans without an index, which a process without a database
-/// may not use.
+/// Calls `show` with the oid and name of each database that [`connectable`] returns. Scans without an index, because a
+/// process without a database may not use one.
 fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
-    // SAFETY: a scan of a shared catalog with a snapshot of its own; each tuple is read before the
-    // next one is fetched, and a name ends with a zero.
+    // SAFETY: a scan of a shared catalog with its own snapshot. Each tuple is read before the next one is fetched, and
+    // a name ends with a zero.
     unsafe {
         let catalog = pg_sys::table_open(
             pg_sys::DatabaseRelationId,
@@ -48,8 +48,8 @@ fn each_connectable(mut show: impl FnMut(Oid, &CStr)) {
     }
 }
 
-/// Returns the database of this name, if it accepts connections and no session is dropping or renaming it. A session
-/// that connected during such a command would wait for its end, and fail.
+/// Returns the database of this name if it accepts connections and no session is dropping or renaming it. A session
+/// that connected during a DROP or RENAME would wait for the end of the command, and fail.
 pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
     let find = || {
         let mut found = None;
@@ -61,22 +61,22 @@ pub fn connectable_by_name(name: &CStr) -> Option<Oid> {
         found
     };
     let database = find()?;
-    // The lock that a session takes when it connects; the transaction's end releases it.
+    // The lock that a session takes when it connects. The end of the transaction releases it.
     let free = lock::try_database(database);
     find().filter(|&again| free && again == database)
 }
 
 /// Returns whether a database exists.
 pub fn is_there(database: Oid) -> bool {
-    // SAFETY: a syscache look-up inside of a transaction, for any number; it keeps no pointer.
+    // SAFETY: a syscache look-up inside a transaction. It accepts any oid, and keeps no pointer.
     unsafe {
         let cache = pg_sys::SysCacheIdentifier::DATABASEOID as i32;
         pg_sys::SearchSysCacheExists(cache, database.into(), 0.into(), 0.into(), 0.into())
     }
 }
 
-/// Returns whether this database has the extension and its view over the caches, which version 0.1.0 lacked. A view
-/// of that name that another role created does not count, because a worker reads the view as a superuser.
+/// Returns whether this database has the extension and its view `all_caches`, which version 0.1.0 lacked. A view of
+/// that name that does not belong to the extension does not count, because a worker reads the view as a superuser.
 pub fn has_extension() -> bool {
     // SAFETY: look-ups in the catalogs, none of which raises an error for a missing object.
     unsafe {
@@ -92,7 +92,7 @@ pub fn has_extension() -> bool {
 
 /// Returns whether the script that creates or updates the extension is running.
 pub fn extension_is_being_made() -> bool {
-    // SAFETY: variables of this process; a look-up by name that raises nothing.
+    // SAFETY: reads variables of this process. The look-up by name raises no error for a missing extension.
     unsafe {
         pg_sys::creating_extension
             && pg_sys::CurrentExtensionObject
@@ -100,17 +100,17 @@ pub fn extension_is_being_made() -> bool {
     }
 }
 
-/// Returns the same as [`has_extension`], for a transaction that reads the view, and keeps other sessions from
-/// replacing the view meanwhile. Returns false while another session changes it.
+/// Locks the view `all_caches` for a transaction that reads it, so that no other session can replace the view before
+/// the transaction ends. Returns [`has_extension`], or false if another session is changing the view.
 pub fn keeps_extension() -> bool {
     let view = internal_relation(c"all_caches");
     view != pg_sys::InvalidOid && lock::try_relation(view, lock::Mode::Read) && has_extension()
 }
 
-/// Returns a relation in schema pgcache; InvalidOid where it does not exist.
+/// Returns a relation in schema pgcache, or InvalidOid if it does not exist.
 pub fn internal_relation(name: &CStr) -> Oid {
-    // SAFETY: syscache look-ups inside of a transaction, with C strings that live through them; both return 0 for a
-    // missing object.
+    // SAFETY: syscache look-ups inside a transaction, with C strings that outlive them. Both return 0 for a missing
+    // object.
     unsafe {
         let schema = pg_sys::get_namespace_oid(c"pgcache".as_ptr(), true);
         match schema {

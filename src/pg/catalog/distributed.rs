@@ -145,14 +145,14 @@ pub fn is_distributed(table: Oid) -> bool {
         }
         (catalog, pg_sys::get_attnum(catalog, TABLE.as_ptr()))
     };
-    // SAFETY: as above.
+    // SAFETY: a syscache look-up, which returns 0 for a missing object.
     column > 0
         && unsafe { pg_sys::get_atttype(catalog, column) } == pg_sys::REGCLASSOID
         && has_row(catalog, column, table)
 }
 
-/// Returns the same, without reading the catalog again for a table that was checked before. The answer holds until
-/// Citus invalidates the relation.
+/// Returns whether Citus distributes a table, without reading the catalog again for a table that was checked before.
+/// The answer holds until Citus invalidates the relation.
 pub fn is_known(table: Oid) -> bool {
     if !citus_is_loaded() {
         return false;

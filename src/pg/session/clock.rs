@@ -42,7 +42,7 @@ pub fn statement_start() -> Timestamp {
     unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
 }
 
-/// Makes an interval of these fields, each with its own sign, as in SQL; None if that fails.
+/// Makes an interval of these fields, each with its own sign, as in SQL. Returns None if Postgres cannot make it.
 pub fn interval(months: i32, days: i32, micros: i64) -> Option<Interval> {
     let mut fields = pg_sys::Interval {
         time: micros,

@@ -99,7 +99,7 @@ pub fn log(what: String) {
     .report(PgLogLevel::LOG);
 }
 
-/// Runs `work`, and replaces an error of Postgres with the result of `other`, unless that is None. Callers use this
+/// Runs `work`, and replaces an error of Postgres with the result of `other` if it returns one. Callers use this
 /// because an error of Postgres may show a value, and messages end up in logs. Costs nothing if no error occurs.
 pub fn replacing<R>(
     work: impl FnOnce() -> R,

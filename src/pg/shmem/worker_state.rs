@@ -6,7 +6,7 @@
 //! caches that compete for one state overwrite each other's content.
 //!
 //! The state exists with `shared_preload_libraries`, whatever `pgcache.hot_size` is; its bytes count towards `hot_size`
-//! if that is not 0.
+//! if `hot_size` is not 0.
 
 use std::cell::Cell;
 use std::mem::size_of;

@@ -148,7 +148,7 @@ pub struct Partition {
     /// The arguments of its copy of the cache's trigger.
     pub settings: Vec<Vec<u8>>,
     pub row_security: bool,
-    /// The same as [`Shape::updates_alone`].
+    /// [`Shape::updates_alone`] for the partition.
     pub updates_alone: bool,
     /// The data for direct access to the partition, which may only read; None if the partition does not allow it.
     pub target: Option<Target>,

@@ -291,7 +291,7 @@ pub fn no_place() -> Model {
     m
 }
 
-/// A set of a key, against a writer whose mark finds no place and who writes once more after its mark.
+/// A set of a key, against a writer whose mark finds no place and that writes once more after its mark.
 pub fn no_place_late() -> Model {
     let mut m = Model::new("no place, late write")
         .actor("W1", &[Set(0), Commit])

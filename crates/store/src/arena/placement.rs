@@ -71,7 +71,7 @@ impl PartitionMut<'_> {
     }
 
     /// Cuts a head that fills the longest hole, and a tail elsewhere, in a new page if necessary. Returns None, and
-    /// takes no memory, if that is not possible.
+    /// takes no memory, if it cannot cut both.
     fn cut_two(
         &mut self,
         footprint: &Footprint,

@@ -56,7 +56,7 @@ pub unsafe extern "C-unwind" fn live_wrapper(call: pg_sys::FunctionCallInfo) -> 
 /// `per_second` units in a second. 0, a negative number and NULL mean that the row never expires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C-unwind" fn live_unix_wrapper(call: pg_sys::FunctionCallInfo) -> Datum {
-    // SAFETY: as above, with two arguments.
+    // SAFETY: the same as in `live_wrapper`, with two arguments.
     unsafe {
         let arguments = (*call).args.as_slice(2);
         let [deadline, per_second] = [&arguments[0], &arguments[1]];

@@ -16,7 +16,7 @@ impl ClientRegistry {
     }
 
     /// Claims a place for a client of this network process; None if all are taken. First tries the places in `former`,
-    /// which this process has freed, and which other processes may have claimed meanwhile.
+    /// which this process has freed, and which other processes may have claimed since.
     pub fn claim(&self, number: usize, former: &mut Vec<Claimed>) -> Option<Claimed> {
         let claims = |at: usize| {
             let place = self.places.get(at)?;
