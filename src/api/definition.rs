@@ -52,7 +52,7 @@ fn cache_create(
     let settings = Settings::default().changed(ttl, max_entries, grace)?;
     transaction::require_writable(c"cache_create()");
     let new = name::parse_new_relation(name);
-    tell_change(&new);
+    notice_change(&new);
     match define::existing(&new)? {
         None => Ok(define::create(&new, storage, value_type, settings)?),
         Some(cache) if if_not_exists == Some(true) => {
@@ -65,7 +65,7 @@ fn cache_create(
 
 /// Raises a notice if Postgres has folded or truncated the name of the cache, so that it differs from the argument. A
 /// name is not a key, so the message may contain it.
-fn tell_change(new: &NewRelation) {
+fn notice_change(new: &NewRelation) {
     let Some(change) = new.change else {
         return;
     };

@@ -46,7 +46,7 @@ fn cache_depend(
         return Err(Error::UnloggedSource(relation::display_name(unlogged)).into());
     }
     declare::declare(source, key_expression, &cache)?;
-    setup::tell_what_a_dependency_misses();
+    setup::report_dependency_gaps();
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use super::definition::open_as_owner;
 use super::{Answer, batch, expiry, limit, monitor, read, refresh, remove, write};
 use crate::cache::distribute::request::{Kind, Route};
-use crate::cache::distribute::{answer, ask, define};
+use crate::cache::distribute::{answer, calls, define};
 use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::session::lock::Mode;
@@ -39,9 +39,9 @@ fn at_key(
     let known = routes().find(|route| route.function == function && is_sent(&route.kind));
     let route = known.ok_or(Error::NotSent)?;
     let arguments = arguments.elements("arguments")?;
-    let arguments: Vec<_> = arguments.into_iter().map(ask::decoded).collect();
+    let arguments: Vec<_> = arguments.into_iter().map(calls::decoded).collect();
     let rows = answer::answer(key, node, route, &arguments)?;
-    let coded = |text| Text::new(&ask::coded(text));
+    let coded = |text| Text::new(&calls::coded(text));
     Ok(Texts(rows.map(|rows| {
         memory::collect(rows.into_iter().flatten().map(coded))
     })))

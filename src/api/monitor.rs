@@ -61,7 +61,7 @@ fn memory_entries_support(request: Option<Internal>) -> Internal {
 /// this function.
 #[pg_extern]
 fn tell_what_is_missing() {
-    setup::ask();
+    setup::request();
 }
 
 /// Returns the counters of the caches of this database that have a slot in the tier: cache, hot_hits, table_hits,

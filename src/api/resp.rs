@@ -56,7 +56,7 @@ fn client_row(pid: u32, shown: &Shown) -> Row<16> {
         text(&library),
         text(&shown.address),
         Typed::moment(Some(shown.connected)),
-        Typed::moment(Some(shown.last_heard)),
+        Typed::moment(Some(shown.last_received)),
         small(shown.database),
         small(u32::from(shown.protocol)),
         Typed::of(last_command),

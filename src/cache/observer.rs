@@ -53,21 +53,21 @@ pub fn register() {
         },
         depended_on: |cache, key| {
             pending::note(cache, key);
-            pre_commit_portal::ask_for();
+            pre_commit_portal::request();
             remove_at_once_if_committing();
         },
         depended_on_all: |cache| {
             pending::note_all(cache);
-            pre_commit_portal::ask_for();
+            pre_commit_portal::request();
             remove_at_once_if_committing();
         },
         inherited: |child, parent| {
             pending::note_child(child, parent);
-            pre_commit_portal::ask_for();
+            pre_commit_portal::request();
         },
         placed: |cache| {
             pending::note_placed(cache);
-            pre_commit_portal::ask_for();
+            pre_commit_portal::request();
         },
         altered: |relation| {
             shares::note_altered(relation);
@@ -93,13 +93,13 @@ pub fn register() {
 /// trigger that the commit itself fires may change rows on which entries depend.
 fn remove_at_once_if_committing() {
     if events::phase() == Phase::Committing {
-        remove_what_depends();
+        remove_dependents();
     }
 }
 
 /// Removes entries that depend on changed sources. First restores the triggers of sources and creates the triggers of
 /// new children: their tables may hold rows that no trigger has noted and that are new to readers of the source.
-fn remove_what_depends() {
+fn remove_dependents() {
     again::look_again();
     applied::see_truncated();
     declare::enable_always();
@@ -108,9 +108,9 @@ fn remove_what_depends() {
     removal::at_commit();
 }
 
-/// Removes the entries that [`remove_what_depends`] removes, but earlier, while user-defined code may still run. Does
+/// Removes the entries that [`remove_dependents`] removes, but earlier, while user-defined code may still run. Does
 /// so only if the removal runs user-defined code, and repeats until that code notes nothing more to remove.
-fn remove_what_needs_others() {
+fn remove_dependents_early() {
     again::look_again();
     applied::see_truncated();
     while source::has_altered() || pending::has_children() || removal::runs_user_code() {
@@ -129,11 +129,11 @@ fn remove_what_needs_others() {
 /// Runs the steps of a commit, and of every other end of a transaction or savepoint, in their order.
 fn at_moment(moment: Moment) {
     match moment {
-        Moment::Ending => remove_what_needs_others(),
+        Moment::Ending => remove_dependents_early(),
         // Each step can fail, and the transaction then aborts. Steps that remove entries come before the marks,
         // because a mark covers only changes that are known when it is set.
         Moment::BeforeCommit => {
-            remove_what_depends();
+            remove_dependents();
             two_phases::at_commit();
             notify::at_commit();
             setup::at_commit();
@@ -149,7 +149,7 @@ fn at_moment(moment: Moment) {
         // The steps of a commit that a prepared transaction needs; the marks move to a record. Postgres itself refuses
         // to prepare a transaction with pending notifications.
         Moment::BeforePrepare => {
-            remove_what_depends();
+            remove_dependents();
             notify::at_commit();
             setup::at_commit();
             changes::prepare();

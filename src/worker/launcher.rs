@@ -84,8 +84,8 @@ pub fn run() {
         visits: [const { None }; VISITS],
         short_of_workers: false,
     };
-    while !background::asked_to_end() {
-        background::reload_if_asked();
+    while !background::is_end_requested() {
+        background::reload_if_requested();
         launcher.reap();
         launcher.end_overdue();
         launcher.end_waits();

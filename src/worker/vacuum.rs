@@ -107,7 +107,7 @@ impl Vacuums {
         while !self.busy.is_empty() && !is_over(Instant::now()) {
             background::show(None);
             background::sleep(Some(PAUSE.saturating_sub(looked.elapsed())));
-            background::reload_if_asked();
+            background::reload_if_requested();
             if guc::expire_interval().is_none() {
                 return;
             }

@@ -90,7 +90,7 @@ impl Work {
         let mut turns = Turns::default();
         let mut ends = None;
         loop {
-            background::reload_if_asked();
+            background::reload_if_requested();
             let Some(interval) = guc::expire_interval() else {
                 return;
             };

@@ -415,7 +415,7 @@ impl Cluster {
     }
 
     /// Opens a session as superuser; also returns the notices that it receives.
-    pub fn connect_hearing(&self, database: &str) -> (Client, Receiver<DbError>) {
+    pub fn connect_with_notices(&self, database: &str) -> (Client, Receiver<DbError>) {
         let (sender, notices) = channel();
         let session = Config::new()
             .host_path(&self.folder)

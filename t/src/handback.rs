@@ -38,7 +38,7 @@ type Look<'l> = dyn Fn(&mut Client) -> Option<String> + 'l;
 
 /// Removes the objects that the test created, and returns a description of anything else that it left behind. Spoils
 /// the server if only a restart can show a leftover.
-pub(crate) fn what_is_wrong(taken: &Taken) -> Option<String> {
+pub(crate) fn find_fault(taken: &Taken) -> Option<String> {
     let cluster = taken.cluster;
     if let Some(line) = cluster.bad_line() {
         return Some(format!("the server's log has: {line}"));

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_nobody_wrote_or_not_yet_is_caught() {
+    fn a_value_that_no_client_has_written_yet_is_caught() {
         for writes in [vec![], vec![write(7, 9, Fate::Committed(10))]] {
             let early = read(5, 6, Some(7));
             assert_eq!(check(&writes, &[early]), Err(Violation::FromNowhere(early)));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_when_all_is_quiet_must_be_the_last_that_was_committed() {
+    fn the_final_value_must_be_the_last_that_was_committed() {
         assert_eq!(check_quiet(&two_commits(), &[]), Ok(()));
         assert_eq!(check_quiet(&two_commits(), &[(1, 2)]), Ok(()));
         let (key, version) = (1, 1);

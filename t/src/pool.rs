@@ -176,7 +176,7 @@ impl Drop for Scope {
 fn hand_back(test: &str, taken: Taken, failed: bool) {
     let left = match failed {
         true => None,
-        false => handback::what_is_wrong(&taken),
+        false => handback::find_fault(&taken),
     };
     if let Some(left) = &left {
         report(test, left);

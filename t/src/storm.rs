@@ -65,7 +65,7 @@ pub struct Storm<'d> {
     pub is_down: AtomicBool,
     values: AtomicI64,
     /// The number of operations on each cache by each protocol.
-    asked: Vec<[AtomicU64; 2]>,
+    counts: Vec<[AtomicU64; 2]>,
     operations: Mutex<Vec<Operation>>,
 }
 
@@ -80,7 +80,7 @@ impl<'d> Storm<'d> {
             has_faults: false,
             is_down: AtomicBool::new(false),
             values: AtomicI64::new(1),
-            asked: caches.iter().map(|_| Default::default()).collect(),
+            counts: caches.iter().map(|_| Default::default()).collect(),
             operations: Mutex::default(),
         }
     }
@@ -93,9 +93,9 @@ impl<'d> Storm<'d> {
         }
     }
 
-    pub fn least_asked(&self) -> u64 {
-        let asked = self.asked.iter().flatten();
-        asked.map(|count| count.load(SeqCst)).min().unwrap_or(0)
+    pub fn least_operations(&self) -> u64 {
+        let counts = self.counts.iter().flatten();
+        counts.map(|count| count.load(SeqCst)).min().unwrap_or(0)
     }
 
     /// Returns whether the storm continues. It ends when its time is over, but on a slow machine not before the history
@@ -103,7 +103,7 @@ impl<'d> Storm<'d> {
     pub fn goes_on(&self) -> bool {
         let now = Instant::now();
         !self.ends.load(SeqCst)
-            && (now < self.until || now < self.until + PATIENCE && self.least_asked() < ENOUGH)
+            && (now < self.until || now < self.until + PATIENCE && self.least_operations() < ENOUGH)
     }
 
     /// Connects a client of this protocol, as soon as the server accepts one.
@@ -117,7 +117,7 @@ impl<'d> Storm<'d> {
                 Protocol::Resp => {
                     let client = ways::Door::over(self.door.try_client()?, seed);
                     Box::new(match self.has_faults {
-                        true => client.hearing_errors(),
+                        true => client.expecting_errors(),
                         false => client,
                     })
                 }
@@ -150,15 +150,15 @@ impl<'d> Storm<'d> {
                 let at = rng.below(ways.len() as u64) as usize;
                 (at, self.request(&mut rng, &*ways[at], cache))
             });
-            let told = ways[at].run(&request, &self.clock);
+            let results = ways[at].run(&request, &self.clock);
             if ways[at].is_broken() {
-                assert!(self.has_faults, "{request:?}: {told:?}");
+                assert!(self.has_faults, "{request:?}: {results:?}");
                 wait_until("the server is back", || !self.is_down.load(SeqCst));
                 ways[at] = connect(&protocols[at], own.len() as u64);
             }
-            let made = operations(number, &request, &told, self.clock.now());
-            let asked = &self.asked[request.cache.number][protocols[at] as usize];
-            asked.fetch_add(made.len() as u64, SeqCst);
+            let made = operations(number, &request, &results, self.clock.now());
+            let counts = &self.counts[request.cache.number][protocols[at] as usize];
+            counts.fetch_add(made.len() as u64, SeqCst);
             own.extend(made);
             if ways.len() > 1
                 && request
@@ -290,7 +290,7 @@ impl<'d> Storm<'d> {
     }
 
     /// Reads every key through both protocols after all clients have ended.
-    pub fn ask_for_all(&self) {
+    pub fn read_all(&self) {
         for protocol in [Protocol::Sql, Protocol::Resp] {
             let mut way = self.connect(protocol, 7);
             for &cache in self.caches {
@@ -304,25 +304,25 @@ impl<'d> Storm<'d> {
                     shape: Shape::OneByOne,
                     calls: calls.collect(),
                 };
-                let told = way.run(&request, &self.clock);
+                let results = way.run(&request, &self.clock);
                 let client = 1000 + protocol as usize;
-                self.add(operations(client, &request, &told, self.clock.now()));
+                self.add(operations(client, &request, &results, self.clock.now()));
             }
         }
     }
 
     /// Returns the checker's verdict, once enough operations exist to judge.
     pub fn verdict(self) -> Result<(), Box<Refusal>> {
-        let asked = format!("{:?}", self.asked);
+        let counts = format!("{:?}", self.counts);
         assert!(
-            self.least_asked() >= ENOUGH,
-            "too little was asked: {asked}"
+            self.least_operations() >= ENOUGH,
+            "too few operations: {counts}"
         );
         let operations = self.operations.into_inner().expect("no client failed");
         let from = Instant::now();
         let verdict = check(&operations);
         println!(
-            "{asked}: {} operations, judged in {:?}",
+            "{counts}: {} operations, judged in {:?}",
             operations.len(),
             from.elapsed()
         );

@@ -35,10 +35,10 @@ pub fn is_so_within(longest: Duration, mut holds: impl FnMut() -> bool) -> bool 
 
 /// Waits for an answer, and returns it.
 #[track_caller]
-pub fn wait_for<R>(what: &str, mut ask: impl FnMut() -> Option<R>) -> R {
+pub fn wait_for<R>(what: &str, mut probe: impl FnMut() -> Option<R>) -> R {
     let mut answer = None;
     wait_until(what, || {
-        answer = ask();
+        answer = probe();
         answer.is_some()
     });
     answer.expect("it was waited for")

@@ -591,7 +591,7 @@ fn savepoints_truncate_and_copies_are_as_for_our_own() {
 }
 
 #[test]
-fn a_unix_time_is_never_before_the_deadline_that_was_asked_for() {
+fn a_unix_time_is_never_before_the_requested_deadline() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run(

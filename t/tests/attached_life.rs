@@ -50,7 +50,7 @@ fn detaching_gives_the_table_back_as_it_was() {
 }
 
 #[test]
-fn detaching_ends_what_the_cache_depends_on() {
+fn detaching_ends_the_dependencies_of_the_cache() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run(

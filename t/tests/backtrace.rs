@@ -25,7 +25,7 @@ const CALLS: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn no_error_shows_a_backtrace_whatever_the_servers_environment() {
+fn no_error_shows_a_backtrace_in_any_environment_of_the_server() {
     for environment in [
         &[("RUST_BACKTRACE", "1")],
         &[("RUST_BACKTRACE", "full")],

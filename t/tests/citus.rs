@@ -73,7 +73,7 @@ fn is_refused(session: &mut Client, table: &str) {
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn whatever_citus_keeps_is_no_cache_on_any_node() {
+fn no_table_of_citus_can_become_a_cache_on_any_node() {
     let nodes = nodes();
     let mut sessions = sessions(&nodes);
     let coordinator = &mut sessions[0];

@@ -44,7 +44,7 @@ fn about(left: Option<f64>, expected: i64, case: &str) {
 }
 
 #[test]
-fn an_expired_entry_may_live_again_and_others_live_as_much_longer() {
+fn an_expired_entry_may_live_again_and_live_ones_live_as_much_longer() {
     let (cluster, mut session) = cluster(&[]);
     for cache in CACHES {
         session.run(&format!("SELECT cache_set('k', 'v', '1 hour', '{cache}'), cache_set('f', 'v', cache => '{cache}')"));
@@ -88,7 +88,7 @@ fn an_expired_entry_may_live_again_and_others_live_as_much_longer() {
 }
 
 #[test]
-fn sweeps_go_on() {
+fn sweeps_continue() {
     let (cluster, mut session) = cluster(&["pgcache.expire_interval = '200ms'"]);
     for (round, moved) in [DAY, -DAY, -400 * DAY].into_iter().enumerate() {
         cluster.move_clock(moved);
@@ -108,7 +108,7 @@ fn sweeps_go_on() {
 const IN_MEMORY: &str = "SELECT hot_entries FROM pgcache.stats WHERE cache = 'm'::regclass";
 
 #[test]
-fn rate_limits_go_on() {
+fn rate_limits_continue() {
     let (cluster, mut session) = cluster(&[]);
     let mut hit = |key: &str, cache: &str| {
         session.text(&format!(

@@ -102,7 +102,7 @@ fn the_first_get_ever_may_race_the_first_write_ever() {
 
 /// A cursor and a function continue to read while another session commits.
 #[test]
-fn a_cursor_and_a_function_see_what_was_acknowledged() {
+fn a_cursor_and_a_function_see_acknowledged_writes() {
     let database = Cluster::hot().database();
     let (mut writer, mut reader) = (database.connect(), database.connect());
     writer.run("SELECT cache_create('c')");

@@ -54,7 +54,7 @@ fn a_trigger_that_reads_publishes_nothing_uncommitted() {
 
 /// A parallel worker has no xid of its own, but its leader may have written.
 #[test]
-fn a_parallel_query_reads_what_its_transaction_wrote() {
+fn a_parallel_query_reads_the_writes_of_its_transaction() {
     let cluster = Cluster::hot();
     let forced = match cluster.stage.major() {
         15 => "force_parallel_mode",

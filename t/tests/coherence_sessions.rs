@@ -11,7 +11,7 @@ use pgcache_tests::tier::Tiered;
 use crate::coherence_limits::hot_cache;
 
 #[test]
-fn repeatable_read_equals_select_after_what_others_do_to_the_table() {
+fn repeatable_read_equals_select_after_other_sessions_change_the_table() {
     for change in [
         "TRUNCATE c",
         "ALTER TABLE c SET LOGGED",
@@ -68,7 +68,7 @@ fn a_hot_hit_is_refused_after_revoke_and_bypassed_under_row_security() {
 }
 
 #[test]
-fn two_databases_and_two_caches_never_see_each_others_keys() {
+fn two_databases_and_two_caches_never_share_keys() {
     let cluster = Cluster::hot();
     let (_one, mut writer, mut reader) = hot_cache(cluster);
     let (_other, _, mut stranger) = hot_cache(cluster);

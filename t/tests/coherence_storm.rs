@@ -148,7 +148,7 @@ fn read_all(session: &mut Client, recorder: &Recorder) -> Vec<Read> {
          FROM generate_series(0, {KEYS} - 1) AS k), 'seen')"
     ));
     let ended = recorder.now();
-    recorder.has_asked();
+    recorder.count_read();
     let number = |text: &str| text.parse().expect("only numbers are written");
     let read = |row: &String| {
         let (key, value) = row.split_once('|').expect("two columns");
@@ -206,7 +206,7 @@ fn storm(database: &Database) -> (Recorder, Vec<String>) {
 }
 
 #[test]
-fn in_a_storm_no_read_returns_less_than_what_was_acknowledged() {
+fn in_a_storm_no_read_is_older_than_an_acknowledged_write() {
     let cluster = Cluster::with_tier(&["pgcache.hot_size = '2MB'"]);
     let database = cluster.database();
     let mut session = database.connect();

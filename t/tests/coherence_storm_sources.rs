@@ -71,7 +71,7 @@ fn question(rng: &mut Rng, key: u64) -> String {
 fn ask(session: &mut Client, recorder: &Recorder, key: u64, sql: &str) -> Option<Read> {
     let began = recorder.now();
     let saw = session.value(sql);
-    recorder.has_asked();
+    recorder.count_read();
     Some(Read {
         key,
         began,

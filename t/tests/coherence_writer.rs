@@ -98,7 +98,7 @@ fn writes_before_a_failed_commit_are_never_seen() {
 }
 
 #[test]
-fn an_entry_of_a_memory_cache_goes_with_what_it_changes() {
+fn an_entry_of_a_memory_cache_goes_with_the_change_of_its_source() {
     for order in BESIDE_A_WRITER {
         let cluster = Cluster::with_tier(&[order]);
         let database = cluster.database();

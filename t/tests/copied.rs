@@ -127,7 +127,7 @@ fn copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert() {
 }
 
 #[test]
-fn rows_that_copy_holds_back_fire_triggers_need_no_more_rights_and_keep_their_columns() {
+fn rows_held_back_by_copy_fire_triggers_need_no_more_rights_and_keep_their_columns() {
     let cluster = Cluster::shared();
     let database = cluster.database();
     let mut session = database.connect();

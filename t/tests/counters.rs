@@ -65,7 +65,7 @@ fn reads(session: &mut Session, cache: &str) -> (i64, i64) {
 }
 
 #[test]
-fn each_function_counts_what_its_caller_counts() {
+fn each_function_counts_as_its_caller_does() {
     let cluster = Cluster::hot();
     let database = cluster.database();
     let mut session = database.connect();
@@ -167,7 +167,7 @@ fn keyspace(client: &mut Client) -> (i64, i64) {
 }
 
 #[test]
-fn each_command_counts_what_its_client_counts() {
+fn each_command_counts_as_its_client_does() {
     let door = Door::start(&[
         "pgcache.resp_caches = 'public.here, public.table'",
         "pgcache.expire_interval = 0",

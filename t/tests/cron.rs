@@ -117,7 +117,7 @@ fn change_and_remove(session: &mut Client, others: &[String]) {
 }
 
 #[test]
-fn the_real_pg_cron_expires_caches_in_its_database_and_in_others() {
+fn the_real_pg_cron_expires_caches_in_its_own_and_in_other_databases() {
     if !Stage::current().cron {
         return;
     }

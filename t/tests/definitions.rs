@@ -186,7 +186,7 @@ fn as_text(kind: &str) -> &'static str {
 
 /// Returns the value of a result. For an error, checks that it names the cause, rather than an internal state of
 /// Postgres or the end of the session, and returns None.
-fn told<T>(result: Result<T, Error>, what: &str) -> Option<T> {
+fn checked<T>(result: Result<T, Error>, what: &str) -> Option<T> {
     match result {
         Ok(value) => Some(value),
         Err(error) => {
@@ -211,7 +211,7 @@ fn is_sound(session: &mut Client, what: &str) {
     let mut ask = |sql: &str| {
         let what = format!("{what}, then {sql}");
         session.run("SAVEPOINT s");
-        let lines = told(session.try_lines(sql), &what);
+        let lines = checked(session.try_lines(sql), &what);
         session.run("ROLLBACK TO s");
         lines
     };
@@ -355,7 +355,7 @@ fn changes_in(session: &mut Client, change: &str, call: &str, what: &str) -> boo
     session.run(&format!(
         "BEGIN; SET LOCAL test.done = ''; SET LOCAL test.change = $t${change}$t$"
     ));
-    let done = told(session.try_lines(call), what).is_some()
+    let done = checked(session.try_lines(call), what).is_some()
         && session.holds("SELECT current_setting('test.done') = 'yes'");
     if done {
         session.run("SET LOCAL test.change = ''");
@@ -427,7 +427,7 @@ fn a_loader_that_changes_the_cache_and_commits_leaves_a_sound_table() {
             for loader in ["loads", "loads_json"] {
                 let fetch =
                     format!("SELECT cache_fetch('{loader}', 'SELECT {loader}($1)', cache => 'c')");
-                if let Some(said) = told(loading.try_value(&fetch), &what) {
+                if let Some(said) = checked(loading.try_value(&fetch), &what) {
                     assert_eq!(said.as_deref(), Some("7"), "{what}");
                 }
             }
@@ -493,11 +493,11 @@ fn changes_beside(cluster: &'static Cluster, before: &str) {
                 said
             });
             wait_for_loader(&mut maker);
-            told(maker.try_lines(&change.replace("another", &other)), &what);
+            checked(maker.try_lines(&change.replace("another", &other)), &what);
             maker.run("SELECT pg_advisory_unlock(42)");
             fetching.join().expect("the thread ends")
         });
-        if let Some(said) = told(said, &what) {
+        if let Some(said) = checked(said, &what) {
             assert_eq!(said.as_deref(), Some("7"), "{what}");
         }
         let mut fresh = session(&database, &role);
@@ -515,7 +515,7 @@ fn a_definition_changes_beside_a_slow_loader() {
 }
 
 #[test]
-fn a_definition_changes_beside_a_slow_loader_of_a_session_that_has_all_leases_it_may_have() {
+fn a_definition_changes_beside_a_slow_loader_of_a_session_without_a_free_lease() {
     changes_beside(
         cluster(),
         "SELECT cache_get('k', 'c'); BEGIN; \

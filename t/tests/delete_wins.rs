@@ -85,7 +85,7 @@ fn a_deletion_wins_over_a_fetch_whose_row_it_cannot_see() {
 
 /// The deletions win also over fetches into a table with a user's trigger.
 #[test]
-fn it_wins_in_a_table_with_triggers_of_others() {
+fn it_wins_in_a_table_with_user_defined_triggers() {
     let database = scene(Cluster::hot(), "unlogged");
     database.connect().run(
         "CREATE TABLE log (k text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS \
@@ -102,7 +102,7 @@ fn it_wins_in_a_table_with_triggers_of_others() {
 
 /// The fetch commits, which ends its lease, after the deletion has looked and before the deletion commits.
 #[test]
-fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
+fn it_wins_over_a_fetch_that_commits_between_its_check_and_its_commit() {
     let database = scene(Cluster::hot(), "unlogged");
     let (mut loads, mut deletes) = (database.connect(), database.connect());
     for deletion in [
@@ -123,7 +123,7 @@ fn it_wins_over_a_fetch_that_commits_between_its_look_and_its_commit() {
 
 /// The loader has read the source. It waits for a lock until the deletion has looked for the row.
 #[test]
-fn a_deletion_wins_over_a_fetch_that_stores_between_its_looks() {
+fn a_deletion_wins_over_a_fetch_that_stores_between_its_checks() {
     let database = scene(Cluster::hot(), "unlogged");
     let (mut gate, mut deletes) = (database.connect(), database.connect());
     for deletion in [

@@ -194,7 +194,7 @@ fn a_parallel_query_finds_nothing_of_a_row_that_the_session_has_changed() {
 
 /// A parallel query cannot remove rows of dependent caches, so it must not find these rows.
 #[test]
-fn a_parallel_query_finds_nothing_that_depends_on_what_it_does_not_find() {
+fn a_parallel_query_finds_no_entry_that_depends_on_rows_it_does_not_see() {
     let database = Cluster::with_tier(&[]);
     let mut session = database.connect("postgres");
     session.run("CREATE EXTENSION pgcache");
@@ -755,7 +755,7 @@ fn a_trigger_that_comes_while_a_removal_waits_is_fired() {
 
 /// A trigger on the cache that rolls back a savepoint of its own and reads the cache does not start the removal again.
 #[test]
-fn a_removal_goes_on_over_savepoints_of_the_triggers_that_it_fires() {
+fn a_removal_continues_over_savepoints_of_the_triggers_that_it_fires() {
     let mut session = Cluster::shared().database().connect();
     source_and_cache(&mut session, "unlogged");
     session.run(

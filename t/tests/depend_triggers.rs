@@ -46,7 +46,7 @@ fn a_trigger_that_did_not_fire_for_all_leaves_nothing_when_it_does_again() {
 
 /// A role can alter a table in a schema on which the table's owner lacks USAGE.
 #[test]
-fn triggers_are_enabled_whatever_the_tables_owner_may_do() {
+fn triggers_are_enabled_with_any_privileges_of_the_tables_owner() {
     let cluster = Cluster::hot();
     let database = cluster.database();
     let role = cluster.role();
@@ -105,7 +105,7 @@ fn triggers_that_were_disabled_and_enabled_fire_for_all_sessions_again() {
 /// A session alternates between changing rows and reading the cache: each key is removed once, and once more at the
 /// commit.
 #[test]
-fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
+fn rows_changed_and_entries_read_in_turn_cost_as_much_as_the_rows() {
     let mut session = with_source("unlogged");
     session.run("INSERT INTO src SELECT g, 'old' FROM generate_series(1, 400) AS g");
     session.run(
@@ -121,7 +121,7 @@ fn rows_changed_and_entries_read_in_turn_cost_what_the_rows_cost() {
 
 /// The rollback of a savepoint does not restore entries that were removed before it.
 #[test]
-fn savepoints_rolled_back_and_entries_read_in_turn_cost_what_the_rows_cost() {
+fn savepoints_rolled_back_and_entries_read_in_turn_cost_as_the_rows() {
     let mut session = with_source("unlogged");
     session.run("INSERT INTO src SELECT g, 'old' FROM generate_series(1, 400) AS g");
     session.run(

@@ -56,11 +56,14 @@ impl Side {
     }
 
     /// Checks that copies equal their rows, and that every page and every index is sound.
-    fn is_sound(&mut self, told: &str) {
-        self.witness.pages_are_sound("twin.c", told);
+    fn is_sound(&mut self, history: &str) {
+        self.witness.pages_are_sound("twin.c", history);
         let differences = answer(&mut self.witness, "SELECT * FROM pgcache.verify('twin.c')");
         let is_no_cache = |line: &String| line.starts_with("42809");
-        assert!(differences.iter().all(is_no_cache), "{differences:?}{told}");
+        assert!(
+            differences.iter().all(is_no_cache),
+            "{differences:?}{history}"
+        );
     }
 }
 
@@ -79,7 +82,7 @@ fn answer(session: &mut Client, sql: &str) -> Vec<String> {
 /// Both sides, and the statements they ran.
 struct Pair {
     sides: [Side; 2],
-    told: String,
+    history: String,
 }
 
 impl Pair {
@@ -91,16 +94,16 @@ impl Pair {
             let same = said.iter().map(|line| line.replace(&own_name, "database"));
             same.collect::<Vec<_>>()
         });
-        assert_eq!(one, other, "{sql}{}", self.told);
+        assert_eq!(one, other, "{sql}{}", self.history);
         one
     }
 
     /// Runs a statement in the same session of both sides. Rolls a failed transaction back.
-    fn tell(&mut self, who: usize, sql: &str) {
-        self.told += &format!("\n{who}: {sql};");
+    fn run(&mut self, who: usize, sql: &str) {
+        self.history += &format!("\n{who}: {sql};");
         let said = self.ask(sql, |side| &mut side.sessions[who]);
         if said.first().is_some_and(|first| first.starts_with("25P02")) {
-            self.tell(who, "ROLLBACK");
+            self.run(who, "ROLLBACK");
         }
     }
 
@@ -113,23 +116,23 @@ impl Pair {
     fn round(&mut self, seed: u64) {
         let mut rng = Rng::seeded(seed);
         let cache = differential::cache(&mut rng);
-        self.told = format!("\n-- seed {seed}\n{cache};");
+        self.history = format!("\n-- seed {seed}\n{cache};");
         self.sides.iter_mut().for_each(|side| side.begin(&cache));
         for number in 1..=STEPS {
             let (who, sql) = differential::step(&mut rng);
-            self.tell(who, &sql);
+            self.run(who, &sql);
             if number % 8 == 0 {
                 self.ask(differential::CONTENT, |side| &mut side.witness);
             }
         }
         for who in [0, 1] {
-            self.tell(who, "ROLLBACK");
-            self.tell(who, "RESET ROLE; SELECT pg_stat_force_next_flush()");
-            self.tell(who, "SELECT 1");
+            self.run(who, "ROLLBACK");
+            self.run(who, "RESET ROLE; SELECT pg_stat_force_next_flush()");
+            self.run(who, "SELECT 1");
         }
         self.left_the_same();
         for side in &mut self.sides {
-            side.is_sound(&self.told);
+            side.is_sound(&self.history);
         }
     }
 
@@ -146,9 +149,9 @@ impl Pair {
     }
 }
 
-fn asked(name: &str, otherwise: u64) -> u64 {
-    let asked = std::env::var(name).ok();
-    asked.map_or(otherwise, |n| {
+fn setting(name: &str, otherwise: u64) -> u64 {
+    let setting = std::env::var(name).ok();
+    setting.map_or(otherwise, |n| {
         n.parse().unwrap_or_else(|_| panic!("{name} is a number"))
     })
 }
@@ -159,10 +162,10 @@ fn both_paths_answer_and_store_the_same() {
     cluster.connect("postgres").run("CREATE ROLE twin_user");
     let mut pair = Pair {
         sides: ["auto", "plan"].map(|path| Side::on(cluster, path)),
-        told: String::new(),
+        history: String::new(),
     };
-    let first = asked("PGCACHE_TWIN_SEED", 1);
-    for seed in first..first + asked("PGCACHE_TWIN_ROUNDS", 12) {
+    let first = setting("PGCACHE_TWIN_SEED", 1);
+    for seed in first..first + setting("PGCACHE_TWIN_ROUNDS", 12) {
         pair.round(seed);
     }
     let ([direct, never], plans) = (pair.took("direct"), pair.took("plan"));

@@ -76,7 +76,7 @@ fn a_whole_dump_in_plain_sql_brings_everything_back() {
 }
 
 #[test]
-fn a_whole_dump_in_custom_format_brings_everything_back_also_over_what_is_there() {
+fn a_whole_dump_in_custom_format_restores_all_also_over_existing_entries() {
     let from = original(Cluster::shared());
     let to = Cluster::shared().empty_database("");
     let file = dump(&from, "dump", &["-Fc"]);
@@ -163,7 +163,7 @@ fn an_ordinary_owner_dumps_his_cache_and_another_restores_it() {
 /// A superuser must have created the extension, because it has superuser = true; an ordinary owner of the database
 /// restores everything else.
 #[test]
-fn an_ordinary_owner_of_a_database_restores_a_whole_dump_where_the_extension_is_there() {
+fn an_ordinary_owner_of_a_database_with_the_extension_restores_a_whole_dump() {
     let cluster = Cluster::shared();
     let from = original(cluster);
     let owner = cluster.role();

@@ -179,7 +179,7 @@ fn is_changed(session: &mut Client) {
 }
 
 #[test]
-fn a_session_that_believes_in_on_reads_what_one_with_off_has_changed() {
+fn a_session_with_on_reads_the_changes_of_a_session_with_off() {
     let (database, mut session) = scene();
     let mut holder = database.connect();
     warm(&mut session);
@@ -192,7 +192,7 @@ fn a_session_that_believes_in_on_reads_what_one_with_off_has_changed() {
 }
 
 #[test]
-fn what_a_session_that_believes_in_off_changes_is_seen_by_those_with_on() {
+fn sessions_with_on_see_the_changes_of_a_session_that_read_off_before() {
     let (database, mut session) = scene();
     let mut holder = database.connect();
     set_and_see(&mut session, false);
@@ -205,7 +205,7 @@ fn what_a_session_that_believes_in_off_changes_is_seen_by_those_with_on() {
 }
 
 #[test]
-fn what_was_changed_while_all_had_off_is_seen() {
+fn changes_made_while_all_sessions_had_off_are_seen() {
     let (_database, mut session) = scene();
     warm(&mut session);
     set_and_see(&mut session, false);
@@ -219,7 +219,7 @@ fn what_was_changed_while_all_had_off_is_seen() {
 }
 
 #[test]
-fn the_worker_rests_and_goes_on() {
+fn the_worker_rests_and_continues() {
     let database = Cluster::start(&[PRELOAD, "pgcache.expire_interval = '100ms'"]).database();
     let mut session = database.connect();
     session.run("SELECT cache_create('c'); SET pgcache.show_expired = on");
@@ -257,7 +257,7 @@ fn ends(client: &mut Resp) {
 }
 
 #[test]
-fn the_protocol_ends_its_clients_and_refuses_others() {
+fn the_protocol_ends_its_clients_and_refuses_new_ones() {
     let (door, mut session) = door();
     let [mut idle, mut queues, mut listens, mut paused] = [(); 4].map(|()| door.client());
     let mut waits = door.client();

@@ -127,7 +127,7 @@ fn every_function_respects_deadlines_to_the_microsecond() {
     let (mut gone, mut there) = (0, 0);
     // A slow machine gets more time.
     for _ in 0..10 {
-        let counts = ask_for_some_seconds(&database);
+        let counts = probe_for_some_seconds(&database);
         gone += counts.iter().map(|count| count[0]).sum::<u32>();
         there += counts.iter().map(|count| count[1]).sum::<u32>();
         if there > 50 && gone > 50 {
@@ -137,7 +137,7 @@ fn every_function_respects_deadlines_to_the_microsecond() {
     panic!("{there} times there, {gone} times gone");
 }
 
-fn ask_for_some_seconds(database: &Database) -> Vec<[u32; 2]> {
+fn probe_for_some_seconds(database: &Database) -> Vec<[u32; 2]> {
     let recent = Mutex::default();
     let until = Instant::now() + Duration::from_secs(6);
     thread::scope(|scope| {
@@ -183,7 +183,7 @@ fn a_long_statement_does_not_keep_entries_alive() {
 }
 
 #[test]
-fn a_sweep_takes_what_is_expired_and_nothing_else() {
+fn a_sweep_removes_expired_entries_and_nothing_else() {
     let database = brief_cache();
     let mut session = database.connect();
     session.run(

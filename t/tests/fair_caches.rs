@@ -58,7 +58,7 @@ impl Scene<'_> {
     }
 
     /// Checks that the victim is unaffected, for each way in which a value is stored.
-    fn nobody_pays(&self, what: &str) {
+    fn victim_is_unaffected(&self, what: &str) {
         let mut victim = self.database.connect();
         victim.run("SET statement_timeout = '120s'");
         victim.run("DELETE FROM cache");
@@ -148,9 +148,9 @@ fn prepared_transactions_affect_no_other_cache() {
         let scene = scene(cluster);
         let mut attacker = scene.attack();
         attacker.run(&format!("BEGIN; {write}; PREPARE TRANSACTION 'p'"));
-        scene.nobody_pays(write);
+        scene.victim_is_unaffected(write);
         attacker.run("COMMIT PREPARED 'p'");
-        scene.nobody_pays("after it");
+        scene.victim_is_unaffected("after it");
     }
 }
 
@@ -170,10 +170,10 @@ fn prepared_transactions_of_one_role_leave_room_for_keys_of_another() {
     admin.run(&format!("GRANT ALL ON cache TO {role}"));
     let mut other = scene.database.connect_as(&role);
     other.run("BEGIN; SELECT cache_delete('other ' || g, 'cache') FROM generate_series(1, 100) AS g; PREPARE TRANSACTION 'other'");
-    scene.nobody_pays("keys of the same cache");
+    scene.victim_is_unaffected("keys of the same cache");
     admin.run("COMMIT PREPARED 'other'");
     admin.run("ROLLBACK PREPARED 'full'");
-    scene.nobody_pays("after it");
+    scene.victim_is_unaffected("after it");
     admin.nothing_pending();
 }
 
@@ -280,7 +280,7 @@ fn open_transactions_affect_no_other_cache() {
         let scene = scene(cluster);
         let mut attacker = scene.attack();
         attacker.run(&format!("BEGIN; {write}"));
-        scene.nobody_pays(write);
+        scene.victim_is_unaffected(write);
         attacker.run("ROLLBACK");
     }
 }
@@ -314,13 +314,13 @@ fn a_commit_that_waits_is_felt_by_no_other_cache() {
                 "SELECT count(*) > 0 FROM pg_stat_activity WHERE pid = {first} AND wait_event_type = 'Lock'"
             ))
         });
-        scene.nobody_pays("a commit waits for a row");
+        scene.victim_is_unaffected("a commit waits for a row");
         holder.run("ROLLBACK");
         for (_, one) in waiting {
             one.join().expect("it commits");
         }
     });
-    scene.nobody_pays("after it");
+    scene.victim_is_unaffected("after it");
 }
 
 /// Writes that are repeated constantly.
@@ -357,7 +357,7 @@ fn round_and_round(scene: &Scene, write: &str) {
             });
         }
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            scene.nobody_pays(write);
+            scene.victim_is_unaffected(write);
         }));
         stop.store(true, Ordering::Relaxed);
         done
@@ -401,7 +401,7 @@ fn caches_without_a_slot_affect_no_other_cache() {
         let mut attacker = scene.attack();
         attacker.run("SELECT cache_create('own.late')");
         attacker.run(&format!("BEGIN; {write}; PREPARE TRANSACTION 'p'"));
-        scene.nobody_pays(write);
+        scene.victim_is_unaffected(write);
         attacker.run("COMMIT PREPARED 'p'");
         round_and_round(&scene, write);
         let mut admin = scene.database.connect();
@@ -423,7 +423,7 @@ const LEAKS: &[&str] = &[
 ];
 
 #[test]
-fn a_slot_is_given_back_with_what_has_taken_it() {
+fn a_slot_is_freed_when_its_taker_ends() {
     let cluster = crowded();
     for leak in LEAKS {
         let scene = scene(cluster);

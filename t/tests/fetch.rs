@@ -243,7 +243,7 @@ fn a_transaction_that_has_written_does_not_wait() {
 }
 
 #[test]
-fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
+fn two_transactions_that_fetch_the_same_keys_crosswise_do_not_hang() {
     let database = Cluster::shared().database();
     database.connect().run("SELECT cache_create('c')");
     let (mut one, mut other) = (patient(&database), patient(&database));
@@ -268,7 +268,7 @@ fn two_transactions_that_fetch_each_others_keys_do_not_hang() {
 
 /// Each loader has the lease of its own key, and has written no row for which the other loader could wait.
 #[test]
-fn two_loaders_that_fetch_each_others_keys_do_not_wait() {
+fn two_loaders_that_fetch_the_same_keys_crosswise_do_not_wait() {
     let (database, mut gate) = gated(tiered(), "SELECT cache_create('c')");
     thread::scope(|scope| {
         let both = [("x", "y"), ("y", "x")].map(|(own, other)| {
@@ -352,7 +352,7 @@ fn a_set_that_commits_while_the_loader_runs_stays() {
 }
 
 #[test]
-fn within_grace_others_take_the_stale_value_while_one_refreshes() {
+fn within_grace_sessions_take_the_stale_value_while_one_refreshes() {
     for create in [
         "SELECT cache_create('c', grace => '1 hour')",
         "SELECT cache_create('c', storage => 'memory', grace => '1 hour')",

@@ -291,7 +291,7 @@ fn commits_before(database: &Database, reader: &mut Client) {
 }
 
 #[test]
-fn an_old_value_of_a_client_that_is_not_committed_goes_with_the_change_of_its_source() {
+fn an_uncommitted_old_value_of_a_client_goes_with_the_change_of_its_source() {
     for storage in STORAGES {
         let database = with_gate(hanging(), storage);
         let mut client = session(&database);
@@ -486,7 +486,7 @@ fn truncated(database: &Database, loader: &str, leased: bool) {
 
 /// The loader reads with a snapshot that is older than the lease.
 #[test]
-fn a_fetch_under_an_old_snapshot_gives_what_it_shows_and_stores_nothing_old() {
+fn a_fetch_under_an_old_snapshot_returns_its_value_and_stores_nothing_old() {
     for (cluster, storage) in [
         (hanging(), "unlogged"),
         (hanging(), "logged"),
@@ -521,7 +521,7 @@ fn a_fetch_under_a_fresh_snapshot_stores() {
 /// Writers and fetchers run with default settings and short pauses. Each key has one writer, which finds no older value
 /// in the cache after its write has returned.
 #[test]
-fn after_a_storm_of_writers_and_fetchers_the_cache_is_what_the_source_holds() {
+fn after_a_storm_of_writers_and_fetchers_the_cache_equals_the_source() {
     for cluster in [hanging(), unloaded()] {
         for storage in ["unlogged", "logged"] {
             let database = with_gate(cluster, storage);

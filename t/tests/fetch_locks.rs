@@ -136,7 +136,7 @@ fn a_commit_of_many_keys_waits_in_the_queue_for_all_loaders_of_the_cache() {
 /// A loader and a writer wait for each other, before or after the loader has read the row that the writer changes.
 /// Postgres may end one of the two. Either the change fails, or no old value remains.
 #[test]
-fn of_a_loader_and_a_commit_that_wait_for_each_other_one_may_fail_and_nothing_old_is_left() {
+fn a_deadlock_of_a_loader_and_a_commit_leaves_nothing_old() {
     for (change, loader) in [
         (UPDATE, "SELECT v FROM src WHERE k = $1 FOR UPDATE"),
         (UPDATE, "SELECT read_then_wait($1)"),

@@ -39,7 +39,7 @@ fn waiting(watch: &mut Client, sessions: usize) -> bool {
 
 /// The statement has changed the rows, and its triggers have not reported the changes yet.
 #[test]
-fn a_fetch_inside_of_the_statement_that_changes_the_source_leaves_nothing_if_that_is_rolled_back() {
+fn a_fetch_inside_a_change_of_its_source_leaves_nothing_after_a_rollback() {
     let fetch = format!("cache_fetch('k', '{LOADER}', cache => 'c')");
     for statement in [
         format!("{UPDATE} RETURNING {fetch}"),
@@ -104,7 +104,7 @@ fn a_fetch_in_a_transaction_that_has_written_something_else_stores_in_memory() {
 
 /// The row with the old value exists, but no other session sees it, and its session waits for the writer.
 #[test]
-fn an_old_value_does_not_outlive_the_change_because_its_session_waits_for_the_writer() {
+fn an_old_value_whose_session_waits_for_the_writer_goes_with_the_change() {
     for cluster in [loaded(), unloaded()] {
         for storage in ["unlogged", "logged"] {
             let database = with_source(cluster, storage);
@@ -162,7 +162,7 @@ fn a_lease_under_an_old_snapshot_stores_nothing_that_was_removed_since() {
 /// If the inner fetch may not store its value, the outer fetch does not store its value, because no removal of a row in
 /// the inner cache will remove it.
 #[test]
-fn a_fetch_stores_nothing_that_was_made_of_what_another_fetch_could_not_store() {
+fn a_fetch_stores_no_value_computed_from_one_that_could_not_be_stored() {
     let cluster = Cluster::with_tier(&[
         "synchronous_standby_names = 'nobody'",
         "synchronous_commit = local",
@@ -233,7 +233,7 @@ fn update(writer: &mut Client, number: usize) {
 
 /// Other sessions overwrite the entry, one after the other.
 #[test]
-fn a_commit_ends_while_others_write_the_entry_again_and_again() {
+fn a_commit_ends_while_other_sessions_keep_writing_the_entry() {
     let database = with_source(loaded(), "unlogged");
     let mut open = session(&database);
     open.run("BEGIN");

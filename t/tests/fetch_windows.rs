@@ -11,8 +11,8 @@ use pgcache_tests::source::{UPDATE, with_source};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::wait_until;
 use pgcache_tests::windows::{
-    LOAD_TO_STORE, LOOK_TO_ASK, LetGo, MARK_TO_REMOVE, MARK_TO_VISIBLE, TOLD_TO_WRITTEN,
-    VISIBLE_TO_UNMARK, WRITTEN_TO_ASKED, is_inside, paused, stay_in, until_inside,
+    ANNOUNCED_TO_WRITTEN, LOAD_TO_STORE, LOOK_TO_REQUEST, LetGo, MARK_TO_REMOVE, MARK_TO_VISIBLE,
+    VISIBLE_TO_UNMARK, WRITTEN_TO_CHECKED, is_inside, paused, stay_in, until_inside,
 };
 use postgres::Client;
 
@@ -54,7 +54,7 @@ fn a_change_in_any_window_of_a_fetch_leaves_nothing_old() {
     }
     for storage in ["unlogged", "memory"] {
         for leased in [true, false] {
-            for window in [LOAD_TO_STORE, TOLD_TO_WRITTEN, WRITTEN_TO_ASKED] {
+            for window in [LOAD_TO_STORE, ANNOUNCED_TO_WRITTEN, WRITTEN_TO_CHECKED] {
                 if storage == "memory" && window != LOAD_TO_STORE {
                     continue; // the others are of tables
                 }
@@ -149,7 +149,7 @@ fn a_fetch_that_wins_after_another_has_stored_loads_nothing() {
     for storage in ["unlogged", "memory"] {
         let database = with_source(cluster, storage);
         let (mut late, mut watch) = (database.connect(), database.connect());
-        let backend = stay_in(cluster, &mut late, LOOK_TO_ASK);
+        let backend = stay_in(cluster, &mut late, LOOK_TO_REQUEST);
         thread::scope(|scope| {
             let _go = LetGo(cluster);
             let own = "SELECT cache_fetch('k', 'SELECT ''late''', cache => 'c')";

@@ -37,13 +37,13 @@ fn documented() -> Vec<String> {
 }
 
 fn calls() -> u64 {
-    let asked = std::env::var("PGCACHE_FUZZ_CALLS").ok();
-    asked.map_or(1500, |n| n.parse().expect("PGCACHE_FUZZ_CALLS is a number"))
+    let given = std::env::var("PGCACHE_FUZZ_CALLS").ok();
+    given.map_or(1500, |n| n.parse().expect("PGCACHE_FUZZ_CALLS is a number"))
 }
 
 fn seed() -> u64 {
-    let asked = std::env::var("PGCACHE_FUZZ_SEED").ok();
-    asked.map_or(1, |n| n.parse().expect("PGCACHE_FUZZ_SEED is a number"))
+    let given = std::env::var("PGCACHE_FUZZ_SEED").ok();
+    given.map_or(1, |n| n.parse().expect("PGCACHE_FUZZ_SEED is a number"))
 }
 
 const ENCODINGS: [&str; 4] = ["UTF8", "SQL_ASCII", "LATIN1", "EUC_JP"];
@@ -127,7 +127,7 @@ fn is_sound(cluster: &Cluster, session: &mut Client) {
 }
 
 #[test]
-fn random_calls_in_databases_of_all_encodings_neither_crash_nor_give_undocumented_errors() {
+fn random_calls_in_all_encodings_neither_crash_nor_raise_undocumented_errors() {
     let cluster = Cluster::start(&[
         "log_min_messages = fatal",
         "log_min_error_statement = panic",

@@ -128,7 +128,7 @@ fn a_database_whose_extension_is_older_shows_them_until_it_is_updated() {
 }
 
 #[test]
-fn a_statement_sees_to_its_end_what_it_has_begun_to_read() {
+fn a_statement_sees_the_same_rows_from_its_beginning_to_its_end() {
     let cluster = Cluster::shared();
     let database = cluster.database();
     let mut session = database.connect();
@@ -221,7 +221,7 @@ fn merge_passes_over_expired_rows_in_all_its_arms() {
     if version(&mut session) < 17 {
         return;
     }
-    for (arms, told, rows, number) in [
+    for (arms, expected, rows, number) in [
         (
             "WHEN NOT MATCHED BY SOURCE THEN UPDATE SET value = 'left', key = c.key || '' \
              WHEN NOT MATCHED BY TARGET THEN INSERT (key, value) VALUES (s.key, 'i')",
@@ -237,20 +237,19 @@ fn merge_passes_over_expired_rows_in_all_its_arms() {
         ),
     ] {
         session.run(start);
-        let mut heard = session.lines(&format!(
+        let mut notified = session.lines(&format!(
             "MERGE INTO c USING (VALUES ('live'), ('dead'), ('new')) AS s (key) ON c.key = s.key {arms} \
              RETURNING merge_action(), c.key"
         ));
-        heard.sort();
-        assert_eq!(heard, told, "{arms}");
+        notified.sort();
+        assert_eq!(notified, expected, "{arms}");
         assert_eq!(session.lines(left), rows, "{arms}");
         assert_eq!(session.number(stored), number, "{arms}");
     }
 }
 
 #[test]
-fn plans_that_are_made_anew_inside_of_triggers_hide_what_the_user_may_not_see_and_show_us_the_rest()
-{
+fn plans_made_anew_inside_triggers_hide_expired_rows_from_users_only() {
     let database = Cluster::shared().database();
     let (mut session, mut other) = (database.connect(), database.connect());
     session.run(

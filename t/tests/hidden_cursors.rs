@@ -28,7 +28,7 @@ fn rest(session: &mut Client, cursor: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets() {
+fn a_cursor_of_a_security_definer_function_hides_them_for_any_caller() {
     let (database, mut owner) = scene(Cluster::shared());
     owner.run(
         "CREATE FUNCTION opened(refcursor) RETURNS refcursor SECURITY DEFINER LANGUAGE plpgsql AS
@@ -133,7 +133,7 @@ fn a_portal_of_the_protocol_keeps_the_setting_under_which_it_was_bound() {
 }
 
 #[test]
-fn a_cursor_that_a_cascade_reads_hides_what_it_hid_when_it_was_opened() {
+fn a_cursor_that_a_cascade_reads_hides_the_same_rows_as_when_opened() {
     let (_database, mut session) = scene(Cluster::shared());
     session.run(
         "CREATE TABLE parent (id int PRIMARY KEY); INSERT INTO parent VALUES (1);

@@ -390,7 +390,7 @@ fn the_scripts_leave_no_operator_or_function_to_the_search_path() {
 }
 
 #[test]
-fn our_messages_name_what_is_not_ascii_in_every_encoding() {
+fn messages_show_names_that_are_not_ascii_in_every_encoding() {
     let cluster = Cluster::shared();
     for (encoding, letter, shown) in [
         ("UTF8", "é", "é"),
@@ -425,7 +425,7 @@ fn our_messages_name_what_is_not_ascii_in_every_encoding() {
 /// A writer needs no privilege for the evaluation of the key. Its search_path must not change the meaning of names in
 /// the owner's key; otherwise the writer could run its own code as the owner, or keep an entry from being removed.
 #[test]
-fn a_dependencys_key_means_the_same_whatever_the_writers_path() {
+fn a_dependencys_key_means_the_same_under_any_search_path_of_a_writer() {
     let cluster = Cluster::start(&[]);
     let database = cluster.database();
     let (mut admin, victim, mallory) = (database.connect(), cluster.role(), cluster.role());

@@ -121,7 +121,7 @@ fn a_trigger_may_fail() {
 }
 
 #[test]
-fn a_trigger_may_read_what_is_on_another_server() {
+fn a_trigger_may_read_a_table_of_another_server() {
     let cluster = Cluster::start(&[]);
     let database = cluster.database();
     let mut session = database.connect();
@@ -178,7 +178,7 @@ fn closing_all_cursors_keeps_entries_only_where_triggers_would_run_too_late() {
 
 /// Postgres closes portals in the order of their hashed names, and a table that is read by a cursor cannot be altered.
 #[test]
-fn cursors_that_read_what_a_commit_changes_are_closed_before() {
+fn cursors_on_rows_that_a_commit_changes_are_closed_before() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     cache_with_trigger(&mut session, "");

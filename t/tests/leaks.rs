@@ -13,8 +13,8 @@ const ROUND: u64 = 200;
 const SLACK_KB: i64 = 250;
 
 fn calls() -> u64 {
-    let asked = std::env::var("PGCACHE_LEAK_CALLS").ok();
-    asked.map_or(2_000, |n| {
+    let given = std::env::var("PGCACHE_LEAK_CALLS").ok();
+    given.map_or(2_000, |n| {
         n.parse().expect("PGCACHE_LEAK_CALLS is a number")
     })
 }

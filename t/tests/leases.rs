@@ -135,7 +135,7 @@ fn a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not() {
 }
 
 #[test]
-fn clearing_and_truncating_void_all_leases_of_a_cache_and_no_others() {
+fn clearing_and_truncating_void_exactly_the_leases_of_the_cache() {
     for (change, cache) in [
         ("SELECT cache_clear('tab')", "tab"),
         ("TRUNCATE tab", "tab"),

@@ -68,7 +68,7 @@ fn a_session_that_has_used_it_survives_its_going_and_coming() {
 }
 
 #[test]
-fn two_databases_never_see_each_others_keys() {
+fn two_databases_never_share_keys() {
     let cluster = Cluster::shared();
     let databases = [cluster.database(), cluster.database()];
     let mut sessions = databases.each_ref().map(Database::connect);

@@ -38,7 +38,7 @@ fn id_of(session: &mut Client, view: &str) -> String {
 }
 
 #[test]
-fn settings_that_a_caller_makes_up_neither_lock_nor_wait_for_what_they_name() {
+fn invented_settings_neither_lock_nor_wait_for_the_relations_they_name() {
     let database = database();
     let (mut owner, mut admin) = (database.connect(), database.connect());
     let role = database.cluster.role();
@@ -117,7 +117,7 @@ fn a_reader_whose_view_names_another_relation_waits_for_none_but_his_own() {
 }
 
 #[test]
-fn nobody_waits_for_what_he_may_not_touch_nor_keeps_a_lock_on_it() {
+fn no_session_waits_for_or_locks_a_relation_without_privileges_on_it() {
     let database = database();
     let (mut admin, mut holder) = (database.connect(), database.connect());
     let role = database.cluster.role();
@@ -345,7 +345,7 @@ fn a_cache_whose_owner_may_not_use_its_schema_is_cleared_and_swept() {
 
 /// A session that alters a cache, or has locked it, does not block the list of all caches.
 #[test]
-fn the_list_of_caches_waits_for_nobody() {
+fn the_list_of_caches_waits_for_no_session() {
     let database = database();
     let mut session = database.connect();
     session.run(

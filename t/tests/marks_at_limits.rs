@@ -185,7 +185,7 @@ fn a_row_that_changes_beside_the_definition_is_marked_without_a_slot() {
 /// Other prepared transactions have used up the role's room for keys, and a reader gives the cache a slot after the
 /// writer has found none. So the marks that find no room refer to no slot.
 #[test]
-fn keys_that_find_no_room_when_they_are_prepared_stand_for_a_slot_that_was_made_meanwhile() {
+fn prepared_keys_without_room_stand_for_a_slot_that_was_made_meanwhile() {
     let cluster =
         Cluster::with_tier(&["pgcache.hot_size = '8MB'", "max_prepared_transactions = 60"]);
     if !paused(cluster) {

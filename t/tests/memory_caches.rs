@@ -288,7 +288,7 @@ fn a_deadline_goes_with_the_value_that_the_same_call_returns() {
 
 /// Printing the first value takes longer than the next values live.
 #[test]
-fn a_page_that_is_shorter_than_asked_for_is_the_last() {
+fn a_page_that_is_shorter_than_requested_is_the_last() {
     let cluster = Cluster::with_tier(&BIG);
     let mut session = cluster.connect("postgres");
     session.run("CREATE EXTENSION pgcache");

@@ -85,7 +85,7 @@ fn a_dump_carries_its_settings_and_no_entries() {
 }
 
 #[test]
-fn its_view_gives_what_its_privileges_allow() {
+fn its_view_shows_entries_to_roles_with_the_privilege() {
     let database = with_cache();
     let (reader, thief) = (database.cluster.role(), database.cluster.role());
     let mut owner = database.connect();
@@ -109,7 +109,7 @@ fn its_view_gives_what_its_privileges_allow() {
 }
 
 #[test]
-fn without_preload_it_says_what_to_set_and_where() {
+fn without_preload_the_error_names_the_setting_and_the_file() {
     let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
     let database = cluster.database();
     let mut session = database.connect();

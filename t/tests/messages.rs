@@ -326,7 +326,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "text that looks like a bytea literal is interpreted as plain text",
         "t/tests/messages.rs",
-        "a_text_that_looks_like_a_bytea_literal_is_told_of",
+        "a_text_that_looks_like_a_bytea_literal_raises_a_notice",
     ),
     (
         "cannot PREPARE a transaction that has published messages",
@@ -371,7 +371,7 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "pg_cron is installed only in database \"…\"",
         "t/tests/cron.rs",
-        "the_real_pg_cron_expires_caches_in_its_database_and_in_others",
+        "the_real_pg_cron_expires_caches_in_its_own_and_in_other_databases",
     ),
     (
         "pg_cron is not installed",
@@ -381,12 +381,12 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
     (
         "row-level security of the cache applies to the owner of the source table",
         "t/tests/messages.rs",
-        "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
+        "the_warnings_of_a_dependency_under_policies_and_of_a_child_name_a_remedy",
     ),
     (
         "table \"…\" has a different owner than its parent table, on which a cache depends",
         "t/tests/messages.rs",
-        "a_dependency_under_policies_and_a_child_of_another_say_what_to_do",
+        "the_warnings_of_a_dependency_under_policies_and_of_a_child_name_a_remedy",
     ),
     (
         "trigger \"…\" would run code of role \"…\" as the owner of cache \"…\"",
@@ -441,13 +441,13 @@ const ELSEWHERE: &[(&str, &str, &str)] = &[
 ];
 
 /// An error as documented in docs/reference.md.
-struct Told {
+struct Documented {
     state: String,
     message: String,
     hint: String,
 }
 
-fn told() -> Vec<Told> {
+fn documented() -> Vec<Documented> {
     let page = page("docs/reference.md");
     let (_, table) = page
         .split_once("\n### Errors of pgcache\n")
@@ -456,11 +456,11 @@ fn told() -> Vec<Told> {
     table.lines().filter_map(row).collect()
 }
 
-fn row(line: &str) -> Option<Told> {
+fn row(line: &str) -> Option<Documented> {
     let (state, rest) = line.strip_prefix("| ")?.split_once(" | `")?;
     let (message, rest) = rest.split_once("` |")?;
     let (_, hint) = rest.trim_end_matches(" |").rsplit_once("| ")?;
-    Some(Told {
+    Some(Documented {
         state: state.into(),
         message: message.into(),
         hint: hint.into(),
@@ -485,7 +485,7 @@ fn fits(text: &str, pattern: &str) -> bool {
 }
 
 fn raise(session: &mut Client, errors: &[(&str, &str)]) {
-    let page = told();
+    let page = documented();
     for (message, call) in errors {
         let row = page.iter().find(|row| row.message == *message);
         let row = row.unwrap_or_else(|| panic!("the page has no error {message}"));
@@ -497,14 +497,14 @@ fn raise(session: &mut Client, errors: &[(&str, &str)]) {
 }
 
 #[test]
-fn each_error_says_what_the_reference_says() {
+fn each_error_matches_the_reference() {
     let mut session = Cluster::hot().database().connect();
     session.run(SETUP);
     raise(&mut session, RAISED);
 }
 
 #[test]
-fn without_preload_errors_say_what_the_reference_says() {
+fn without_preload_errors_match_the_reference() {
     let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
     raise(&mut cluster.database().connect(), RAISED_WITHOUT_PRELOAD);
 }
@@ -521,7 +521,7 @@ fn every_error_of_the_reference_is_raised_by_a_test() {
         known.push(message);
     }
     let warned = page("expected/bytes.out");
-    let page = told();
+    let page = documented();
     assert!(page.len() > 40, "{} errors were found", page.len());
     for row in &page {
         if row.state == "01000" {
@@ -543,7 +543,7 @@ fn every_error_of_the_reference_is_raised_by_a_test() {
 }
 
 #[test]
-fn a_dependency_under_policies_and_a_child_of_another_say_what_to_do() {
+fn the_warnings_of_a_dependency_under_policies_and_of_a_child_name_a_remedy() {
     let database = Cluster::shared().database();
     let mut admin = database.connect();
     let (one, other) = (database.cluster.role(), database.cluster.role());
@@ -552,7 +552,7 @@ fn a_dependency_under_policies_and_a_child_of_another_say_what_to_do() {
          CREATE TABLE source (k text); ALTER TABLE source OWNER TO {one}; GRANT ALL ON c, plain TO {one}; \
          CREATE TABLE child (k text); ALTER TABLE child OWNER TO {other}"
     ));
-    let page = told();
+    let page = documented();
     let check = |error: DbError| {
         let row = page.iter().find(|row| fits(error.message(), &row.message));
         let row = row.unwrap_or_else(|| panic!("the page has not: {error:?}"));
@@ -644,7 +644,7 @@ fn a_missing_privilege_names_the_grant_on_a_memory_cache() {
 }
 
 #[test]
-fn nobody_is_told_to_give_a_privilege_on_what_is_no_cache() {
+fn no_hint_suggests_a_grant_on_a_relation_that_is_no_cache() {
     let database = Cluster::hot().database();
     let mut admin = database.connect();
     let role = database.cluster.role();
@@ -665,7 +665,7 @@ fn nobody_is_told_to_give_a_privilege_on_what_is_no_cache() {
 
 /// A call that needs only DELETE runs its statement as the owner.
 #[test]
-fn an_owner_without_the_privilege_is_the_one_who_needs_the_grant() {
+fn the_hint_names_the_owner_if_the_owner_lacks_the_privilege() {
     let database = Cluster::hot().database();
     let mut admin = database.connect();
     let (owner, user) = (database.cluster.role(), database.cluster.role());
@@ -707,7 +707,7 @@ fn a_grant_is_named_in_the_encoding_of_the_database() {
 }
 
 #[test]
-fn a_write_where_nothing_can_be_written_says_what_can() {
+fn a_write_on_a_read_only_server_names_the_caches_that_can_be_written() {
     let mut session = Cluster::hot().database().connect();
     session.run("SELECT cache_create('c'), cache_create('m', storage => 'memory')");
     session.run("BEGIN READ ONLY; SAVEPOINT s");
@@ -895,30 +895,30 @@ fn a_row_that_violates_a_constraint_is_not_shown() {
                 "{error:?}"
             );
             // The context is left out. It contains the text of the loader, which belongs to the caller.
-            let told = format!(
+            let shown = format!(
                 "{} {:?} {:?}",
                 error.message(),
                 error.detail(),
                 error.hint()
             );
-            assert!(!told.contains("piece"), "{call}: {told}");
+            assert!(!shown.contains("piece"), "{call}: {shown}");
         }
     }
 }
 
 /// Connects a session, and returns it with the channel of its notices.
-fn hearing(database: &Database) -> (Client, Receiver<DbError>) {
-    database.cluster.connect_hearing(&database.name)
+fn with_notices(database: &Database) -> (Client, Receiver<DbError>) {
+    database.cluster.connect_with_notices(&database.name)
 }
 
-fn heard(notices: &Receiver<DbError>) -> Vec<DbError> {
+fn received(notices: &Receiver<DbError>) -> Vec<DbError> {
     notices.try_iter().collect()
 }
 
 #[test]
-fn a_text_that_looks_like_a_bytea_literal_is_told_of() {
+fn a_text_that_looks_like_a_bytea_literal_raises_a_notice() {
     let database = Cluster::shared().database();
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run("SELECT cache_create('b', value_type => 'bytea'); SELECT cache_create('t')");
     for (call, times) in [
         (r"cache_set('k', '\x00ff', cache => 'b')", 1),
@@ -927,10 +927,10 @@ fn a_text_that_looks_like_a_bytea_literal_is_told_of() {
         (r"cache_set_bytes('k', '\x00ff', cache => 'b')", 0),
     ] {
         session.run(&format!("SELECT {call}"));
-        let heard = heard(&notices);
-        assert_eq!(heard.len(), times, "{call}: {heard:?}");
-        let page = told();
-        for notice in heard {
+        let received = received(&notices);
+        assert_eq!(received.len(), times, "{call}: {received:?}");
+        let page = documented();
+        for notice in received {
             let row = page.iter().find(|row| row.message == notice.message());
             let row = row.unwrap_or_else(|| panic!("the page has not: {notice:?}"));
             assert_eq!(notice.code().code(), row.state);
@@ -940,9 +940,9 @@ fn a_text_that_looks_like_a_bytea_literal_is_told_of() {
 }
 
 #[test]
-fn a_name_that_was_folded_or_truncated_is_told() {
+fn a_folded_or_truncated_name_raises_a_notice() {
     let database = Cluster::shared().database();
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     let long = "n".repeat(70);
     for (given, state, shown) in [
         ("Users", "00000", "users"),
@@ -953,10 +953,10 @@ fn a_name_that_was_folded_or_truncated_is_told() {
         (long.as_str(), "42622", &long[..63]),
     ] {
         session.run(&format!("SELECT cache_create('{given}')"));
-        let heard = heard(&notices);
-        let told: Vec<_> = heard.iter().map(|notice| notice.code().code()).collect();
-        assert_eq!(told.join(" "), state, "{given}: {heard:?}");
-        for notice in heard {
+        let received = received(&notices);
+        let codes: Vec<_> = received.iter().map(|notice| notice.code().code()).collect();
+        assert_eq!(codes.join(" "), state, "{given}: {received:?}");
+        for notice in received {
             assert!(
                 notice.message().ends_with(&format!("\"{shown}\"")),
                 "{notice:?}"
@@ -976,19 +976,19 @@ fn a_publication_that_includes_a_new_logged_cache_is_reported() {
         ),
     ] {
         let database = Cluster::shared().database();
-        let (mut session, notices) = hearing(&database);
+        let (mut session, notices) = with_notices(&database);
         session.run(
             "CREATE SCHEMA s; SELECT cache_create('s.before', storage => 'logged');
              CREATE PUBLICATION named FOR TABLE s.before",
         );
         // Postgres itself warns that the tests' wal_level does not support logical replication.
-        heard(&notices);
+        received(&notices);
         session.run("SELECT cache_create('s.early', storage => 'logged')");
-        assert_eq!(heard(&notices).len(), 0, "{of}: no publication of all");
+        assert_eq!(received(&notices).len(), 0, "{of}: no publication of all");
         session.run(&format!("CREATE PUBLICATION every FOR {of}"));
-        heard(&notices);
+        received(&notices);
         session.run("SELECT cache_create('s.a', storage => 'logged')");
-        let reported = heard(&notices);
+        let reported = received(&notices);
         let [notice] = &reported[..] else {
             panic!("{of}: one notice, not {reported:?}");
         };
@@ -998,19 +998,19 @@ fn a_publication_that_includes_a_new_logged_cache_is_reported() {
         assert!(hint.contains("subscriber"), "{hint}");
         for other in others {
             session.run(&format!("SELECT cache_create('{other}')"));
-            assert_eq!(heard(&notices).len(), 0, "{of}: {other}");
+            assert_eq!(received(&notices).len(), 0, "{of}: {other}");
         }
     }
 }
 
 #[test]
-fn who_attaches_a_table_is_told_of_a_column_that_is_added() {
+fn a_notice_reports_the_column_that_attaching_adds() {
     let database = Cluster::shared().database();
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run(
         "CREATE TABLE c (key text PRIMARY KEY, value text, expires timestamptz); SELECT cache_attach('c')",
     );
-    let [notice] = &heard(&notices)[..] else {
+    let [notice] = &received(&notices)[..] else {
         panic!("one notice");
     };
     let hint = notice.hint().expect("it says what to do");
@@ -1022,16 +1022,16 @@ fn who_attaches_a_table_is_told_of_a_column_that_is_added() {
     session.run(
         "SELECT cache_detach('c'); ALTER TABLE c DROP expires_at; SELECT cache_attach('c', expires_column => 'expires')",
     );
-    assert_eq!(heard(&notices).len(), 0);
+    assert_eq!(received(&notices).len(), 0);
 }
 
 #[test]
 fn without_preload_the_extension_says_which_lines_are_missing() {
     let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
     let database = cluster.empty_database("");
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run("CREATE EXTENSION pgcache");
-    let [notice] = &heard(&notices)[..] else {
+    let [notice] = &received(&notices)[..] else {
         panic!("one notice");
     };
     assert_eq!(notice.severity(), "NOTICE");
@@ -1054,9 +1054,9 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     session.run(&format!(
         "DROP EXTENSION pgcache; {alter} SET session_preload_libraries = 'pgcache'"
     ));
-    let (mut other, other_notices) = hearing(&database);
+    let (mut other, other_notices) = with_notices(&database);
     other.run("CREATE EXTENSION pgcache");
-    let [notice] = &heard(&other_notices)[..] else {
+    let [notice] = &received(&other_notices)[..] else {
         panic!("one notice");
     };
     assert!(!seen(notice), "{notice:?}");
@@ -1072,26 +1072,26 @@ fn without_preload_the_extension_says_which_lines_are_missing() {
     session.run("RESET client_min_messages; DROP EXTENSION pgcache");
     session.run("BEGIN; CREATE EXTENSION pgcache; ROLLBACK");
     session.run("BEGIN; SAVEPOINT s; CREATE EXTENSION pgcache; ROLLBACK TO s; COMMIT");
-    assert_eq!(heard(&notices).len(), 0);
+    assert_eq!(received(&notices).len(), 0);
 
     // The suggested lines work.
     drop(session);
     cluster.configure(&lines);
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run("CREATE EXTENSION pgcache; SELECT cache_create('m', storage => 'memory')");
-    assert_eq!(heard(&notices).len(), 0);
+    assert_eq!(received(&notices).len(), 0);
 }
 
 #[test]
-fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
+fn without_preload_a_notice_lists_missed_changes_until_a_setting_covers_them() {
     let cluster = Cluster::start(&["shared_preload_libraries = ''"]);
     let database = cluster.database();
     let depend = "SELECT cache_depend('source', 'k', 'c')";
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run("CREATE TABLE source (k text); SELECT cache_create('c')");
     session.run(depend);
-    let [notice] = &heard(&notices)[..] else {
+    let [notice] = &received(&notices)[..] else {
         panic!("one notice");
     };
     assert_eq!(notice.severity(), "NOTICE");
@@ -1109,9 +1109,9 @@ fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
         "ALTER DATABASE {} SET session_preload_libraries = 'pgcache'",
         database.name
     ));
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run(depend);
-    assert_eq!(heard(&notices).len(), 0);
+    assert_eq!(received(&notices).len(), 0);
 
     session.run(&format!(
         "ALTER DATABASE {} RESET session_preload_libraries",
@@ -1120,17 +1120,17 @@ fn without_preload_a_dependency_says_what_is_not_seen_and_both_ways_end_it() {
     drop(session);
     cluster.configure(&[PRELOAD]);
     cluster.restart(pgcache_tests::cluster::Shutdown::Fast);
-    let (mut session, notices) = hearing(&database);
+    let (mut session, notices) = with_notices(&database);
     session.run(depend);
-    assert_eq!(heard(&notices).len(), 0);
+    assert_eq!(received(&notices).len(), 0);
 }
 
 #[test]
 fn the_lines_that_are_missing_keep_other_libraries() {
     let cluster = Cluster::start(&["shared_preload_libraries = 'plpgsql'"]);
-    let (mut session, notices) = hearing(&cluster.empty_database(""));
+    let (mut session, notices) = with_notices(&cluster.empty_database(""));
     session.run("CREATE EXTENSION pgcache");
-    let [notice] = &heard(&notices)[..] else {
+    let [notice] = &received(&notices)[..] else {
         panic!("one notice");
     };
     let line = PRELOAD.replace("pgcache'", "plpgsql, pgcache'");

@@ -74,7 +74,7 @@ fn its_copies_are_coherent_and_an_update_takes_nothing_from_open_sessions() {
     }
 }
 
-fn asks_for_an_update<T>(result: Result<T, postgres::Error>) {
+fn needs_an_update<T>(result: Result<T, postgres::Error>) {
     let refusal = refused(result, "55000");
     let hint = refusal.hint().unwrap_or_default();
     assert!(
@@ -92,8 +92,8 @@ fn newer_functions_are_refused_with_the_update_command() {
         "SELECT cache_create('m', storage => 'memory')",
         "SELECT cache_expire()",
     );
-    asks_for_an_update(session.try_value(memory));
-    asks_for_an_update(session.try_value(expire));
+    needs_an_update(session.try_value(memory));
+    needs_an_update(session.try_value(expire));
     session.run("SELECT cache_expire('c')");
     session.run("ALTER EXTENSION pgcache UPDATE");
     session.run(memory);

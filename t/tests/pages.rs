@@ -47,7 +47,7 @@ fn all(session: &mut Client, from: &str, length: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_page_shows_what_others_have_done_before_it_was_asked_for() {
+fn a_page_shows_changes_of_other_sessions_made_before_its_request() {
     let database = with_cache();
     let (mut one, mut other) = (database.connect(), database.connect());
     other.run("SELECT cache_set_many(array_agg('k' || i), array_agg('v'::text), cache => 'm') FROM generate_series(100, 299) AS i");
@@ -77,7 +77,7 @@ fn a_page_shows_what_others_have_done_before_it_was_asked_for() {
 }
 
 #[test]
-fn pages_meet_once_what_lives_through_them_while_others_write() {
+fn pages_return_each_lasting_entry_once_while_sessions_write() {
     let database = with_cache();
     let stable: BTreeSet<String> = (0..3000).map(|i| format!("k{:05}s", i * 7)).collect();
     let mut session = database.connect();
@@ -132,7 +132,7 @@ fn ticks(pid: i64) -> u64 {
 
 /// A walk over this tier takes about as long as looking up a thousand keys.
 #[test]
-fn a_page_that_goes_on_makes_no_walk() {
+fn a_page_that_continues_makes_no_walk() {
     let (_cluster, mut session) = alone("64MB");
     session.run("SELECT count(cache_set('k' || to_char(i, 'FM00000'), 'v', cache => 'm')) FROM generate_series(0, 19999) AS i");
     let pid = session.number("SELECT pg_backend_pid()");
@@ -213,7 +213,7 @@ fn a_page_that_is_cancelled_leaves_the_next_one_whole() {
 }
 
 #[test]
-fn a_cache_that_is_dropped_between_two_pages_shows_nothing_in_the_next_one_of_its_name() {
+fn a_cache_dropped_between_two_pages_shows_nothing_in_a_new_one_of_its_name() {
     let database = with_cache();
     let (mut one, mut other) = (database.connect(), database.connect());
     for round in 0..20 {
@@ -237,7 +237,7 @@ fn a_cache_that_is_dropped_between_two_pages_shows_nothing_in_the_next_one_of_it
 
 /// The kept pages belong to another role: a role that may not read the cache does not see them.
 #[test]
-fn a_page_asks_for_privileges_whoever_asked_for_the_last_one() {
+fn each_page_checks_the_privileges_of_its_own_caller() {
     let database = with_cache();
     let mut session = database.connect();
     session.run("SELECT cache_set_many('{a,b,c}', '{1,2,3}', cache => 'm')");

@@ -72,13 +72,13 @@ fn watchers_get_changes_of_a_partition_under_the_name_of_the_whole() {
     session.run("TRUNCATE c_1");
     let mut notifications = watcher.notifications();
     let arriving = notifications.timeout_iter(Duration::from_secs(1));
-    let heard: Vec<String> = arriving
+    let received: Vec<String> = arriving
         .map(|one| Ok(one.payload().into()))
         .collect()
         .unwrap();
-    let heard = heard.join("\n");
+    let received = received.join("\n");
     for word in ["\"y\"", "\"a\"", "clear"] {
-        assert!(heard.contains(word), "{word}: {heard}");
+        assert!(received.contains(word), "{word}: {received}");
     }
 }
 
@@ -225,7 +225,7 @@ fn a_copy_that_waits_for_its_client_blocks_no_session() {
 #[test]
 fn resources_that_copy_keeps_open_block_none_of_its_triggers() {
     let database = Cluster::shared().database();
-    let (mut session, notices) = database.cluster.connect_hearing(&database.name);
+    let (mut session, notices) = database.cluster.connect_with_notices(&database.name);
     let mut other = database.connect();
     let run = |session: &mut postgres::Client, sql: &str| {
         if let Err(error) = session.batch_execute(sql) {
@@ -269,6 +269,6 @@ fn resources_that_copy_keeps_open_block_none_of_its_triggers() {
     assert_eq!(copy(&mut session, b"e\nf\n"), 2);
     other.run("ROLLBACK");
     run(&mut session, "SELECT 1");
-    let heard: Vec<String> = notices.try_iter().map(|one| one.message().into()).collect();
-    assert_eq!(heard, [""; 0]);
+    let received: Vec<String> = notices.try_iter().map(|one| one.message().into()).collect();
+    assert_eq!(received, [""; 0]);
 }

@@ -207,16 +207,16 @@ fn a_watcher_needs_a_session_of_its_own() {
         watcher.run(&format!("LISTEN {channel}"));
     }
     pooler.connect().run("SELECT cache_set('k', 'v')");
-    let told = ["{\"op\": \"set\", \"key\": \"k\"}"];
-    assert_eq!(heard(&mut direct, Duration::from_secs(60)), told);
+    let expected = ["{\"op\": \"set\", \"key\": \"k\"}"];
+    assert_eq!(received(&mut direct, Duration::from_secs(60)), expected);
     assert_eq!(
-        heard(&mut pooled, Duration::from_secs(1)),
+        received(&mut pooled, Duration::from_secs(1)),
         Vec::<String>::new()
     );
 }
 
 /// Returns the first notification, or nothing if none arrives within `patience`.
-fn heard(watcher: &mut Client, patience: Duration) -> Vec<String> {
+fn received(watcher: &mut Client, patience: Duration) -> Vec<String> {
     let mut notifications = watcher.notifications();
     let arriving = notifications.timeout_iter(patience).take(1);
     let payloads = arriving.map(|notification| Ok(notification.payload().to_owned()));

@@ -157,7 +157,7 @@ fn is_sentence(text: &str) -> bool {
 }
 
 #[test]
-fn every_function_view_column_and_setting_is_described_by_one_sentence_with_its_verb_first() {
+fn every_function_view_column_and_setting_has_a_sentence_that_begins_with_a_verb() {
     let mut session = Cluster::hot().database().connect();
     session.run("SELECT cache_forever()"); // loads the library where it is not preloaded
     let described = session.lines(DESCRIBED);

@@ -156,9 +156,9 @@ fn stalls(door: &Door, sent: &[u8], longest: Duration) {
     let began = Instant::now();
     assert!(busy.send(sent));
     while began.elapsed() < Duration::from_millis(500) {
-        let asked = Instant::now();
+        let sent = Instant::now();
         assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
-        assert!(asked.elapsed() < longest, "{:?}", asked.elapsed());
+        assert!(sent.elapsed() < longest, "{:?}", sent.elapsed());
     }
     assert!(busy.reply().is_some());
     assert!(
@@ -245,7 +245,7 @@ fn prefixes_of_clients_that_track_are_bounded() {
 #[test]
 fn each_prefix_of_a_key_is_found() {
     let door = Door::start(&[]);
-    let told = |key: &str| {
+    let invalidation = |key: &str| {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
@@ -266,7 +266,11 @@ fn each_prefix_of_a_key_is_found() {
         assert_eq!(writer.ask(&["SET", key, "v"]), Reply::status("OK"));
         for (prefix, client) in &mut readers {
             if key.starts_with(*prefix) {
-                assert_eq!(client.reply(), Some(told(key)), "{prefix:?} {key:?}");
+                assert_eq!(
+                    client.reply(),
+                    Some(invalidation(key)),
+                    "{prefix:?} {key:?}"
+                );
             }
             assert_eq!(client.ask(&["PING"]), Reply::status("PONG"), "{prefix:?}");
         }
@@ -286,7 +290,7 @@ fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
     let mut words = vec!["EXISTS"];
     words.extend(keys.iter().map(String::as_str));
     assert_eq!(client.ask(&words), Reply::Integer(0));
-    let told = Reply::Push(vec![Reply::bulk("invalidate"), Reply::Null]);
+    let invalidation = Reply::Push(vec![Reply::bulk("invalidate"), Reply::Null]);
     // Recorded keys may come before or after this message.
     let mut pushes = vec![client.reply().expect("a message comes")];
     assert!(client.send(&Client::request(&[b"INFO", b"clients"])));
@@ -296,7 +300,7 @@ fn reading_many_keys_at_once_stalls_no_client_and_tracks_all() {
             other => break other.text(),
         }
     };
-    assert!(pushes.contains(&told), "{pushes:?}");
+    assert!(pushes.contains(&invalidation), "{pushes:?}");
     assert!(info.contains("total_tracking_keys:4096\r\n"), "{info}");
     // A small number of keys is recorded one by one again.
     assert_eq!(client.ask(&["GET", "few"]), Reply::Null);
@@ -317,7 +321,7 @@ fn readers_of_keys_are_bounded() {
             client
         })
         .collect();
-    let told = |key: &str| {
+    let invalidation = |key: &str| {
         let keys = Reply::Array(vec![Reply::bulk(key)]);
         Reply::Push(vec![Reply::bulk("invalidate"), keys])
     };
@@ -340,7 +344,7 @@ fn readers_of_keys_are_bounded() {
     let first = readers.first_mut().expect("there are some");
     let went = first.reply();
     assert!(
-        went == Some(told("a")) || went == Some(told("b")),
+        went == Some(invalidation("a")) || went == Some(invalidation("b")),
         "{went:?}"
     );
     assert!(came.contains(&Reply::Null));

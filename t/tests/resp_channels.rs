@@ -6,7 +6,7 @@ fn push(parts: &[&str]) -> Vec<Reply> {
     parts.iter().map(Reply::bulk).collect()
 }
 
-fn told(word: &str, name: &str, count: i64) -> Vec<Reply> {
+fn confirmation(word: &str, name: &str, count: i64) -> Vec<Reply> {
     [push(&[word, name]), vec![Reply::Integer(count)]].concat()
 }
 
@@ -23,12 +23,12 @@ fn messages_reach_subscribers() {
     let (mut reader, mut other, mut writer) = (door.client(), door.tcp(), door.client());
     assert_eq!(
         reader.ask(&["SUBSCRIBE", "news", "sport"]),
-        Reply::Array(told("subscribe", "news", 1))
+        Reply::Array(confirmation("subscribe", "news", 1))
     );
-    assert_eq!(next(&mut reader), told("subscribe", "sport", 2));
+    assert_eq!(next(&mut reader), confirmation("subscribe", "sport", 2));
     assert_eq!(
         other.ask(&["PSUBSCRIBE", "n*"]),
-        Reply::Array(told("psubscribe", "n*", 1))
+        Reply::Array(confirmation("psubscribe", "n*", 1))
     );
     assert_eq!(writer.ask(&["PUBLISH", "news", "hello"]), Reply::Integer(2));
     assert_eq!(writer.ask(&["PUBLISH", "sport", "one"]), Reply::Integer(1));
@@ -64,12 +64,12 @@ fn messages_reach_subscribers() {
     assert_eq!(reader.ask(&["PING"]), Reply::Array(push(&["pong", ""])));
     assert_eq!(
         reader.ask(&["UNSUBSCRIBE", "news"]),
-        Reply::Array(told("unsubscribe", "news", 1))
+        Reply::Array(confirmation("unsubscribe", "news", 1))
     );
     assert_eq!(writer.ask(&["PUBLISH", "news", "again"]), Reply::Integer(1));
     assert_eq!(
         reader.ask(&["UNSUBSCRIBE"]),
-        Reply::Array(told("unsubscribe", "sport", 0))
+        Reply::Array(confirmation("unsubscribe", "sport", 0))
     );
     assert_eq!(reader.ask(&["PING"]), Reply::status("PONG"));
     // A client that has disconnected receives nothing.
@@ -91,7 +91,7 @@ fn in_version_3_messages_are_pushes_and_commands_continue() {
     reader.ask(&["HELLO", "3"]);
     assert_eq!(
         reader.ask(&["SUBSCRIBE", "a"]),
-        Reply::Push(told("subscribe", "a", 1))
+        Reply::Push(confirmation("subscribe", "a", 1))
     );
     assert_eq!(reader.ask(&["SET", "k", "v"]), Reply::status("OK"));
     // A client's message to itself comes after the reply, as with Redis since 7.2.

@@ -197,7 +197,7 @@ fn a_gigabyte_that_is_announced_costs_nothing() {
 }
 
 #[test]
-fn a_long_value_goes_in_and_out_while_others_are_served() {
+fn a_long_value_is_stored_and_read_while_other_clients_are_served() {
     let door = Door::start(&[
         "pgcache.hot_size = '256MB'",
         "pgcache.hot_max_value = '20MB'",
@@ -707,7 +707,7 @@ fn names_of_clients_are_bounded() {
 }
 
 #[test]
-fn the_former_name_of_the_number_of_executors_counts_where_the_present_one_has_its_default() {
+fn the_former_setting_of_executors_counts_if_the_present_one_has_its_default() {
     let has_executors = |count: usize, conf: &[&str]| {
         let door = Door::fresh(conf);
         door.cluster.up();

@@ -278,7 +278,7 @@ fn a_session_that_stored_a_watched_key_first_commits() {
 }
 
 #[test]
-fn of_two_execs_that_set_each_others_watched_keys_one_aborts() {
+fn of_two_execs_that_set_keys_watched_by_the_other_one_aborts() {
     let door = start(&["pgcache.resp_executors = 3"]);
     let ends = Instant::now() + Duration::from_secs(1);
     let (one, other) = (client_in(&door, 1, None), client_in(&door, 1, None));

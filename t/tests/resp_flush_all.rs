@@ -186,7 +186,7 @@ fn it_empties_a_table_that_is_added_meanwhile() {
 }
 
 #[test]
-fn tables_that_are_taken_off_the_list_meanwhile_are_asked_for_the_next_time() {
+fn a_table_removed_from_the_list_meanwhile_is_looked_up_the_next_time() {
     let door = start(&[]);
     let mut clients = clients(&door);
     let mut clears = client_in(&door, 0, Some("app"));

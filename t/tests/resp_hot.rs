@@ -46,7 +46,13 @@ fn hot_hits(session: &mut Session) -> i64 {
 
 /// Sends a command, checks the reply, and checks how many copies of the tier were used.
 #[track_caller]
-fn hears(session: &mut Session, client: &mut Client, words: &[&str], reply: Reply, hits: i64) {
+fn check_reply(
+    session: &mut Session,
+    client: &mut Client,
+    words: &[&str],
+    reply: Reply,
+    hits: i64,
+) {
     let before = hot_hits(session);
     assert_eq!(client.ask(words), reply, "{words:?}");
     assert_eq!(hot_hits(session) - before, hits, "{words:?}");
@@ -86,10 +92,10 @@ fn reads_of_hot_entries_are_served_from_the_tier() {
         (&["GET", "cold"], Reply::bulk("value"), 0),
         (&["GET", "cold"], Reply::bulk("value"), 1),
     ] {
-        hears(&mut session, &mut client, words, reply, hits);
+        check_reply(&mut session, &mut client, words, reply, hits);
     }
     std::thread::sleep(Duration::from_millis(400));
-    hears(&mut session, &mut client, &["GET", "past"], Reply::Null, 0);
+    check_reply(&mut session, &mut client, &["GET", "past"], Reply::Null, 0);
     assert_eq!(
         client.ask(&["CLIENT", "TRACKING", "ON"]),
         Reply::status("OK")
@@ -125,7 +131,7 @@ fn changed_rows_are_not_served_from_copies() {
     }
     hot(&mut session, &mut client, "3");
     session.run(&format!("ALTER TABLE {TABLE} ENABLE ROW LEVEL SECURITY"));
-    hears(
+    check_reply(
         &mut session,
         &mut client,
         &["GET", "k"],

@@ -45,7 +45,7 @@ fn ok(client: &mut Client, words: &[&[u8]]) {
 }
 
 #[test]
-fn a_reply_is_one_value_whatever_is_written_meanwhile() {
+fn a_reply_is_one_value_under_concurrent_writes() {
     let door = start(&["pgcache.resp_workers = 2"]);
     let ends = AtomicBool::new(false);
     let (whole, absent) = (AtomicU64::new(0), AtomicU64::new(0));

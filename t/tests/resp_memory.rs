@@ -33,7 +33,7 @@ fn collects(door: &Door, megabytes: usize) -> Client {
 }
 
 /// Requests some megabytes of values, and does not read them.
-fn asks(client: &mut Client, megabytes: usize) {
+fn request_megabytes(client: &mut Client, megabytes: usize) {
     assert!(client.send(&Client::request(&[b"GET", b"long"]).repeat(megabytes)));
 }
 
@@ -68,12 +68,12 @@ fn the_client_that_uses_most_is_disconnected_first() {
     let mut small: Vec<Client> = (0..5).map(|_| collects(&door, 2)).collect();
     let mut large = door.client();
     let number = id(&mut large);
-    asks(&mut large, 4);
+    request_megabytes(&mut large, 4);
     waits(&door, number, 3_000_000);
     assert_eq!(figure(&door, "evicted_clients"), 0);
     let mut larger = door.client();
     let number = id(&mut larger);
-    asks(&mut larger, 12);
+    request_megabytes(&mut larger, 12);
     wait_until("the largest is gone", || !is_there(&door, number));
     assert_eq!(figure(&door, "evicted_clients"), 1);
     assert!(figure(&door, "client_memory") <= 20 << 20);
@@ -96,12 +96,12 @@ fn the_client_that_uses_most_is_disconnected_first() {
     let mut exempt = door.client();
     assert_eq!(exempt.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
     let number = id(&mut exempt);
-    asks(&mut exempt, 18);
+    request_megabytes(&mut exempt, 18);
     wait_until("its replies wait", || {
         figure(&door, "client_memory") > 15 << 20
     });
     let mut other = door.client();
-    asks(&mut other, 8);
+    request_megabytes(&mut other, 8);
     wait_until("the other is disconnected", || {
         figure(&door, "evicted_clients") == 2
     });
@@ -119,8 +119,8 @@ fn the_client_that_uses_most_is_disconnected_first() {
         small[0].ask(&["CONFIG", "GET", "maxmemory-clients"])
             == Reply::Array(vec![Reply::bulk("maxmemory-clients"), Reply::bulk("0")])
     });
-    asks(&mut small[1], 12);
-    asks(&mut small[2], 12);
+    request_megabytes(&mut small[1], 12);
+    request_megabytes(&mut small[2], 12);
     wait_until("all of it waits", || {
         figure(&door, "client_memory") > 20 << 20
     });
@@ -136,7 +136,7 @@ fn no_evict_of_an_ordinary_role_does_not_count() {
     ));
     let mut client = door.client();
     assert_eq!(client.ask(&["CLIENT", "NO-EVICT", "ON"]), ok());
-    asks(&mut client, 30);
+    request_megabytes(&mut client, 30);
     wait_until("it is disconnected", || {
         figure(&door, "evicted_clients") == 1
     });
@@ -183,11 +183,11 @@ fn the_largest_client_of_all_processes_is_disconnected() {
         network(number) != of_first
     });
     let (second, mut two) = others.pop().expect("it was made");
-    asks(&mut one, 14);
+    request_megabytes(&mut one, 14);
     wait_until("its replies wait", || {
         figure(&door, "client_memory") > 10 << 20
     });
-    asks(&mut two, 12);
+    request_megabytes(&mut two, 12);
     let since = Instant::now();
     wait_until("the largest is gone", || !is_there(&door, first));
     assert!(since.elapsed() < Duration::from_secs(5));

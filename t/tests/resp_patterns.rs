@@ -46,9 +46,9 @@ fn others_than(door: &Door, mut client: Client, sent: Vec<u8>) -> Reply {
     let (began, mut longest) = (Instant::now(), Duration::ZERO);
     while !busy.is_finished() || began.elapsed() < Duration::from_millis(300) {
         for other in &mut others {
-            let asked = Instant::now();
+            let sent = Instant::now();
             assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
-            longest = longest.max(asked.elapsed());
+            longest = longest.max(sent.elapsed());
         }
     }
     assert!(longest < LONGEST, "{longest:?}");
@@ -99,9 +99,9 @@ fn a_message_of_sql_that_many_patterns_compare_stalls_no_client() {
         session
             .batch_execute("SELECT pgcache.publish(repeat('a', 2048), 'm')")
             .expect("it is published");
-        let asked = Instant::now();
+        let sent = Instant::now();
         assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
-        assert!(asked.elapsed() < LONGEST, "{:?}", asked.elapsed());
+        assert!(sent.elapsed() < LONGEST, "{:?}", sent.elapsed());
         assert!(matches!(plain.reply(), Some(Reply::Array(_))));
     }
     // The rest of a message is delivered after other clients were served, in the order of the messages.
@@ -152,9 +152,9 @@ fn repeated_publishes_inside_exec_stall_no_client() {
     });
     let (mut other, mut longest) = (door.client(), Duration::ZERO);
     while !busy.is_finished() {
-        let asked = Instant::now();
+        let sent = Instant::now();
         assert_eq!(other.ask(&["PING"]), Reply::status("PONG"));
-        longest = longest.max(asked.elapsed());
+        longest = longest.max(sent.elapsed());
     }
     assert!(longest < LONGEST, "{longest:?}");
     let Some(Reply::Array(replies)) = busy.join().expect("it ran") else {

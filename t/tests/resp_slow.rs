@@ -205,7 +205,7 @@ fn replies_without_monitoring_equal_those_of_redis() {
 /// While the memory of many databases is freed, other clients are served. After the first reply to one of them, no
 /// client finds an entry in any database.
 #[test]
-fn others_do_not_wait_for_flushall_of_many_databases() {
+fn clients_do_not_wait_for_flushall_of_many_databases() {
     const DATABASES: usize = 40;
     let names: Vec<String> = (0..DATABASES)
         .map(|number| format!("public.c{number}"))

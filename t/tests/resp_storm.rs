@@ -18,7 +18,7 @@ use pgcache_tests::storm::{ENOUGH, KEYS, Protocol, Storm, server};
 use pgcache_tests::tables::{client_in, executors, reply, send_together};
 use pgcache_tests::tier::Tiered;
 use pgcache_tests::wait::{PATIENCE, wait_for, wait_until};
-use pgcache_tests::ways::{Cache, Call, Clock, Fate, Request, Shape, Told, Way};
+use pgcache_tests::ways::{Cache, Call, CallResult, Clock, Fate, Request, Shape, Way};
 
 use crate::coherence_storm::duration;
 
@@ -54,7 +54,7 @@ fn with_clients(storm: &Storm, beside: impl FnOnce() + Send) {
         }
         beside();
     });
-    storm.ask_for_all();
+    storm.read_all();
 }
 
 fn is_sound(door: &Door) {
@@ -95,9 +95,9 @@ fn one_order_explains_the_answers_while_executors_are_ended() {
         let (mut session, mut rng) = (door.cluster.connect("postgres"), Rng::seeded(3));
         let mut ended = 0;
         while storm.goes_on() || ended < 3 {
-            let before = storm.least_asked();
+            let before = storm.least_operations();
             wait_until("clients are at work", || {
-                storm.least_asked() > before + 10 + rng.below(30) || !storm.goes_on()
+                storm.least_operations() > before + 10 + rng.below(30) || !storm.goes_on()
             });
             let executors = executors(&door);
             if !executors.is_empty() {
@@ -124,15 +124,15 @@ fn one_order_explains_the_answers_around_a_kill_of_the_server() {
             "pgcache resp network",
             "pgcache resp executor",
         ] {
-            let before = storm.least_asked();
+            let before = storm.least_operations();
             wait_until("clients are at work", || {
-                storm.least_asked() > before + ENOUGH
+                storm.least_operations() > before + ENOUGH
             });
             kill(&storm, &door, kind);
         }
-        let before = storm.least_asked();
+        let before = storm.least_operations();
         wait_until("clients are at work", || {
-            storm.least_asked() > before + ENOUGH
+            storm.least_operations() > before + ENOUGH
         });
         storm.ends.store(true, SeqCst);
     });
@@ -188,7 +188,7 @@ impl Way for Lying {
         self.way.is_broken()
     }
 
-    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         self.requests += 1;
         let is_set = |call: &Call| {
             matches!(
@@ -205,16 +205,16 @@ impl Way for Lying {
             && request.calls.iter().all(is_set)
         {
             let now = clock.now();
-            let told = Told {
+            let result = CallResult {
                 began: now,
                 ended: clock.now(),
                 answer: Answer::Done(true),
                 fate: Fate::Done,
             };
-            return vec![told; request.calls.len()];
+            return vec![result; request.calls.len()];
         }
-        let mut told = self.way.run(request, clock);
-        for (call, told) in request.calls.iter().zip(&mut told) {
+        let mut results = self.way.run(request, clock);
+        for (call, result) in request.calls.iter().zip(&mut results) {
             if self.swallows || request.shape != Shape::OneByOne || call.command != Command::Get {
                 continue;
             }
@@ -224,11 +224,11 @@ impl Way for Lying {
                 .position(|(cache, key, _)| (*cache, *key) == (request.cache, call.key));
             match known {
                 // Each stored reply is returned once more.
-                Some(at) => told.answer = self.known.swap_remove(at).2,
-                None => self.known.push((request.cache, call.key, told.answer)),
+                Some(at) => result.answer = self.known.swap_remove(at).2,
+                None => self.known.push((request.cache, call.key, result.answer)),
             }
         }
-        told
+        results
     }
 }
 
@@ -267,7 +267,7 @@ fn lie(door: &Door, swallows: bool) -> Option<Box<Refusal>> {
             });
         });
     });
-    storm.ask_for_all();
+    storm.read_all();
     storm.verdict().err()
 }
 
@@ -355,27 +355,27 @@ impl Drop for Counts<'_> {
 fn counts_by_pipelines(door: &Door, cache: Cache) -> Vec<i64> {
     let mut client = client_in(door, cache.number as u32, None);
     let pipeline = [&["INCR", "k"][..]; TOGETHER];
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     let pipelines = if cache.is_table() { 60 } else { 1000 };
     for _ in 0..pipelines {
         send_together(&mut client, &pipeline);
-        told.extend(pipeline.map(|_| match reply(&mut client) {
+        results.extend(pipeline.map(|_| match reply(&mut client) {
             Reply::Integer(count) => count,
             other => panic!("a count was to come, not {other:?}"),
         }));
     }
-    told
+    results
 }
 
 /// Counts by SQL as long as other counters run.
 fn counts_by_statements(door: &Door, cache: Cache, others: &AtomicUsize) -> Vec<i64> {
     let mut session = door.cluster.connect("postgres");
     let one = format!("SELECT cache_incr('k', cache => '{}')", cache.name);
-    let mut told = Vec::new();
-    while told.is_empty() || others.load(SeqCst) > 0 {
-        told.push(session.number(&one));
+    let mut results = Vec::new();
+    while results.is_empty() || others.load(SeqCst) > 0 {
+        results.push(session.number(&one));
     }
-    told
+    results
 }
 
 /// Clients of both protocols increment one counter as fast as they can. Each number is returned once, and none is lost.
@@ -384,8 +384,8 @@ fn no_count_of_either_protocol_is_lost() {
     const CLIENTS: usize = 4;
     let door = server(&CACHES);
     for cache in CACHES {
-        let (told, left) = (Mutex::new(Vec::new()), AtomicUsize::new(CLIENTS));
-        let add = |counts| told.lock().expect("nobody failed").extend(counts);
+        let (results, left) = (Mutex::new(Vec::new()), AtomicUsize::new(CLIENTS));
+        let add = |counts| results.lock().expect("nobody failed").extend(counts);
         thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 scope.spawn(|| {
@@ -397,12 +397,12 @@ fn no_count_of_either_protocol_is_lost() {
                 scope.spawn(|| add(counts_by_statements(&door, cache, &left)));
             }
         });
-        let mut told: Vec<i64> = told.into_inner().expect("nobody failed");
-        told.sort_unstable();
-        let all: Vec<i64> = (1..=told.len() as i64).collect();
+        let mut results: Vec<i64> = results.into_inner().expect("nobody failed");
+        results.sort_unstable();
+        let all: Vec<i64> = (1..=results.len() as i64).collect();
         assert!(
-            told == all,
-            "{}: a count was lost or told twice",
+            results == all,
+            "{}: a count was lost or returned twice",
             cache.name
         );
         println!("{}: {} counts", cache.name, all.len());

@@ -459,7 +459,7 @@ fn writes_prevented_by_a_policy_are_an_error_or_no_effect() {
 
 /// Every executor waits for a locked row, and more commands on locked rows are queued.
 #[test]
-fn a_new_role_comes_in_while_all_others_wait_for_locked_rows() {
+fn a_new_role_is_served_while_all_other_roles_wait_for_locked_rows() {
     let door = start(&["pgcache.resp_executors = 3"]);
     let mut session = door.cluster.connect("postgres");
     session.run("CREATE ROLE late LOGIN");
@@ -527,7 +527,7 @@ fn a_trigger_may_use_a_memory_cache_inside_of_a_command() {
 
 /// A trigger changes the value. The reply must be the stored value, for both counters.
 #[test]
-fn a_counter_is_what_its_row_has() {
+fn a_counter_equals_its_row() {
     let door = start(&[]);
     let mut session = door.cluster.connect("postgres");
     session.run(&format!(

@@ -251,7 +251,7 @@ fn every_command_needs_the_privileges_of_its_function() {
 }
 
 #[test]
-fn policies_apply_to_the_role_that_asks() {
+fn policies_apply_to_the_role_of_the_client() {
     let (door, mut session) = start();
     session.run(
         "SELECT cache_set(k, 'v', cache => 'words') FROM unnest('{mine,mine2,theirs}'::text[]) AS k;
@@ -576,36 +576,36 @@ fn watchers_and_dependencies_see_changes_of_a_client() {
     let channel = session.text("SELECT cache_watch('words')");
     session.run(&format!("LISTEN {channel}"));
     let mut client = client(&door, "2");
-    let mut hear = |words: &[&str], expected: &[&str]| {
+    let mut check_notified = |words: &[&str], expected: &[&str]| {
         client.ask(words);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         wait_until("the watcher has heard", || {
             session.run("SELECT 1");
             let mut notifications = session.notifications();
             let mut all = notifications.iter();
             while let Ok(Some(one)) = postgres::fallible_iterator::FallibleIterator::next(&mut all)
             {
-                heard.push(one.payload().to_owned());
+                received.push(one.payload().to_owned());
             }
-            heard.len() >= expected.len()
+            received.len() >= expected.len()
         });
-        heard.sort();
-        assert_eq!(heard, expected, "{words:?}");
+        received.sort();
+        assert_eq!(received, expected, "{words:?}");
     };
-    hear(&["SET", "k", "v"], &["{\"op\": \"set\", \"key\": \"k\"}"]);
-    hear(
+    check_notified(&["SET", "k", "v"], &["{\"op\": \"set\", \"key\": \"k\"}"]);
+    check_notified(
         &["EXPIRE", "k", "100"],
         &["{\"op\": \"set\", \"key\": \"k\"}"],
     );
-    hear(
+    check_notified(
         &["RENAME", "k", "l"],
         &[
             "{\"op\": \"delete\", \"key\": \"k\"}",
             "{\"op\": \"set\", \"key\": \"l\"}",
         ],
     );
-    hear(&["GETDEL", "l"], &["{\"op\": \"delete\", \"key\": \"l\"}"]);
-    hear(&["FLUSHDB"], &["{\"op\": \"clear\", \"key\": null}"]);
+    check_notified(&["GETDEL", "l"], &["{\"op\": \"delete\", \"key\": \"l\"}"]);
+    check_notified(&["FLUSHDB"], &["{\"op\": \"clear\", \"key\": null}"]);
 
     // A lease is void once a client has set the key, or has deleted it by any command.
     for command in VOIDS {

@@ -28,7 +28,7 @@ pub fn tracking(door: &Door, options: &[&str]) -> Client {
 }
 
 /// Returns the message about a key. None: the message that all keys have changed.
-pub fn told(key: Option<&str>) -> Reply {
+pub fn invalidation(key: Option<&str>) -> Reply {
     let what = match key {
         Some(key) => Reply::Array(vec![Reply::bulk(key)]),
         None => Reply::Null,
@@ -78,7 +78,7 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     writer.ask(&["SET", "k", "2"]);
     writer.ask(&["SET", "k", "3"]);
     writer.ask(&["SET", "other", "3"]);
-    assert_eq!(messages(&mut reader), [told(Some("k"))]);
+    assert_eq!(messages(&mut reader), [invalidation(Some("k"))]);
     // A miss also counts as a read.
     for words in [
         &["MGET", "m", "n"][..],
@@ -88,7 +88,11 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     ] {
         reader.ask(words);
         writer.ask(&["SET", "n", "x"]);
-        assert_eq!(messages(&mut reader), [told(Some("n"))], "{words:?}");
+        assert_eq!(
+            messages(&mut reader),
+            [invalidation(Some("n"))],
+            "{words:?}"
+        );
         writer.ask(&["DEL", "n"]);
     }
     // By SQL.
@@ -103,14 +107,14 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     for text in by_sql {
         read(&mut reader, "k");
         sql(&text);
-        assert_eq!(next(&mut reader), told(Some("k")), "{text}");
+        assert_eq!(next(&mut reader), invalidation(Some("k")), "{text}");
     }
     // A rollback does not undo changes of memory caches, whose messages are sent at once.
     read(&mut reader, "k");
     sql(&format!(
         "BEGIN; SELECT cache_set_bytes('k', 'x', {cache}); ROLLBACK"
     ));
-    assert_eq!(next(&mut reader), told(Some("k")));
+    assert_eq!(next(&mut reader), invalidation(Some("k")));
     // All keys.
     for text in [
         format!("SELECT cache_clear('{CACHE}')"),
@@ -118,7 +122,7 @@ fn a_reader_of_a_key_is_notified_once_of_any_change() {
     ] {
         read(&mut reader, "k");
         sql(&text);
-        assert_eq!(next(&mut reader), told(None), "{text}");
+        assert_eq!(next(&mut reader), invalidation(None), "{text}");
     }
     assert_eq!(messages(&mut reader), []);
 }
@@ -130,7 +134,7 @@ fn an_expiry_is_sent_at_the_deadline() {
     writer.ask(&["SET", "k", "v", "PX", "300"]);
     let began = Instant::now();
     assert_eq!(reader.ask(&["GET", "k"]), Reply::bulk("v"));
-    assert_eq!(next(&mut reader), told(Some("k")));
+    assert_eq!(next(&mut reader), invalidation(Some("k")));
     let after = began.elapsed();
     assert!(after > Duration::from_millis(250), "too early: {after:?}");
     assert!(after < Duration::from_secs(20), "too late: {after:?}");
@@ -138,7 +142,7 @@ fn an_expiry_is_sent_at_the_deadline() {
     writer.ask(&["SET", "k", "v", "PX", "300"]);
     reader.ask(&["GET", "k"]);
     writer.ask(&["PERSIST", "k"]);
-    assert_eq!(next(&mut reader), told(Some("k")));
+    assert_eq!(next(&mut reader), invalidation(Some("k")));
     assert_eq!(reader.ask(&["GET", "k"]), Reply::bulk("v"));
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(messages(&mut reader), []);
@@ -154,22 +158,22 @@ fn evictions_are_sent() {
     // An eviction does not count as the client's own change, although this client's writes cause it. The new keys are
     // read, too, because entries that are only written would not evict an entry that was read.
     let (mut other, value) = (door.client(), "v".repeat(1000));
-    let (mut told_of, mut replies) = (Vec::new(), 0);
+    let (mut invalidations, mut replies) = (Vec::new(), 0);
     for batch in 0..20 {
         let keys: Vec<String> = (0..250).map(|n| (250 * batch + n).to_string()).collect();
         for key in &keys {
             let bytes = Client::request(&[b"SET", key.as_bytes(), value.as_bytes()]);
             assert!(reader.send(&bytes));
         }
-        let (told, done) = take(&mut reader);
-        told_of.extend(told);
+        let (received, done) = take(&mut reader);
+        invalidations.extend(received);
         replies += done.len();
         for key in &keys {
             other.ask(&["GET", key]);
         }
     }
     assert_eq!(replies, 5000);
-    assert_eq!(told_of, [told(Some("old"))]);
+    assert_eq!(invalidations, [invalidation(Some("old"))]);
     assert_eq!(reader.ask(&["GET", "old"]), Reply::Null);
 }
 
@@ -201,7 +205,7 @@ fn no_reply_is_newer_than_an_unsent_change() {
     );
     session.batch_execute(&set(2)).expect("both can be set");
     door.cluster.hold_windows(false);
-    assert_eq!(next(&mut client), told(Some("a")));
+    assert_eq!(next(&mut client), invalidation(Some("a")));
 }
 
 /// The ring has room for one megabyte of changes.
@@ -220,7 +224,7 @@ fn a_network_process_that_was_overtaken_invalidates_everything() {
         .batch_execute(&changes)
         .expect("writers wait for nobody");
     drop(stopped);
-    assert_eq!(messages(&mut reader), [told(None)]);
+    assert_eq!(messages(&mut reader), [invalidation(None)]);
 }
 
 #[test]
@@ -261,16 +265,16 @@ fn a_role_that_may_not_read_gets_no_messages() {
     session.batch_execute(&grant).expect("it can be granted");
     let mut all = tracking(&door, &["BCAST"]);
     session.batch_execute(&set).expect("it can be set");
-    assert_eq!(next(&mut all), told(Some("k")));
+    assert_eq!(next(&mut all), invalidation(Some("k")));
     let revoke = format!("REVOKE SELECT ON {CACHE} FROM app");
     session.batch_execute(&revoke).expect("it can be revoked");
     session.batch_execute(&set).expect("it can be set");
     std::thread::sleep(Duration::from_millis(1500));
     assert_eq!(messages(&mut all), []);
     session.batch_execute(&grant).expect("it can be granted");
-    assert_eq!(next(&mut all), told(None), "what it missed");
+    assert_eq!(next(&mut all), invalidation(None), "what it missed");
     session.batch_execute(&set).expect("it can be set");
-    assert_eq!(next(&mut all), told(Some("k")));
+    assert_eq!(next(&mut all), invalidation(Some("k")));
 }
 
 /// A step of a comparison: the client's number, and its request. `ID0` stands for the number that the server gave to
@@ -422,10 +426,10 @@ const STEPS: &[Step] = &[
 ];
 
 /// The output of one step: the replies to the client that sent the request, and messages, by client.
-type Heard = (Vec<Reply>, BTreeMap<usize, Vec<Reply>>);
+type Received = (Vec<Reply>, BTreeMap<usize, Vec<Reply>>);
 
 /// Returns the output of a server's clients at each step.
-fn play(mut clients: Vec<Client>) -> Vec<Heard> {
+fn play(mut clients: Vec<Client>) -> Vec<Received> {
     let ids: Vec<String> = clients
         .iter_mut()
         .map(|client| match client.ask(&["CLIENT", "ID"]) {
@@ -433,7 +437,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
             other => panic!("a number was to come, not {other:?}"),
         })
         .collect();
-    let (mut heard, mut collects) = (Vec::new(), false);
+    let (mut received, mut collects) = (Vec::new(), false);
     for (who, words) in STEPS {
         let words: Vec<&[u8]> = words
             .iter()
@@ -452,7 +456,7 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
             _ => collects,
         };
         if collects {
-            heard.push((
+            received.push((
                 vec![clients[*who].reply().expect("a reply comes")],
                 messages,
             ));
@@ -502,9 +506,9 @@ fn play(mut clients: Vec<Client>) -> Vec<Heard> {
                 *id = 1000 + number as i64;
             }
         }
-        heard.push((replies, messages));
+        received.push((replies, messages));
     }
-    heard
+    received
 }
 
 fn one_by_one(push: Reply) -> Vec<Reply> {
@@ -662,7 +666,7 @@ fn a_change_is_sent_within_five_milliseconds() {
         }
         session.execute(&set, &[]).expect("it can be set");
         let began = Instant::now();
-        assert_eq!(next(&mut reader), told(Some("k")));
+        assert_eq!(next(&mut reader), invalidation(Some("k")));
         times.push(began.elapsed());
     }
     times.sort();
@@ -714,11 +718,11 @@ fn a_message_comes_between_replies() {
 #[test]
 fn the_list_of_clients_shows_tracking_and_redirection() {
     let door = Door::start(&[]);
-    let (mut reads, mut told, mut all) = (door.client(), door.client(), door.client());
-    for client in [&mut reads, &mut told, &mut all] {
+    let (mut reads, mut target, mut all) = (door.client(), door.client(), door.client());
+    for client in [&mut reads, &mut target, &mut all] {
         assert!(!matches!(client.ask(&["HELLO", "3"]), Reply::Error(_)));
     }
-    let Reply::Integer(id) = told.ask(&["CLIENT", "ID"]) else {
+    let Reply::Integer(id) = target.ask(&["CLIENT", "ID"]) else {
         panic!("an id is a number");
     };
     let own = |client: &mut Client, words: &[&str]| {

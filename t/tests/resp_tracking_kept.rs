@@ -8,7 +8,7 @@ use pgcache_tests::resp::{CACHE, Client, Door, Reply};
 use pgcache_tests::tables::send_together;
 use pgcache_tests::wait::wait_until;
 
-use super::resp_tracking::{next, take, told, tracking};
+use super::resp_tracking::{invalidation, next, take, tracking};
 use super::resp_tracking_tables::{reader, start, warm};
 
 /// Returns the first value of an EXEC if the client may still keep it after all messages up to a marker.
@@ -100,7 +100,7 @@ fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
     warm(&mut session, "k");
     read_until_quiet(&mut client, "v");
     session.run("ALTER TABLE tab ENABLE ROW LEVEL SECURITY");
-    assert_eq!(next(&mut client), told(None));
+    assert_eq!(next(&mut client), invalidation(None));
     take(&mut client);
     for _ in 0..2 {
         assert!(client.send(&Client::request(&[b"GET", b"k"])));
@@ -111,7 +111,11 @@ fn a_broadcast_client_is_notified_when_policies_come_to_its_table() {
             }
         };
         assert_eq!(reply, Reply::bulk("v"), "its owner sees all");
-        assert_eq!(next(&mut client), told(None), "it is not to be kept");
+        assert_eq!(
+            next(&mut client),
+            invalidation(None),
+            "it is not to be kept"
+        );
     }
 }
 
@@ -160,7 +164,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         .configure(&["pgcache.resp_caches = 'public.door, public.second'"]);
     session.run("SELECT pg_reload_conf()");
     for client in &mut clients {
-        assert_eq!(next(client), told(None));
+        assert_eq!(next(client), invalidation(None));
     }
     read(&mut clients, "second");
     // Another table gets the name of the cache.
@@ -169,7 +173,7 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
     assert_eq!(other.ask(&["SELECT", "1"]), Reply::status("OK"));
     assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("first"));
     for client in &mut clients {
-        assert!(take(client).0.contains(&told(None)));
+        assert!(take(client).0.contains(&invalidation(None)));
     }
     // Another schema gets the name of the cache's schema.
     read(&mut clients, "first");
@@ -181,13 +185,13 @@ fn clients_are_notified_when_their_database_becomes_another_cache() {
         .configure(&["pgcache.resp_caches = 'public.door, one.c'"]);
     session.run("SELECT pg_reload_conf()");
     for client in &mut clients {
-        assert_eq!(next(client), told(None));
+        assert_eq!(next(client), invalidation(None));
     }
     read(&mut clients, "one");
     session.run("BEGIN; ALTER SCHEMA one RENAME TO three; ALTER SCHEMA two RENAME TO one; COMMIT");
     assert_eq!(other.ask(&["GET", "k"]), Reply::bulk("two"));
     for client in &mut clients {
-        assert!(take(client).0.contains(&told(None)));
+        assert!(take(client).0.contains(&invalidation(None)));
     }
 }
 
@@ -221,7 +225,7 @@ fn the_target_of_a_lost_connection_is_notified() {
     for options in [&[][..], &["BCAST"], &["OPTIN"]] {
         for killed in [false, true] {
             for (target, number, message) in [
-                (&mut target, &ids[0], told(None)),
+                (&mut target, &ids[0], invalidation(None)),
                 (&mut old, &ids[1], of_old.clone()),
             ] {
                 let options = [&["REDIRECT", number.as_str()], options].concat();

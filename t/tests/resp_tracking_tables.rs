@@ -10,7 +10,7 @@ use pgcache_tests::tables::send_together;
 use pgcache_tests::wait::wait_until;
 use postgres::Client as Session;
 
-use super::resp_tracking::{messages, next, take, told, tracking};
+use super::resp_tracking::{invalidation, messages, next, take, tracking};
 
 pub const TABLE: &str = "public.tab";
 
@@ -127,7 +127,7 @@ fn a_change_is_sent_by_its_commit_and_not_before() {
             assert_eq!(messages(&mut client), [], "{change} is not committed");
             sessions.run("COMMIT");
             // The reply to a request that was sent after COMMIT has returned comes after the message about the change.
-            assert_eq!(messages(&mut client), [told(Some("k"))], "{change}");
+            assert_eq!(messages(&mut client), [invalidation(Some("k"))], "{change}");
             sessions.run("DELETE FROM tab");
             sessions.read(&mut client, &["k"]);
             sessions.run(&format!("BEGIN; {change}; ROLLBACK"));
@@ -168,27 +168,31 @@ fn reads_of_an_executor_are_tracked() {
             client.ask(words);
             assert_eq!(messages(&mut client), [], "{words:?}");
             sessions.run("COMMIT");
-            assert_eq!(messages(&mut client), [told(Some("k"))], "{words:?}");
+            assert_eq!(
+                messages(&mut client),
+                [invalidation(Some("k"))],
+                "{words:?}"
+            );
         }
     }
     // These reads are offloaded together.
     for key in ["p", "q", "r"] {
         assert!(client.send(&Client::request(&[b"GET", key.as_bytes()])));
     }
-    let (heard, replies) = take(&mut client);
-    assert_eq!((heard, replies.len()), (vec![], 3));
+    let (received, replies) = take(&mut client);
+    assert_eq!((received, replies.len()), (vec![], 3));
     for key in ["p", "q", "r"] {
         sessions.run(&set(key));
     }
     assert_eq!(
         messages(&mut client),
-        ["p", "q", "r"].map(|key| told(Some(key)))
+        ["p", "q", "r"].map(|key| invalidation(Some(key)))
     );
     // The client is notified when the transaction ends.
     let mut client = reader(&door, &[]);
     sessions.run(&format!("SELECT cache_set('k', 'v', '500 ms', '{TABLE}')"));
     assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
-    assert_eq!(next(&mut client), told(Some("k")));
+    assert_eq!(next(&mut client), invalidation(Some("k")));
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
 }
 
@@ -217,12 +221,19 @@ fn a_key_sent_during_a_read_is_sent_again() {
     });
     sessions.run("COMMIT");
     let values = Reply::Array(vec![Reply::bulk("x"), Reply::Null]);
-    let heard = [next(&mut client), next(&mut client), next(&mut client)];
-    assert_eq!(heard, [told(Some("k")), values.clone(), told(Some("k"))]);
+    let received = [next(&mut client), next(&mut client), next(&mut client)];
+    assert_eq!(
+        received,
+        [
+            invalidation(Some("k")),
+            values.clone(),
+            invalidation(Some("k"))
+        ]
+    );
     assert_eq!(messages(&mut client), []);
     assert_eq!(next(&mut redirected), values);
-    assert_eq!(next(&mut target), told(Some("k")));
-    assert_eq!(next(&mut target), told(None));
+    assert_eq!(next(&mut target), invalidation(Some("k")));
+    assert_eq!(next(&mut target), invalidation(None));
 }
 
 /// The message was sent long before the reply, because the read waits together with a write of the same pipeline. It is
@@ -246,13 +257,17 @@ fn a_key_sent_before_a_reply_is_sent_again() {
         sessions.warmer.holds(waits)
     });
     other.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
-    assert_eq!(next(&mut client), told(Some("k")), "before the reply");
+    assert_eq!(
+        next(&mut client),
+        invalidation(Some("k")),
+        "before the reply"
+    );
     sessions.run("COMMIT");
-    let (heard, replies) = take(&mut client);
+    let (received, replies) = take(&mut client);
     assert_eq!(replies[1..], [Reply::status("OK")]);
     assert!(
-        heard.contains(&told(Some("k"))),
-        "after the reply: {heard:?}"
+        received.contains(&invalidation(Some("k"))),
+        "after the reply: {received:?}"
     );
 }
 
@@ -266,7 +281,7 @@ fn is_not_kept(client: &mut Client, value: &str) {
         }
     };
     assert_eq!(reply, Reply::bulk(value));
-    assert_eq!(next(client), told(None), "it is not to be kept");
+    assert_eq!(next(client), invalidation(None), "it is not to be kept");
 }
 
 /// Changes send no message while triggers are disabled, so the client must not keep a value that it reads during that
@@ -280,7 +295,10 @@ fn while_changes_are_not_noted_each_read_is_invalidated_at_once() {
     take(&mut all);
     sessions.run("ALTER TABLE tab DISABLE TRIGGER ALL");
     for client in [&mut client, &mut all] {
-        assert!(take(client).0.contains(&told(None)), "it has changed");
+        assert!(
+            take(client).0.contains(&invalidation(None)),
+            "it has changed"
+        );
         is_not_kept(client, "v");
     }
     sessions.run("UPDATE tab SET value = 'x'");
@@ -325,13 +343,13 @@ fn hidden_rows_and_keys_that_are_not_text_are_not_kept() {
     sessions.run("ALTER TABLE tab ENABLE ROW LEVEL SECURITY");
     take(&mut all);
     sessions.run(&format!("SELECT cache_set('k', 'x', cache => '{TABLE}')"));
-    let heard = messages(&mut all);
-    assert!(!heard.contains(&told(Some("k"))), "{heard:?}");
+    let received = messages(&mut all);
+    assert!(!received.contains(&invalidation(Some("k"))), "{received:?}");
     let mut client = reader(&door, &[]);
     for (database, key) in [("1", "k"), ("2", &id.to_uppercase())] {
         assert_eq!(client.ask(&["SELECT", database]), Reply::status("OK"));
         assert!(matches!(client.ask(&["GET", key]), Reply::Bulk(_)));
-        assert_eq!(next(&mut client), told(None));
+        assert_eq!(next(&mut client), invalidation(None));
         client.ask(&["CLIENT", "TRACKING", "OFF"]);
         let refused = client.ask(&["CLIENT", "TRACKING", "ON", "BCAST"]).error();
         assert!(refused.contains("BCAST is not supported"), "{refused}");
@@ -357,7 +375,7 @@ fn a_client_is_the_author_of_its_changes_through_an_executor() {
         other.ask(&["GET", "k"]);
         own.ask(words);
         assert_eq!(messages(&mut own), [], "{words:?}");
-        assert_eq!(messages(&mut other), [told(Some("k"))], "{words:?}");
+        assert_eq!(messages(&mut other), [invalidation(Some("k"))], "{words:?}");
     }
 }
 
@@ -383,8 +401,8 @@ fn a_copy_that_comes_or_goes_is_no_change() {
     assert_eq!(messages(&mut all), []);
     // The change is still reported.
     sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
-    assert_eq!(messages(&mut client), [told(Some("k"))]);
-    assert_eq!(messages(&mut all), [told(Some("k"))]);
+    assert_eq!(messages(&mut client), [invalidation(Some("k"))]);
+    assert_eq!(messages(&mut all), [invalidation(Some("k"))]);
 }
 
 #[test]
@@ -417,11 +435,11 @@ fn changes_of_a_whole_cache_invalidate_everything() {
         // A rollback also removes the copies.
         sessions.read(&mut client, &["k"]);
         sessions.run(&format!("BEGIN; {change}; COMMIT"));
-        assert_eq!(next(&mut client), told(None), "{change}");
+        assert_eq!(next(&mut client), invalidation(None), "{change}");
         if change.starts_with("DROP") {
             break;
         }
-        assert_eq!(next(&mut all), told(None), "{change}");
+        assert_eq!(next(&mut all), invalidation(None), "{change}");
     }
 }
 
@@ -432,8 +450,8 @@ fn changes_undone_by_a_savepoint_are_not_sent() {
     let mut client = reader(&door, &[]);
     let set = |key: &str| format!("SELECT cache_set('{key}', 'x', cache => '{TABLE}')");
     let (a, b) = (set("a"), set("b"));
-    let both = vec![told(Some("a")), told(Some("b"))];
-    let (one, other) = (vec![told(Some("a"))], vec![told(Some("b"))]);
+    let both = vec![invalidation(Some("a")), invalidation(Some("b"))];
+    let (one, other) = (vec![invalidation(Some("a"))], vec![invalidation(Some("b"))]);
     for (text, expected) in [
         (format!("{a}; SAVEPOINT s; {b}; ROLLBACK TO s"), &one),
         (format!("SAVEPOINT s; {a}; ROLLBACK TO s; {b}"), &other),
@@ -454,16 +472,16 @@ fn changes_undone_by_a_savepoint_are_not_sent() {
         ),
         (
             format!("{a}; SAVEPOINT s; TRUNCATE tab; ROLLBACK TO s"),
-            &vec![told(None)],
+            &vec![invalidation(None)],
         ),
         (
             format!("SAVEPOINT s; TRUNCATE tab; ROLLBACK TO s; {a}"),
-            &vec![told(None)],
+            &vec![invalidation(None)],
         ),
         ("SAVEPOINT s; TRUNCATE tab; ROLLBACK TO s".into(), &vec![]),
         (
             "SAVEPOINT s; TRUNCATE tab; RELEASE s".into(),
-            &vec![told(None)],
+            &vec![invalidation(None)],
         ),
         (
             format!(
@@ -475,9 +493,9 @@ fn changes_undone_by_a_savepoint_are_not_sent() {
     ] {
         sessions.read(&mut client, &["a", "b"]);
         sessions.run(&format!("BEGIN; {text}; COMMIT"));
-        let mut heard = messages(&mut client);
-        heard.sort_by_key(|message| format!("{message:?}"));
-        assert_eq!(&heard, expected, "{text}");
+        let mut received = messages(&mut client);
+        received.sort_by_key(|message| format!("{message:?}"));
+        assert_eq!(&received, expected, "{text}");
     }
 }
 
@@ -497,7 +515,7 @@ fn a_client_that_starts_tracking_before_the_commit_is_notified() {
         let mut client = reader(&door, &[]);
         assert_eq!(client.ask(&["GET", "k"]), Reply::bulk("v"));
         sessions.run("COMMIT");
-        assert_eq!(messages(&mut client), [told(Some("k"))], "{begun}");
+        assert_eq!(messages(&mut client), [invalidation(Some("k"))], "{begun}");
     }
 }
 
@@ -512,7 +530,7 @@ fn a_prepared_transaction_invalidates_everything_at_its_commit() {
         "TRUNCATE tab".to_owned(),
         format!("SAVEPOINT s; {update}; RELEASE s"),
     ] {
-        for (verb, expected) in [("ROLLBACK", vec![]), ("COMMIT", vec![told(None)])] {
+        for (verb, expected) in [("ROLLBACK", vec![]), ("COMMIT", vec![invalidation(None)])] {
             sessions.read(&mut client, &["a", "b"]);
             take(&mut all);
             sessions.run(&format!("BEGIN; {change}; PREPARE TRANSACTION 'p'"));
@@ -537,10 +555,13 @@ fn an_expiry_in_a_table_is_sent_at_the_deadline() {
         sessions.warm(&["for-ever", "k"]);
         take(&mut client);
         client.ask(words);
-        let mut heard = vec![next(&mut client)];
+        let mut received = vec![next(&mut client)];
         let after = began.elapsed();
-        heard.extend(messages(&mut client));
-        assert!(heard.contains(&told(Some("k"))), "{words:?}: {heard:?}");
+        received.extend(messages(&mut client));
+        assert!(
+            received.contains(&invalidation(Some("k"))),
+            "{words:?}: {received:?}"
+        );
         assert!(after > Duration::from_millis(400), "too early: {after:?}");
         assert!(after < Duration::from_secs(20), "too late: {after:?}");
     }
@@ -549,7 +570,7 @@ fn an_expiry_in_a_table_is_sent_at_the_deadline() {
     take(&mut all);
     sessions.run(&format!("SELECT cache_expire('{TABLE}')"));
     assert_eq!(messages(&mut client), []);
-    assert_eq!(messages(&mut all), [told(Some("k"))]);
+    assert_eq!(messages(&mut all), [invalidation(Some("k"))]);
 }
 
 #[test]
@@ -582,7 +603,7 @@ fn each_tracking_mode_gets_its_messages_of_a_table() {
     for key in ["a:1", "b:1", "c:1"] {
         sessions.run(&change(key));
     }
-    let both = [told(Some("a:1")), told(Some("b:1"))];
+    let both = [invalidation(Some("a:1")), invalidation(Some("b:1"))];
     assert_eq!(messages(&mut prefix), both);
     assert_eq!(messages(&mut no_loop).len(), 3);
     assert_eq!(messages(&mut opt_in), both[1..]);
@@ -590,7 +611,7 @@ fn each_tracking_mode_gets_its_messages_of_a_table() {
     assert_eq!(messages(&mut redirected), []);
     assert_eq!(messages(&mut target), both[..1]);
     sessions.run("TRUNCATE tab");
-    assert_eq!(messages(&mut prefix), [told(None)]);
+    assert_eq!(messages(&mut prefix), [invalidation(None)]);
 }
 
 #[test]
@@ -609,7 +630,7 @@ fn a_role_that_may_not_read_a_table_gets_no_messages_of_it() {
     );
     let set = format!("SELECT cache_set('k', 'x', cache => '{TABLE}')");
     sessions.run(&set);
-    assert_eq!(messages(&mut all), [told(Some("k"))]);
+    assert_eq!(messages(&mut all), [invalidation(Some("k"))]);
     sessions.run(&format!("REVOKE SELECT ON {TABLE} FROM app"));
     sessions.run(&set);
     assert_eq!(messages(&mut all), []);
@@ -649,7 +670,7 @@ fn a_standby_refuses_to_track_a_table() {
     client.ask(&["CLIENT", "TRACKING", "ON"]);
     client.ask(&["SELECT", "1"]);
     assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
-    assert_eq!(next(&mut client), told(None));
+    assert_eq!(next(&mut client), invalidation(None));
 }
 
 /// The apply process of replication changes rows without a client, and ends prepared transactions without a statement.
@@ -689,12 +710,12 @@ fn replicated_changes_are_sent() {
         change.iter().for_each(|change| source.run(change));
         assert_eq!(next(&mut client), expected, "{change:?}");
     };
-    let key = told(Some("k"));
+    let key = invalidation(Some("k"));
     follow(&["UPDATE tab SET value = 'x'"], key.clone());
     follow(&["DELETE FROM tab"], key);
-    follow(&["TRUNCATE tab"], told(None));
+    follow(&["TRUNCATE tab"], invalidation(None));
     let prepare = "BEGIN; UPDATE tab SET value = 'x'; PREPARE TRANSACTION 'p'";
-    follow(&[prepare, "COMMIT PREPARED 'p'"], told(None));
+    follow(&[prepare, "COMMIT PREPARED 'p'"], invalidation(None));
     sessions.run("DROP SUBSCRIPTION s");
 }
 
@@ -711,7 +732,7 @@ fn a_commit_is_sent_within_five_milliseconds() {
         }
         sessions.run("UPDATE tab SET value = 'x' WHERE key = 'k'");
         let began = Instant::now();
-        assert_eq!(next(&mut client), told(Some("k")));
+        assert_eq!(next(&mut client), invalidation(Some("k")));
         times.push(began.elapsed());
     }
     times.sort();

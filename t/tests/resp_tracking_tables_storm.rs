@@ -13,7 +13,7 @@ use pgcache_tests::windows::{
 };
 use postgres::Client as Session;
 
-use super::resp_tracking::{messages, next, told};
+use super::resp_tracking::{invalidation, messages, next};
 use super::resp_tracking_tables::{TABLE, reader, start, warm};
 
 const KEYS: u64 = 12;
@@ -238,9 +238,13 @@ fn in_each_window_of_a_commit_no_new_value_precedes_its_message() {
             door.cluster.hold_windows(false);
             writer.join().expect("it commits");
         });
-        let mut heard = vec![next(&mut client), next(&mut client)];
-        heard.sort_by_key(|message| format!("{message:?}"));
-        assert_eq!(heard, [told(Some("k")), told(Some("l"))], "window {window}");
+        let mut received = vec![next(&mut client), next(&mut client)];
+        received.sort_by_key(|message| format!("{message:?}"));
+        assert_eq!(
+            received,
+            [invalidation(Some("k")), invalidation(Some("l"))],
+            "window {window}"
+        );
         if window == VISIBLE_TO_UNMARK {
             assert_eq!(client.reply(), Some(Reply::bulk("new")));
         }
@@ -269,5 +273,5 @@ fn a_client_that_starts_tracking_before_a_commit_is_visible_is_notified() {
         writer.join().expect("it commits");
         client
     });
-    assert_eq!(messages(&mut client), [told(Some("k"))]);
+    assert_eq!(messages(&mut client), [invalidation(Some("k"))]);
 }

@@ -12,9 +12,9 @@ const WRITERS: usize = 4;
 
 /// The values that a writer had acknowledged before the server stopped.
 #[derive(Clone, Copy, Default)]
-struct Told {
+struct Progress {
     acknowledged: u64,
-    asked: u64,
+    attempted: u64,
 }
 
 fn cluster_with_caches() -> &'static Cluster {
@@ -41,32 +41,32 @@ struct Scene {
 }
 
 /// Sets increasing numbers in both caches, one transaction each, until the session breaks.
-fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Told {
+fn write_until_it_breaks(cluster: &Cluster, writer: usize, scene: &Scene) -> Progress {
     let mut session = cluster.connect("postgres");
     let pid = session.number("SELECT pg_backend_pid()") as i32;
     scene.victim.store(pid, Ordering::SeqCst);
-    let mut told = Told::default();
+    let mut progress = Progress::default();
     loop {
-        told.asked += 1;
+        progress.attempted += 1;
         let set = |cache: &str| {
             format!(
                 "SELECT cache_set('w{writer}', '{}', cache => '{cache}')",
-                told.asked
+                progress.attempted
             )
         };
         let both = format!("{}; {}", set("lost"), set("kept"));
         if session.batch_execute(&both).is_err() {
-            return told;
+            return progress;
         }
-        told.acknowledged = told.asked;
-        if told.acknowledged == WARM_UP {
+        progress.acknowledged = progress.attempted;
+        if progress.acknowledged == WARM_UP {
             scene.warm.fetch_add(1, Ordering::SeqCst);
         }
     }
 }
 
 /// Returns each writer's acknowledged values from before `crash` stopped the server.
-fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Told> {
+fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Progress> {
     let scene = Scene::default();
     thread::scope(|scope| {
         let scene = &scene;
@@ -88,20 +88,20 @@ fn crash_under_load(cluster: &Cluster, crash: impl FnOnce(i32)) -> Vec<Told> {
     })
 }
 
-fn check_after_crash(session: &mut Client, told: &[Told]) {
+fn check_after_crash(session: &mut Client, progress: &[Progress]) {
     assert_eq!(session.number("SELECT count(*) FROM lost"), 0);
     assert_eq!(session.value("SELECT cache_get('old', 'lost')"), None);
     assert_eq!(session.text("SELECT cache_get('old', 'kept')"), "1");
-    for (writer, told) in told.iter().enumerate() {
+    for (writer, progress) in progress.iter().enumerate() {
         let value = session.number(&format!("SELECT cache_get('w{writer}', 'kept')")) as u64;
         assert!(
-            told.acknowledged > 0,
-            "writer {writer} was never told of a commit"
+            progress.acknowledged > 0,
+            "writer {writer} had no commit acknowledged"
         );
         assert!(
-            (told.acknowledged..=told.asked).contains(&value),
+            (progress.acknowledged..=progress.attempted).contains(&value),
             "writer {writer}: {value}, acknowledged {}",
-            told.acknowledged
+            progress.acknowledged
         );
     }
     session
@@ -110,18 +110,18 @@ fn check_after_crash(session: &mut Client, told: &[Told]) {
 }
 
 #[test]
-fn after_kill_9_of_a_backend_logged_caches_are_as_of_the_last_commit_and_unlogged_ones_empty() {
+fn kill_9_of_a_backend_keeps_committed_logged_entries_and_empties_unlogged_caches() {
     let cluster = cluster_with_caches();
-    let told = crash_under_load(cluster, |pid| cluster.kill_backend(pid));
+    let progress = crash_under_load(cluster, |pid| cluster.kill_backend(pid));
     cluster.wait_until_up();
-    check_after_crash(&mut cluster.connect("postgres"), &told);
+    check_after_crash(&mut cluster.connect("postgres"), &progress);
 }
 
 #[test]
-fn after_an_immediate_shutdown_logged_caches_are_as_of_the_last_commit_and_unlogged_ones_empty() {
+fn an_immediate_shutdown_keeps_committed_logged_entries_and_empties_unlogged_ones() {
     let cluster = cluster_with_caches();
-    let told = crash_under_load(cluster, |_| cluster.restart(Shutdown::Immediate));
-    check_after_crash(&mut cluster.connect("postgres"), &told);
+    let progress = crash_under_load(cluster, |_| cluster.restart(Shutdown::Immediate));
+    check_after_crash(&mut cluster.connect("postgres"), &progress);
 }
 
 #[test]

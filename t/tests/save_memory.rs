@@ -131,7 +131,7 @@ fn deadlines_pass_while_the_server_is_down() {
 }
 
 #[test]
-fn by_default_nothing_is_saved_and_what_was_saved_is_removed() {
+fn by_default_nothing_is_saved_and_a_saved_file_is_removed() {
     let (cluster, session) = saving(&["pgcache.save_memory = off"]);
     drop(session);
     cluster.down(Shutdown::Fast);
@@ -364,7 +364,7 @@ fn a_directory_that_cannot_be_written_stops_no_shutdown() {
 }
 
 #[test]
-fn a_backup_has_nothing_of_what_was_saved() {
+fn a_backup_contains_no_saved_entries() {
     let (cluster, session) = saving(&[]);
     drop(session);
     cluster.restart(Shutdown::Fast);
@@ -492,7 +492,7 @@ fn a_standby_saves_nothing_until_it_is_promoted() {
 }
 
 #[test]
-fn a_smaller_tier_takes_what_it_has_room_for() {
+fn a_smaller_tier_restores_as_many_entries_as_fit() {
     let (cluster, mut session) = saving(&[]);
     for number in 0..40 {
         session.run(&format!(
@@ -547,7 +547,7 @@ fn count_until_it_breaks(cluster: &Cluster, writer: usize, sums: &AtomicUsize) -
 }
 
 #[test]
-fn what_was_acknowledged_before_a_shutdown_under_load_is_kept() {
+fn writes_acknowledged_before_a_shutdown_under_load_are_kept() {
     let (cluster, session) = saving(&[]);
     drop(session);
     let mut sums = [0; 3];

@@ -99,7 +99,7 @@ fn set_role_and_security_definer_read_a_hot_entry_as_the_named_role() {
 }
 
 #[test]
-fn row_level_security_hides_what_was_hot_before_it_was_enabled() {
+fn row_level_security_hides_entries_that_were_hot_before_it_was_enabled() {
     let cluster = Cluster::with_tier(&[]);
     let database = cluster.database();
     let (mut owner, tenant) = (database.connect(), cluster.role());

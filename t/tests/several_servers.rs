@@ -123,7 +123,7 @@ fn a_key_of_each_type_is_where_a_hash_partition_and_a_client_have_it() {
 }
 
 #[test]
-fn where_a_key_is_can_be_asked_of_a_cache_only_and_for_some_servers() {
+fn node_of_refuses_other_relations_and_bad_counts_of_servers() {
     let database = Cluster::shared().database();
     let mut session = database.connect();
     session.run("CREATE TABLE of_uuids (key uuid PRIMARY KEY, value text); SELECT cache_attach('of_uuids'); SELECT cache_create('c')");

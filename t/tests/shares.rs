@@ -118,7 +118,7 @@ fn a_flood_over_the_redis_protocol_leaves_reserved_sessions_alone() {
 }
 
 #[test]
-fn a_bounded_cache_keeps_to_its_bound_while_others_grow() {
+fn a_bounded_cache_keeps_to_its_bound_while_other_caches_grow() {
     const BOUND: i64 = 1_500_000;
     let database = server().database();
     let mut session = database.connect();

@@ -103,7 +103,7 @@ fn a_rate_limit_counts_down_from_the_largest_number() {
 }
 
 #[test]
-fn expiry_goes_on_until_nothing_is_due_or_its_time_is_over() {
+fn expiry_continues_until_nothing_is_due_or_its_time_is_over() {
     let cluster = Cluster::hot_with(&["pgcache.expire_interval = 0"]);
     let database = cluster.database();
     let mut session = database.connect();

@@ -29,13 +29,13 @@ const CACHES: [&str; 6] = [
 ];
 
 fn seconds() -> u64 {
-    let asked = std::env::var("PGCACHE_SOAK_SECONDS").ok();
-    asked.map_or(6, |n| n.parse().expect("PGCACHE_SOAK_SECONDS is a number"))
+    let given = std::env::var("PGCACHE_SOAK_SECONDS").ok();
+    given.map_or(6, |n| n.parse().expect("PGCACHE_SOAK_SECONDS is a number"))
 }
 
 fn seed() -> u64 {
-    let asked = std::env::var("PGCACHE_SOAK_SEED").ok();
-    asked.map_or(5, |n| n.parse().expect("PGCACHE_SOAK_SEED is a number"))
+    let given = std::env::var("PGCACHE_SOAK_SEED").ok();
+    given.map_or(5, |n| n.parse().expect("PGCACHE_SOAK_SEED is a number"))
 }
 
 /// The results of all sessions together.
@@ -179,7 +179,7 @@ impl Drop for EndsAtDrop<'_> {
 
 /// Waits for the crash to break this session. Returns false if the session survives, because the killed process had
 /// just ended by itself.
-fn is_told(session: &mut Client) -> bool {
+fn is_disconnected(session: &mut Client) -> bool {
     let patience = Instant::now() + Duration::from_secs(5);
     while session.batch_execute("SELECT 1").is_ok() {
         if Instant::now() > patience {
@@ -198,7 +198,7 @@ fn kill(cluster: &Cluster, session: &mut Client, whom: &str, name: &'static str)
             return "none";
         };
         let pid = found.map(|pid| pid.parse().expect("a pid"));
-        if pid.is_some_and(|pid| cluster.try_kill_backend(pid)) && is_told(session) {
+        if pid.is_some_and(|pid| cluster.try_kill_backend(pid)) && is_disconnected(session) {
             cluster.wait_until_up();
             return name;
         }

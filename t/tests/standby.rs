@@ -111,7 +111,7 @@ pub(crate) fn wait_for_replay(primary: &mut Client, standby: &mut Client) {
 }
 
 #[test]
-fn a_standby_misses_unlogged_entries_reads_logged_ones_refuses_writes_and_can_be_promoted() {
+fn a_standby_misses_unlogged_entries_reads_logged_ones_and_can_be_promoted() {
     let primary = Cluster::start(&[]);
     let mut session = primary.connect("postgres");
     session.run("CREATE EXTENSION pgcache");

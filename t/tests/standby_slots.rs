@@ -105,7 +105,7 @@ fn slots_in_use_are_not_given_to_other_caches() {
 
 /// Memory caches and tables get the same oid, one after the other.
 #[test]
-fn a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_promotion() {
+fn a_cache_with_the_oid_of_a_dropped_one_has_none_of_its_entries() {
     let (_primary, standby, mut session, mut replica) = pair(&[]);
     let create = "SELECT cache_create('m', storage => 'memory')";
     session.run(create);

@@ -56,7 +56,7 @@ fn listening(database: &Database) -> Client {
     watcher
 }
 
-fn heard(watcher: &mut Client) -> Option<String> {
+fn received(watcher: &mut Client) -> Option<String> {
     let mut notifications = watcher.notifications();
     let mut arriving = notifications.timeout_iter(Duration::from_secs(60));
     let first = arriving.next().expect("the connection holds");
@@ -80,8 +80,12 @@ fn set_logged_and_back_keeps_all_that_hangs_on_a_cache() {
         session.verified("c");
         session.heat("1", "c");
         session.run("INSERT INTO source VALUES (1, 'x')");
-        let told = "{\"op\": \"delete\", \"key\": \"1\"}";
-        assert_eq!(heard(&mut watcher).as_deref(), Some(told), "{storage}");
+        let expected = "{\"op\": \"delete\", \"key\": \"1\"}";
+        assert_eq!(
+            received(&mut watcher).as_deref(),
+            Some(expected),
+            "{storage}"
+        );
         assert_eq!(
             session.value("SELECT cache_get('1', 'c')"),
             None,
@@ -94,8 +98,12 @@ fn set_logged_and_back_keeps_all_that_hangs_on_a_cache() {
             .expect("three columns")
             .to_owned();
         session.run(&format!("INSERT INTO c VALUES ('1', 'one', '{deadline}')"));
-        let told = "{\"op\": \"set\", \"key\": \"1\"}";
-        assert_eq!(heard(&mut watcher).as_deref(), Some(told), "{storage}");
+        let expected = "{\"op\": \"set\", \"key\": \"1\"}";
+        assert_eq!(
+            received(&mut watcher).as_deref(),
+            Some(expected),
+            "{storage}"
+        );
     }
 }
 

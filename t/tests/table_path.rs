@@ -92,11 +92,11 @@ fn call_on(rng: &mut Rng) -> (u64, String) {
 /// Checks that the answer to a call that has found its key comes from the row of this key.
 fn is_of(key: u64, call: &str, said: Option<&str>) {
     let of_the_key = |value: &str| value.starts_with(&format!("k{key}:"));
-    let tells_values = ["cache_get", "cache_take"]
+    let returns_values = ["cache_get", "cache_take"]
         .iter()
         .any(|name| call.contains(name));
     assert!(
-        !tells_values || said.is_none_or(of_the_key),
+        !returns_values || said.is_none_or(of_the_key),
         "{call}: {said:?}"
     );
 }
@@ -345,7 +345,7 @@ fn an_index_younger_than_the_snapshot_does_not_lead_to_a_row_of_another_key() {
 
 /// CREATE TABLE AS has begun to write the new table when its parallel workers read the cache.
 #[test]
-fn a_table_can_be_made_of_what_a_parallel_query_reads() {
+fn a_table_can_be_created_from_a_parallel_query() {
     let database = database_with_cache("");
     for path in PATHS {
         let mut session = on_path(&database, path);

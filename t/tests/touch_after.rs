@@ -169,7 +169,7 @@ fn an_entry_that_is_not_there_is_not_touched() {
 }
 
 #[test]
-fn a_transaction_touches_what_it_has_written() {
+fn a_transaction_touches_entries_that_it_has_written() {
     let (_database, mut session) = scene(CREATE);
     session.run("SELECT cache_set('k', 'old', '10 minutes', 'c')");
     session.heat("k", "c");
@@ -337,7 +337,7 @@ fn attached_tables_compare_deadlines_as_they_hold_them() {
 }
 
 #[test]
-fn a_partitioned_cache_asks_the_partition_of_the_key() {
+fn a_partitioned_cache_reads_the_partition_of_the_key() {
     let (_database, mut session) = scene(
         "CREATE TABLE c (key text PRIMARY KEY, value text, expires_at timestamptz) PARTITION BY LIST (key);
          CREATE TABLE c_k PARTITION OF c FOR VALUES IN ('k');

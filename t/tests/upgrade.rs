@@ -186,7 +186,7 @@ fn pg_upgrade_may_link_files_and_needs_no_preload_for_itself() {
 /// The extension is older than the library. This state needs no preparation before pg_upgrade.
 #[test]
 #[ignore = "needs a second server: make upgrade-check names one"]
-fn an_extension_that_was_not_updated_goes_through_pg_upgrade_and_is_updated_afterwards() {
+fn an_old_extension_goes_through_pg_upgrade_and_is_updated_afterwards() {
     let old = Cluster::with_tier(&[]);
     let mut session = old.connect("postgres");
     session.run("CREATE EXTENSION pgcache VERSION '0.1.0'");

@@ -27,7 +27,7 @@ pub(crate) struct Recorder {
     until: Instant,
     versions: AtomicU64,
     /// The number of reads and comparisons.
-    asked: AtomicU64,
+    count_of_reads: AtomicU64,
     writes: Mutex<Vec<Write>>,
     pub(crate) reads: Mutex<Vec<Read>>,
 }
@@ -39,7 +39,7 @@ impl Recorder {
             origin,
             until: origin + duration,
             versions: AtomicU64::new(1),
-            asked: AtomicU64::new(0),
+            count_of_reads: AtomicU64::new(0),
             writes: Mutex::default(),
             reads: Mutex::default(),
         }
@@ -55,12 +55,12 @@ impl Recorder {
         let now = Instant::now();
         let has = |count: &AtomicU64| count.load(Ordering::SeqCst) > ENOUGH as u64;
         now < self.until
-            || now < self.until + PATIENCE && !(has(&self.versions) && has(&self.asked))
+            || now < self.until + PATIENCE && !(has(&self.versions) && has(&self.count_of_reads))
     }
 
     /// Counts a read.
-    pub(crate) fn has_asked(&self) {
-        self.asked.fetch_add(1, Ordering::SeqCst);
+    pub(crate) fn count_read(&self) {
+        self.count_of_reads.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Begins a write with a new version. Its outcome is not known yet.
@@ -178,7 +178,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
     let question = question(rng, key);
     let began = recorder.now();
     let saw = session.value(&question);
-    recorder.has_asked();
+    recorder.count_read();
     let saw = saw.map(|version| version.parse().expect("only versions are written"));
     Read {
         key,
@@ -192,7 +192,7 @@ pub(crate) fn read_once(session: &mut Client, recorder: &Recorder, rng: &mut Rng
 /// A function that returns the value that a reader uses, given its memory and the answer that it has read.
 type Belief = fn(&mut Option<Read>, Read) -> Read;
 
-fn as_told(_: &mut Option<Read>, read: Read) -> Read {
+fn as_returned(_: &mut Option<Read>, read: Read) -> Read {
     read
 }
 
@@ -251,7 +251,7 @@ fn cache_of(storage: &str) -> Database<'static> {
 #[test]
 fn a_read_never_returns_less_than_acknowledged_writes() {
     for storage in ["unlogged", "logged"] {
-        let recorder = record(&cache_of(storage), Duration::from_secs(4), as_told);
+        let recorder = record(&cache_of(storage), Duration::from_secs(4), as_returned);
         let (writes, reads) = recorder.verdict().expect(storage);
         assert!(
             writes.min(reads) >= ENOUGH / 2,
@@ -320,7 +320,7 @@ pub(crate) fn compare(
             }
         }
         session.run("ROLLBACK");
-        recorder.has_asked();
+        recorder.count_read();
         compared += 1;
     }
     compared

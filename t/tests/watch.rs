@@ -11,7 +11,7 @@ use postgres::Client;
 use postgres::fallible_iterator::FallibleIterator;
 
 /// Returns the next `count` payloads, in the order of their arrival.
-fn heard(watcher: &mut Client, count: usize) -> Vec<String> {
+fn received(watcher: &mut Client, count: usize) -> Vec<String> {
     let mut payloads = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(60);
     while payloads.len() < count && Instant::now() < deadline {
@@ -36,7 +36,7 @@ fn watcher(database: &Database, cache: &str) -> Client {
     watcher
 }
 
-fn told(op: &str, key: &str) -> String {
+fn payload(op: &str, key: &str) -> String {
     format!("{{\"op\": \"{op}\", \"key\": \"{key}\"}}")
 }
 
@@ -57,24 +57,28 @@ fn check_notifications(database: &Database, storage: &str) {
     session.run("SELECT cache_set(repeat(chr(1), 2048), '1', cache => 'c')");
     session.run("SELECT cache_set('quo\"te', '1', cache => 'c')");
     let expected = [
-        told("set", "b"),
-        told("set", "a"),
-        told("delete", "a"),
-        told("set", "n"),
-        told("delete", "b"),
-        told("set", "e"),
-        told("expire", "e"),
+        payload("set", "b"),
+        payload("set", "a"),
+        payload("delete", "a"),
+        payload("set", "n"),
+        payload("delete", "b"),
+        payload("set", "e"),
+        payload("expire", "e"),
         "{\"op\": \"clear\", \"key\": null}".into(),
         "{\"op\": \"set\", \"key\": null}".into(),
-        told("set", "quo\\\"te"),
+        payload("set", "quo\\\"te"),
     ];
-    assert_eq!(heard(&mut watcher, expected.len()), expected, "{storage}");
+    assert_eq!(
+        received(&mut watcher, expected.len()),
+        expected,
+        "{storage}"
+    );
     session.run("SELECT cache_unwatch('c')");
     session.run("SELECT cache_set('unheard', '1', cache => 'c'), cache_watch('c')");
-    assert_eq!(heard_within_a_second(&mut watcher), Vec::<String>::new());
+    assert_eq!(received_within_a_second(&mut watcher), Vec::<String>::new());
 }
 
-fn heard_within_a_second(watcher: &mut Client) -> Vec<String> {
+fn received_within_a_second(watcher: &mut Client) -> Vec<String> {
     let mut notifications = watcher.notifications();
     let arriving = notifications.timeout_iter(Duration::from_secs(1));
     let payloads = arriving.map(|notification| Ok(notification.payload().to_owned()));
@@ -103,13 +107,13 @@ fn changes_by_plain_sql_and_dependencies_are_sent() {
     session.run("INSERT INTO src VALUES ('l')");
     session.run("TRUNCATE c");
     let expected = [
-        told("set", "k"),
-        told("delete", "k"),
-        told("set", "l"),
-        told("delete", "l"),
+        payload("set", "k"),
+        payload("delete", "k"),
+        payload("set", "l"),
+        payload("delete", "l"),
         "{\"op\": \"clear\", \"key\": null}".into(),
     ];
-    assert_eq!(heard(&mut watcher, expected.len()), expected);
+    assert_eq!(received(&mut watcher, expected.len()), expected);
 }
 
 /// A cache has one channel: each watcher receives all events, and selects its own.
@@ -126,11 +130,11 @@ fn of_a_hundred_watchers_and_a_thousand_events_each_gets_its_ten_and_none_is_los
         for (number, mut watcher) in watchers.into_iter().enumerate() {
             scope.spawn(move || {
                 let prefix = format!("{{\"op\": \"set\", \"key\": \"{number}:");
-                let mut own = heard(&mut watcher, WATCHERS * EACH);
+                let mut own = received(&mut watcher, WATCHERS * EACH);
                 assert_eq!(own.len(), WATCHERS * EACH, "watcher {number}");
                 own.retain(|payload| payload.starts_with(&prefix));
                 let expected: Vec<_> = (0..EACH)
-                    .map(|event| told("set", &format!("{number}:{event}")))
+                    .map(|event| payload("set", &format!("{number}:{event}")))
                     .collect();
                 assert_eq!(own, expected, "watcher {number}");
             });
@@ -222,7 +226,7 @@ fn keys_longer_than_any_entrys_are_not_remembered() {
     session.run("INSERT INTO c (key, value) VALUES ('last', 'v'); COMMIT");
     let null = r#"{"op": "set", "key": null}"#.to_owned();
     assert_eq!(
-        heard(&mut watcher, 3),
-        [null.clone(), null, told("set", "last")]
+        received(&mut watcher, 3),
+        [null.clone(), null, payload("set", "last")]
     );
 }

@@ -50,7 +50,7 @@ fn every_database_with_the_extension_is_swept_without_further_ado() {
 }
 
 #[test]
-fn a_copy_of_a_database_is_swept_like_its_template_and_the_worker_is_not_in_the_way_of_copying() {
+fn a_copy_of_a_database_is_swept_and_the_worker_does_not_prevent_copying() {
     let template = shared().database();
     template.connect().run("SELECT cache_create('c')");
     let copies: Vec<_> = (0..10)

@@ -69,7 +69,7 @@ fn rows(session: &mut Client, cache: &str) -> i64 {
 }
 
 #[test]
-fn a_cache_whose_trigger_is_slow_leaves_the_others_their_time() {
+fn a_cache_whose_trigger_is_slow_leaves_other_caches_their_time() {
     let cluster = Cluster::with_tier(&SETTINGS);
     let mut session = cluster.connect("postgres");
     declare_slow(&mut session, STEP.as_secs_f64());
@@ -90,7 +90,7 @@ fn a_cache_whose_trigger_is_slow_leaves_the_others_their_time() {
 }
 
 #[test]
-fn several_slow_caches_share_what_is_left() {
+fn several_slow_caches_share_the_remaining_time() {
     let cluster = Cluster::with_tier(&SETTINGS);
     let mut session = cluster.connect("postgres");
     declare_slow(&mut session, STEP.as_secs_f64() * 2.0 / 3.0);
@@ -174,7 +174,7 @@ fn a_trigger_that_is_slow_for_each_row_gets_shorter_steps() {
 
 /// A sweep that fails because it did not get a lock also costs its cache time.
 #[test]
-fn caches_whose_sweep_waits_in_vain_leave_the_others_their_time() {
+fn caches_whose_sweep_waits_in_vain_leave_other_caches_their_time() {
     let cluster = Cluster::with_tier(&[
         "pgcache.expire_interval = '500ms'",
         "deadlock_timeout = '4s'",

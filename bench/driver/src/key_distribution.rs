@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn four_reads_in_five_hit_whatever_the_skew() {
+    fn four_reads_in_five_hit_under_any_skew() {
         for keys in [Keys::Uniform, Keys::Zipf(Zipf::new(1000))] {
             let keys = KeyDistribution { keys, ..KEYS };
             let mut random = Random(1);

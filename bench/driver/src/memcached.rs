@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn miss_done_refused_and_errors_are_told_apart() {
+    fn miss_done_refused_and_errors_are_distinguished() {
         assert_eq!(decode(b"END\r\n").unwrap(), Some(Reply::Miss));
         assert_eq!(decode(b"STORED\r\n").unwrap(), Some(Reply::Done));
         assert_eq!(decode(b"SERVER_ERROR out of memory storing object\r\n").unwrap(), Some(Reply::Refused));

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn miss_done_and_errors_are_told_apart() {
+    fn miss_done_and_errors_are_distinguished() {
         assert_eq!(decode(b"$-1\r\n").unwrap(), Some(Reply::Miss));
         assert_eq!(decode(b"+OK\r\n").unwrap(), Some(Reply::Done));
         assert!(decode(b"-ERR no\r\n").is_err());

@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_refused() {
+    fn texts_that_are_no_number_are_refused() {
         for text in [
             "",
             " 1",

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_is_what_strtoull_takes_and_no_negative_integer() {
+    fn a_cursor_is_any_number_that_strtoull_takes_but_no_negative_one() {
         let taken: [(&[u8], u64); 12] = [
             (b"0", 0),
             (b"7", 7),

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_that_begins_anew_knows_nothing_of_what_was() {
+    fn a_writer_that_begins_anew_keeps_nothing_of_earlier_replies() {
         let mut replies = Writer::new(Protocol::Resp2, 12);
         replies.bulk(b"1234");
         replies.bulk(b"1234");

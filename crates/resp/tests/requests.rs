@@ -67,7 +67,7 @@ fn batched(bytes: &[u8], limits: Limits) -> (Vec<Vec<Vec<u8>>>, Option<Broken>, 
 }
 
 #[test]
-fn a_batch_cuts_what_the_parser_cuts() {
+fn a_batch_cuts_requests_as_the_parser_does() {
     let value = "v".repeat(1_000);
     let pipeline = |count: usize| {
         let each = |at| {
@@ -150,7 +150,7 @@ fn requests_that_are_appended_are_those_of_the_parser() {
 }
 
 #[test]
-fn a_request_that_is_written_as_a_line_ends_what_is_appended() {
+fn a_request_that_is_written_as_a_line_ends_the_batch() {
     let bytes = b"*1\r\n$4\r\nPING\r\nPING\r\n*1\r\n$4\r\nPING\r\n";
     assert_eq!(Batch::default().append(bytes, 0), 0..1);
 }
@@ -206,7 +206,7 @@ fn a_request_is_the_same_wherever_it_is_cut() {
 }
 
 #[test]
-fn what_is_no_request_ends_the_connection_in_redis_words() {
+fn malformed_requests_end_the_connection_with_the_errors_of_redis() {
     let long = [&b"*"[..], &[b'1'; 70_000]].concat();
     let line = vec![b'a'; 70_000];
     let cases: [(&[u8], Broken, &str); 12] = [
@@ -267,7 +267,7 @@ fn what_is_no_request_ends_the_connection_in_redis_words() {
 }
 
 #[test]
-fn who_has_not_said_who_he_is_may_send_little() {
+fn clients_that_have_not_authenticated_may_send_little() {
     let limits = Limits::unauthenticated(4096);
     assert_eq!(broken(b"*10\r\n", limits), None);
     assert_eq!(
@@ -307,7 +307,7 @@ fn a_request_may_be_as_long_as_its_limit_and_no_byte_longer() {
 }
 
 #[test]
-fn what_is_announced_costs_nothing_until_it_comes() {
+fn announced_bytes_take_no_memory_until_they_arrive() {
     let mut parser = Parser::new(Limits::new(1 << 30));
     let announced = b"*2147483647\r\n$1000000000\r\nab";
     assert!(parser.next(announced).unwrap().is_none());
@@ -331,7 +331,7 @@ fn a_long_request_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_error_shows_what_redis_shows_and_its_code_nothing() {
+fn an_error_shows_as_much_as_in_redis_and_its_code_nothing() {
     let error = |request: &[u8]| {
         let mut parser = Parser::new(Limits::default());
         let request = parser.next(request).unwrap().unwrap();

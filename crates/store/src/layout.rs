@@ -287,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn region_never_exceeds_the_size_asked_for() {
+    fn region_never_exceeds_the_requested_size() {
         for size in (100_000..40_000_000).step_by(333_333) {
             for partitions in [0, 1, 2, 64, 256] {
                 if let Ok(layout) = Layout::new(size, partitions) {

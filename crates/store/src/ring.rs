@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_finds_what_was_appended_since_it_began() {
+    fn a_reader_finds_all_records_appended_since_it_began() {
         let ring = ring::<64>();
         ring.append([1, 1], &[b"before"]);
         let mut reader = Reader::begin(&ring);

@@ -375,7 +375,7 @@ fn a_reserve_that_is_lifted_protects_no_more() {
 }
 
 #[test]
-fn a_cache_within_its_reserve_grows_at_the_cost_of_others() {
+fn a_cache_within_its_reserve_grows_at_the_cost_of_other_caches() {
     let mut tier = Tier::new(8 << 20);
     let others = tier.arena() / 192;
     for at in 0..others * 2 {

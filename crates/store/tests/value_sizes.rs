@@ -104,16 +104,19 @@ fn an_index_of_the_right_size_costs_few_bytes_an_entry() {
 /// Tests that a tier reports the average size of its entries to within a granule, so that an index made for the
 /// reported size fits.
 #[test]
-fn what_a_tier_held_tells_the_size_of_its_entries() {
+fn the_content_of_a_tier_shows_the_size_of_its_entries() {
     for value in [8, 100, 1_000, 4_000] {
         let mut full = tier(SMALL);
         (0..SMALL as u64 / value as u64).for_each(|key| {
             full.set(key, value);
         });
         let stats = full.region.stats();
-        let told = Params::entry_size(stats.bytes, stats.entries).unwrap();
+        let reported = Params::entry_size(stats.bytes, stats.entries).unwrap();
         let exact = KEY_BYTES + value;
-        assert!(told.abs_diff(exact) <= 64, "{told} instead of {exact}");
+        assert!(
+            reported.abs_diff(exact) <= 64,
+            "{reported} instead of {exact}"
+        );
     }
 }
 

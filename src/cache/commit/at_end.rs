@@ -57,30 +57,30 @@ impl Transaction {
             && transaction::has_xid()
         {
             let xid = transaction::full_xid();
-            self.announced = tier.control().telling.begin(xid);
+            self.announced = tier.control().pending_invalidations.begin(xid);
         }
     }
 
     pub(super) fn end(&mut self, committed: bool) {
-        if !committed && fault::on(Fault::RollbackTold) {
+        if !committed && fault::on(Fault::RollbackInvalidates) {
             self.mark();
         }
         let mut ended = std::mem::take(self);
         let Some(tier) = tier() else {
             return;
         };
-        let asked = match fault::on(Fault::AsksTooEarly) {
+        let is_tracked = match fault::on(Fault::TrackersCheckedTooEarly) {
             true => ended.announced.is_some(),
             false => tier.is_tracked(),
         };
-        let tells = asked
-            && (committed || fault::on(Fault::RollbackTold))
-            && !fault::on(Fault::ToldBeforeVisible);
-        if tells && !fault::on(Fault::ToldAfterUnmark) {
-            ended.tell(tier);
+        let invalidates = is_tracked
+            && (committed || fault::on(Fault::RollbackInvalidates))
+            && !fault::on(Fault::InvalidatedBeforeVisible);
+        if invalidates && !fault::on(Fault::InvalidatedAfterUnmark) {
+            ended.invalidate(tier);
         }
         if let Some(announced) = ended.announced {
-            tier.control().telling.end(announced);
+            tier.control().pending_invalidations.end(announced);
         }
         if committed {
             for &cache in &ended.outdated {
@@ -93,9 +93,9 @@ impl Transaction {
         if committed || !fault::on(Fault::AbortKeepsMarks) {
             std::mem::take(&mut ended.marks).undo(tier, committed);
         }
-        if tells && fault::on(Fault::ToldAfterUnmark) {
+        if invalidates && fault::on(Fault::InvalidatedAfterUnmark) {
             sleep(Duration::from_millis(100)); // leaves time for a reader between unmark and notification
-            ended.tell(tier);
+            ended.invalidate(tier);
         }
         let relations = ended.relations.into_one();
         free_slots(match committed {
@@ -128,14 +128,14 @@ impl Transaction {
     }
 
     /// Invalidates the changed keys at tracking clients. Called while the commit is visible and the marks still stand.
-    pub(super) fn tell(&self, tier: &Tier) {
+    pub(super) fn invalidate(&self, tier: &Tier) {
         let standing = |(relation, whole): (&u32, &Whole)| whole.stands.then_some(*relation);
         let whole = self.marked.tables.iter().filter_map(standing);
         for relation in whole.chain(self.late.iter().copied()) {
-            invalidated_keys::tell_cache(tier, relation);
+            invalidated_keys::record_cache(tier, relation);
         }
         for (&relation, notes) in &self.marked.keys {
-            invalidated_keys::tell_keys(tier, relation, notes);
+            invalidated_keys::record_keys(tier, relation, notes);
         }
     }
 
@@ -197,7 +197,7 @@ impl Transaction {
         if self.record.is_some() || !self.marks.is_empty() {
             for &(relation, _) in touched {
                 let cache = CacheId::of(Oid::from_u32(relation));
-                self.marks.add(Mark::Told(cache));
+                self.marks.add(Mark::Invalidated(cache));
             }
         }
     }

@@ -286,10 +286,10 @@ pub fn mark() {
     with(|t| {
         t.mark();
         t.announce();
-        if fault::on(Fault::ToldBeforeVisible)
+        if fault::on(Fault::InvalidatedBeforeVisible)
             && let Some(tier) = tier()
         {
-            t.tell(tier);
+            t.invalidate(tier);
         }
     });
     wait_for_watchers();

@@ -86,7 +86,9 @@ impl Open {
     /// Returns whether a change that is noted now is final; remembers the change if not.
     #[inline]
     pub fn stands(&mut self, tier: &Tier, relation: u32, key: Option<&[u8]>) -> bool {
-        !tier.is_tracked() || fault::on(Fault::SavepointTold) || self.is_outermost(relation, key)
+        !tier.is_tracked()
+            || fault::on(Fault::SavepointInvalidates)
+            || self.is_outermost(relation, key)
     }
 
     #[cold]
@@ -123,23 +125,23 @@ impl Open {
 }
 
 /// Invalidates keys of a table cache at tracking clients. Allocates nothing and raises no error.
-pub fn tell_keys(tier: &Tier, relation: u32, notes: &Notes) {
+pub fn record_keys(tier: &Tier, relation: u32, notes: &Notes) {
     let Some(slot) = slot_of(tier, relation) else {
         return;
     };
     let standing = || notes.iter().filter(|(_, note)| note.stands);
     if notes.len() > MOST_KEYS && standing().count() > MOST_KEYS {
-        return tier.tell_rows(slot);
+        return tier.record_rows(slot);
     }
     for (key, note) in standing() {
-        tier.tell_row(slot, key, note.author);
+        tier.record_row(slot, key, note.author);
     }
 }
 
 /// Invalidates all rows of a table cache at tracking clients.
-pub fn tell_cache(tier: &Tier, relation: u32) {
+pub fn record_cache(tier: &Tier, relation: u32) {
     if let Some(slot) = slot_of(tier, relation) {
-        tier.tell_rows(slot);
+        tier.record_rows(slot);
     }
 }
 
@@ -154,14 +156,17 @@ pub fn wait_for_visible() {
     if undo_marks::lower_decided() || tier.prepared().any() {
         undo_marks::wait_for_others();
     }
-    let telling = &tier.control().telling;
-    if !telling.any() {
+    let pending_invalidations = &tier.control().pending_invalidations;
+    if !pending_invalidations.any() {
         return;
     }
-    let decided = Decided::ask();
+    let decided = Decided::now();
     let began = Instant::now();
-    for announced in telling.all().filter(|announced| decided.is(announced.xid)) {
-        while telling.stands(announced) && began.elapsed() < LONGEST {
+    for announced in pending_invalidations
+        .all()
+        .filter(|announced| decided.is(announced.xid))
+    {
+        while pending_invalidations.stands(announced) && began.elapsed() < LONGEST {
             sleep(LOOK);
         }
     }

@@ -350,7 +350,7 @@ fn find(tier: &Tier, cache: CacheId) -> Option<u32> {
 
 /// Looks for the slot of a cache again, after its mark is set or its lock is taken.
 fn find_again(tier: &Tier, cache: CacheId) -> Option<u32> {
-    slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotLookedForAgain))
+    slots::find(tier, cache).filter(|_| !fault::on(Fault::SlotNotCheckedAgain))
 }
 
 /// Publishes an offer and lowers its mark under one hold of the partition's lock. If pages must be reclaimed in

@@ -171,6 +171,6 @@ impl Offer {
             && slot.version.load(SeqCst) == marked.0
             && tier.cache_of(self.slot).is(cache, SeqCst)
             && slot.pending_writers.load(SeqCst) == 0
-            && slot.hears_all()
+            && slot.sees_every_change()
     }
 }

@@ -12,29 +12,31 @@ use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::{tier, worker_state};
 
 thread_local! {
-    static ASKED: TransactionLocal<bool> = TransactionLocal::default();
+    static REQUESTED: TransactionLocal<bool> = TransactionLocal::default();
 }
 
 /// Requests the notice at the commit.
-pub fn ask() {
-    ASKED.with(|asked| asked.change(|asked| *asked = true));
+pub fn request() {
+    REQUESTED.with(|requested| requested.change(|requested| *requested = true));
 }
 
 /// Raises the requested notice, unless the creation of the extension was rolled back to a savepoint.
 pub fn at_commit() {
-    if ASKED.with(|asked| asked.look(|&asked| asked)) && database::has_extension() {
-        tell_what_is_missing();
+    if REQUESTED.with(|requested| requested.look(|&requested| requested))
+        && database::has_extension()
+    {
+        report_missing_settings();
     }
 }
 
 /// Drops the request at the end of the transaction.
 pub fn forget() {
-    ASKED.with(|asked| asked.change(|asked| *asked = false));
+    REQUESTED.with(|requested| requested.change(|requested| *requested = false));
 }
 
 /// Raises the notice about missing settings, if any are missing. With `session_preload_libraries`, plain SQL does not
 /// see expired entries, and only the other features are missing.
-fn tell_what_is_missing() {
+fn report_missing_settings() {
     if worker_state::worker_shmem().is_some() {
         return;
     }
@@ -44,12 +46,12 @@ fn tell_what_is_missing() {
         with_ours(&tier::preloaded_libraries())
     );
     if tier::loaded_by_sessions() {
-        return tell(missing, lines);
+        return report(missing, lines);
     }
     let seen =
         "Plain SQL sees expired entries in sessions that have not called a pgcache function yet.";
     let other_way = "To hide expired entries from plain SQL, it is enough to add pgcache to session_preload_libraries of the database. This applies to new sessions.";
-    tell(
+    report(
         &format!("{missing} {seen}"),
         format!("{lines}\n{other_way}"),
     );
@@ -57,16 +59,16 @@ fn tell_what_is_missing() {
 
 /// Raises a notice about the changes that a dependency does not cover where a session loads the library with its first
 /// call. The notice leaves out the names of the preloaded libraries, which not every role may read.
-pub fn tell_what_a_dependency_misses() {
+pub fn report_dependency_gaps() {
     if worker_state::worker_shmem().is_some() || tier::loaded_by_sessions() {
         return;
     }
     let missing = "The dependency covers row changes and TRUNCATE of the source table. It does not cover ALTER, DROP, or ATTACH, DETACH or TRUNCATE of a partition in sessions that have not called a pgcache function yet.";
     let ways = "Add pgcache to shared_preload_libraries in postgresql.conf and restart the server, or add it to session_preload_libraries of the database.";
-    tell(missing, ways.into());
+    report(missing, ways.into());
 }
 
-fn tell(missing: &str, hint: String) {
+fn report(missing: &str, hint: String) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
         "pgcache is not in shared_preload_libraries",

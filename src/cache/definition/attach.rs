@@ -49,7 +49,7 @@ pub fn attach(table: Oid, names: &Names, settings: Settings) -> Result<(), Error
     let is_new = names.unit.is_none() && !relation::has_column(table, &names.deadline);
     if is_new {
         add_deadline(&qualified, &names.deadline, settings.ttl);
-        tell_of_new_column(table, &names.deadline);
+        notice_new_column(table, &names.deadline);
     }
     require_column(table, &names.deadline, "expires_column", "deadlines")?;
     let columns = [&*names.key, &*names.value, &*names.deadline];
@@ -118,7 +118,7 @@ fn add_deadline(table: &CStr, column: &CStr, ttl: Option<Interval>) {
 
 /// Raises a notice about the new column, because the table may already hold deadlines in a column that the caller did
 /// not name.
-fn tell_of_new_column(table: Oid, column: &CStr) {
+fn notice_new_column(table: Oid, column: &CStr) {
     let [column, table] = [relation::decoded(column), relation::display_name(table)];
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,

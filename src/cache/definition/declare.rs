@@ -195,8 +195,8 @@ pub fn follow_writers(cache: Option<Oid>) -> Vec<FollowsWriters> {
     let mut all = memory::list(0);
     for source in sources::tables_with_dependencies() {
         for found in dependency::on_table(source) {
-            let is_asked_for = cache.is_none_or(|cache| cache == found.cache);
-            if is_asked_for && found.is_of_inserts() && !found.is_clone && found.follows_writers() {
+            let is_wanted = cache.is_none_or(|cache| cache == found.cache);
+            if is_wanted && found.is_of_inserts() && !found.is_clone && found.follows_writers() {
                 let follower = follows_writers(source, &found);
                 failure::warn(
                     PgSqlErrorCode::ERRCODE_WARNING,

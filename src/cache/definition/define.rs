@@ -85,7 +85,7 @@ pub fn create(
         take_slot(relation)?;
     }
     if storage == Storage::Logged {
-        published::tell_of_publication(relation);
+        published::notice_publication(relation);
     }
     Ok(relation)
 }

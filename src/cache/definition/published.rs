@@ -13,7 +13,7 @@ use crate::pg::value::typed::Typed;
 
 /// Raises a notice if a publication of all tables, or of all tables of a schema, includes the cache: a subscriber that
 /// lacks the table stops at the cache's first entry.
-pub fn tell_of_publication(cache: Oid) {
+pub fn notice_publication(cache: Oid) {
     let first = query_once(OF_ALL, &[OIDOID], &[Typed::oid(cache)], |output| {
         Some(decode(output.text(0, 0)?.bytes()))
     });

@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use super::ask::{self, Arguments};
+use super::calls::{self, Arguments};
 use super::request::{Addressee, Route, Sent, SentCall};
 use crate::cache::catalog::shard_metadata;
 use crate::error::Error;
@@ -20,7 +20,7 @@ pub fn answer(
     arguments: &Arguments,
 ) -> Result<Option<Vec<TextRow>>, Error> {
     let name = arguments.get(route.cache).copied().flatten();
-    let cache = ask::relation(name.ok_or(Error::NotSent)?).ok_or(Error::NotSent)?;
+    let cache = calls::relation(name.ok_or(Error::NotSent)?).ok_or(Error::NotSent)?;
     shard_metadata::of(cache).ok_or(Error::DefinitionChanged)?;
     let (node, all) = Addressee::parts(node);
     let sent = Sent::begin(SentCall {
@@ -31,7 +31,7 @@ pub fn answer(
         hash: shard_metadata::hash_of(key),
     });
     let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
-    let rows = ask::here(route.function, &ask::on(arguments, route.cache, &named));
+    let rows = calls::here(route.function, &calls::on(arguments, route.cache, &named));
     let rows = rows.map_err(|error| match error {
         Error::DroppedExtension => Error::NotSent, // the extension has no function with this many arguments
         other => other,

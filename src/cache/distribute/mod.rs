@@ -9,7 +9,7 @@
 //! - A call to another node is a query of Citus, in the caller's transaction and as the caller.
 
 pub mod answer;
-pub mod ask;
+pub mod calls;
 pub mod define;
 pub mod multi_shard;
 pub mod remote_fetch;

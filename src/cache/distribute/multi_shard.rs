@@ -12,7 +12,7 @@ use std::rc::Rc;
 use pgrx::pg_sys::{self, Datum};
 
 use crate::cache::catalog::shard_metadata::{self, Shard, Spread};
-use crate::cache::distribute::ask::{self, Arguments};
+use crate::cache::distribute::calls::{self, Arguments};
 use crate::cache::distribute::request::{ATTEMPTS, Addressee, Kind, PAUSE, Request};
 use crate::cache::distribute::{single_shard, two_phases};
 use crate::cache::model::ddl;
@@ -31,13 +31,13 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
     if writes && request.sent.is_none() {
         lock::relation(request.cache, lock::Mode::Write);
     }
-    let Some(asked) = asked(request) else {
+    let Some(named) = named(request) else {
         return to_any(request, spread); // the function itself then raises the error for the arguments
     };
     let mut spread = request.present(Rc::clone(spread))?;
     for attempt in 0..ATTEMPTS {
-        let mut parts = parts(&spread, &asked);
-        if let (Some(sent), None) = (request.sent, &asked) {
+        let mut parts = parts(&spread, &named);
+        if let (Some(sent), None) = (request.sent, &named) {
             let meant = spread.shard_of(sent.hash);
             parts.retain(|part| match sent.all {
                 Some(_) => spread.is_here(&part.shard),
@@ -65,13 +65,13 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
             }
             continue;
         }
-        if request.asks_nodes(&spread) {
+        if request.reads_whole_nodes(&spread) {
             parts = by_node(parts, &spread);
         }
         let rows = Gathering {
             request,
             spread: &spread,
-            asked: &asked,
+            named: &named,
         }
         .all(&parts)?;
         if !writes || rows.is_none() {
@@ -89,7 +89,7 @@ pub fn answer(request: &Request, spread: &Rc<Spread>) -> Result<Way, Error> {
 /// Returns the keys that a call names, in their order; `Some(None)` for a call on all entries. Returns None if the
 /// arguments are not valid lists, or are empty.
 #[allow(clippy::option_option)]
-fn asked(request: &Request) -> Option<Option<Asked>> {
+fn named(request: &Request) -> Option<Option<NamedKeys>> {
     let call = request.call;
     let (keys, values) = match request.route.kind {
         Kind::ReadMany { keys } => (keys, None),
@@ -111,14 +111,14 @@ fn asked(request: &Request) -> Option<Option<Asked>> {
             Some((place, of, elements))
         }
     };
-    (!texts.is_empty()).then_some(Some(Asked {
+    (!texts.is_empty()).then_some(Some(NamedKeys {
         place: keys,
         texts,
         values,
     }))
 }
 
-struct Asked {
+struct NamedKeys {
     place: usize,
     texts: Vec<Text>,
     values: Option<(usize, ValueType, Vec<Datum>)>,
@@ -133,15 +133,15 @@ struct Part {
 }
 
 /// Returns the shards with keys, sorted by node and then by shard; for a call on all entries all shards.
-fn parts(spread: &Spread, asked: &Option<Asked>) -> Vec<Part> {
+fn parts(spread: &Spread, named: &Option<NamedKeys>) -> Vec<Part> {
     let part = |shard: &Shard| Part {
         shard: *shard,
         keys: Vec::new(),
         of_node: false,
     };
     let mut parts: Vec<Part> = spread.shards.iter().map(part).collect();
-    if let Some(asked) = asked {
-        for (at, &text) in asked.texts.iter().enumerate() {
+    if let Some(named) = named {
+        for (at, &text) in named.texts.iter().enumerate() {
             let shard = spread.shard(text);
             if let Some(part) = parts.iter_mut().find(|part| part.shard == shard) {
                 part.keys.push(at);
@@ -173,7 +173,7 @@ fn by_node(parts: Vec<Part>, spread: &Spread) -> Vec<Part> {
 struct Gathering<'g, 'r> {
     request: &'g Request<'r>,
     spread: &'g Spread,
-    asked: &'g Option<Asked>,
+    named: &'g Option<NamedKeys>,
 }
 
 impl Gathering<'_, '_> {
@@ -228,8 +228,8 @@ impl Gathering<'_, '_> {
 
     /// Returns a key that Citus routes to the shard.
     fn key(&self, part: &Part) -> Text {
-        match self.asked {
-            Some(asked) => asked.texts[part.keys[0]],
+        match self.named {
+            Some(named) => named.texts[part.keys[0]],
             None => self.spread.key_in(&part.shard),
         }
     }
@@ -246,26 +246,26 @@ impl Gathering<'_, '_> {
                 true => Addressee::all_of(self.spread, shard.node),
                 false => Addressee::of_key(shard.node),
             };
-            return Ok(request.ask(self.spread, to, self.key(part), arguments));
+            return Ok(request.send(self.spread, to, self.key(part), arguments));
         }
         let table = self.spread.table(shard)?;
         let name: CString = table.and_then(relation::spelled).unwrap_or_default();
-        let arguments = ask::on(arguments, request.route.cache, &name);
-        Ok(Some(ask::here(request.route.function, &arguments)?))
+        let arguments = calls::on(arguments, request.route.cache, &name);
+        Ok(Some(calls::here(request.route.function, &arguments)?))
     }
 
     /// Returns the arguments of the call for the keys of a part, with a limit of `left` rows if the call has a limit.
     fn arguments(&self, printed: &Arguments, keys: &Part, left: Option<i64>) -> Arguments {
         let request = self.request;
         let mut arguments = printed.clone();
-        if let Some(asked) = self.asked {
+        if let Some(named) = self.named {
             let part = |place, of, element: &dyn Fn(usize) -> Datum| {
                 let elements: Vec<Datum> = keys.keys.iter().map(|&at| element(at)).collect();
                 Some(request.call.printed_part(place, of, &elements))
             };
-            let key = |at: usize| asked.texts[at].raw();
-            arguments[asked.place] = part(asked.place, ValueType::Text, &key);
-            if let Some((place, of, values)) = &asked.values {
+            let key = |at: usize| named.texts[at].raw();
+            arguments[named.place] = part(named.place, ValueType::Text, &key);
+            if let Some((place, of, values)) = &named.values {
                 arguments[*place] = part(*place, *of, &|at| values[at]);
             }
         }

@@ -11,7 +11,7 @@ use pgrx::datum::Interval;
 
 use crate::cache::catalog::registry;
 use crate::cache::catalog::shard_metadata::Spread;
-use crate::cache::distribute::ask::{self, Arguments};
+use crate::cache::distribute::calls::{self, Arguments};
 use crate::cache::distribute::request::{Kind, Request};
 use crate::cache::distribute::two_phases;
 use crate::cache::fetch::loaders;
@@ -114,7 +114,7 @@ fn look(steps: &Steps, spread: &Spread, key: Text) -> Result<Option<Option<Text>
 
 /// Returns the row of a function that returns one row; an empty row if it returns none.
 fn one_row(function: &'static str, arguments: &Arguments) -> Result<TextRow, Error> {
-    let rows = ask::here(function, arguments)?;
+    let rows = calls::here(function, arguments)?;
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
@@ -152,8 +152,8 @@ fn fetch(request: &Request, spread: &Spread, key: Option<Text>) -> Result<Option
         false => std::time::Duration::ZERO,
     };
     let wait = format!("{} microseconds", wait.as_micros());
-    let asked = [key.text(), Text::new(wait.as_bytes()), fetch.cache].map(Some);
-    match one_row(fetch.steps.lease, &asked.to_vec())?[..] {
+    let arguments = [key.text(), Text::new(wait.as_bytes()), fetch.cache].map(Some);
+    match one_row(fetch.steps.lease, &arguments.to_vec())?[..] {
         [value, Some(state), _] if matches!(state.bytes(), b"hit" | b"stale") => Ok(value),
         [_, _, lease] => {
             held::count_lock();
@@ -218,7 +218,7 @@ impl Fetch<'_> {
             let arguments = vec![Some(self.key.text()), lease, Some(self.cache)];
             // The loader's error is reported, whatever the release returns.
             drop(subtransaction::attempt(|| {
-                ask::here("cache_release", &arguments).map(drop)
+                calls::here("cache_release", &arguments).map(drop)
             }));
         }
         loaded.unwrap_or_else(|failure| raise_from(self.loader, failure))

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
 
-use super::ask::{self, Arguments};
+use super::calls::{self, Arguments};
 use super::two_phases;
 use crate::cache::catalog::shard_metadata::{self, Shard, Spread};
 use crate::error::Error;
@@ -167,7 +167,7 @@ pub struct Request<'r> {
 impl Request<'_> {
     /// Returns the current shards of the cache, as Citus reports them.
     pub fn present(&self, spread: Rc<Spread>) -> Result<Rc<Spread>, Error> {
-        shard_lock::hear();
+        shard_lock::receive();
         match spread.is_stale() {
             false => Ok(spread),
             true => {
@@ -181,21 +181,21 @@ impl Request<'_> {
 
     /// Sends the call to the node of a key and returns its rows. Returns None if that node does not have the key or
     /// cannot be reached.
-    pub fn ask(
+    pub fn send(
         &self,
         spread: &Spread,
         to: Addressee,
         key: Text,
         arguments: &Arguments,
     ) -> Option<Vec<TextRow>> {
-        let arguments = ask::elsewhere(arguments, self.route.cache, spread);
+        let arguments = calls::elsewhere(arguments, self.route.cache, spread);
         // Outside of a transaction block the call costs one message to the other node, in a block three. But it needs
         // the block to see the transaction's own writes on the other node.
         let alone = self.route.only_reads() && !two_phases::has_written_elsewhere();
         let block = if alone { c"off" } else { c"on" };
         let _block = Held::set(c"citus.function_opens_transaction_block", block);
-        let ask = || {
-            ask::node_of_key(
+        let send = || {
+            calls::node_of_key(
                 to.number(),
                 key,
                 self.route.function,
@@ -204,16 +204,16 @@ impl Request<'_> {
             )
         };
         if self.route.only_reads() || !distributed::commits_at_once() {
-            return ask();
+            return send();
         }
         // Citus treats a call as a write if it sees a transaction block, and a subtransaction counts as one.
-        subtransaction::attempt(ask).unwrap_or_else(|failure| failure.raise())
+        subtransaction::attempt(send).unwrap_or_else(|failure| failure.raise())
     }
 
     /// Returns whether one call may read all shards of a node. The call must only read, and no transaction over nodes
     /// may be open or begin with it. In a transaction over nodes another connection could have written one of the
     /// shards, or could wait for it.
-    pub fn asks_nodes(&self, spread: &Spread) -> bool {
+    pub fn reads_whole_nodes(&self, spread: &Spread) -> bool {
         self.route.only_reads()
             && self.sent.is_none()
             && !distributed::is_in_block()

@@ -70,7 +70,7 @@ pub fn answer(request: &Request, spread: Rc<Spread>, key: Option<Text>) -> Resul
         }
         let mut arguments = request.printed();
         remote_fetch::patience(request, &mut arguments);
-        if let Some(rows) = request.ask(&spread, Addressee::of_key(shard.node), key, &arguments) {
+        if let Some(rows) = request.send(&spread, Addressee::of_key(shard.node), key, &arguments) {
             if !writes {
                 leave();
             }

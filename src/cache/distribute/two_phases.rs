@@ -8,7 +8,7 @@
 
 use pgrx::pg_sys::InvalidOid;
 
-use super::ask;
+use super::calls;
 use crate::cache::catalog::shard_metadata::{Shard, Spread};
 use crate::cache::lease::held;
 use crate::cache::model::ddl;
@@ -27,7 +27,7 @@ struct Written {
     /// The Citus group id of this node.
     node: i64,
     /// Whether Citus will commit in two phases.
-    told: bool,
+    is_forced: bool,
 }
 
 thread_local! {
@@ -42,7 +42,7 @@ pub fn wrote_here(spread: &Spread, key: Text) {
             written.here.get_or_insert_with(|| key.bytes().to_vec());
         });
     });
-    tell_at_once();
+    force_at_once();
 }
 
 /// Notes that Citus is about to write a key on another node.
@@ -57,7 +57,7 @@ pub fn writes_elsewhere(spread: &Spread, shard: &Shard, key: Text) {
             });
         });
     }
-    tell_at_once();
+    force_at_once();
 }
 
 /// Returns whether the transaction has written on another node.
@@ -69,7 +69,7 @@ pub fn has_written_elsewhere() -> bool {
 /// transaction of its own open. Called right before the commit.
 pub fn at_commit() {
     let keys = WRITTEN.with(|written| {
-        let node = written.look(|written| (!written.told).then_some(written.node));
+        let node = written.look(|written| (!written.is_forced).then_some(written.node));
         let is_split = node.is_some_and(|node| {
             written.look(Written::is_ours)
                 && transaction::has_xid()
@@ -80,7 +80,7 @@ pub fn at_commit() {
     if let Some(keys) = keys {
         let _writable = transaction::Writable::enter();
         let _snapshot = transaction::Snapshot::enter();
-        tell(&keys);
+        force(&keys);
     }
 }
 
@@ -98,7 +98,7 @@ impl Written {
         self.here.is_some() || self.elsewhere.is_some()
     }
 
-    /// Returns keys of the shards on which [`tell`] runs its statement. One shard of this node is enough. Otherwise
+    /// Returns keys of the shards on which [`force`] runs its statement. One shard of this node is enough. Otherwise
     /// two shards are needed, because Citus commits a write of one shard of another node in one phase.
     fn keys(&self) -> Vec<Vec<u8>> {
         match (&self.here, &self.elsewhere) {
@@ -109,33 +109,33 @@ impl Written {
     }
 }
 
-/// Runs [`tell`] before Citus continues its own statement, if Citus would otherwise write on another node outside of a
+/// Runs [`force`] before Citus continues its own statement, if Citus would otherwise write on another node outside of a
 /// transaction. Runs in a subtransaction, which Citus treats as a transaction block.
-fn tell_at_once() {
-    let told = WRITTEN.with(|written| written.look(|written| written.told));
-    if told || !distributed::commits_at_once() {
+fn force_at_once() {
+    let is_forced = WRITTEN.with(|written| written.look(|written| written.is_forced));
+    if is_forced || !distributed::commits_at_once() {
         return;
     }
     let keys = WRITTEN.with(|written| written.look(Written::keys));
-    if let Err(failure) = subtransaction::attempt(|| tell(&keys)) {
+    if let Err(failure) = subtransaction::attempt(|| force(&keys)) {
         failure.raise();
     }
 }
 
 /// Deletes from the empty table `pgcache.distributed`, so that Citus commits in two phases. Runs as the owner of the
 /// table, because the caller has no privileges on it.
-fn tell(keys: &[Vec<u8>]) {
+fn force(keys: &[Vec<u8>]) {
     let is_one = |key: &Vec<u8>| [b"key OPERATOR(pg_catalog.=) ", &name::literal(key)[..]].concat();
     let conditions: Vec<Vec<u8>> = keys.iter().map(is_one).collect();
     let table = database::internal_relation(c"distributed");
     if table == InvalidOid {
         return; // this transaction has dropped the table, which Citus commits in two phases
     }
-    let _literals = ask::literals();
+    let _literals = calls::literals();
     let _owner = AsOwner::to_maintain(table);
     ddl::run(&[
         b"DELETE FROM pgcache.distributed WHERE ",
         &conditions.join(&b" OR "[..]),
     ]);
-    WRITTEN.with(|written| written.change(|written| written.told = true));
+    WRITTEN.with(|written| written.change(|written| written.is_forced = true));
 }

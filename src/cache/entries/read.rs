@@ -200,9 +200,9 @@ fn refill(cache: &Reading, refused: &[HashedKey]) {
 /// was filled in. Takes the tokens before the snapshot.
 fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize, Entry, bool)) {
     let tokens = memory::collect(keys.iter().map(|&key| copies::token(cache, key)));
-    let asked = memory::collect(keys.iter().map(|key| key.key));
+    let names = memory::collect(keys.iter().map(|key| key.key));
     pause::at(Window::TokenToSnapshot);
-    let rows = table::get_many(cache, &asked);
+    let rows = table::get_many(cache, &names);
     pause::at(Window::ReadToFill);
     for (at, (&key, token)) in keys.iter().zip(tokens).enumerate() {
         let row = rows.binary_search_by(|(other, _)| other.bytes().cmp(key.bytes()));

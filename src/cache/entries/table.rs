@@ -156,8 +156,8 @@ impl<'c> Rows<'c> {
     ) -> Result<Vec<Option<Entry>>, Failed> {
         let reading = open::lock_to_read(self.cache.relation, Privileges::SELECT)?;
         let all = memory::collect(keys.map(|key| self.key(key).map(|key| key.key)));
-        let asked = memory::collect(all.iter().flatten().copied());
-        let (found, hot_hits) = read::find_many(&reading, &asked)?;
+        let present = memory::collect(all.iter().flatten().copied());
+        let (found, hot_hits) = read::find_many(&reading, &present)?;
         self.hot_hits.set(hot_hits);
         let mut found = found
             .into_iter()
@@ -561,7 +561,7 @@ fn note_deletion(cache: &Cache, key: Key) {
         return;
     }
     changes::note_deletion(cache.relation, key.text().bytes());
-    again::ask_for_end(cache);
+    again::request_end(cache);
 }
 
 /// Returns the last entry of each key, in key order.

@@ -291,7 +291,7 @@ pub fn delete_prefix(cache: &Cache, prefix: Text) -> Result<i64, Error> {
         Storage::Memory => memory_cache::delete_prefix(cache, prefix)?,
         _ => {
             changes::note_removal(cache.relation, prefix.bytes());
-            again::ask_for_end(cache);
+            again::request_end(cache);
             remove_many::delete_prefix(cache, prefix)
         }
     };

@@ -23,10 +23,10 @@ use super::loaders;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
 use crate::cache::entries::{self, Entry, Look};
-use crate::cache::lease::ask::{self, Turn};
 use crate::cache::lease::held;
 use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token::{self, LoadToken};
+use crate::cache::lease::request::{self, Turn};
 use crate::cache::lease::wait::{self, Patience};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::{deadline, pending};
@@ -78,12 +78,12 @@ impl Fetch {
             let may_store = !is_replayed
                 && can_store(&cache)
                 && !self.is_changing(&cache)
-                && load_token::loads_what_is_valid(&cache);
+                && load_token::loads_valid_values(&cache);
             if !may_store {
                 return live.map_or_else(|| self.load_only(&cache), Ok);
             }
-            pause::at(Window::LookToAsk);
-            match ask::to_fetch(&cache, self.key) {
+            pause::at(Window::LookToRequest);
+            match request::to_fetch(&cache, self.key) {
                 Turn::Mine(lease) => return self.load_once(&cache, lease, live.is_some()),
                 Turn::Untracked(token) => {
                     return self.load_untracked(&cache, token, live.is_some());
@@ -116,7 +116,7 @@ impl Fetch {
         lease: Option<Lease>,
         refresh: bool,
     ) -> Result<Entry, Error> {
-        if !refresh && sees_others(cache) && !fault::on(Fault::FetchLooksOnce) {
+        if !refresh && sees_others(cache) && !fault::on(Fault::FetchChecksOnce) {
             let found =
                 entries::get_or_stale(self.relation, self.key, self.needs, Look::Uncounted)?;
             if let Some(live) = found.filter(|found| deadline::is_live(found.deadline)) {
@@ -124,7 +124,7 @@ impl Fetch {
                 return Ok(live);
             }
         }
-        if !load_token::loads_what_is_valid(cache) {
+        if !load_token::loads_valid_values(cache) {
             lease.map(held::release);
             return self.load_only(cache);
         }
@@ -147,7 +147,7 @@ impl Fetch {
         token: Option<LoadToken>,
         refresh: bool,
     ) -> Result<Entry, Error> {
-        if !load_token::loads_what_is_valid(cache) {
+        if !load_token::loads_valid_values(cache) {
             return self.load_only(cache);
         }
         let loaded = self.load(cache)?;
@@ -168,7 +168,7 @@ impl Fetch {
                 let set = || self.write(cache, entry);
                 let lasts = || token.as_ref().is_none_or(LoadToken::holds);
                 let keep = |done: &Result<(), Error>| {
-                    pause::at(Window::WrittenToAsked);
+                    pause::at(Window::WrittenToChecked);
                     note_unless_stored(done.is_ok() && lasts())
                 };
                 stored_or_noted(subtransaction::keep_if(set, keep))
@@ -241,15 +241,15 @@ impl Fetch {
             return stored_or_noted(None);
         }
         let keep = |done: &Result<(), Error>| {
-            pause::at(Window::WrittenToAsked);
-            let holds = fault::on(Fault::LeaseNotAskedAfterStore) || !leases::is_void(lease);
+            pause::at(Window::WrittenToChecked);
+            let holds = fault::on(Fault::LeaseNotCheckedAfterStore) || !leases::is_void(lease);
             note_unless_stored(done.is_ok() && holds)
         };
         stored_or_noted(subtransaction::keep_if(set, keep))
     }
 
     fn write(&self, cache: &Cache, entry: Entry) -> Result<(), Error> {
-        pause::at(Window::ToldToWritten);
+        pause::at(Window::AnnouncedToWritten);
         entries::set(cache, cache.key(self.key.key), entry) // converted again, because the key's type may have changed
     }
 

@@ -11,8 +11,8 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::entries::{self, Entry, Look};
-use crate::cache::lease::ask::{self, Turn};
 use crate::cache::lease::leases::{self, Lease};
+use crate::cache::lease::request::{self, Turn};
 use crate::cache::lease::wait::{self, Patience};
 use crate::cache::lease::{held, load_token};
 use crate::cache::memory::ops as memory_cache;
@@ -57,7 +57,7 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
             let state = State::Hit;
             return Ok(Leased { found, state });
         }
-        let state = match ask::to_lease(&cache, key)? {
+        let state = match request::to_lease(&cache, key)? {
             Turn::Mine(Some(lease)) => return won(&cache, key, lease),
             Turn::Mine(None) | Turn::Untracked(_) | Turn::Pending => State::Win(None),
             Turn::Theirs(_) if found.is_some() => State::Stale,
@@ -80,7 +80,7 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
 fn won(cache: &Cache, key: HashedKey, lease: Lease) -> Result<Leased, Error> {
     let found = entries::get_or_stale(cache.relation, key, Privileges::SELECT, Look::Uncounted)?;
     let is_hit = found.is_some_and(is_live);
-    let keeps = !is_hit && load_token::loads_what_is_valid(cache);
+    let keeps = !is_hit && load_token::loads_valid_values(cache);
     if !keeps {
         held::release(lease);
     }

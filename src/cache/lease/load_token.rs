@@ -66,7 +66,7 @@ pub fn is_replayed(cache: &Cache) -> bool {
 /// or if no entry was removed since the transaction began. Without shared memory removals are not recorded; then a
 /// table cache without dependencies counts as valid. A standby records no removals either, because replayed changes
 /// remove nothing, so data read with a snapshot of a standby never counts as valid.
-pub fn loads_what_is_valid(cache: &Cache) -> bool {
+pub fn loads_valid_values(cache: &Cache) -> bool {
     if !lock::one_snapshot_per_transaction() || fault::on(Fault::OldSnapshotStores) {
         return true;
     }
@@ -115,7 +115,7 @@ impl LoadToken {
     /// Returns whether the token still holds. Call this after writing the row, because a writer that marks later finds
     /// the row.
     pub fn holds(&self) -> bool {
-        let holds = || fault::on(Fault::TokenNotAskedAfterStore) || self.holds_here();
+        let holds = || fault::on(Fault::TokenNotCheckedAfterStore) || self.holds_here();
         self.tier.read(self.watch.hash, |_| holds())
     }
 

@@ -51,7 +51,7 @@ pub enum Mark {
     DroppedByAbort(CacheId),
     /// A table cache whose rows changed. Tracking clients are notified as if all rows had changed, because the record
     /// contains no keys.
-    Told(CacheId),
+    Invalidated(CacheId),
 }
 
 /// The slot of a key whose cache has none.
@@ -88,19 +88,19 @@ impl Mark {
             }
             Mark::DroppedByCommit(cache) if committed != Some(false) => slots::free(tier, cache),
             Mark::DroppedByAbort(cache) if committed != Some(true) => slots::free(tier, cache),
-            Mark::Told(cache)
+            Mark::Invalidated(cache)
                 if committed != Some(false)
                     && tier.is_tracked()
-                    && !fault::on(Fault::RecordTellsNothing) =>
+                    && !fault::on(Fault::RecordInvalidatesNothing) =>
             {
                 if let Some(slot) = slots::find(tier, cache) {
-                    tier.tell_rows(slot);
+                    tier.record_rows(slot);
                 }
             }
             Mark::Outdated(_)
             | Mark::DroppedByCommit(_)
             | Mark::DroppedByAbort(_)
-            | Mark::Told(_) => {}
+            | Mark::Invalidated(_) => {}
         }
     }
 
@@ -146,7 +146,7 @@ impl Mark {
                 number: raised.unwrap_or(0),
                 value: hash,
             },
-            Mark::Told(cache) => of_cache(0, NO_SLOT, Some(cache)),
+            Mark::Invalidated(cache) => of_cache(0, NO_SLOT, Some(cache)),
             Mark::Outdated(cache) => of_cache(1, NO_SLOT, Some(cache)),
             Mark::Leases(cache) => of_cache(2, NO_SLOT, Some(cache)),
             Mark::Cache(number) => of_slot(3, number),
@@ -170,7 +170,7 @@ impl Mark {
             raised: flag(1).then_some(number),
         });
         let parts = [
-            Mark::Told(cache),
+            Mark::Invalidated(cache),
             Mark::Outdated(cache),
             Mark::Leases(cache),
             Mark::Cache(number),
@@ -246,12 +246,12 @@ pub fn lower_decided() -> bool {
         return false;
     };
     if !tier.prepared().any()
-        || !transaction::can_ask_for_decided()
+        || !transaction::can_read_decided()
         || fault::on(Fault::RecordNotLowered)
     {
         return false;
     }
-    let decided = transaction::Decided::ask();
+    let decided = transaction::Decided::now();
     let mut lowered = false;
     for record in tier.prepared().standing() {
         if decided.is(record.xid) {

@@ -19,16 +19,16 @@ use crate::pg::session::{lock, transaction};
 use crate::pg::value::datum::Text;
 
 /// Makes the second look run before the callbacks of the commit, if removing a row may run user-defined code.
-pub fn ask_for_end(cache: &Cache) {
+pub fn request_end(cache: &Cache) {
     if !cache.changes_alone() {
-        pre_commit_portal::ask_for();
+        pre_commit_portal::request();
     }
 }
 
 /// Notes the keys that deletions must look for again, as if their entries depended on a row that has changed. The
 /// commit then removes their rows.
 pub fn look_again() {
-    if fault::on(Fault::DeletionLooksOnce) {
+    if fault::on(Fault::DeletionChecksOnce) {
         return;
     }
     for look in changes::second_looks() {

@@ -22,7 +22,7 @@ use crate::pg::table::shape;
 /// Raises 42501 unless the current user has these privileges on the relation. If the relation is a cache, a hint
 /// contains the GRANT.
 pub fn require(relation: Oid, needs: Privileges) {
-    if fault::on(Fault::PrivilegeNotAsked) {
+    if fault::on(Fault::PrivilegeNotChecked) {
         return;
     }
     privilege::require(relation, needs, shape::is_marked_as_cache);
@@ -30,7 +30,7 @@ pub fn require(relation: Oid, needs: Privileges) {
 
 /// Checks the privileges again under the lock.
 fn require_again(relation: Oid, needs: Privileges) {
-    if !fault::on(Fault::PrivilegeNotAskedAgain) {
+    if !fault::on(Fault::PrivilegeNotCheckedAgain) {
         require(relation, needs);
     }
 }

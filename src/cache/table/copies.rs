@@ -125,10 +125,10 @@ fn take_token(tier: &Tier, cache: &Cache, key: HashedKey, slot: u32) -> Option<T
 fn holds(tier: &Tier, token: &Token, cache: CacheId, hash: u64, partition: &PartitionRef) -> bool {
     let slot = tier.slot(token.slot);
     (partition.epoch(hash) == token.epoch || fault::on(Fault::FillEpochNotCompared))
-        && (!tier.is_marked(hash) || fault::on(Fault::KeyMarkNotAsked))
+        && (!tier.is_marked(hash) || fault::on(Fault::KeyMarkNotChecked))
         && (slot.version.load(SeqCst) == token.version || fault::on(Fault::FillVersionNotCompared))
         && tier.cache_of(token.slot).is(cache, SeqCst)
-        && (slot.pending_writers.load(SeqCst) == 0 || fault::on(Fault::CachePendingNotAsked))
+        && (slot.pending_writers.load(SeqCst) == 0 || fault::on(Fault::CachePendingNotChecked))
         && slot.suspended.load(SeqCst) == 0
 }
 

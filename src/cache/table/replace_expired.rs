@@ -29,11 +29,11 @@ pub fn renew(written: Oid, key: &[u8]) {
     let Some(cache) = holder(written, key) else {
         return;
     };
-    let asked = match &cache.target {
+    let known = match &cache.target {
         Some(target) if !cache.is_stale() => probe::has_expired(target, key.text(), written).ok(),
         _ => None,
     };
-    if asked.unwrap_or_else(|| finds_expired(&cache, key)) {
+    if known.unwrap_or_else(|| finds_expired(&cache, key)) {
         remove(&cache, key);
     }
 }

@@ -209,7 +209,7 @@ pub fn may_reserve() -> bool {
             pg_sys::ACL_SET as pg_sys::AclMode,
         )
     };
-    granted == pg_sys::AclResult::ACLCHECK_OK || fault::on(Fault::AnybodyReserves)
+    granted == pg_sys::AclResult::ACLCHECK_OK || fault::on(Fault::AnyRoleReserves)
 }
 
 /// Returns whether row-level security applies to the current user on this relation.

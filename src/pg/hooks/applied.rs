@@ -42,7 +42,7 @@ unsafe extern "C-unwind" fn relation_changed(_arg: pg_sys::Datum, relation: Oid)
     let counts = IsLogicalWorker() && unsafe { pg_sys::IsTransactionState() };
     if counts && relation != pg_sys::InvalidOid {
         CHANGED.with(|changed| changed.change(|changed| changed.insert(relation.to_u32())));
-        pre_commit_portal::ask_for();
+        pre_commit_portal::request();
     }
 }
 

@@ -208,7 +208,7 @@ fn require_owner(row: &TriggerRow) {
     let mut ours = own::OF_A_CACHE.iter().chain(&of_a_source);
     let is_copied = row.parent != pg_sys::InvalidOid; // to a partition, from its parent's
     let is_ours = ours.any(|function| function.oid() == row.function);
-    if !is_copied && is_ours && !fault::on(Fault::TriggerOfAnybody) {
+    if !is_copied && is_ours && !fault::on(Fault::TriggerOfAnyRole) {
         privilege::require_owner(row.table);
     }
 }

@@ -10,12 +10,12 @@ use std::panic::{PanicHookInfo, set_hook};
 
 /// Replaces pgrx's hook, which pgrx installed just before, while the library was loaded.
 pub fn install() {
-    set_hook(Box::new(tell_the_log));
+    set_hook(Box::new(log_panic));
 }
 
 /// Writes the source location of an internal defect to the server's log, but not its message, which may contain a
 /// value. Errors raised by pgcache or by Postgres carry their own location and are not logged here.
-fn tell_the_log(panic: &PanicHookInfo<'_>) {
+fn log_panic(panic: &PanicHookInfo<'_>) {
     let payload = panic.payload();
     if (payload.is::<&str>() || payload.is::<String>())
         && let Some(place) = panic.location()

@@ -27,7 +27,7 @@ thread_local! {
 }
 
 /// Requests [`Moment::Ending`] for this transaction, unless that moment has passed.
-pub fn ask_for() {
+pub fn request() {
     if WAITS.get() || PASSED.get() || session::in_parallel_mode() {
         return;
     }
@@ -57,7 +57,7 @@ pub fn reset() {
 pub fn close_cursors() {
     // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips the active portal
     // of this module, and reads the list of portals anew after each portal that it closes.
-    unsafe { pg_sys::PreCommit_Portals(prepared::is_asked_for()) };
+    unsafe { pg_sys::PreCommit_Portals(prepared::is_requested()) };
 }
 
 /// Emits [`Moment::Ending`]. Postgres calls this when the portal closes: at the end of the transaction or of its

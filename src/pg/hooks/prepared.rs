@@ -16,17 +16,17 @@ use crate::pg::shmem::worker_state;
 
 thread_local! {
     /// Whether the transaction ends with PREPARE TRANSACTION.
-    static ASKED_FOR: Cell<bool> = const { Cell::new(false) };
+    static REQUESTED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns whether the ending transaction is to be prepared.
-pub fn is_asked_for() -> bool {
-    ASKED_FOR.get()
+pub fn is_requested() -> bool {
+    REQUESTED.get()
 }
 
 /// Resets the state at the end of the transaction.
 pub fn forget() {
-    ASKED_FOR.set(false);
+    REQUESTED.set(false);
 }
 
 /// Begins a statement. Returns the kind of a transaction statement, for [`end`]; None for any other statement.
@@ -39,7 +39,7 @@ pub unsafe fn begin(statement: *const pg_sys::Node) -> Option<TransactionStmtKin
         let kind = kind_of(statement);
         // PREPARE of a failed transaction rolls it back; its end has been reported already.
         if kind == Some(TRANS_STMT_PREPARE) && pg_sys::IsTransactionState() {
-            ASKED_FOR.set(true);
+            REQUESTED.set(true);
         }
         kind
     }
@@ -55,9 +55,9 @@ pub unsafe fn end(kind: Option<TransactionStmtKind::Type>) {
         Some(TRANS_STMT_COMMIT_PREPARED | TRANS_STMT_ROLLBACK_PREPARED)
     ) {
         worker_state::prepared_ended();
-        let tell = || events::emit(|observer| (observer.transaction)(Moment::PreparedEnded));
+        let notify = || events::emit(|observer| (observer.transaction)(Moment::PreparedEnded));
         // SAFETY: by the caller's contract.
-        unsafe { pg_sys::panic::pgrx_extern_c_guard(tell) };
+        unsafe { pg_sys::panic::pgrx_extern_c_guard(notify) };
     }
 }
 

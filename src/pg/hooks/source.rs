@@ -163,7 +163,7 @@ pub fn trigger_altered(trigger: Oid, table: Oid) {
                 }
             });
         });
-        pre_commit_portal::ask_for();
+        pre_commit_portal::request();
     }
     if let Some(DependencyTrigger { cache, .. }) = found.filter(|found| !is_new && !found.is_always)
     {

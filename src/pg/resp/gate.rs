@@ -152,7 +152,7 @@ fn wait(is_done: impl Fn() -> bool, look: impl Fn()) -> bool {
     }
     let mut looked = Instant::now();
     while !is_done() {
-        if background::asked_to_end() {
+        if background::is_end_requested() {
             return false;
         }
         std::thread::sleep(NAP);

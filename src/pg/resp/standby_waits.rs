@@ -103,12 +103,12 @@ fn executors() -> impl Iterator<Item = &'static Executor> {
 }
 
 /// Returns whether an executor has waited long for a standby.
-pub fn somebody_waits() -> bool {
+pub fn any_executor_waits() -> bool {
     executors().any(Executor::waits_long)
 }
 
 /// Returns whether all of the first `count` executors except `but` have waited long.
-pub fn all_others_wait(count: usize, but: usize) -> bool {
+pub fn all_other_executors_wait(count: usize, but: usize) -> bool {
     let mut others = executors().take(count).enumerate();
     others.all(|(number, executor)| number == but || executor.waits_long())
 }
@@ -124,7 +124,7 @@ pub fn standby_is_named() -> bool {
 
 /// Returns whether a role's synchronous_commit requires a standby; if the role has no setting of its own (None), the
 /// server's setting decides.
-pub fn is_asked_for(own: Option<bool>) -> bool {
+pub fn is_required(own: Option<bool>) -> bool {
     let local = pg_sys::SyncCommitLevel::SYNCHRONOUS_COMMIT_LOCAL_FLUSH as i32;
     // SAFETY: a plain C variable of this process.
     let of_server = unsafe { pg_sys::synchronous_commit } > local;

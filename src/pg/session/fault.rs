@@ -69,7 +69,7 @@ faults! {
     /// Reserves may hold more than half of the tier.
     ReservesUnbounded => "shares::reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back",
     /// Any owner of a cache may reserve a part of the tier for it.
-    AnybodyReserves => "shares::only_roles_with_the_right_reserve",
+    AnyRoleReserves => "shares::only_roles_with_the_right_reserve",
 
     // Marks: before the commit record
     /// A session with pgcache.enabled off marks nothing.
@@ -89,23 +89,23 @@ faults! {
     /// The mark of a whole cache without a slot takes no lock.
     NoSlotNotLocked => "coherence_limits::a_writer_without_a_slot_keeps_loaders_from_storing",
     /// A writer of a cache without a slot does not check again for a slot after its mark.
-    SlotNotLookedForAgain => "marks_at_limits::a_slot_that_is_made_while_a_writer_marks_is_found",
+    SlotNotCheckedAgain => "marks_at_limits::a_slot_that_is_made_while_a_writer_marks_is_found",
     /// The mark of a key does not void its lease.
     MarkVoidsNoLease => "leases::a_committed_change_voids_a_lease_and_a_rolled_back_one_does_not",
     /// The mark of a whole cache does not void its leases.
-    CacheVoidsNoLeases => "leases::clearing_and_truncating_void_all_leases_of_a_cache_and_no_others",
+    CacheVoidsNoLeases => "leases::clearing_and_truncating_void_exactly_the_leases_of_the_cache",
     /// Dependent rows are removed before the marks are set.
     RemovedBeforeMark => "fetch_windows::in_any_window_of_a_change_nothing_old_is_stored",
     /// A deletion that finds no row does not note its key.
     DeletionNotNoted => "fetch_commit::a_lease_that_is_won_while_a_deletion_commits_stores_nothing",
     /// A deletion does not check for the row again after its marks are set.
-    DeletionLooksOnce => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
+    DeletionChecksOnce => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
     /// The second check of a deletion by prefix does not wait for rows that are not committed.
     DeletionDoesNotWait => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
     /// A transaction that stores loaded values is not counted.
     StoreNotAnnounced => "delete_wins::a_deletion_wins_over_a_fetch_whose_row_it_cannot_see",
     /// A deletion does not notice stores that begin and end between its two checks.
-    StoresBegunNotCounted => "delete_wins::a_deletion_wins_over_a_fetch_that_stores_between_its_looks",
+    StoresBegunNotCounted => "delete_wins::a_deletion_wins_over_a_fetch_that_stores_between_its_checks",
 
     // Unmarks: after the end of the transaction
     /// Marks are removed before the commit is visible.
@@ -131,17 +131,17 @@ faults! {
     /// A fill uses the present version of the cache instead of the version in its token.
     FillVersionNotCompared => "coherence_windows::a_change_in_each_window_of_a_get_leaves_no_old_copy",
     /// A token is granted, or a copy filled, while a writer of the key is between mark and unmark.
-    KeyMarkNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    KeyMarkNotChecked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// A token is granted while a writer of the whole cache is between mark and unmark.
-    CachePendingNotAsked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
+    CachePendingNotChecked => "coherence_windows::in_each_window_of_a_change_a_get_fills_nothing_old",
     /// A transaction that has written still reads and makes copies.
     WriterUsesCopies => "coherence_statements::a_writer_sees_its_own_statement_at_once",
     /// REPEATABLE READ reads and makes copies.
-    OldSnapshotUsesCopies => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
+    OldSnapshotUsesCopies => "coherence_sessions::repeatable_read_equals_select_after_other_sessions_change_the_table",
     /// Copies are used although policies hide rows from the reader.
-    RowSecurityNotNoticed => "security::row_level_security_hides_what_was_hot_before_it_was_enabled",
+    RowSecurityNotNoticed => "security::row_level_security_hides_entries_that_were_hot_before_it_was_enabled",
     /// A standby makes copies, which no replayed change removes.
-    StandbyUsesCopies => "standby::a_standby_misses_unlogged_entries_reads_logged_ones_refuses_writes_and_can_be_promoted",
+    StandbyUsesCopies => "standby::a_standby_misses_unlogged_entries_reads_logged_ones_and_can_be_promoted",
     /// A changed definition does not suspend copies.
     NotSuspended => "coherence_windows::a_get_beside_a_commit_that_disables_triggers_lifts_no_suspension",
     /// A suspended cache is filled again without a check of its triggers.
@@ -165,7 +165,7 @@ faults! {
     /// A dropped database keeps the slots of its caches.
     DatabaseSlotsKept => "coherence_limits::a_dropped_database_leaves_no_slot_and_no_entry",
     /// A slot is found for a memory cache by its oid alone, without comparing the cache's id.
-    MemoryIdNotCompared => "standby_slots::a_cache_under_the_oid_of_a_dropped_one_has_nothing_of_it_there_and_after_a_promotion",
+    MemoryIdNotCompared => "standby_slots::a_cache_with_the_oid_of_a_dropped_one_has_none_of_its_entries",
     /// A standby keeps the slots of caches whose DROP it has replayed.
     GoneSlotsKept => "standby_slots::caches_that_come_and_go_do_not_use_up_its_slots",
     /// The first session to use a slot after the promotion of a standby keeps entries that depend on a table.
@@ -185,9 +185,9 @@ faults! {
     /// A removal skips rows of loaded values that are not committed.
     RemovalDoesNotWait => "fetch_commit::an_old_value_that_is_stored_and_not_committed_goes_with_the_change_of_its_source",
     /// A fetch keeps the row that it has written although its lease was voided.
-    LeaseNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    LeaseNotCheckedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// A fetch without a lease keeps its row although its token no longer holds.
-    TokenNotAskedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
+    TokenNotCheckedAfterStore => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// A fetch without a lease takes its token after it has loaded.
     LoadTokenAfterLoad => "fetch_windows::a_change_in_any_window_of_a_fetch_leaves_nothing_old",
     /// The mark of a key does not void the watches of sessions that load it without a lease.
@@ -203,11 +203,11 @@ faults! {
     /// A lease can be used after its deadline.
     LeaseOutlivesDeadline => "leases::an_expired_lease_is_refused_and_goes_to_the_next",
     /// A fetch that has won the lease does not check for the entry again.
-    FetchLooksOnce => "fetch_windows::a_fetch_that_wins_after_another_has_stored_loads_nothing",
+    FetchChecksOnce => "fetch_windows::a_fetch_that_wins_after_another_has_stored_loads_nothing",
     /// A transaction that has written waits for another session's lease.
     WriterWaitsForLease => "fetch::a_transaction_that_has_written_does_not_wait",
     /// A session that holds a lease waits for another lease.
-    HolderMayWait => "fetch::two_loaders_that_fetch_each_others_keys_do_not_wait",
+    HolderMayWait => "fetch::two_loaders_that_fetch_the_same_keys_crosswise_do_not_wait",
     /// A transaction that fails keeps its leases.
     LeaseOutlivesError => "fetch::after_a_failed_cancelled_or_terminated_holder_the_next_one_loads",
     /// Without preload, a writer does not wait for the sessions that load its keys.
@@ -217,7 +217,7 @@ faults! {
     /// An entry is stored although a fence blocks its key.
     FenceNotKept => "depend::a_key_of_a_memory_cache_is_fenced_until_the_commit_is_visible",
     /// A value is stored under a lease that is void.
-    LeasedStoreNotJudged => "leases::clearing_and_truncating_void_all_leases_of_a_cache_and_no_others",
+    LeasedStoreNotJudged => "leases::clearing_and_truncating_void_exactly_the_leases_of_the_cache",
     /// A command that depends on an entry writes although the entry has changed since the command read it.
     DecisionNotJudged => "memory_caches::counters_lose_nothing",
 
@@ -255,29 +255,29 @@ faults! {
     /// A read of a client with BCAST is not noted, so that a change during the read is sent only before the reply.
     BroadcastReadNotNoted => "resp_tracking_kept::a_change_during_a_read_reaches_a_broadcast_client_after_its_reply",
     /// When a connection with REDIRECT ends, the target is not notified.
-    LostRedirectNotTold => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
+    LostRedirectNotNotified => "resp_tracking_kept::the_target_of_a_lost_connection_is_notified",
     /// The check for clients that track runs before the commit is visible.
-    AsksTooEarly => "resp_tracking_tables_storm::a_client_that_starts_tracking_before_a_commit_is_visible_is_notified",
+    TrackersCheckedTooEarly => "resp_tracking_tables_storm::a_client_that_starts_tracking_before_a_commit_is_visible_is_notified",
     /// Clients receive invalidations for changes that were rolled back.
-    RollbackTold => "resp_tracking_tables::a_change_is_sent_by_its_commit_and_not_before",
+    RollbackInvalidates => "resp_tracking_tables::a_change_is_sent_by_its_commit_and_not_before",
     /// Clients receive invalidations only after new copies can be made.
-    ToldAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
+    InvalidatedAfterUnmark => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// Clients receive invalidations before the commit is visible, and not after it.
-    ToldBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
+    InvalidatedBeforeVisible => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// An executor replies with rows whose writer has not published its invalidations.
     BackDoesNotWait => "resp_tracking_tables_storm::in_each_window_of_a_commit_no_new_value_precedes_its_message",
     /// Replies are sent before the invalidations for earlier changes.
     NotDrainedBeforeReply => "resp_tracking::no_reply_is_newer_than_an_unsent_change",
     /// A key invalidated during a read is not invalidated again after its reply.
-    NotToldAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
+    NotInvalidatedAgain => "resp_tracking_tables::a_key_sent_during_a_read_is_sent_again",
     /// A network process that was overtaken in the ring does not invalidate everything.
-    LostTellsNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
+    LostInvalidatesNothing => "resp_tracking::a_network_process_that_was_overtaken_invalidates_everything",
     /// Clients receive invalidations for changes rolled back to a savepoint.
-    SavepointTold => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",
+    SavepointInvalidates => "resp_tracking_tables::changes_undone_by_a_savepoint_are_not_sent",
     /// The record of a decided prepared transaction causes no invalidations.
-    RecordTellsNothing => "resp_tracking_tables::a_prepared_transaction_invalidates_everything_at_its_commit",
+    RecordInvalidatesNothing => "resp_tracking_tables::a_prepared_transaction_invalidates_everything_at_its_commit",
     /// Reads of a cache whose changes cannot be followed are not invalidated at once.
-    UnheardNotOwed => "resp_tracking_tables::while_changes_are_not_noted_each_read_is_invalidated_at_once",
+    UnfollowedNotOwed => "resp_tracking_tables::while_changes_are_not_noted_each_read_is_invalidated_at_once",
 
     // The Redis protocol
     /// An executor replies before it commits.
@@ -299,19 +299,19 @@ faults! {
 
     // Privileges, locks, deadlines
     /// A call does not check its privileges.
-    PrivilegeNotAsked => "privilege_matrix::every_function_on_a_table_cache_needs_the_listed_privileges",
+    PrivilegeNotChecked => "privilege_matrix::every_function_on_a_table_cache_needs_the_listed_privileges",
     /// A call does not check its privileges again under the lock.
-    PrivilegeNotAskedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
+    PrivilegeNotCheckedAgain => "rights_taken_away::a_right_is_gone_for_a_call_that_waits_for_the_cache_meanwhile",
     /// A role with TRIGGER on a table makes it a cache, or changes its settings.
-    TriggerOfAnybody => "user_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
+    TriggerOfAnyRole => "user_triggers::only_its_owner_makes_a_table_a_cache_or_says_how",
     /// REPEATABLE READ releases the lock on the cache.
-    ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_what_others_do_to_the_table",
+    ReaderKeepsNoLock => "coherence_sessions::repeatable_read_equals_select_after_other_sessions_change_the_table",
     /// Several transactions create caches of one name at once.
     NameNotLocked => "concurrency::caches_can_be_made_and_dropped_by_many_at_once",
     /// Plain SQL sees expired rows.
     ExpiredNotHidden => "hidden::a_row_goes_at_its_deadline_under_every_isolation_level",
     /// A cursor shows expired rows if the session that fetches from it shows them.
-    ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_whatever_its_caller_sets",
+    ShownByFetch => "hidden_cursors::a_cursor_of_a_security_definer_function_hides_them_for_any_caller",
     /// COPY writes a row in the same batch as an expired row with the same key.
     CopiedTwiceNotHeld => "copied::copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert",
     /// The worker does not fill holes in the tier.

@@ -22,11 +22,11 @@ pub enum Window {
     /// A fetch has its lease or token and has loaded the value, but not yet written the row.
     LoadToStore,
     /// A fetch has announced its store, but not yet written the row.
-    ToldToWritten,
+    AnnouncedToWritten,
     /// A fetch has written the row, but not yet checked whether it may keep it.
-    WrittenToAsked,
+    WrittenToChecked,
     /// A fetch has found no entry, but not yet requested the lease.
-    LookToAsk,
+    LookToRequest,
     /// A network process has sent invalidations, but not yet run the next commands.
     DrainToRead,
     /// A writer has found no slot for the cache that it has changed, but not yet set its mark.

@@ -51,7 +51,7 @@ pub fn leave(shard: Place) {
 
 /// Processes the invalidation messages of other sessions.
 #[inline]
-pub fn hear() {
+pub fn receive() {
     // SAFETY: inside of a transaction; callbacks only raise flags.
     unsafe { pg_sys::AcceptInvalidationMessages() };
 }

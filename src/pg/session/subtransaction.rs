@@ -41,7 +41,7 @@ struct Nested {
     owner: pg_sys::ResourceOwner,
     /// The list of error context callbacks at the beginning. After an error, the list may point to a callback in
     /// memory that ends with the subtransaction.
-    asked: *mut pg_sys::ErrorContextCallback,
+    callbacks: *mut pg_sys::ErrorContextCallback,
 }
 
 impl Nested {
@@ -52,7 +52,7 @@ impl Nested {
             let nested = Nested {
                 context: pg_sys::CurrentMemoryContext,
                 owner: pg_sys::CurrentResourceOwner,
-                asked: pg_sys::error_context_stack,
+                callbacks: pg_sys::error_context_stack,
             };
             pg_sys::BeginInternalSubTransaction(std::ptr::null());
             pg_sys::MemoryContextSwitchTo(nested.context);
@@ -65,7 +65,7 @@ impl Nested {
         // subtransactions. The context and the owner are the caller's and outlive the subtransaction.
         unsafe {
             pg_sys::MemoryContextSwitchTo(self.context); // an error leaves another context
-            pg_sys::error_context_stack = self.asked;
+            pg_sys::error_context_stack = self.callbacks;
             match keep {
                 true => pg_sys::ReleaseCurrentSubTransaction(),
                 false => pg_sys::RollbackAndReleaseCurrentSubTransaction(),

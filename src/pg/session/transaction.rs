@@ -115,9 +115,9 @@ pub fn full_xid() -> u64 {
     unsafe { pg_sys::GetTopFullTransactionId() }.value
 }
 
-/// Returns whether [`Decided::ask`] may be called: inside of a transaction, and not in parallel mode, where no snapshot
+/// Returns whether [`Decided::now`] may be called: inside of a transaction, and not in parallel mode, where no snapshot
 /// may be taken.
-pub fn can_ask_for_decided() -> bool {
+pub fn can_read_decided() -> bool {
     // SAFETY: reads what this process knows of its own transaction.
     unsafe { pg_sys::IsTransactionState() && !crate::pg::session::in_parallel_mode() }
 }
@@ -134,7 +134,7 @@ pub struct Decided {
 impl Decided {
     /// Reads the present state, in a transaction. Takes a snapshot first, because without a snapshot Postgres would
     /// report a transaction as ended if it is older than all transactions that Postgres knows.
-    pub fn ask() -> Decided {
+    pub fn now() -> Decided {
         // SAFETY: in a transaction, by the caller's contract; the code keeps no pointer to the snapshot; taking it sets
         // this process's xmin.
         unsafe {

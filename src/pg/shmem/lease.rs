@@ -110,7 +110,7 @@ pub struct Other {
 }
 
 /// The outcome of a request for a lease.
-pub enum Asked {
+pub enum LeaseOutcome {
     Won,
     Busy(Other),
     /// All records of the partition are in use, or the role already has its share of them.
@@ -251,7 +251,7 @@ impl<'l> Partition<'l> {
 
     /// Takes the lease of a hash, unless another session holds it. Takes over a lease under which this same process has
     /// stored a value, instead of returning Busy.
-    pub fn ask(&self, hash: u64, claim: &Claim) -> Asked {
+    pub fn request(&self, hash: u64, claim: &Claim) -> LeaseOutcome {
         if let Some(record) = self.find(hash) {
             let other = record.as_other();
             let own = other.stored && other.holder == my_process();
@@ -260,22 +260,22 @@ impl<'l> Partition<'l> {
                 || doomed
                 || other.deadline <= claim.now && (claim.over_stored || !other.stored);
             if !over {
-                return Asked::Busy(other);
+                return LeaseOutcome::Busy(other);
             }
             record.fill(hash, claim);
-            return Asked::Won;
+            return LeaseOutcome::Won;
         }
         let Some(record) = free_for(self.records, claim.role) else {
             return self.take_over_expired(hash, claim);
         };
         self.taken.fetch_add(1, SeqCst);
         record.fill(hash, claim);
-        Asked::Won
+        LeaseOutcome::Won
     }
 
     /// Takes the record of another key whose lease is past its deadline. If the role has used up its share, takes only
     /// a record of the same role.
-    fn take_over_expired(&self, hash: u64, claim: &Claim) -> Asked {
+    fn take_over_expired(&self, hash: u64, claim: &Claim) -> LeaseOutcome {
         let any = !has_share(self.records, claim.role);
         let expired = |record: &&LeaseRecord| {
             record.deadline.load(Relaxed) <= claim.now
@@ -285,9 +285,9 @@ impl<'l> Partition<'l> {
         match self.records.iter().find(expired) {
             Some(record) => {
                 record.fill(hash, claim);
-                Asked::Won
+                LeaseOutcome::Won
             }
-            None => Asked::Full,
+            None => LeaseOutcome::Full,
         }
     }
 

@@ -15,7 +15,7 @@ const PLACES: usize = 1024;
 
 /// The announcements in shared memory. Zeroed memory means that no transaction is announced.
 #[repr(C)]
-pub struct Telling {
+pub struct PendingInvalidations {
     count: AtomicU32,
     /// The 64-bit ids of the transactions.
     xids: [AtomicU64; PLACES],
@@ -28,8 +28,8 @@ pub struct Announced {
     pub xid: u64,
 }
 
-impl Telling {
-    /// Announces a transaction until [`Telling::end`] is called. Returns None when no place is free.
+impl PendingInvalidations {
+    /// Announces a transaction until [`PendingInvalidations::end`] is called. Returns None when no place is free.
     pub fn begin(&self, xid: u64) -> Option<Announced> {
         let first = xid as usize % PLACES;
         let mut places = (first..PLACES).chain(0..first);

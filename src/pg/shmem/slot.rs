@@ -88,7 +88,7 @@ impl Slot {
 
     /// Returns whether each change of a row of the cache's table certainly removes its entry. Returns false while the
     /// triggers are unchecked, or while a transaction prepared before the start may have changed the cache.
-    pub fn hears_all(&self) -> bool {
+    pub fn sees_every_change(&self) -> bool {
         self.suspended.load(Ordering::SeqCst) == 0 && self.unproven.load(Ordering::SeqCst) == 0
     }
 

@@ -36,7 +36,7 @@ use super::{entry_size, mapping, restart, ring, worker_state};
 use crate::error::Error;
 use crate::pg::encoding::decode;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::shmem::pending_invalidations::Telling;
+use crate::pg::shmem::pending_invalidations::PendingInvalidations;
 use crate::pg::version;
 
 // Primitives that raise no error, declared without the guard that pgrx puts around each call.
@@ -77,7 +77,7 @@ pub struct Control {
     /// A bit mask of the processes that keep watched keys without an entry unchanged.
     pub watchers: AtomicU64,
     /// The transactions that are about to commit and will then notify the processes that track changes.
-    pub telling: Telling,
+    pub pending_invalidations: PendingInvalidations,
     /// The counts of transactions that have stored loaded values; several caches share a place.
     stores: [Stores; STORES],
 }
@@ -310,16 +310,16 @@ impl Tier {
     /// because a value that a client read between the first notification and the new version is out of date, too. A
     /// table loses only copies, so its readers need no notification.
     pub fn renew_version(&self, slot: u32) {
-        let tell = || {
-            if !self.slot(slot).is_table() && self.is_told(slot) {
+        let record = || {
+            if !self.slot(slot).is_table() && self.is_slot_tracked(slot) {
                 ring::note_all(slot);
             }
         };
-        tell();
+        record();
         self.slot(slot)
             .version
             .store(self.new_version(), Ordering::SeqCst);
-        tell();
+        record();
     }
 
     /// Returns whether any process tracks changes.
@@ -329,20 +329,20 @@ impl Tier {
     }
 
     /// Returns whether any process tracks this cache's changes.
-    fn is_told(&self, slot: u32) -> bool {
+    fn is_slot_tracked(&self, slot: u32) -> bool {
         self.slot(slot).trackers.load(Ordering::SeqCst) != 0
     }
 
     /// Records that the row of a key of a table cache has changed, by this client (0: by no client).
-    pub fn tell_row(&self, slot: u32, key: &[u8], author: u64) {
-        if self.is_told(slot) {
+    pub fn record_row(&self, slot: u32, key: &[u8], author: u64) {
+        if self.is_slot_tracked(slot) {
             ring::note(slot, key, author);
         }
     }
 
     /// Records that any row of a table cache may have changed.
-    pub fn tell_rows(&self, slot: u32) {
-        if self.slot(slot).is_table() && self.is_told(slot) {
+    pub fn record_rows(&self, slot: u32) {
+        if self.slot(slot).is_table() && self.is_slot_tracked(slot) {
             ring::note_all(slot);
         }
     }

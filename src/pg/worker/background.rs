@@ -208,13 +208,13 @@ pub fn is_there(pid: u32) -> bool {
 }
 
 /// Returns whether this process was requested to end. It must have the handler of SIGTERM from `connect`.
-pub fn asked_to_end() -> bool {
+pub fn is_end_requested() -> bool {
     // SAFETY: a signal handler of this process writes the variable, hence the volatile read.
     unsafe { (&raw const pg_sys::ShutdownRequestPending).read_volatile() != 0 }
 }
 
 /// Requests that this process ends, as SIGTERM does.
-pub fn ask_to_end() {
+pub fn request_end_of_process() {
     // SAFETY: apart from this function, only signal handlers of this process write the variable.
     unsafe { (&raw mut pg_sys::ShutdownRequestPending).write_volatile(1) };
 }
@@ -228,15 +228,15 @@ pub fn end(code: i32) -> ! {
 
 /// Reads the configuration file again if the server was requested to reload it, and returns whether it was. The caller
 /// is outside of a transaction.
-pub fn reload_if_asked() -> bool {
+pub fn reload_if_requested() -> bool {
     // SAFETY: a signal handler sets the flag; the caller is the main loop of a process.
     unsafe {
-        let asked = (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0;
-        if asked {
+        let requested = (&raw const pg_sys::ConfigReloadPending).read_volatile() != 0;
+        if requested {
             (&raw mut pg_sys::ConfigReloadPending).write_volatile(0);
             pg_sys::ProcessConfigFile(pg_sys::GucContext::PGC_SIGHUP);
         }
-        asked
+        requested
     }
 }
 

@@ -152,7 +152,7 @@ fn satisfies(
     let line = line.ok_or(AuthFailure::Denied)?;
     // As in Postgres, a missing certificate is an error before the method is checked; the name in the certificate is
     // checked after the method.
-    if line.certificate != ShownCertificate::NotAsked && certificate.is_none() {
+    if line.certificate != ShownCertificate::NotRequired && certificate.is_none() {
         return Err(AuthFailure::NeedsCertificate);
     }
     let by_password = satisfies_method(log_in, line, password, rules)?;
@@ -170,7 +170,7 @@ fn names_role(
     rules: &hba::Rules,
 ) -> bool {
     let name = match (line.certificate, certificate) {
-        (ShownCertificate::NotAsked | ShownCertificate::Verified, _) => return true,
+        (ShownCertificate::NotRequired | ShownCertificate::Verified, _) => return true,
         (_, None) => return false,
         (ShownCertificate::CommonName, Some(certificate)) => certificate.common_name.as_bytes(),
         (ShownCertificate::DistinguishedName, Some(certificate)) => {

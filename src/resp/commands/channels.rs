@@ -86,7 +86,7 @@ pub fn run(
                 Err(error) => error.write(out),
             }
         }
-        _ => ask(command.entry.name, command.args.from(2), out),
+        _ => pubsub(command.entry.name, command.args.from(2), out),
     }
 }
 
@@ -102,9 +102,9 @@ fn publish_to_all<'a>(
         return Err(CommandError::LongName);
     }
     let mut looks = LOOKS;
-    let heard =
-        remote_subscribers::heard(channel, &mut looks).ok_or(CommandError::ComplexPatterns)?;
-    if heard.is_too_long(channel, message) {
+    let remote =
+        remote_subscribers::readers_of(channel, &mut looks).ok_or(CommandError::ComplexPatterns)?;
+    if remote.is_too_long(channel, message) {
         return Err(CommandError::TooLongForOthers);
     }
     let direct = direct_readers(channel);
@@ -113,20 +113,21 @@ fn publish_to_all<'a>(
         return Err(CommandError::ComplexPatterns);
     }
     let readers = hand_out(channel, message, direct, by_pattern, client, hub, out);
-    heard.send(channel, message);
-    Ok(heard.readers + readers)
+    remote.send(channel, message);
+    Ok(remote.readers + readers)
 }
 
 /// Returns the number of clients that read a channel, within the comparisons that one PUBLISH may make.
 pub fn count_readers(channel: &[u8]) -> usize {
     let mut looks = LOOKS;
-    let elsewhere = remote_subscribers::heard(channel, &mut looks).map_or(0, |heard| heard.readers);
+    let elsewhere =
+        remote_subscribers::readers_of(channel, &mut looks).map_or(0, |remote| remote.readers);
     let (by_pattern, _) = matching(channel, None, &mut looks);
     let by_pattern: usize = by_pattern.iter().map(|(_, clients)| clients.len()).sum();
     elsewhere + direct_readers(channel).len() + by_pattern
 }
 
-fn told(word: &str, name: Option<&[u8]>, count: usize, out: &mut Writer) {
+fn write_count(word: &str, name: Option<&[u8]>, count: usize, out: &mut Writer) {
     out.push_message(3);
     out.bulk(word.as_bytes());
     out.bulk_or_null(name);
@@ -151,7 +152,7 @@ fn subscribe(sort: Sort, names: Args<'_>, client: u64, state: &mut State, out: &
             break;
         }
         own.add(sort, name);
-        told(word, Some(name), own.count(), out);
+        write_count(word, Some(name), own.count(), out);
     }
     if own.count() == 0 {
         *state.subscriptions_mut() = None;
@@ -166,8 +167,10 @@ fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer)
     };
     let Some(own) = state.subscriptions_mut() else {
         match names.is_empty() {
-            true => told(word, None, 0, out),
-            false => names.iter().for_each(|name| told(word, Some(name), 0, out)),
+            true => write_count(word, None, 0, out),
+            false => names
+                .iter()
+                .for_each(|name| write_count(word, Some(name), 0, out)),
         }
         return;
     };
@@ -175,17 +178,17 @@ fn unsubscribe(sort: Sort, names: Args<'_>, state: &mut State, out: &mut Writer)
         let all = std::mem::take(own.names(sort));
         let mut left = own.count() + all.len();
         if all.is_empty() {
-            told(word, None, left, out);
+            write_count(word, None, left, out);
         }
         for name in all {
             own.forget(sort, &name);
             left -= 1;
-            told(word, Some(&name), left, out);
+            write_count(word, Some(&name), left, out);
         }
     }
     for name in names.iter() {
         own.remove(sort, name);
-        told(word, Some(name), own.count(), out);
+        write_count(word, Some(name), own.count(), out);
     }
     if own.count() == 0 {
         *state.subscriptions_mut() = None;
@@ -235,7 +238,7 @@ fn hand_out(
     out: &mut Writer,
 ) -> usize {
     let mut readers = 0;
-    let mut tell = |client: u64, write: &dyn Fn(&mut Writer)| {
+    let mut send = |client: u64, write: &dyn Fn(&mut Writer)| {
         readers += 1;
         match client == publisher {
             true => write(out),
@@ -243,7 +246,7 @@ fn hand_out(
         }
     };
     for client in direct {
-        tell(client, &|out| {
+        send(client, &|out| {
             out.push_message(3);
             [b"message", channel, message]
                 .iter()
@@ -252,7 +255,7 @@ fn hand_out(
     }
     for (pattern, clients) in by_pattern {
         for client in clients {
-            tell(client, &|out| {
+            send(client, &|out| {
                 out.push_message(4);
                 [b"pmessage", &pattern[..], channel, message]
                     .iter()
@@ -300,7 +303,7 @@ pub fn publish_from_outside(
 }
 
 /// Runs PUBSUB.
-fn ask(question: &str, args: Args<'_>, out: &mut Writer) {
+fn pubsub(question: &str, args: Args<'_>, out: &mut Writer) {
     match question {
         "pubsub|channels" => {
             let pattern = args.get(0);

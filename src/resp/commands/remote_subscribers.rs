@@ -37,7 +37,7 @@ thread_local! {
 
 /// The readers of a channel in other network processes.
 #[derive(Default)]
-pub struct Heard {
+pub struct RemoteReaders {
     pub readers: usize,
     /// The processes of these readers, and the processes whose readers are not known.
     networks: Vec<usize>,
@@ -89,10 +89,10 @@ impl Elsewhere {
 
 /// Finds the readers of a channel in the other network processes. Returns None if `looks` comparisons are not enough
 /// for all patterns.
-pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
-    let mut heard = Heard::default();
+pub fn readers_of(channel: &[u8], looks: &mut usize) -> Option<RemoteReaders> {
+    let mut remote = RemoteReaders::default();
     let Some(elsewhere) = ELSEWHERE.get() else {
-        return Some(heard);
+        return Some(remote);
     };
     for (number, readers) in elsewhere.others() {
         let direct = readers.channels.count(channel);
@@ -103,15 +103,15 @@ pub fn heard(channel: &[u8], looks: &mut usize) -> Option<Heard> {
                 count += readers;
             }
         }
-        heard.readers += count;
+        remote.readers += count;
         if count > 0 || direct.is_none() || !is_complete {
-            heard.networks.push(number);
+            remote.networks.push(number);
         }
     }
-    Some(heard)
+    Some(remote)
 }
 
-impl Heard {
+impl RemoteReaders {
     /// Returns whether a message needs the ring and is too long for it.
     pub fn is_too_long(&self, channel: &[u8], text: &[u8]) -> bool {
         !self.networks.is_empty() && messages::cost(channel, text) > messages::MOST

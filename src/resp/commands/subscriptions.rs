@@ -90,7 +90,7 @@ impl Subscriptions {
         with(|table| {
             let readers = readers_of(sort, table);
             readers.entry(name.into()).or_default().push(client);
-            tell_others(sort, name, readers);
+            publish_count(sort, name, readers);
         });
     }
 
@@ -115,13 +115,13 @@ impl Subscriptions {
                     readers.remove(name);
                 }
             }
-            tell_others(sort, name, readers);
+            publish_count(sort, name, readers);
         });
     }
 }
 
 /// Publishes to the other network processes how many clients read a name.
-fn tell_others(sort: Sort, name: &[u8], readers: &Readers) {
+fn publish_count(sort: Sort, name: &[u8], readers: &Readers) {
     let count = readers.get(name).map_or(0, Vec::len);
     let all = || {
         readers

@@ -98,7 +98,7 @@ fn begin(
         return Progress::Done;
     }
     let emptied = match std::mem::take(&mut session.unfinished.flushing) {
-        Flushing::No | Flushing::Asked(_) => Vec::new(),
+        Flushing::No | Flushing::Requested(_) => Vec::new(),
         Flushing::Done(tables) => tables,
         Flushing::Failed(reply) => {
             replies.append(&reply);
@@ -186,14 +186,14 @@ fn ask(
     };
     emptied.extend(relations);
     session.offloaded.handed = Some(place);
-    session.unfinished.flushing = Flushing::Asked(emptied);
+    session.unfinished.flushing = Flushing::Requested(emptied);
     session.wait_for(Waits::Table);
     Progress::Wait
 }
 
 /// Takes the executor's answer; the request then runs again.
 pub fn answered(session: &mut Session, reply: impl FnOnce(&mut dyn FnMut(&[u8]))) {
-    let Flushing::Asked(tables) = std::mem::take(&mut session.unfinished.flushing) else {
+    let Flushing::Requested(tables) = std::mem::take(&mut session.unfinished.flushing) else {
         return;
     };
     let mut bytes = Vec::new();

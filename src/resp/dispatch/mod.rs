@@ -317,7 +317,7 @@ fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progres
     let mut from = replies.as_bytes().len();
     for args in queue.iter() {
         silence(session, replies, &mut from);
-        if background::asked_to_end() {
+        if background::is_end_requested() {
             closes = true;
             break;
         }

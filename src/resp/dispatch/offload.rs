@@ -218,7 +218,7 @@ pub fn reply(core: &mut Core, client: &mut Connection, replies: &mut Writer) {
             core.submitter.work_queue.batches.soonest(&answered),
         );
         let (before, batches) = (replies.as_bytes().len(), core.submitter.work_queue.batches);
-        if matches!(session.unfinished.flushing, Flushing::Asked(_)) {
+        if matches!(session.unfinished.flushing, Flushing::Requested(_)) {
             flush_all::answered(session, |take| batches.reply(&answered, take));
             return core.submitter.give_back(answered);
         }

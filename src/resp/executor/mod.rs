@@ -43,8 +43,8 @@ pub fn run(number: usize) {
     };
     standby_waits::begin_executor(number);
     executor.runner.answer_lost();
-    while !background::asked_to_end() {
-        if background::reload_if_asked() {
+    while !background::is_end_requested() {
+        if background::reload_if_requested() {
             reload();
         }
         executor.turn();
@@ -68,16 +68,16 @@ impl Executor {
         if self.has_work() {
             background::show(Some("running commands of clients of the Redis protocol"));
         }
-        while self.work() && !background::asked_to_end() {
+        while self.work() && !background::is_end_requested() {
             // A cancel request has no effect here, because no work is running. All other signals are obeyed.
             let _ = background::obey_interrupts();
-            if background::reload_if_asked() {
+            if background::reload_if_requested() {
                 reload();
             }
         }
         // Check the queues again after announcing idle, so that work queued just before is not missed.
         self.queue.processes.set_busy(self.number, false);
-        if self.has_work() || background::asked_to_end() {
+        if self.has_work() || background::is_end_requested() {
             return;
         }
         background::show(None);
@@ -160,7 +160,8 @@ impl Executor {
     /// Returns whether this executor takes work that may wait. The executor of the quick lane does so only if all other
     /// executors wait for a standby.
     fn has_slow(&self) -> bool {
-        !self.has_quick() || standby_waits::all_others_wait(guc::resp::executors(), self.number)
+        !self.has_quick()
+            || standby_waits::all_other_executors_wait(guc::resp::executors(), self.number)
     }
 
     fn has_work(&self) -> bool {

@@ -61,7 +61,7 @@ impl WorkSubmitter {
         if self.quick.is_stalled(&self.work_queue) {
             self.work_queue.processes.free_quick();
         }
-        if self.slow.is_stalled(&self.work_queue) && standby_waits::somebody_waits() {
+        if self.slow.is_stalled(&self.work_queue) && standby_waits::any_executor_waits() {
             self.work_queue.processes.wake_slow();
         }
     }

@@ -57,7 +57,7 @@ pub struct Permission {
 impl Permission {
     /// Returns whether a client may be notified of keys that it has not read, and can recognize them. False for a table
     /// cache if policies hide rows, or if a key can be written in several ways.
-    pub fn tells_keys(&self) -> bool {
+    pub fn may_send_keys(&self) -> bool {
         !self.target.is_table() || self.may_be_hot
     }
 

@@ -34,16 +34,16 @@ impl Registration {
     }
 
     /// Requests one notification that the socket accepts bytes. It arrives at once if the socket accepts bytes now.
-    pub fn ask_for_room(&self, socket: &Socket) -> io::Result<()> {
-        self.ask(socket, Interest::READABLE | Interest::WRITABLE)
+    pub fn request_room(&self, socket: &Socket) -> io::Result<()> {
+        self.register(socket, Interest::READABLE | Interest::WRITABLE)
     }
 
     /// Ends the request for room after the notification.
     pub fn note_room(&self, socket: &Socket) -> io::Result<()> {
-        self.ask(socket, Interest::READABLE)
+        self.register(socket, Interest::READABLE)
     }
 
-    fn ask(&self, socket: &Socket, interest: Interest) -> io::Result<()> {
+    fn register(&self, socket: &Socket, interest: Interest) -> io::Result<()> {
         let descriptor = socket.as_raw_fd();
         self.registry
             .reregister(&mut SourceFd(&descriptor), self.token, interest)

@@ -95,7 +95,7 @@ pub fn run(number: usize) {
     let core = Core::new(number, registry, work_queue);
     match NetworkProcess::new(core) {
         Ok(mut network) => {
-            while !background::asked_to_end() {
+            while !background::is_end_requested() {
                 network.turn();
             }
             network.core.give_back_places();
@@ -192,7 +192,7 @@ impl NetworkProcess {
             self.obey();
         }
         self.core.take_answers();
-        self.core.end_asked();
+        self.core.end_requested();
         self.core.take_published();
         self.core.look_at_pause();
         self.core.bound_memory();
@@ -321,7 +321,7 @@ impl NetworkProcess {
                 "The process continues.",
             );
         }
-        if background::reload_if_asked() {
+        if background::reload_if_requested() {
             self.core.read_settings();
             self.core.tls.reload();
             self.count_descriptors();
@@ -378,10 +378,10 @@ impl NetworkProcess {
     }
 
     fn may_accept(&self) -> bool {
-        self.next_accept.is_none() && self.somebody_waits()
+        self.next_accept.is_none() && self.is_listener_ready()
     }
 
-    fn somebody_waits(&self) -> bool {
+    fn is_listener_ready(&self) -> bool {
         self.listeners.iter().any(|listener| listener.ready)
     }
 
@@ -399,7 +399,7 @@ impl NetworkProcess {
                 };
                 match accepted {
                     Ok(Some(socket)) => self.place(socket),
-                    Ok(None) => self.said_full &= self.somebody_waits(),
+                    Ok(None) => self.said_full &= self.is_listener_ready(),
                     // No descriptor or no memory is left. The connections stay in the queue and are accepted later.
                     Err(error) => {
                         self.say_full(&error);
@@ -483,7 +483,7 @@ impl NetworkProcess {
 
     /// Serves each ready client once, in short transactions.
     fn serve(&mut self) {
-        self.tell_changes();
+        self.notify_trackers();
         let mut left = self.core.ready.len();
         while left > 0 || self.core.read_batch.waits() {
             left -= self.core.read_ahead(left);
@@ -523,7 +523,7 @@ impl NetworkProcess {
     }
 
     /// Notifies tracking clients of changes.
-    fn tell_changes(&mut self) {
+    fn notify_trackers(&mut self) {
         if !self.core.tracking.has_news() {
             return;
         }

@@ -129,7 +129,7 @@ fn send(
     if amid_reply {
         client.send(&pushed)?;
     }
-    match fault::on(Fault::NotToldAgain) {
+    match fault::on(Fault::NotInvalidatedAgain) {
         true => Ok(()),
         false => client.send(&again),
     }
@@ -181,7 +181,7 @@ fn run(
         Received::Nothing => run_input(core, client, read, &mut turn, replies),
         Received::Bytes(count) => {
             core.counters.input += count as u64;
-            client.session.activity.last_heard = began;
+            client.session.activity.last_received = began;
             run_read(core, client, read, &mut turn, replies)
         }
     };
@@ -365,7 +365,7 @@ impl Requests<'_> {
             // between turns.
             self.batch_at = self.at;
             self.batch.cut(left, &limits);
-            read_batch::ask(session, self.batch, left);
+            read_batch::prefetch(session, self.batch, left);
         }
         let cut = self.buffer.get(self.batch_at..).unwrap_or_default();
         if let Some(request) = self.batch.next(cut) {
@@ -509,7 +509,7 @@ fn on_broken(
                 && core.limits.default_role.is_some() =>
         {
             *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
-            access::ask_implicit(core, session)
+            access::request_implicit(core, session)
         }
         // The commands before the broken input run first.
         _ if has_pending => {

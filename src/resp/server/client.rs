@@ -382,7 +382,7 @@ fn kill(
     let own = filter.includes_self && !own.is_empty();
     let ended = others.iter().filter(|shown| core.registry.end(shown.id));
     let killed = ended.count() + usize::from(own);
-    core.end_asked();
+    core.end_requested();
     match (old, killed) {
         (true, 0) => replies.error(&[b"ERR No such client"]),
         (true, _) => replies.simple("OK"),

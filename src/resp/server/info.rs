@@ -35,20 +35,20 @@ const PATIENCE: Duration = Duration::from_millis(100);
 pub fn run(
     core: &mut Core,
     session: &mut Session,
-    asked: Args<'_>,
+    sections: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
     let caches = match visible(core, session) {
         Ok(caches) => caches,
         Err(step) => return step,
     };
-    if is_wanted(asked, "keyspace")
+    if is_wanted(sections, "keyspace")
         && let Err(step) = count_entries(core, session, &caches)
     {
         return step;
     }
     core.show_figures();
-    let text = info(core, &caches, asked);
+    let text = info(core, &caches, sections);
     replies.text(text.as_bytes());
     Progress::Done
 }
@@ -83,7 +83,7 @@ fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Res
     let tables = caches
         .iter()
         .filter(|(_, permission)| permission.target.is_table());
-    let mut is_asked = false;
+    let mut is_requested = false;
     for (_, permission) in tables {
         let relation = permission.target.cache.relation;
         let known = core.catalog.entries.look_up(
@@ -92,9 +92,9 @@ fn count_entries(core: &mut Core, session: &mut Session, caches: &Caches) -> Res
             EntriesOf(relation),
             session.id,
         );
-        is_asked |= matches!(known, Err(NotPermitted::Asked));
+        is_requested |= matches!(known, Err(NotPermitted::Asked));
     }
-    match is_asked && waits {
+    match is_requested && waits {
         true => {
             session.wait_for(Waits::Permission);
             Err(Progress::Wait)
@@ -116,19 +116,19 @@ const SECTIONS: [&str; 9] = [
     "keyspace",
 ];
 
-fn is_wanted(asked: Args<'_>, section: &str) -> bool {
+fn is_wanted(sections: Args<'_>, section: &str) -> bool {
     let named = |option: &[u8]| {
         let mut names = ["all", "default", "everything", section].into_iter();
         names.any(|name| option.eq_ignore_ascii_case(name.as_bytes()))
     };
-    asked.is_empty() || asked.iter().any(named)
+    sections.is_empty() || sections.iter().any(named)
 }
 
-fn info(core: &Core, caches: &Caches, asked: Args<'_>) -> String {
+fn info(core: &Core, caches: &Caches, sections: Args<'_>) -> String {
     let mut text = String::new();
     for section in SECTIONS
         .into_iter()
-        .filter(|section| is_wanted(asked, section))
+        .filter(|section| is_wanted(sections, section))
     {
         if !text.is_empty() {
             text.push_str("\r\n");
@@ -154,7 +154,7 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
         .as_secs();
     let counters = core.registry.counters();
     let counted = |counter: Counter| counters.get(counter as usize).copied().unwrap_or(0);
-    let told = |counter: Counter| counted(counter).to_string();
+    let printed = |counter: Counter| counted(counter).to_string();
     let lines: Vec<(&str, String)> = match section {
         "server" => vec![
             ("redis_version", VERSION.into()),
@@ -196,30 +196,30 @@ fn section_of(core: &Core, caches: &Caches, section: &str) -> Vec<(String, Strin
             ("aof_enabled", "0".into()),
         ],
         "stats" => vec![
-            ("total_connections_received", told(Counter::Connections)),
-            ("total_commands_processed", told(Counter::Commands)),
+            ("total_connections_received", printed(Counter::Connections)),
+            ("total_commands_processed", printed(Counter::Commands)),
             (
                 "instantaneous_ops_per_sec",
                 core.rate
                     .per_second(Instant::now(), counted(Counter::Commands))
                     .to_string(),
             ),
-            ("total_net_input_bytes", told(Counter::Input)),
-            ("total_net_output_bytes", told(Counter::Output)),
-            ("rejected_connections", told(Counter::Rejected)),
+            ("total_net_input_bytes", printed(Counter::Input)),
+            ("total_net_output_bytes", printed(Counter::Output)),
+            ("rejected_connections", printed(Counter::Rejected)),
             ("expired_keys", sum(caches, expired).to_string()),
             ("evicted_keys", sum(caches, evicted).to_string()),
-            ("keyspace_hits", told(Counter::Hits)),
-            ("keyspace_misses", told(Counter::Misses)),
-            ("evicted_clients", told(Counter::Evicted)),
+            ("keyspace_hits", printed(Counter::Hits)),
+            ("keyspace_misses", printed(Counter::Misses)),
+            ("evicted_clients", printed(Counter::Evicted)),
             (
                 "client_output_buffer_limit_disconnections",
-                told(Counter::CutOff),
+                printed(Counter::CutOff),
             ),
             ("pgcache_queue_depth", work_queue::depth().to_string()),
             (
                 "acl_access_denied_auth",
-                told(Counter::FailedAuthentications),
+                printed(Counter::FailedAuthentications),
             ),
         ],
         "replication" => {

@@ -345,11 +345,14 @@ fn get_settings(core: &Core, patterns: Args<'_>, replies: &mut Writer) {
     let config = config(core);
     let looks = Cell::new(LOOKS);
     let patterns: Vec<_> = patterns.iter().map(<[u8]>::to_ascii_lowercase).collect();
-    let asked = |name: &str| {
+    let is_selected = |name: &str| {
         let mut patterns = patterns.iter();
         patterns.any(|pattern| is_named(pattern, name, &looks))
     };
-    let found: Vec<_> = config.iter().filter(|(name, _)| asked(name)).collect();
+    let found: Vec<_> = config
+        .iter()
+        .filter(|(name, _)| is_selected(name))
+        .collect();
     replies.map(found.len());
     for (name, value) in found {
         replies.bulk(name.as_bytes());

@@ -51,7 +51,7 @@ fn tracking(
     replies: &mut Writer,
 ) -> Progress {
     // Clients of other roles cannot be the target, and the reply does not reveal that they exist.
-    let may_be_told = |id| {
+    let may_target = |id| {
         let other = core.clients.of_id(id);
         match id == session.id
             || other.is_some_and(|other| other.session.login.role == session.login.role)
@@ -60,7 +60,7 @@ fn tracking(
             false => Err(why_not(core, session, id)),
         }
     };
-    let Some(options) = Options::read(args.from(3), may_be_told, replies) else {
+    let Some(options) = Options::read(args.from(3), may_target, replies) else {
         return Progress::Done;
     };
     let switch = args.get(2).unwrap_or_default();
@@ -87,7 +87,7 @@ fn tracking(
                 replies.error(&[b"NOPERM No permissions to access a key"]);
                 return Progress::Done;
             }
-            Ok(permission) if !permission.tells_keys() => {
+            Ok(permission) if !permission.may_send_keys() => {
                 replies.error(&[b"ERR CLIENT TRACKING with BCAST is not supported on a table cache with row-level security or with keys that are not text: see docs/door.md"]);
                 return Progress::Done;
             }

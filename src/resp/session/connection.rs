@@ -123,7 +123,7 @@ impl Connection {
     /// Notes that the socket accepts no bytes now, and registers for the event that it accepts bytes again.
     fn note_full(&mut self) -> io::Result<()> {
         self.writable = false;
-        self.registration.ask_for_room(&self.socket)
+        self.registration.request_room(&self.socket)
     }
 
     /// Sends the encrypted bytes, as far as the socket takes them.
@@ -317,8 +317,9 @@ impl Connection {
 
     /// Returns the moment at which the client last sent or received bytes.
     pub fn last_active(&self) -> Instant {
-        let heard = self.session.activity.last_heard;
-        self.last_taken.map_or(heard, |taken| taken.max(heard))
+        let received = self.session.activity.last_received;
+        self.last_taken
+            .map_or(received, |taken| taken.max(received))
     }
 
     /// Returns whether replies wait that the socket may take; the client's next turn continues with them.

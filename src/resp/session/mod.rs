@@ -73,7 +73,7 @@ pub enum Flushing {
     #[default]
     No,
     /// An executor empties the last of these caches.
-    Asked(Vec<u32>),
+    Requested(Vec<u32>),
     /// These caches are empty.
     Done(Vec<u32>),
     /// The executor failed and has emptied none of the caches. The error reply.
@@ -101,7 +101,7 @@ pub struct Login {
     pub user: Box<[u8]>,
     pub implicit: Implicit,
     /// The number of authentication requests sent to executors. Only the reply to the latest one counts.
-    pub asked: u16,
+    pub requests_sent: u16,
     /// The result of the client's AUTH.
     pub authentication: Option<Result<Result<Authenticated, AuthFailure>, ()>>,
     /// Whether the client authenticated with a password, which may expire.
@@ -117,7 +117,7 @@ impl Login {
             is_superuser: false,
             user: Box::default(),
             implicit: Implicit::Unknown,
-            asked: 0,
+            requests_sent: 0,
             authentication: None,
             by_password: false,
             unknown_since: Instant::now(),
@@ -162,7 +162,7 @@ pub struct Labels {
 /// The activity of a client, for CLIENT LIST and SLOWLOG.
 pub struct Activity {
     pub connected: Instant,
-    pub last_heard: Instant,
+    pub last_received: Instant,
     /// The beginning of the last command's name as it was sent, or that of the container command and its subcommand.
     last_name: [u8; LONGEST_NAME],
     pub commands: u64,
@@ -180,7 +180,7 @@ impl Activity {
         let now = Instant::now();
         Activity {
             connected: now,
-            last_heard: now,
+            last_received: now,
             last_name: [0; LONGEST_NAME],
             commands: 0,
             net_in: 0,
@@ -293,7 +293,7 @@ impl Session {
 
     /// Returns the ticket of the latest authentication request: the client's number and the request's.
     pub fn ticket(&self) -> u64 {
-        self.id << u16::BITS | u64::from(self.login.asked)
+        self.id << u16::BITS | u64::from(self.login.requests_sent)
     }
 
     /// Returns the number of the client that a ticket belongs to.

@@ -94,10 +94,10 @@ impl ReadBatch {
                 read.place = place;
                 read.id = client.session.id;
                 read_one(client, read, requests);
-                ask_index(client, read);
+                prefetch_index(client, read);
             }
         }
-        self.ask_entries();
+        self.prefetch_entries();
         taken
     }
 
@@ -108,12 +108,12 @@ impl ReadBatch {
         }
         let read = std::mem::take(self.reads.get_mut(self.served)?);
         self.served += 1;
-        self.ask_entries();
+        self.prefetch_entries();
         Some((read.place, read.id, read))
     }
 
     /// Prefetches the entries of the next input to serve; their places in the index were prefetched earlier.
-    fn ask_entries(&self) {
+    fn prefetch_entries(&self) {
         if self.waits()
             && let Some(next) = self.reads.get(self.served)
         {
@@ -148,7 +148,7 @@ fn read_one(client: &mut Connection, read: &mut Read, requests: &Limits) {
 
 /// Prefetches the keys' places in the index. If the client's permission no longer holds, the prefetch is wasted and
 /// does no harm.
-fn ask_index(client: &Connection, read: &mut Read) {
+fn prefetch_index(client: &Connection, read: &mut Read) {
     let mut hashes = std::mem::take(&mut read.hashes);
     hashes.clear();
     let permission = client.session.permission.as_ref();
@@ -162,7 +162,7 @@ fn ask_index(client: &Connection, read: &mut Read) {
 }
 
 /// Prefetches the entries of requests that were split from the buffer after earlier ones had run.
-pub fn ask(client: &Session, batch: &Batch, buffer: &[u8]) {
+pub fn prefetch(client: &Session, batch: &Batch, buffer: &[u8]) {
     if batch.len() < 2 {
         return;
     }

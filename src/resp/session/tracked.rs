@@ -122,11 +122,11 @@ fn error(words: &str, replies: &mut Writer) {
 }
 
 impl<'a> Options<'a> {
-    /// Reads the options. None: an option is wrong, and the error is written. `may_be_told` checks the number of a
+    /// Reads the options. None: an option is wrong, and the error is written. `may_target` checks the number of a
     /// client as the target of REDIRECT.
     pub fn read(
         options: Args<'a>,
-        may_be_told: impl Fn(u64) -> Result<(), &'static str>,
+        may_target: impl Fn(u64) -> Result<(), &'static str>,
         replies: &mut Writer,
     ) -> Option<Options<'a>> {
         let mut read = Options::default();
@@ -148,7 +148,7 @@ impl<'a> Options<'a> {
                         return None;
                     };
                     let id = u64::try_from(id).unwrap_or(0);
-                    if let Err(words) = may_be_told(id) {
+                    if let Err(words) = may_target(id) {
                         error(words, replies);
                         return None;
                     }

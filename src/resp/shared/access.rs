@@ -35,14 +35,14 @@ pub fn admit(
         return Ok(());
     }
     match (session.login.implicit, core.limits.default_role) {
-        (Implicit::Unknown, Some(_)) => Err(ask_implicit(core, session)),
+        (Implicit::Unknown, Some(_)) => Err(request_implicit(core, session)),
         _ if greets => Ok(()),
         _ => done(Failure::NotAuthenticated, replies),
     }
 }
 
 /// Requests whether the client may be the default role without authenticating.
-pub fn ask_implicit(core: &mut Core, session: &mut Session) -> Progress {
+pub fn request_implicit(core: &mut Core, session: &mut Session) -> Progress {
     match core.limits.default_role {
         Some(user) => ask(core, session, Waits::Implicit, user, None),
         None => Progress::Close,
@@ -64,7 +64,7 @@ fn ask(
         certificate: session.origin.certificate.as_deref().copied(),
     };
     let slow = question.is_slow();
-    session.login.asked = session.login.asked.wrapping_add(1);
+    session.login.requests_sent = session.login.requests_sent.wrapping_add(1);
     if !core
         .submitter
         .work_queue

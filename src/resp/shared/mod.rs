@@ -230,7 +230,7 @@ impl Core {
     }
 
     /// Ends the clients that another process has requested to end.
-    pub fn end_asked(&mut self) {
+    pub fn end_requested(&mut self) {
         if !self.registry.has_ends(self.number) {
             return;
         }

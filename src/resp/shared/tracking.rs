@@ -18,7 +18,7 @@ use crate::resp::session::tracked::{Mode, Tracked};
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::access;
-use crate::resp::tracking::state::{Everybody, Told, standing};
+use crate::resp::tracking::state::{Everybody, Invalidation, standing};
 
 /// The number of keys that are noted between two replies. It is bounded because no other client is served while keys
 /// are noted. If a client reads more keys, it is notified at once that everything has changed.
@@ -59,9 +59,9 @@ fn note_reads_of(
     }
     let is_table = target.is_table();
     let slot = tier::tier().and_then(|tier| target.cache.slot(tier));
-    let hears_all = !is_table
-        || permission.may_be_hot && slot.is_some_and(hears_all)
-        || fault::on(Fault::UnheardNotOwed);
+    let sees_every_change = !is_table
+        || permission.may_be_hot && slot.is_some_and(sees_every_change)
+        || fault::on(Fault::UnfollowedNotOwed);
     if !tracked.takes_reads() {
         // A client with prefixes keeps the values that it reads: a change between the read and the reply is sent
         // before the reply, and again after it.
@@ -69,7 +69,7 @@ fn note_reads_of(
             each_key(command, |_| {
                 tracked.reading = true;
                 tracked.fresh = true;
-                tracked.owed |= !hears_all;
+                tracked.owed |= !sees_every_change;
             });
         }
         return;
@@ -78,7 +78,7 @@ fn note_reads_of(
     let entries = Entries::of(&target.cache, clock::now());
     each_key(command, |key| {
         tracked.reading = true;
-        tracked.owed |= !hears_all;
+        tracked.owed |= !sees_every_change;
         let (Some(_), Some(slot)) = (&entries, slot) else {
             tracked.owed = true; // a cache without a slot reports no changes
             return;
@@ -114,9 +114,9 @@ fn note_reads_of(
 
 /// Returns whether every change of a table is reported. While some changes are not reported, each client is notified
 /// right after its read. A standby reports no changes at all.
-fn hears_all(slot: u32) -> bool {
-    let hears = |tier: &Tier| tier.slot(slot).hears_all() && !session::in_recovery();
-    tier::tier().is_some_and(hears)
+fn sees_every_change(slot: u32) -> bool {
+    let sees = |tier: &Tier| tier.slot(slot).sees_every_change() && !session::in_recovery();
+    tier::tier().is_some_and(sees)
 }
 
 /// Prepares for another piece of a command.
@@ -174,21 +174,21 @@ pub fn drain(core: &mut Core, serving: Option<&mut Connection>) {
     while let Some(change) = reader.next(end) {
         match change {
             Change::Key { slot, key, author } => {
-                tracking.tell_key(&mut everybody, slot, key, author)
+                tracking.invalidate_key(&mut everybody, slot, key, author)
             }
-            Change::Cache { slot } => tracking.tell_cache(&mut everybody, slot),
-            Change::Lost if fault::on(Fault::LostTellsNothing) => {}
-            Change::Lost => tracking.tell_all(&mut everybody),
+            Change::Cache { slot } => tracking.invalidate_cache(&mut everybody, slot),
+            Change::Lost if fault::on(Fault::LostInvalidatesNothing) => {}
+            Change::Lost => tracking.invalidate_all(&mut everybody),
         }
     }
     if let Some(deadline) = tracking.table.next_deadline()
         && deadline <= clock::now()
     {
-        tracking.tell_expired(&mut everybody);
+        tracking.invalidate_expired(&mut everybody);
     }
     for node in std::mem::take(&mut tracking.evicted) {
         for id in node.clients {
-            everybody.tell(id, Told::Key(&node.key), 0);
+            everybody.notify(id, Invalidation::Key(&node.key), 0);
         }
     }
     tracking.reader = Some(reader);
@@ -208,7 +208,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
             Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
                 // Changes of rows that a policy may hide are never reported by key. After a read of these rows,
                 // everything is reported as changed.
-                if permission.tells_keys() {
+                if permission.may_send_keys() {
                     slot = tier::tier().and_then(|tier| permission.target.cache.slot(tier));
                 }
                 true
@@ -242,7 +242,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
         most_output,
         wakes: Vec::new(),
     };
-    everybody.tell(id, Told::Everything, 0);
+    everybody.notify(id, Invalidation::Everything, 0);
     for place in everybody.wakes {
         core.enqueue(place);
     }
@@ -252,8 +252,8 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
 /// Settles a client with prefixes before its commands run. The client must be notified of changes before the replies,
 /// which needs its permission. Err: the permission is unknown, and the commands wait for it.
 pub fn settle_before(core: &mut Core, client: &mut Connection) -> Result<(), Progress> {
-    let is_told = client.session.tracking.as_deref().is_some_and(is_broadcast);
-    if !is_told || client.is_amid_reply() {
+    let is_notified = client.session.tracking.as_deref().is_some_and(is_broadcast);
+    if !is_notified || client.is_amid_reply() {
         return Ok(());
     }
     drain(core, Some(client));

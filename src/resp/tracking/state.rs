@@ -156,14 +156,14 @@ impl Tracking {
         most_output: usize,
     ) -> Option<usize> {
         let target = self.redirects.remove(&client)?;
-        if fault::on(Fault::LostRedirectNotTold) {
+        if fault::on(Fault::LostRedirectNotNotified) {
             return None;
         }
         let place = clients.place_of(target)?;
         let other = clients.get_mut(place)?;
         let room = most_output.saturating_sub(other.unsent());
         let mut out = Writer::new(other.session.protocol, room);
-        write_as_target(&other.session, Told::Everything, &mut out);
+        write_as_target(&other.session, Invalidation::Everything, &mut out);
         if out.overflowed() || !other.keep_push(out.as_bytes()) {
             other.killed = true;
         }
@@ -223,7 +223,7 @@ fn until(deadline: Timestamp) -> Duration {
 
 /// The content of an invalidation message.
 #[derive(Clone, Copy)]
-pub enum Told<'k> {
+pub enum Invalidation<'k> {
     Key(&'k [u8]),
     Everything,
 }
@@ -255,7 +255,7 @@ impl Everybody<'_> {
     }
 
     /// Notifies a client, or the client of its REDIRECT, of a change made by `author`.
-    pub fn tell(&mut self, id: u64, told: Told<'_>, author: u64) {
+    pub fn notify(&mut self, id: u64, invalidation: Invalidation<'_>, author: u64) {
         let Some(tracked) = self.tracked(id) else {
             return;
         };
@@ -265,7 +265,7 @@ impl Everybody<'_> {
         let Some(other) = tracked.redirect else {
             return self.push(id, |client, out| {
                 if client.session.protocol == Protocol::Resp3 {
-                    write(told, out);
+                    write(invalidation, out);
                 }
             });
         };
@@ -275,7 +275,7 @@ impl Everybody<'_> {
         let is_its_own = |client: &mut Connection| client.session.login.role == role;
         if self.find(other).is_some_and(is_its_own) {
             return self.push(other, |client, out| {
-                write_as_target(&client.session, told, out)
+                write_as_target(&client.session, invalidation, out)
             });
         }
         if let Some(tracked) = self.tracked(id) {
@@ -320,7 +320,13 @@ impl Everybody<'_> {
 
     /// Notifies a client with prefixes of a key, or of all keys, in the cache of this slot. Does nothing unless it is
     /// the cache of the client's database and the client may read it.
-    fn tell_broadcast(&mut self, id: u64, slot: u32, told: Told<'_>, author: u64) {
+    fn notify_broadcast(
+        &mut self,
+        id: u64,
+        slot: u32,
+        invalidation: Invalidation<'_>,
+        author: u64,
+    ) {
         let Some(client) = self.find(id) else {
             return;
         };
@@ -331,9 +337,9 @@ impl Everybody<'_> {
                 let is_its_own = tier::tier().and_then(|tier| cache.slot(tier)) == Some(slot);
                 if is_its_own
                     && permission.target.privileges.has(Privileges::READ)
-                    && permission.tells_keys()
+                    && permission.may_send_keys()
                 {
-                    self.tell(id, told, author);
+                    self.notify(id, invalidation, author);
                 }
             }
             None => {
@@ -353,14 +359,14 @@ pub fn standing(session: &Session) -> Option<&Permission> {
 }
 
 /// Writes a message to a client that is the REDIRECT target of another client.
-fn write_as_target(session: &Session, told: Told<'_>, out: &mut Writer) {
+fn write_as_target(session: &Session, invalidation: Invalidation<'_>, out: &mut Writer) {
     if session.protocol == Protocol::Resp3 || channels::is_reader(&session.state, session.protocol)
     {
-        write(told, out);
+        write(invalidation, out);
     }
 }
 
-fn write(told: Told<'_>, out: &mut Writer) {
+fn write(invalidation: Invalidation<'_>, out: &mut Writer) {
     match out.protocol() {
         Protocol::Resp3 => {
             out.push_message(2);
@@ -372,12 +378,12 @@ fn write(told: Told<'_>, out: &mut Writer) {
             out.bulk(b"__redis__:invalidate");
         }
     }
-    match told {
-        Told::Key(key) => {
+    match invalidation {
+        Invalidation::Key(key) => {
             out.array(1);
             out.bulk(key);
         }
-        Told::Everything => out.null(),
+        Invalidation::Everything => out.null(),
     }
 }
 
@@ -402,39 +408,45 @@ fn fitting<'p>(prefixes: &'p Prefixes, key: &'p [u8]) -> impl Iterator<Item = &'
 }
 
 impl Tracking {
-    pub fn tell_key(&mut self, everybody: &mut Everybody<'_>, slot: u32, key: &[u8], author: u64) {
+    pub fn invalidate_key(
+        &mut self,
+        everybody: &mut Everybody<'_>,
+        slot: u32,
+        key: &[u8],
+        author: u64,
+    ) {
         if let Some(node) = self.table.remove(slot, key) {
             for id in node.clients {
-                everybody.tell(id, Told::Key(key), author);
+                everybody.notify(id, Invalidation::Key(key), author);
             }
         }
         for id in fitting(&self.prefixes, key).flatten() {
-            everybody.tell_broadcast(*id, slot, Told::Key(key), author);
+            everybody.notify_broadcast(*id, slot, Invalidation::Key(key), author);
         }
     }
 
-    pub fn tell_cache(&mut self, everybody: &mut Everybody<'_>, slot: u32) {
+    pub fn invalidate_cache(&mut self, everybody: &mut Everybody<'_>, slot: u32) {
         for id in self.table.remove_cache(slot) {
-            everybody.tell(id, Told::Everything, 0);
+            everybody.notify(id, Invalidation::Everything, 0);
         }
         let broadcast: HashSet<u64> = self.prefixes.values().flatten().copied().collect();
         for id in broadcast {
-            everybody.tell_broadcast(id, slot, Told::Everything, 0);
+            everybody.notify_broadcast(id, slot, Invalidation::Everything, 0);
         }
     }
 
-    pub fn tell_all(&mut self, everybody: &mut Everybody<'_>) {
+    pub fn invalidate_all(&mut self, everybody: &mut Everybody<'_>) {
         self.table = Table::default();
         for id in &self.clients {
-            everybody.tell(*id, Told::Everything, 0);
+            everybody.notify(*id, Invalidation::Everything, 0);
         }
     }
 
-    pub fn tell_expired(&mut self, everybody: &mut Everybody<'_>) {
+    pub fn invalidate_expired(&mut self, everybody: &mut Everybody<'_>) {
         let now = clock::now();
         while let Some((_, node)) = self.table.take_due(now) {
             for id in node.clients {
-                everybody.tell(id, Told::Key(&node.key), 0);
+                everybody.notify(id, Invalidation::Key(&node.key), 0);
             }
         }
     }

@@ -104,7 +104,7 @@ fn circles(files: &Crate, names: &Names) -> Vec<String> {
     let names = &entangled(names.clone());
     let reached: BTreeMap<&Module, _> =
         (names.keys().map(|module| (module, reached(names, module)))).collect();
-    let mut told = Vec::new();
+    let mut found = Vec::new();
     let mut left: BTreeSet<&Module> = names.keys().collect();
     while let Some(start) = left.pop_first() {
         let knot: BTreeSet<&Module> = (reached[start].keys().copied())
@@ -115,11 +115,11 @@ fn circles(files: &Crate, names: &Names) -> Vec<String> {
             .filter_map(|module| circle_at(&reached[module], module)))
         .min_by_key(Vec::len);
         if let Some(circle) = shortest {
-            told.push(tell(files, names, knot.len(), &circle));
+            found.push(describe(files, names, knot.len(), &circle));
         }
         left.retain(|module| !knot.contains(module));
     }
-    told
+    found
 }
 
 /// Removes files that refer to no other file, until only cycles and the files that lead to them remain.
@@ -163,7 +163,7 @@ fn circle_at<'a>(
     Some(circle)
 }
 
-fn tell(files: &Crate, names: &Names, size: usize, circle: &[&Module]) -> String {
+fn describe(files: &Crate, names: &Names, size: usize, circle: &[&Module]) -> String {
     let mut text = format!("{size} files name each other in circles, such as");
     for (index, module) in circle.iter().enumerate() {
         let next = circle[(index + 1) % circle.len()];
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_is_told_with_its_lines() {
+    fn a_circle_is_reported_with_its_lines() {
         let read = |path: &str| {
             let text = match path {
                 "src/lib.rs" => "mod a; mod b; mod c; mod d;",
@@ -294,14 +294,14 @@ mod tests {
             Some(text.to_owned())
         };
         let files = load("src/lib.rs", &read).unwrap();
-        let told = "4 files name each other in circles, such as\n    src/a.rs:2 names src/b.rs\n    \
-                    src/b.rs:2 names src/d.rs\n    src/d.rs:2 names src/a.rs";
-        assert_eq!(findings(&files, &[], &[]), [told]);
+        let expected = "4 files name each other in circles, such as\n    src/a.rs:2 names src/b.rs\n    \
+                        src/b.rs:2 names src/d.rs\n    src/d.rs:2 names src/a.rs";
+        assert_eq!(findings(&files, &[], &[]), [expected]);
         assert_eq!(findings(&files, &[], &["d -> a"]), [""; 0]);
     }
 
     #[test]
-    fn what_is_left_is_let_through_while_it_is_needed() {
+    fn listed_exceptions_are_allowed_while_they_are_needed() {
         let up = "use crate::cache::fetch;";
         assert_eq!(found("src/pg/slot.rs", up, &["pg -> cache"]), [""; 0]);
         assert_eq!(

@@ -74,14 +74,14 @@ fn its_errors_are_those_of_the_source() {
     );
     for (name, error) in &errors {
         let hint = error.hint.as_str();
-        let told: Vec<&str> = rows
+        let hints: Vec<&str> = rows
             .iter()
             .filter(|row| row.1 == error.message)
             .map(|row| last_cell(row.2))
             .collect();
         assert!(
-            told.contains(&hint),
-            "{name}, \"{}\": its hint is: {hint}\nand the page says: {told:?}",
+            hints.contains(&hint),
+            "{name}, \"{}\": its hint is: {hint}\nand the page says: {hints:?}",
             error.message
         );
     }

@@ -32,8 +32,8 @@ pub struct Operation {
 
 impl Operation {
     /// Returns whether the answers prove that the operation changed nothing.
-    pub fn only_looks(&self) -> bool {
-        self.certain && self.steps.iter().all(Step::only_looks)
+    pub fn only_reads(&self) -> bool {
+        self.certain && self.steps.iter().all(Step::only_reads)
     }
 }
 

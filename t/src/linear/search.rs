@@ -20,7 +20,7 @@ const WIDEST: usize = 2_000_000;
 #[derive(Clone, Copy)]
 struct Pending<'o> {
     operation: &'o Operation,
-    only_looks: bool,
+    only_reads: bool,
     /// The running operations of the same client that come before this one, as bits.
     behind: u64,
 }
@@ -93,7 +93,7 @@ impl<'o> Search<'o> {
         });
         self.pending[free] = Some(Pending {
             operation,
-            only_looks: operation.only_looks(),
+            only_reads: operation.only_reads(),
             behind: behind.fold(0, |places, place| places | 1 << place),
         });
         free
@@ -141,7 +141,7 @@ impl<'o> Search<'o> {
         loop {
             let before = state;
             for (place, pending) in self.pending.iter().enumerate() {
-                if pending.is_some_and(|pending| pending.only_looks)
+                if pending.is_some_and(|pending| pending.only_reads)
                     && self.done(state, place).iter().any(|next| next.0 == state.0)
                 {
                     state.1 |= 1 << place;
@@ -177,7 +177,7 @@ impl<'o> Search<'o> {
         let left = |after| match (after, before) {
             // An operation that finds an entry expired does not remove it, because another operation may have found the
             // entry in time and be answered later.
-            (None, Some(entry)) if pending.only_looks => Some(entry.seen_ended_by(operation.ended)),
+            (None, Some(entry)) if pending.only_reads => Some(entry.seen_ended_by(operation.ended)),
             _ => after,
         };
         held.into_iter()

@@ -81,7 +81,7 @@ pub struct Step {
 const SLACK: Moment = 100_000_000;
 
 impl Step {
-    pub fn only_looks(&self) -> bool {
+    pub fn only_reads(&self) -> bool {
         match (self.command, self.answer) {
             (Command::Get | Command::Left, _) => true,
             (_, Answer::Done(done)) => !done,
@@ -111,11 +111,11 @@ impl Step {
         let (after, says) = match self.command {
             Command::Get => (held, Answer::Value(value)),
             Command::Left => {
-                let told = |entry: Entry| match entry.deadline {
+                let reported = |entry: Entry| match entry.deadline {
                     Deadline::Soon(..) => Deadline::Soon(0, 0),
                     other => other,
                 };
-                (held, Answer::Left(held.map(told)))
+                (held, Answer::Left(held.map(reported)))
             }
             Command::Set { value, when, until } => {
                 let sets = match when {

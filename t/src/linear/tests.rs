@@ -69,7 +69,7 @@ fn is_refused(operations: &[Operation]) {
 }
 
 #[test]
-fn who_was_answered_is_seen_by_whoever_asks_then() {
+fn a_client_sees_every_change_acknowledged_before_its_request() {
     let write = of(1, (10, 20), &[set(5)]);
     holds(&[write.clone(), of(2, (21, 22), &[get(5)])]);
     is_refused(&[write.clone(), of(2, (21, 22), &[get(None)])]);
@@ -128,7 +128,7 @@ fn a_lost_write_is_refused() {
 }
 
 #[test]
-fn only_one_makes_what_is_not_there() {
+fn only_one_client_creates_an_absent_entry() {
     let make = |client, value, ended, done| {
         of(client, (10, ended), &[set_when(value, When::Absent, done)])
     };
@@ -141,7 +141,7 @@ fn only_one_makes_what_is_not_there() {
 }
 
 #[test]
-fn what_was_there_is_told_by_who_takes_or_swaps_it() {
+fn a_take_or_swap_returns_the_former_value() {
     let write = of(1, (1, 2), &[set(1)]);
     let swap = |saw| of(2, (10, 20), &[step(Command::Swap(2), Answer::Value(saw))]);
     let take = |saw| of(3, (10, 21), &[step(Command::Take, Answer::Value(saw))]);
@@ -152,7 +152,7 @@ fn what_was_there_is_told_by_who_takes_or_swaps_it() {
 }
 
 #[test]
-fn what_was_never_answered_has_happened_or_not_but_once_and_in_its_time() {
+fn an_unanswered_call_happens_at_most_once_and_not_before_it_was_made() {
     let unknown = |command| lost(of(1, (10, 50), &[step(command, Answer::Unknown)]));
     let write = unknown(set(5).command);
     for saw in [None, Some(5)] {
@@ -189,7 +189,7 @@ fn a_client_that_does_not_wait_for_answers_keeps_its_order() {
 }
 
 #[test]
-fn nobody_comes_between_the_steps_of_a_transaction() {
+fn no_client_comes_between_the_steps_of_a_transaction() {
     let transaction = of(1, (10, 30), &[set(1), add(1, 2)]);
     holds(&[transaction.clone(), of(2, (11, 12), &[get(None)])]);
     holds(&[transaction.clone(), of(2, (11, 12), &[get(2)])]);
@@ -206,7 +206,7 @@ fn a_lost_deadline_is_refused() {
     let hours = |hours| Some(Deadline::Hours(hours));
     let write = of(1, (1, 2), &[set_until(1, Until::Hours(10))]);
     let then = |step| [write.clone(), of(1, (3, 4), &[step])];
-    let told = |deadline| of(2, (5, 6), &[left(deadline)]);
+    let reported = |deadline| of(2, (5, 6), &[left(deadline)]);
     let expire = step(Command::Expire(20), Answer::Done(true));
     for (step, deadline) in [
         (set(2), Deadline::Never),
@@ -214,18 +214,18 @@ fn a_lost_deadline_is_refused() {
         (add(1, 2), Deadline::Hours(10)),
         (expire, Deadline::Hours(20)),
     ] {
-        holds(&[&then(step)[..], &[told(Some(deadline))]].concat());
+        holds(&[&then(step)[..], &[reported(Some(deadline))]].concat());
     }
     is_refused(
         &[
             &then(set_until(2, Until::Keep))[..],
-            &[told(Some(Deadline::Never))],
+            &[reported(Some(Deadline::Never))],
         ]
         .concat(),
     );
-    is_refused(&[&then(expire)[..], &[told(hours(10))]].concat());
-    is_refused(&[&then(set(2))[..], &[told(hours(10))]].concat());
-    is_refused(&[&then(set(2))[..], &[told(None)]].concat());
+    is_refused(&[&then(expire)[..], &[reported(hours(10))]].concat());
+    is_refused(&[&then(set(2))[..], &[reported(hours(10))]].concat());
+    is_refused(&[&then(set(2))[..], &[reported(None)]].concat());
 }
 
 #[test]
@@ -291,8 +291,8 @@ fn every_history_of_one_register_holds() {
                 4 => Command::Take,
                 _ => Command::Delete,
             };
-            let told = step(command, Answer::Unknown);
-            let after = told.after(held, (0, 0)).expect("it says anything");
+            let unanswered = step(command, Answer::Unknown);
+            let after = unanswered.after(held, (0, 0)).expect("it says anything");
             let value = |entry: Option<Entry>| entry.map(|entry| entry.value);
             let answer = match command {
                 Command::Set { .. } => Answer::Done(true),

@@ -1,6 +1,8 @@
 //! Runs operations by the Redis protocol.
 
-use super::{Cache, Call, Clock, Fate, Request, Shape, Told, Way, left, plain_gets, plain_sets};
+use super::{
+    Cache, Call, CallResult, Clock, Fate, Request, Shape, Way, left, plain_gets, plain_sets,
+};
 use crate::linear::{Answer, Command, Moment, Until, When};
 use crate::resp::{Client, Reply};
 use crate::rng::Rng;
@@ -12,7 +14,7 @@ pub struct Door {
     cache: Option<Cache>,
     rng: Rng,
     /// Whether the test expects errors. An error leaves the outcome of its operation open.
-    hears_errors: bool,
+    expects_errors: bool,
     is_broken: bool,
 }
 
@@ -24,15 +26,15 @@ impl Door {
             client,
             cache: None,
             rng: Rng::seeded(seed),
-            hears_errors: false,
+            expects_errors: false,
             is_broken: false,
         }
     }
 
     /// Returns the client as one for a server whose processes are killed during the test.
-    pub fn hearing_errors(self) -> Door {
+    pub fn expecting_errors(self) -> Door {
         Door {
-            hears_errors: true,
+            expects_errors: true,
             ..self
         }
     }
@@ -43,7 +45,7 @@ impl Door {
             let words = ["SELECT".to_owned(), cache.number.to_string()];
             let selected = match self.send(&[words.to_vec()]).then(|| self.reply()).flatten() {
                 Some(Reply::Status(_)) => true,
-                Some(Reply::Error(_)) if self.hears_errors => false,
+                Some(Reply::Error(_)) if self.expects_errors => false,
                 None => false,
                 Some(other) => panic!("no database was selected: {other:?}"),
             };
@@ -98,32 +100,32 @@ impl Door {
     fn fate(&self, words: &str) -> Fate {
         match words.starts_with("TRYAGAIN ") || words.contains("deadlock detected") {
             true => Fate::NotDone,
-            false if self.hears_errors => Fate::Perhaps,
+            false if self.expects_errors => Fate::Perhaps,
             false => panic!("{words}"),
         }
     }
 
-    fn one_by_one(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn one_by_one(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         let words: Vec<Words> = request.calls.iter().map(|call| self.words(call)).collect();
         let began = clock.now();
         self.send(&words);
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         for call in &request.calls {
             let reply = self.reply();
             let (answer, fate) = self.said(&call.command, reply);
             let ended = clock.now();
-            told.push(Told {
+            results.push(CallResult {
                 began,
                 ended,
                 answer,
                 fate,
             });
         }
-        told
+        results
     }
 
     /// Sends one command for all keys if Redis has one, otherwise an EXEC.
-    fn together(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn together(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         let (calls, began) = (&request.calls, clock.now());
         if let Some(sets) = plain_sets(calls) {
             let mut words = vec!["MSET".to_owned()];
@@ -133,20 +135,20 @@ impl Door {
             self.send(&[words]);
             let reply = self.reply();
             let all = self.said(&calls[0].command, reply);
-            return all_told(began, clock.now(), vec![all; calls.len()]);
+            return all_results(began, clock.now(), vec![all; calls.len()]);
         }
         if plain_gets(calls) {
             let keys = calls.iter().map(|call| format!("k{}", call.key));
             self.send(&[std::iter::once("MGET".to_owned()).chain(keys).collect()]);
             let reply = self.reply();
-            return all_told(began, clock.now(), self.elements(calls, reply));
+            return all_results(began, clock.now(), self.elements(calls, reply));
         }
         let mut words = vec![vec!["MULTI".to_owned()]];
         words.extend(calls.iter().map(|call| self.words(call)));
         words.push(vec!["EXEC".to_owned()]);
         let at_once = self.rng.below(2) == 0;
         let last = self.in_turn(&words, at_once);
-        all_told(began, clock.now(), self.elements(calls, last))
+        all_results(began, clock.now(), self.elements(calls, last))
     }
 
     /// Sends requests in one piece or one after the other. Returns the last reply.
@@ -183,17 +185,17 @@ impl Door {
         }
     }
 
-    fn undone(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn undone(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         let began = clock.now();
         let mut words = vec![vec!["MULTI".to_owned()]];
         words.extend(request.calls.iter().map(|call| self.words(call)));
         words.push(vec!["DISCARD".to_owned()]);
         self.in_turn(&words, true);
         let none = (Answer::Unknown, Fate::NotDone);
-        all_told(began, clock.now(), vec![none; request.calls.len()])
+        all_results(began, clock.now(), vec![none; request.calls.len()])
     }
 
-    fn clear(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn clear(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         let began = clock.now();
         self.send(&[vec!["FLUSHDB".to_owned()]]);
         let fate = match self.reply() {
@@ -202,7 +204,7 @@ impl Door {
             None => Fate::Perhaps,
             Some(other) => panic!("{other:?}"),
         };
-        all_told(
+        all_results(
             began,
             clock.now(),
             vec![(Answer::Unknown, fate); request.calls.len()],
@@ -255,14 +257,14 @@ fn set(key: &str, (value, when, until): (i64, When, Until), other: bool) -> Word
     text.split(' ').map(str::to_owned).collect()
 }
 
-fn all_told(began: Moment, ended: Moment, said: Vec<(Answer, Fate)>) -> Vec<Told> {
-    let told = |(answer, fate)| Told {
+fn all_results(began: Moment, ended: Moment, said: Vec<(Answer, Fate)>) -> Vec<CallResult> {
+    let result = |(answer, fate)| CallResult {
         began,
         ended,
         answer,
         fate,
     };
-    said.into_iter().map(told).collect()
+    said.into_iter().map(result).collect()
 }
 
 impl Way for Door {
@@ -270,11 +272,11 @@ impl Way for Door {
         !matches!(command, Command::Add { creates: false, .. })
     }
 
-    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         if !self.select(request.cache) {
             let none = (Answer::Unknown, Fate::NotDone);
             let now = clock.now();
-            return all_told(now, now, vec![none; request.calls.len()]);
+            return all_results(now, now, vec![none; request.calls.len()]);
         }
         match request.shape {
             Shape::OneByOne => self.one_by_one(request, clock),

@@ -90,7 +90,7 @@ pub enum Fate {
 
 /// The answer to a client's call.
 #[derive(Debug, Clone, Copy)]
-pub struct Told {
+pub struct CallResult {
     pub began: Moment,
     pub ended: Moment,
     pub answer: Answer,
@@ -104,7 +104,7 @@ pub trait Way: Send {
 
     /// Runs a request, and returns the answer to each call. A call of a transaction ends when the transaction ends,
     /// except a read before its first change.
-    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told>;
+    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult>;
 
     /// Returns whether the connection has ended.
     fn is_broken(&self) -> bool;
@@ -114,13 +114,13 @@ pub trait Way: Send {
 pub fn operations(
     client: usize,
     request: &Request,
-    told: &[Told],
+    results: &[CallResult],
     decided: Moment,
 ) -> Vec<Operation> {
-    let pairs: Vec<(&Call, &Told)> = request.calls.iter().zip(told).collect();
-    let of = |key: u64, pairs: &[(&Call, &Told)]| {
-        let certain = pairs.iter().all(|(_, told)| told.fate == Fate::Done);
-        let ended = pairs.iter().map(|(_, told)| told.ended).max();
+    let pairs: Vec<(&Call, &CallResult)> = request.calls.iter().zip(results).collect();
+    let of = |key: u64, pairs: &[(&Call, &CallResult)]| {
+        let certain = pairs.iter().all(|(_, result)| result.fate == Fate::Done);
+        let ended = pairs.iter().map(|(_, result)| result.ended).max();
         Operation {
             client,
             key: request.cache.key(key),
@@ -134,8 +134,8 @@ pub fn operations(
         }
     };
     // A missing copy proves nothing about its row.
-    let is_sight = |told: &Told| matches!(told.answer, Answer::Value(Some(_)));
-    let is_said = |pair: &&(&Call, &Told)| match request.cache.source {
+    let is_sight = |result: &CallResult| matches!(result.answer, Answer::Value(Some(_)));
+    let is_said = |pair: &&(&Call, &CallResult)| match request.cache.source {
         Some(_) => pair.0.command == Command::Get && is_sight(pair.1),
         None => pair.1.fate != Fate::NotDone && !says_nothing(pair),
     };
@@ -150,19 +150,19 @@ pub fn operations(
     let mut operations = Vec::new();
     for key in keys {
         let its = pairs.iter().filter(|(call, _)| call.key == key);
-        let its: Vec<(&Call, &Told)> = its.copied().collect();
-        let changes = |pair: &(&Call, &Told)| !step(pair).only_looks();
+        let its: Vec<(&Call, &CallResult)> = its.copied().collect();
+        let changes = |pair: &(&Call, &CallResult)| !step(pair).only_reads();
         let first = its.iter().position(changes).unwrap_or(its.len());
         let (looks, rest) = its.split_at(first);
-        for (call, told) in looks.iter().filter(|pair| !says_nothing(pair)) {
+        for (call, result) in looks.iter().filter(|pair| !says_nothing(pair)) {
             // The read has seen the value, whatever the outcome of the transaction.
-            let told = Told {
+            let result = CallResult {
                 fate: Fate::Done,
-                ..**told
+                ..**result
             };
-            operations.push(of(key, &[(call, &told)]));
+            operations.push(of(key, &[(call, &result)]));
         }
-        let stands = rest.iter().all(|(_, told)| told.fate != Fate::NotDone);
+        let stands = rest.iter().all(|(_, result)| result.fate != Fate::NotDone);
         if !rest.is_empty() && stands && request.shape == Shape::Together {
             operations.push(of(key, rest));
         }
@@ -170,16 +170,16 @@ pub fn operations(
     operations
 }
 
-fn step((call, told): &(&Call, &Told)) -> Step {
+fn step((call, result): &(&Call, &CallResult)) -> Step {
     Step {
         command: call.command,
-        answer: told.answer,
+        answer: result.answer,
     }
 }
 
 /// Returns whether the call is a read without an answer.
-fn says_nothing(pair: &(&Call, &Told)) -> bool {
-    pair.1.answer == Answer::Unknown && step(pair).only_looks()
+fn says_nothing(pair: &(&Call, &CallResult)) -> bool {
+    pair.1.answer == Answer::Unknown && step(pair).only_reads()
 }
 
 /// Translates a remaining time in milliseconds in the notation of Redis: -1 means no deadline, -2 no entry.

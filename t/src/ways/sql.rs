@@ -2,7 +2,9 @@
 
 use postgres::{Client, Error};
 
-use super::{Cache, Call, Clock, Fate, Request, Shape, Told, Way, left, plain_gets, plain_sets};
+use super::{
+    Cache, Call, CallResult, Clock, Fate, Request, Shape, Way, left, plain_gets, plain_sets,
+};
 use crate::ask::Ask;
 use crate::linear::{Answer, Command, Until, When};
 use crate::refusal::sqlstate;
@@ -26,7 +28,7 @@ impl Sql {
     }
 
     /// Runs a statement, and returns the first column of its first row, or the outcome as an error.
-    fn ask(&mut self, sql: &str) -> Result<Option<String>, Fate> {
+    fn query(&mut self, sql: &str) -> Result<Option<String>, Fate> {
         self.session.try_value(sql).map_err(|error| {
             let fate = self.fate(sql, &error);
             self.is_broken |= fate == Fate::Perhaps;
@@ -47,17 +49,17 @@ impl Sql {
         }
     }
 
-    fn call(&mut self, cache: Cache, call: &Call, clock: &Clock) -> Told {
+    fn call(&mut self, cache: Cache, call: &Call, clock: &Clock) -> CallResult {
         let began = clock.now();
         let said = match self.words(cache, call) {
-            Some(sql) => self.ask(&sql),
+            Some(sql) => self.query(&sql),
             None => panic!("{call:?} of {cache:?} was not asked for"),
         };
         let (answer, fate) = match said {
             Ok(said) => (answer(&call.command, said), Fate::Done),
             Err(fate) => (Answer::Unknown, fate),
         };
-        Told {
+        CallResult {
             began,
             ended: clock.now(),
             answer,
@@ -66,30 +68,35 @@ impl Sql {
     }
 
     /// Runs all calls in one transaction.
-    fn transaction(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
-        let failed = |told: &[Told]| told.iter().find(|told| told.fate != Fate::Done).copied();
+    fn transaction(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
+        let failed = |results: &[CallResult]| {
+            results
+                .iter()
+                .find(|result| result.fate != Fate::Done)
+                .copied()
+        };
         let savepoint = request.shape == Shape::Undone && self.rng.below(2) == 0;
-        let mut told = Vec::new();
+        let mut results = Vec::new();
         let begin = if savepoint {
             "BEGIN; SAVEPOINT s"
         } else {
             "BEGIN"
         };
-        let mut end = self.ask(begin).err();
+        let mut end = self.query(begin).err();
         for call in &request.calls {
-            if end.is_some() || failed(&told).is_some() {
+            if end.is_some() || failed(&results).is_some() {
                 break;
             }
-            told.push(self.call(request.cache, call, clock));
+            results.push(self.call(request.cache, call, clock));
         }
-        let fails = end.is_some() || failed(&told).is_some();
+        let fails = end.is_some() || failed(&results).is_some();
         if !self.is_broken {
             let verb = match (request.shape, savepoint) {
                 (Shape::Together, _) => "COMMIT",
                 (_, true) => "ROLLBACK TO s; COMMIT",
                 (_, false) => "ROLLBACK",
             };
-            end = self.ask(if fails { "ROLLBACK" } else { verb }).err();
+            end = self.query(if fails { "ROLLBACK" } else { verb }).err();
         }
         let ended = clock.now();
         let fate = match (fails, end) {
@@ -98,8 +105,8 @@ impl Sql {
             (false, None) => Fate::Done,
             (false, Some(fate)) => fate,
         };
-        while told.len() < request.calls.len() {
-            told.push(Told {
+        while results.len() < request.calls.len() {
+            results.push(CallResult {
                 began: ended,
                 ended,
                 answer: Answer::Unknown,
@@ -107,18 +114,18 @@ impl Sql {
             });
         }
         if request.cache.is_table() {
-            for (told, call) in told.iter_mut().zip(&request.calls) {
-                told.fate = fate;
+            for (result, call) in results.iter_mut().zip(&request.calls) {
+                result.fate = fate;
                 if call.command != Command::Get {
-                    told.ended = ended;
+                    result.ended = ended;
                 }
             }
         }
-        told
+        results
     }
 
     /// Runs calls on several keys as one statement, if there is a function for it.
-    fn many(&mut self, request: &Request, clock: &Clock) -> Option<Vec<Told>> {
+    fn many(&mut self, request: &Request, clock: &Clock) -> Option<Vec<CallResult>> {
         let cache = request.cache.name;
         let began = clock.now();
         let list = |texts: Vec<String>| texts.join(",");
@@ -140,7 +147,7 @@ impl Sql {
                      ORDER BY 1 ON CONFLICT (key) DO UPDATE SET value = excluded.value, expires_at = NULL"
                 ),
             };
-            self.ask(&sql)
+            self.query(&sql)
                 .map(|_| vec![Answer::Done(true); request.calls.len()])
         } else if plain_gets(&request.calls) {
             let sql = format!(
@@ -149,13 +156,13 @@ impl Sql {
                  LEFT JOIN cache_get_many('{{{keys}}}', '{cache}') AS g USING (key)"
             );
             let value = |text: &str| Answer::Value(text.parse().ok());
-            self.ask(&sql)
+            self.query(&sql)
                 .map(|said| said.unwrap_or_default().split(',').map(value).collect())
         } else {
             return None;
         };
         let ended = clock.now();
-        let told = |answer: Answer, fate: Fate| Told {
+        let result = |answer: Answer, fate: Fate| CallResult {
             began,
             ended,
             answer,
@@ -164,26 +171,26 @@ impl Sql {
         Some(match said {
             Ok(answers) => answers
                 .into_iter()
-                .map(|answer| told(answer, Fate::Done))
+                .map(|answer| result(answer, Fate::Done))
                 .collect(),
-            Err(fate) => vec![told(Answer::Unknown, fate); request.calls.len()],
+            Err(fate) => vec![result(Answer::Unknown, fate); request.calls.len()],
         })
     }
 
-    fn clear(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn clear(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         let began = clock.now();
         let name = request.cache.name;
         let sql = match self.rng.below(2) == 0 && request.cache.is_table() {
             true => format!("TRUNCATE {name}"),
             false => format!("SELECT cache_clear('{name}')"),
         };
-        let told = Told {
+        let result = CallResult {
             began,
-            fate: self.ask(&sql).err().unwrap_or(Fate::Done),
+            fate: self.query(&sql).err().unwrap_or(Fate::Done),
             ended: clock.now(),
             answer: Answer::Unknown,
         };
-        vec![told; request.calls.len()]
+        vec![result; request.calls.len()]
     }
 
     /// Returns one of the spellings of the call.
@@ -302,7 +309,7 @@ impl Way for Sql {
         }
     }
 
-    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<Told> {
+    fn run(&mut self, request: &Request, clock: &Clock) -> Vec<CallResult> {
         match request.shape {
             Shape::OneByOne => {
                 let calls = request.calls.iter();
@@ -311,7 +318,7 @@ impl Way for Sql {
                     .collect()
             }
             Shape::Together => match self.many(request, clock) {
-                Some(told) => told,
+                Some(result) => result,
                 None => self.transaction(request, clock),
             },
             Shape::Undone => self.transaction(request, clock),

@@ -10,7 +10,7 @@ const KEYS: &str = "ARRAY(SELECT 'n' || i FROM generate_series(1, 30) AS i)";
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn a_transaction_sees_its_writes_whatever_connections_citus_has() {
+fn a_transaction_sees_its_writes_over_any_connections_of_citus() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('c'); SELECT cache_distribute('c')");
     for (at, session) in sessions.iter_mut().enumerate() {

@@ -20,7 +20,7 @@ struct Watched {
 
 impl Watched {
     fn on(nodes: &[Cluster], keys: Vec<String>) -> Watched {
-        let (mut session, notices) = nodes[0].connect_hearing("postgres");
+        let (mut session, notices) = nodes[0].connect_with_notices("postgres");
         session.run("SET citus.log_remote_commands = on");
         Watched {
             session,
@@ -41,17 +41,17 @@ impl Watched {
     fn phases(&mut self, statements: &str) -> (usize, usize) {
         self.notices.try_iter().for_each(drop);
         self.session.run(&self.with_keys(statements));
-        self.told()
+        self.counted()
     }
 
-    fn told(&self) -> (usize, usize) {
-        let told: Vec<String> = self
+    fn counted(&self) -> (usize, usize) {
+        let lines: Vec<String> = self
             .notices
             .try_iter()
             .map(|notice| notice.message().to_owned())
             .collect();
-        let with = |text: &str| told.iter().filter(|line| line.contains(text)).count();
-        let once = told.iter().filter(|line| line.ends_with("issuing COMMIT"));
+        let with = |text: &str| lines.iter().filter(|line| line.contains(text)).count();
+        let once = lines.iter().filter(|line| line.ends_with("issuing COMMIT"));
         (with("PREPARE TRANSACTION"), once.count())
     }
 }
@@ -176,7 +176,7 @@ fn writes_on_this_node_and_another_commit_in_two_phases() {
             watched.session.run(&store);
         }
         watched.session.run("COMMIT");
-        assert_eq!(watched.told(), (1, 0));
+        assert_eq!(watched.counted(), (1, 0));
     }
 }
 

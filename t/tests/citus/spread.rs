@@ -119,7 +119,7 @@ fn extended(session: &mut Client, call: &str) -> Result<Vec<String>, postgres::E
 
 #[test]
 #[ignore = "needs Citus: make citus-check"]
-fn every_function_does_from_each_node_what_it_does_on_a_local_cache() {
+fn every_function_acts_from_each_node_as_on_a_local_cache() {
     let (_nodes, mut sessions) = cluster();
     sessions[0].run("SELECT cache_create('spread'); SELECT cache_distribute('spread')");
     for session in &mut sessions {
@@ -267,7 +267,7 @@ fn a_read_of_many_keys_or_of_all_is_one_message_to_each_node() {
     sessions[0].run(
         "SELECT cache_set('k' || i, 'v' || i, cache => 'c') FROM generate_series(1, 100) AS i",
     );
-    let (mut session, notices) = nodes[0].connect_hearing("postgres");
+    let (mut session, notices) = nodes[0].connect_with_notices("postgres");
     session.run("SET citus.log_remote_commands = on");
     let keys = "ARRAY(SELECT 'k' || i FROM generate_series(100, 1, -1) AS i)";
     for read in [
@@ -420,7 +420,7 @@ fn a_write_here_and_one_elsewhere_are_committed_in_two_phases() {
         ))
     };
     let keys = [key_on(0), key_on(1)];
-    let (mut session, notices) = nodes[0].connect_hearing("postgres");
+    let (mut session, notices) = nodes[0].connect_with_notices("postgres");
     session.run("SET citus.log_remote_commands = on");
     for [one, other] in [[&keys[0], &keys[1]], [&keys[1], &keys[0]]] {
         session.run(&format!(

@@ -270,7 +270,7 @@ fn listen(plan: &Plan, number: usize, each: usize, sent: &Sent, ready: &Barrier)
     let (mut tally, mut came, prefix) = (Tally::default(), Vec::new(), prefix(number));
     let opened = plan.open().and_then(|mut store| store.watch(&prefix, PATIENCE).map(|()| store));
     ready.wait();
-    let heard = opened.and_then(|mut store| {
+    let outcome = opened.and_then(|mut store| {
         while came.len() < each {
             for key in store.changed()?.into_iter().filter(|key| key.starts_with(&prefix)) {
                 if let Some(from) = sent.lock().unwrap_or_else(PoisonError::into_inner).get(&key) {
@@ -281,7 +281,7 @@ fn listen(plan: &Plan, number: usize, each: usize, sent: &Sent, ready: &Barrier)
         }
         Ok(false)
     });
-    tally.judge(heard);
+    tally.judge(outcome);
     tally.lost = (each - came.len().min(each)) as u64;
     // An event that arrived twice, or out of order, counts as wrong.
     tally.wrong += u64::from(!came.is_sorted_by(|one, next| one < next));
@@ -308,11 +308,11 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_lost_events_are_told() {
+    fn errors_and_lost_events_are_reported() {
         let mut tally = Tally { lost: 2, ..Tally::default() };
         tally.judge(Err("why".into()));
         tally.judge(Ok(true));
-        let told = tally.to_json(1.0);
-        assert!(told.contains("\"errors\":1,\"first_error\":\"why\",\"wrong\":1,\"lost\":2,"), "{told}");
+        let json = tally.to_json(1.0);
+        assert!(json.contains("\"errors\":1,\"first_error\":\"why\",\"wrong\":1,\"lost\":2,"), "{json}");
     }
 }

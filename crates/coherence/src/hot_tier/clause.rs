@@ -31,13 +31,13 @@ clauses! {
     MarksByKey,
     /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies that were
     /// made since the mark.
-    KeyLooksForSlotAgain,
+    KeyChecksForSlotAgain,
     /// A writer whose cache has no slot takes a lock.
     NoSlotTakesLock,
     /// The lock of a cache without a slot belongs to one cache.
     LockByCache,
     /// A writer that has taken the lock of its cache looks for the slot again.
-    CacheLooksForSlotAgain,
+    CacheChecksForSlotAgain,
 
     // Rule 3, unmark
     /// A set publishes only if no other mark on its key has overlapped with its own.
@@ -59,7 +59,7 @@ clauses! {
     /// A later note of the key withdraws the value to publish.
     NoteDropsValue,
     /// A set that must make room in another partition checks all conditions of a publish again.
-    PublishAsksAgain,
+    PublishChecksAgain,
     UnmarkBumpsVer,
     CacheUnmarkBumpsEpoch,
     /// epoch++ comes before pending_writers--.

@@ -71,7 +71,7 @@ impl State {
     /// Returns a key that was marked without a slot, and whose slot the writer has not looked up again.
     pub fn key_to_look_again(&self, m: &Model, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
-        let looks = m.keeps(Clause::KeyLooksForSlotAgain);
+        let looks = m.keeps(Clause::KeyChecksForSlotAgain);
         (0..KEYS).find(|key| looks && keys[*key].marked && keys[*key].slot == SlotSeen::None)
     }
 

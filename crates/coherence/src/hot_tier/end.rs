@@ -172,7 +172,7 @@ fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
     };
     let allowed = from.publish_allowed(m, &backend.keys[key].token, words);
     let wants = from.wants_publish(m, actor, key);
-    if backend.has_room && !m.keeps(Clause::PublishAsksAgain) {
+    if backend.has_room && !m.keeps(Clause::PublishChecksAgain) {
         return moves.add(
             actor,
             "publishes without asking again",
@@ -216,7 +216,7 @@ fn unmark_key_steps(moves: &mut Moves, actor: usize, key: usize) {
 
 fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish: bool) {
     let has_room = std::mem::take(&mut state.backends[actor].has_room);
-    let blind = has_room && !m.keeps(Clause::PublishAsksAgain);
+    let blind = has_room && !m.keeps(Clause::PublishChecksAgain);
     let publish = publish && (blind || state.is_untouched(m, actor, key));
     state.shared.partition = None;
     if publish && m.needs_room && !has_room {

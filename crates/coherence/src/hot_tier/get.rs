@@ -75,14 +75,14 @@ fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     if m.repeatable(actor) || from.backends[actor].has_xid {
         return false;
     }
-    if proves && !from.backends[actor].has_asked {
+    if proves && !from.backends[actor].has_checked {
         moves.add(
             actor,
-            "asks for the lock of caches without a slot",
+            "checks the lock of caches without a slot",
             None,
             |state| {
                 state.prove(m);
-                state.backends[actor].has_asked = true;
+                state.backends[actor].has_checked = true;
             },
         );
         return true;
@@ -243,7 +243,7 @@ fn end_get(m: &Model, state: &mut State, actor: usize) {
     backend.token = Token::default();
     backend.row = Version::default();
     backend.verdict = false;
-    backend.has_asked = false;
+    backend.has_checked = false;
     if !m.repeatable(actor) {
         backend.snapshot = 0;
         backend.has_snapshot = false;

@@ -45,7 +45,7 @@
 //! # What the model has added to the rules
 //!
 //! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
-//!   (`KeyLooksForSlotAgain`, `CacheLooksForSlotAgain`); a reader that creates a slot then looks for the lock
+//!   (`KeyChecksForSlotAgain`, `CacheChecksForSlotAgain`); a reader that creates a slot then looks for the lock
 //!   (`FillProven`). So of writer and reader at least one sees the other, and no mark needs a slot.
 //! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
 //! * An unmark **compares the generation** that it marked (`UnmarkChecksGeneration`): the rollback of a savepoint

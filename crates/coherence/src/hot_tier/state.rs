@@ -266,7 +266,7 @@ pub struct Backend {
     pub cache: DirtyCache,
     pub other: Other,
     /// Whether this get has checked the cache's lock.
-    pub has_asked: bool,
+    pub has_checked: bool,
     /// Whether another partition has provided the room for a publish.
     pub has_room: bool,
     pub ddl: Ddl,

@@ -278,7 +278,7 @@ impl State {
         let again = node.mark == MarkProgress::LockTaken;
         let looks = match node.mark {
             MarkProgress::NoSlotFound => false,
-            MarkProgress::LockTaken => m.keeps(Clause::CacheLooksForSlotAgain),
+            MarkProgress::LockTaken => m.keeps(Clause::CacheChecksForSlotAgain),
             _ => true,
         };
         let (mark, marked_on) = match &mut self.shared.slot {

@@ -54,7 +54,7 @@ impl Moves<'_> {
         let (m, me) = (self.m, self.me());
         let begun = m.keeps(Clause::DeleteCountsBegun) && me.begun != self.from.begun;
         let may_be_new = me.open || begun || self.from.open > 0;
-        if me.has_removed || !may_be_new || !m.keeps(Clause::DeleteLooksAgain) {
+        if me.has_removed || !may_be_new || !m.keeps(Clause::DeleteChecksAgain) {
             return self.add("need not look again", Phase::Committing, |_, _| {});
         }
         let unseen = self.others().any(|other| other.row.is_some());

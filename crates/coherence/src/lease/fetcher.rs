@@ -8,7 +8,7 @@ impl Moves<'_> {
     pub fn fetcher(&mut self, kind: FetcherKind) {
         let (m, me) = (self.m, self.me());
         let id = self.actor as u8;
-        let lock_first = !m.keeps(Clause::AskLockAfter);
+        let lock_first = !m.keeps(Clause::CheckLockAfter);
         match me.at {
             Phase::Begin if self.from.row.is_some_and(|row| row != EXPIRED) => {
                 self.add("finds an entry", Phase::Done, |_, _| {});
@@ -18,21 +18,21 @@ impl Moves<'_> {
                 let next = match (late, lock_first) {
                     (true, _) => Phase::Reading,
                     (false, true) => Phase::EarlyLock,
-                    (false, false) => Phase::Asking,
+                    (false, false) => Phase::Requesting,
                 };
                 self.add("misses, and has this snapshot", next, |state, backend| {
                     backend.snapshot = state.source;
                 });
             }
-            Phase::EarlyLock => self.ask_lock(Phase::Asking),
-            Phase::Asking => self.ask(
+            Phase::EarlyLock => self.check_lock(Phase::Requesting),
+            Phase::Requesting => self.request(
                 kind,
                 match lock_first {
                     true => Phase::Reading,
-                    false => Phase::AskingLock,
+                    false => Phase::CheckingLock,
                 },
             ),
-            Phase::AskingLock => self.ask_lock(Phase::Reading),
+            Phase::CheckingLock => self.check_lock(Phase::Reading),
             Phase::Reading if self.is_old(kind) => self.add(
                 "has an old snapshot, and loads only",
                 Phase::Done,
@@ -40,11 +40,11 @@ impl Moves<'_> {
             ),
             Phase::Reading => {
                 let watch = kind == FetcherKind::Untracked;
-                let asks_after = match watch {
-                    true => m.keeps(Clause::WatchAsksAfter),
-                    false => m.keeps(Clause::StoreAsksAfter),
+                let checks_after = match watch {
+                    true => m.keeps(Clause::WatchChecksAfter),
+                    false => m.keeps(Clause::StoreChecksAfter),
                 };
-                let next = match (watch && !m.keeps(Clause::WatchBeforeSnapshot), asks_after) {
+                let next = match (watch && !m.keeps(Clause::WatchBeforeSnapshot), checks_after) {
                     (true, _) => Phase::LateWatch,
                     (false, false) => Phase::EarlyCheck,
                     (false, true) => Phase::Announcing,
@@ -56,8 +56,8 @@ impl Moves<'_> {
                     };
                 });
             }
-            Phase::LateWatch => self.ask(kind, Phase::LateLock),
-            Phase::LateLock => self.ask_lock(Phase::Announcing),
+            Phase::LateWatch => self.request(kind, Phase::LateLock),
+            Phase::LateLock => self.check_lock(Phase::Announcing),
             Phase::Announcing => {
                 let announces = m.keeps(Clause::StoreAnnounced) && !me.announced;
                 self.add("announces its store", Phase::Storing, |state, backend| {
@@ -98,7 +98,7 @@ impl Moves<'_> {
     fn pends(&self) -> bool {
         let (m, pending, others) = (self.m, self.from.pending, self.from.others);
         let marks = pending[0] + others[0] * u8::from(!m.keeps(Clause::MarksByKey));
-        marks > 0 && m.keeps(Clause::AskMark) || pending[1] > 0 && m.keeps(Clause::AskCachePend)
+        marks > 0 && m.keeps(Clause::CheckMark) || pending[1] > 0 && m.keeps(Clause::CheckCachePend)
     }
 
     /// Ends without storing, because of a writer.
@@ -111,7 +111,7 @@ impl Moves<'_> {
     }
 
     /// Requests a lease in one section under the partition's lock. Creates the record only if no writer pends.
-    fn ask(&mut self, kind: FetcherKind, next: Phase) {
+    fn request(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
         if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {
             return self.add("is not the one, and loads only", Phase::Done, |_, _| {});
@@ -130,10 +130,10 @@ impl Moves<'_> {
 
     /// Checks whether a writer without a slot holds the cache's lock: a call of Postgres, without a lock of the hot
     /// tier.
-    fn ask_lock(&mut self, next: Phase) {
+    fn check_lock(&mut self, next: Phase) {
         let (m, from) = (self.m, self.from);
         let held = from.pending[2] + from.others[2] * u8::from(!m.keeps(Clause::LockByCache));
-        if held > 0 && m.keeps(Clause::AskLock) {
+        if held > 0 && m.keeps(Clause::CheckLock) {
             return self.refuse("finds the lock held, and loads only");
         }
         self.add("finds the lock free", next, |_, _| {});
@@ -144,7 +144,7 @@ impl Moves<'_> {
         let leased = kind != FetcherKind::Untracked;
         let mine = [Lease::Computing(id), Lease::Stored(id)].contains(&self.from.lease);
         let pays = self.m.is_alone();
-        if leased && !mine && self.m.keeps(Clause::StoreAsksAfter) {
+        if leased && !mine && self.m.keeps(Clause::StoreChecksAfter) {
             return self.add("finds its lease void", Phase::OwnMark, |state, _| {
                 state.pays |= pays
             });
@@ -160,11 +160,11 @@ impl Moves<'_> {
         if in_the_way {
             return; // waits for the other actor's row
         }
-        let asked = match kind {
-            FetcherKind::Untracked => Clause::WatchAsksAfter,
-            _ => Clause::StoreAsksAfter,
+        let clause = match kind {
+            FetcherKind::Untracked => Clause::WatchChecksAfter,
+            _ => Clause::StoreChecksAfter,
         };
-        let next = match self.m.keeps(asked) {
+        let next = match self.m.keeps(clause) {
             true => Phase::Checking,
             false => Phase::OwnMark,
         };

@@ -9,15 +9,15 @@ pub const MAX_ACTORS: usize = 3;
 clauses! {
     Model:
     /// No lease and no watch is granted while a mark on the key exists.
-    AskMark,
+    CheckMark,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
     /// No lease and no watch is granted while a writer of the whole cache pends.
-    AskCachePend,
+    CheckCachePend,
     /// No lease and no watch is granted while a writer without a slot holds the cache's lock.
-    AskLock,
+    CheckLock,
     /// The cache's lock is checked after the lease's record exists.
-    AskLockAfter,
+    CheckLockAfter,
     /// The lock belongs to one cache.
     LockByCache,
     /// A writer that changes another cache as a whole voids nothing in this one.
@@ -31,9 +31,9 @@ clauses! {
     /// The removal waits for the transaction of a row that it cannot see.
     RemovalWaits,
     /// A fetcher checks its lease after it has written the row.
-    StoreAsksAfter,
+    StoreChecksAfter,
     /// A fetcher without a lease checks its watch after it has written the row.
-    WatchAsksAfter,
+    WatchChecksAfter,
     /// A mark voids watches.
     MarkVoidsWatches,
     /// A watch begins before the snapshot that reads the source.
@@ -43,7 +43,7 @@ clauses! {
     /// The rollback of a store does not restore a client's lease that was voided after the store.
     TakenBackUnlessVoid,
     /// A delete that has found no row looks for the row again under its mark.
-    DeleteLooksAgain,
+    DeleteChecksAgain,
     /// A delete that looks again waits for the transaction of a row that it cannot see.
     DeleteWaits,
     /// A fetcher announces its store before it writes the row.
@@ -191,8 +191,8 @@ pub enum Phase {
     Unvoiding,
     // a fetcher
     EarlyLock,
-    Asking,
-    AskingLock,
+    Requesting,
+    CheckingLock,
     Reading,
     LateWatch,
     LateLock,

@@ -8,8 +8,8 @@ impl Moves<'_> {
     /// Returns whether the transaction counts as decided, by the information that the model uses.
     pub fn decided(&self) -> bool {
         let transaction = &self.from.transaction;
-        let by_log = !self.m.keeps(Clause::AsksProgressNotLog) && transaction.in_log;
-        let by_list = !self.m.keeps(Clause::AsksProgressNotList) && !transaction.listed;
+        let by_log = !self.m.keeps(Clause::ChecksProgressNotLog) && transaction.in_log;
+        let by_list = !self.m.keeps(Clause::ChecksProgressNotList) && !transaction.listed;
         !transaction.in_progress || by_log || by_list
     }
 

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | the marks pass to a record, and outlive PREPARE | `MarksStand`, `FenceStands` |
 //! | if the record has no room, the cache's `pending_writers` replaces the marks | `OverflowStands` |
-//! | a transaction is decided once it is no longer in progress; the commit log is no proof, because it is written before other sessions see the rows, nor is the list of prepared transactions, because a transaction that is just being prepared is not listed yet | `AsksProgressNotLog`, `AsksProgressNotList` |
+//! | a transaction is decided once it is no longer in progress; the commit log is no proof, because it is written before other sessions see the rows, nor is the list of prepared transactions, because a transaction that is just being prepared is not listed yet | `ChecksProgressNotLog`, `ChecksProgressNotList` |
 //! | one process undoes a record's marks; no other process does so again, nor does the preparing session when it aborts | `LoweringClaims`, `AbortClaims` |
 //! | leases are voided before a fence is removed | `VoidBeforeFence` |
 //! | the slot of a cache that a prepared transaction has dropped is freed when the transaction has committed and its record is lowered | `DropFreesSlot` |

@@ -18,9 +18,9 @@ clauses! {
     /// Marks without room in the record become one mark on the whole cache.
     OverflowStands,
     /// The commit log does not decide whether a transaction has ended.
-    AsksProgressNotLog,
+    ChecksProgressNotLog,
     /// The list of prepared transactions does not decide whether a transaction has ended either.
-    AsksProgressNotList,
+    ChecksProgressNotList,
     /// A process claims a record before it undoes the record's marks.
     LoweringClaims,
     /// The abort of a session that has not finished its PREPARE claims the record, too.
@@ -203,7 +203,7 @@ pub enum Phase {
     LoweringSlot,
     Freeing,
     // a reader
-    Asking,
+    Requesting,
     Reading,
     Filling,
     // a fetcher
@@ -219,7 +219,7 @@ pub struct Backend {
     /// The phase in which the actor continues after it has undone a record.
     pub then: Phase,
     /// Whether the actor has checked if the transaction is decided, and found no record to undo.
-    pub has_asked: bool,
+    pub has_checked: bool,
     pub snapshot: Option<u8>,
     pub read: u8,
     pub row: Option<u8>,

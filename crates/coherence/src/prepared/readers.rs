@@ -11,7 +11,7 @@ impl Moves<'_> {
     }
 
     /// Checks whether a mark or a suspension is outdated. Returns true if this check is the actor's next step.
-    fn asks(&mut self) -> bool {
+    fn checks(&mut self) -> bool {
         let again = self.me().at;
         if self.from.slot.unproven && !is_locked(self.from) {
             self.add(
@@ -23,11 +23,11 @@ impl Moves<'_> {
             );
             return true;
         }
-        if self.me().has_asked || self.from.record != Record::Standing || !self.decided() {
+        if self.me().has_checked || self.from.record != Record::Standing || !self.decided() {
             return false;
         }
         self.add("finds it decided", Phase::Claiming, |_, backend| {
-            backend.has_asked = true;
+            backend.has_checked = true;
             backend.then = again;
         });
         true
@@ -39,14 +39,14 @@ impl Moves<'_> {
             Phase::Begin if self.from.entries[key].is_some() && self.hits(key) => {
                 self.add("hits", Phase::Done, |_, _| {});
             }
-            Phase::Begin => self.add("misses", Phase::Asking, |state, backend| {
+            Phase::Begin => self.add("misses", Phase::Requesting, |state, backend| {
                 backend.snapshot = early.then_some(state.rows[key]);
             }),
-            Phase::Asking if self.pends() => self.ask_or_give_up(),
-            Phase::Asking if !self.from.slot.there => {
+            Phase::Requesting if self.pends() => self.check_or_give_up(),
+            Phase::Requesting if !self.from.slot.there => {
                 self.add("has no slot", Phase::Done, |_, _| {})
             }
-            Phase::Asking => self.add("takes a token", Phase::Reading, |state, backend| {
+            Phase::Requesting => self.add("takes a token", Phase::Reading, |state, backend| {
                 backend.token = [state.stripe.ver, state.slot.words.ver];
             }),
             Phase::Reading => self.add(
@@ -71,8 +71,8 @@ impl Moves<'_> {
         }
     }
 
-    fn ask_or_give_up(&mut self) {
-        if !self.asks() {
+    fn check_or_give_up(&mut self) {
+        if !self.checks() {
             self.add("reads the row, and fills nothing", Phase::Done, |_, _| {});
         }
     }
@@ -85,8 +85,8 @@ impl Moves<'_> {
     pub fn fetcher(&mut self, kind: FetcherKind) {
         let id = self.actor as u8;
         match self.me().at {
-            Phase::Begin => self.add("misses", Phase::Asking, |_, _| {}),
-            Phase::Asking => self.ask(kind),
+            Phase::Begin => self.add("misses", Phase::Requesting, |_, _| {}),
+            Phase::Requesting => self.request(kind),
             Phase::Reading => self.add("reads key 0", Phase::Storing, |state, backend| {
                 backend.read = state.rows[0];
             }),
@@ -114,7 +114,7 @@ impl Moves<'_> {
         }
     }
 
-    fn ask(&mut self, kind: FetcherKind) {
+    fn request(&mut self, kind: FetcherKind) {
         let id = self.actor as u8;
         let clause = match kind {
             FetcherKind::Untracked => Clause::NoStoreWhilePending,
@@ -122,7 +122,7 @@ impl Moves<'_> {
         };
         let client = kind == FetcherKind::Memory;
         let refused = self.pends() && self.m.keeps(clause);
-        if self.pends() && self.asks() {
+        if self.pends() && self.checks() {
             return;
         }
         match kind {

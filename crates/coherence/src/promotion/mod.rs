@@ -14,7 +14,7 @@
 //! | nor does a fetch that began during recovery and ends later: it checks for recovery before its first lookup, and remembers the result | `LoadCarriesRecovery` |
 //! | a slot that was taken during recovery is opened before its first use after the promotion, and loses its entries if the cache has dependencies | `OpenerDrops` |
 //! | the entries are removed before the slot counts as open | `DropBeforeOpen` |
-//! | a network process, which sees no catalogs, uses only slots that were opened | `FrontAsks` |
+//! | a network process, which sees no catalogs, uses only slots that were opened | `FrontChecks` |
 //! | entries without dependencies stay | `KeepsIndependent` |
 //! | a writer on the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
 //!

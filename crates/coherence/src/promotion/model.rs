@@ -12,7 +12,7 @@ clauses! {
     LoadCarriesRecovery,
     OpenerDrops,
     DropBeforeOpen,
-    FrontAsks,
+    FrontChecks,
     KeepsIndependent,
     MarkVoids,
 }

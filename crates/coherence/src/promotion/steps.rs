@@ -56,7 +56,7 @@ impl Moves<'_> {
         let (m, me) = (self.m, self.me());
         let opens = !self.from.in_recovery
             && self.from.recovered
-            && (kind != Actor::Front || m.keeps(Clause::FrontAsks));
+            && (kind != Actor::Front || m.keeps(Clause::FrontChecks));
         match me.at {
             Phase::Begin => self.add("begins", Phase::Looking, |state, backend| {
                 backend.in_recovery = state.in_recovery;

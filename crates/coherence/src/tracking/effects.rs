@@ -1,11 +1,11 @@
 //! Effects on the shared state that the steps of the writers and the network process have in common.
 
-use super::model::{Message, RING, State, Told, Violation};
+use super::model::{Invalidation, Message, RING, State, Violation};
 
 impl State {
     /// Appends a record to the ring.
-    pub fn tell(&mut self, told: Told) {
-        self.ring[self.head as usize % RING] = told;
+    pub fn append(&mut self, invalidation: Invalidation) {
+        self.ring[self.head as usize % RING] = invalidation;
         self.head += 1;
     }
 

@@ -1,6 +1,8 @@
 //! The steps of the network process and its client, and of the executor that reads for it.
 
-use super::model::{Ask, Clause, KEYS, LINE, Message, Model, Moves, RING, Serving, State, Told};
+use super::model::{
+    Clause, Invalidation, KEYS, LINE, Message, Model, Moves, RING, Request, Serving, State,
+};
 
 /// The maximum number of messages that one step of the network process sends.
 const MOST: usize = 2 * KEYS + 2;
@@ -27,14 +29,14 @@ impl Moves<'_> {
             Serving::Handed(key, token) => self.goes("has the back read", |state| {
                 state.serving = Serving::Waiting(key, state.rows[key], token);
             }),
-            Serving::Waiting(..) if m.keeps(Clause::BackWaits) && self.from.untold > 0 => {}
+            Serving::Waiting(..) if m.keeps(Clause::BackWaits) && self.from.unrecorded > 0 => {}
             Serving::Waiting(key, value, token) => self.goes("is answered by the back", |state| {
                 state.fill(key, value, token);
                 state.serving = Serving::Answered(key, value);
             }),
             Serving::Answered(key, value) => {
                 self.goes("reads the ring before the reply", |state| {
-                    state.asks = true;
+                    state.registered = true;
                     state.noted[key] |= !m.keeps(Clause::NotedBeforeRead);
                     if m.keeps(Clause::DrainedBeforeReply) {
                         m.drain(state);
@@ -63,12 +65,12 @@ impl Moves<'_> {
             });
         }
         let next = m.script.get(self.from.sent as usize);
-        if let (Some(&ask), Serving::Nothing) = (next, self.from.serving) {
+        if let (Some(&request), Serving::Nothing) = (next, self.from.serving) {
             self.goes("is sent something", |state| {
                 state.sent += 1;
-                state.serving = match ask {
-                    Ask::Read(key) => Serving::Noting(key),
-                    Ask::Ping => Serving::Pinged(state.acknowledged),
+                state.serving = match request {
+                    Request::Read(key) => Serving::Noting(key),
+                    Request::Ping => Serving::Pinged(state.acknowledged),
                 };
             });
         }
@@ -77,7 +79,7 @@ impl Moves<'_> {
 
 impl Model {
     fn note(&self, state: &mut State, key: usize) {
-        state.asks |= self.keeps(Clause::AsksBeforeRead);
+        state.registered |= self.keeps(Clause::RegistersBeforeRead);
         state.noted[key] |= self.keeps(Clause::NotedBeforeRead);
         state.owed = state.unproven && self.keeps(Clause::UnprovenOwes);
         state.serving = Serving::Looking(key);
@@ -86,14 +88,14 @@ impl Model {
     fn drain(&self, state: &mut State) {
         if (state.head - state.tail) as usize > RING {
             state.tail = state.head;
-            if self.keeps(Clause::LostTellsAll) {
-                pass_on(state, Told::All);
+            if self.keeps(Clause::LostInvalidatesAll) {
+                pass_on(state, Invalidation::All);
             }
         }
         while state.tail != state.head {
-            let told = state.ring[state.tail as usize % RING];
+            let invalidation = state.ring[state.tail as usize % RING];
             state.tail += 1;
-            pass_on(state, told);
+            pass_on(state, invalidation);
         }
     }
 
@@ -101,11 +103,11 @@ impl Model {
         state.say(Message::Value(key, value));
         let passed = std::mem::take(&mut state.passed);
         if std::mem::take(&mut state.owed) {
-            state.say(Message::Changed(Told::All));
+            state.say(Message::Changed(Invalidation::All));
         }
         for (key, passed) in passed.into_iter().enumerate() {
-            if passed && self.keeps(Clause::ToldAgain) {
-                state.say(Message::Changed(Told::Key(key)));
+            if passed && self.keeps(Clause::SentAgain) {
+                state.say(Message::Changed(Invalidation::Key(key)));
             }
         }
         state.serving = Serving::Nothing;
@@ -113,8 +115,9 @@ impl Model {
 }
 
 /// Sends an invalidation to the client for each changed key that the client has read.
-fn pass_on(state: &mut State, told: Told) {
-    let fits = |key: usize| told == Told::All || told == Told::Key(key);
+fn pass_on(state: &mut State, invalidation: Invalidation) {
+    let fits =
+        |key: usize| invalidation == Invalidation::All || invalidation == Invalidation::Key(key);
     let is_read = matches!(
         state.serving,
         Serving::Looking(_)
@@ -125,7 +128,7 @@ fn pass_on(state: &mut State, told: Told) {
     );
     for key in 0..KEYS {
         if fits(key) && std::mem::take(&mut state.noted[key]) {
-            state.say(Message::Changed(Told::Key(key)));
+            state.say(Message::Changed(Invalidation::Key(key)));
             state.passed[key] |= is_read;
         }
     }

@@ -5,7 +5,7 @@
 //! network process notes the keys that its client reads, either from a copy in the hot tier or through an executor, and
 //! sends the changes of these keys to the client as invalidations. The client keeps each value until its key is
 //! invalidated. Messages and replies reach the client in order, but after a delay. In the code, a record in the ring
-//! and an invalidation are called `Told`, the network process is the front, and the executor is the back.
+//! and an invalidation are called `Invalidation`, the network process is the front, and the executor is the back.
 //!
 //! The promises: **when all actors have ended, the values that the client keeps equal the rows; with the reply to a
 //! request the client also has every change that was acknowledged before it sent the request; the client never shows an
@@ -15,16 +15,16 @@
 //!
 //! | rule | clause |
 //! |---|---|
-//! | the network process registers for the cache's changes, and notes the key, before it looks at a copy or offloads the read | `AsksBeforeRead`, `NotedBeforeRead` |
-//! | a writer checks for registered readers after its commit is visible, not when it writes | `LooksAfterVisible` |
-//! | it also records its changes only after that, because a client that reads in between would keep the old row | `ToldAfterVisible` |
-//! | it records them before copies of the new rows can be made, and before its own client gets the acknowledgement | `ToldBeforeUnmark`, `ToldBeforeAck` |
+//! | the network process registers for the cache's changes, and notes the key, before it looks at a copy or offloads the read | `RegistersBeforeRead`, `NotedBeforeRead` |
+//! | a writer checks for registered readers after its commit is visible, not when it writes | `ChecksAfterVisible` |
+//! | it also records its changes only after that, because a client that reads in between would keep the old row | `RecordedAfterVisible` |
+//! | it records them before copies of the new rows can be made, and before its own client gets the acknowledgement | `RecordedBeforeUnmark`, `RecordedBeforeAck` |
 //! | an executor waits for each writer that is visible in its snapshot and has not recorded its changes yet | `BackWaits` |
 //! | the network process reads the ring between a read and its reply | `DrainedBeforeReply` |
-//! | an invalidation that is sent during a read is sent again after the read's reply | `ToldAgain` |
-//! | a network process that was overtaken in the ring treats every entry as changed | `LostTellsAll` |
+//! | an invalidation that is sent during a read is sent again after the read's reply | `SentAgain` |
+//! | a network process that was overtaken in the ring treats every entry as changed | `LostInvalidatesAll` |
 //! | a rollback records nothing, nor does a rollback to a savepoint | `RollbackSilent`, `SavepointSilent` |
-//! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordTells`, `FinisherWaits` |
+//! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordInvalidates`, `FinisherWaits` |
 //! | while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
 //!
 //! These are atomic: the marks and unmarks of the two keys (they share a stripe), the event that makes a commit
@@ -36,4 +36,4 @@ mod front;
 mod model;
 mod writers;
 
-pub use model::{Actor, Ask, Change, Clause, Model, Violation, all};
+pub use model::{Actor, Change, Clause, Model, Request, Violation, all};

@@ -14,19 +14,19 @@ pub const LINE: usize = 8;
 // The header of `tracking` explains each clause.
 clauses! {
     Model:
-    AsksBeforeRead,
+    RegistersBeforeRead,
     NotedBeforeRead,
-    LooksAfterVisible,
-    ToldAfterVisible,
-    ToldBeforeUnmark,
-    ToldBeforeAck,
+    ChecksAfterVisible,
+    RecordedAfterVisible,
+    RecordedBeforeUnmark,
+    RecordedBeforeAck,
     BackWaits,
     DrainedBeforeReply,
-    ToldAgain,
-    LostTellsAll,
+    SentAgain,
+    LostInvalidatesAll,
     RollbackSilent,
     SavepointSilent,
-    RecordTells,
+    RecordInvalidates,
     FinisherWaits,
     UnprovenOwes,
 }
@@ -59,7 +59,7 @@ pub enum Actor {
 
 /// A request of the client, which sends its requests one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ask {
+pub enum Request {
     Read(usize),
     /// A request that reads no entry.
     Ping,
@@ -69,7 +69,7 @@ pub enum Ask {
 pub struct Model {
     pub name: &'static str,
     pub actors: Vec<Actor>,
-    pub script: &'static [Ask],
+    pub script: &'static [Request],
     /// Whether, in the first state, the client has read both keys, and the hot tier has copies of them.
     pub warm: bool,
     /// Whether a transaction that has changed both rows was prepared before a restart.
@@ -78,7 +78,7 @@ pub struct Model {
 }
 
 impl Model {
-    pub fn new(name: &'static str, actors: &[Actor], script: &'static [Ask]) -> Model {
+    pub fn new(name: &'static str, actors: &[Actor], script: &'static [Request]) -> Model {
         assert!(actors.len() <= MAX_ACTORS);
         Model {
             name,
@@ -109,9 +109,9 @@ impl Model {
 /// Returns every configuration in which the promises must hold.
 pub fn all() -> Vec<Model> {
     use Actor::{Filler, Finisher, Lowerer, Writer};
-    use Ask::{Ping, Read};
     use Change::{Prepared, RolledBack, Rows, Savepoint, Whole};
-    const SCRIPTS: &[&[Ask]] = &[
+    use Request::{Ping, Read};
+    const SCRIPTS: &[&[Request]] = &[
         &[Read(0)],
         &[Ping],
         &[Read(0), Read(1)],
@@ -146,7 +146,7 @@ pub fn all() -> Vec<Model> {
 
 /// A record of a change in the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub enum Told {
+pub enum Invalidation {
     #[default]
     Nothing,
     Key(usize),
@@ -156,7 +156,7 @@ pub enum Told {
 /// A message on its way to the client.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Message {
-    Changed(Told),
+    Changed(Invalidation),
     Value(usize, u8),
     /// The reply to a ping, with the rows that had been acknowledged when the ping was sent.
     Pong([u8; KEYS]),
@@ -169,7 +169,7 @@ pub enum Phase {
     Begin,
     Marking,
     Showing,
-    Telling,
+    Recording,
     Unmarking,
     Answering,
     // a process that lowers
@@ -185,9 +185,9 @@ pub enum Phase {
 pub struct Backend {
     pub at: Phase,
     /// Whether a reader is registered, as the writer found it when it checked.
-    pub asked: Option<bool>,
+    pub registered: Option<bool>,
     /// The number of records that the writer has written.
-    pub told: u8,
+    pub recorded: u8,
     pub token: Option<u8>,
     pub read: u8,
 }
@@ -224,13 +224,13 @@ pub struct State {
     pub ver: u8,
     pub pending_writers: u8,
     /// The number of writers that are visible and have not recorded all of their changes.
-    pub untold: u8,
+    pub unrecorded: u8,
     pub record: Record,
     pub decided: bool,
     pub unproven: bool,
-    pub asks: bool,
+    pub registered: bool,
     pub noted: [bool; KEYS],
-    pub ring: [Told; RING],
+    pub ring: [Invalidation; RING],
     pub head: u8,
     pub tail: u8,
     pub serving: Serving,
@@ -253,7 +253,7 @@ pub enum Violation {
     /// The client has read a new value, and still keeps an old one that the same transaction has changed.
     OldBesideNew,
     /// A key was invalidated although no visible change occurred.
-    ToldOfNothing,
+    InvalidatedForNothing,
     /// No actor can take a step.
     Stuck,
 }
@@ -262,7 +262,7 @@ impl Model {
     /// Delivers the next message to the client, and checks the values that the client then keeps.
     pub fn receive(&self, state: &mut State, message: Message) {
         match message {
-            Message::Changed(Told::Key(key)) => state.kept[key] = None,
+            Message::Changed(Invalidation::Key(key)) => state.kept[key] = None,
             Message::Changed(_) => state.kept = [None; KEYS],
             Message::Value(key, value) => {
                 let older = |other: &Option<u8>| other.is_some_and(|other| other < value);
@@ -301,13 +301,13 @@ impl Actors for Model {
             copies: [self.warm.then_some(0); KEYS],
             ver: 0,
             pending_writers: 0,
-            untold: 0,
+            unrecorded: 0,
             record: Record::None,
             decided: false,
             unproven: self.recovered,
-            asks: self.warm,
+            registered: self.warm,
             noted: [self.warm; KEYS],
-            ring: [Told::Nothing; RING],
+            ring: [Invalidation::Nothing; RING],
             head: 0,
             tail: 0,
             serving: Serving::Nothing,

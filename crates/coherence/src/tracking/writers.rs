@@ -1,7 +1,9 @@
 //! The steps of the writers, of the session that decides a prepared transaction, of the process that undoes a
 //! record, and of sessions that fill copies.
 
-use super::model::{Actor, Backend, Change, Clause, Moves, Phase, Record, State, Told, Violation};
+use super::model::{
+    Actor, Backend, Change, Clause, Invalidation, Moves, Phase, Record, State, Violation,
+};
 
 impl Moves<'_> {
     /// Returns the steps of a commit, in their order.
@@ -10,19 +12,19 @@ impl Moves<'_> {
         if change == Change::RolledBack {
             return match self.m.keeps(Clause::RollbackSilent) {
                 true => vec![Marking, Unmarking, Answering],
-                false => vec![Marking, Telling, Unmarking, Answering],
+                false => vec![Marking, Recording, Unmarking, Answering],
             };
         }
-        if !self.m.keeps(Clause::ToldAfterVisible) {
-            return vec![Marking, Telling, Showing, Unmarking, Answering];
+        if !self.m.keeps(Clause::RecordedAfterVisible) {
+            return vec![Marking, Recording, Showing, Unmarking, Answering];
         }
-        if !self.m.keeps(Clause::ToldBeforeUnmark) {
-            return vec![Marking, Showing, Unmarking, Telling, Answering];
+        if !self.m.keeps(Clause::RecordedBeforeUnmark) {
+            return vec![Marking, Showing, Unmarking, Recording, Answering];
         }
-        if !self.m.keeps(Clause::ToldBeforeAck) {
-            return vec![Marking, Showing, Unmarking, Answering, Telling];
+        if !self.m.keeps(Clause::RecordedBeforeAck) {
+            return vec![Marking, Showing, Unmarking, Answering, Recording];
         }
-        vec![Marking, Showing, Telling, Unmarking, Answering]
+        vec![Marking, Showing, Recording, Unmarking, Answering]
     }
 
     fn after(&self, change: Change, phase: Phase) -> Phase {
@@ -42,13 +44,13 @@ impl Moves<'_> {
     }
 
     pub fn writer(&mut self, change: Change) {
-        let looks_late = self.m.keeps(Clause::LooksAfterVisible);
+        let looks_late = self.m.keeps(Clause::ChecksAfterVisible);
         let at = self.me().at;
         let next = self.after(change, at);
         match at {
             Phase::Begin if self.is_locked() => {}
             Phase::Begin => self.add("changes rows", Phase::Marking, |state, backend| {
-                backend.asked = (!looks_late).then_some(state.asks);
+                backend.registered = (!looks_late).then_some(state.registered);
             }),
             Phase::Marking if change == Change::Prepared => {
                 self.add("marks, and is prepared", Phase::Done, |state, _| {
@@ -60,9 +62,9 @@ impl Moves<'_> {
             Phase::Showing => self.add("is visible", next, |state, backend| {
                 state.rows[0] += 1;
                 state.rows[1] += u8::from(change != Change::Savepoint);
-                state.untold += u8::from(backend.told == 0);
+                state.unrecorded += u8::from(backend.recorded == 0);
             }),
-            Phase::Telling => self.tells(change, next),
+            Phase::Recording => self.append_record(change, next),
             Phase::Unmarking => self.add("unmarks", next, |state, _| state.unmark()),
             Phase::Answering => self.add("is acknowledged", next, |state, _| {
                 state.acknowledged = state.rows;
@@ -71,35 +73,35 @@ impl Moves<'_> {
         }
     }
 
-    fn records(&self, change: Change) -> &'static [Told] {
+    fn records(&self, change: Change) -> &'static [Invalidation] {
         match change {
-            Change::Whole => &[Told::All],
-            Change::Savepoint if self.m.keeps(Clause::SavepointSilent) => &[Told::Key(0)],
-            _ => &[Told::Key(0), Told::Key(1)],
+            Change::Whole => &[Invalidation::All],
+            Change::Savepoint if self.m.keeps(Clause::SavepointSilent) => &[Invalidation::Key(0)],
+            _ => &[Invalidation::Key(0), Invalidation::Key(1)],
         }
     }
 
-    fn tells(&mut self, change: Change, next: Phase) {
-        let (records, told) = (self.records(change), self.me().told as usize);
+    fn append_record(&mut self, change: Change, next: Phase) {
+        let (records, recorded) = (self.records(change), self.me().recorded as usize);
         let is_nothing = match change {
             Change::RolledBack => true,
-            Change::Savepoint => records[told] != Told::Key(0),
+            Change::Savepoint => records[recorded] != Invalidation::Key(0),
             _ => false,
         };
-        let at = match told + 1 == records.len() {
+        let at = match recorded + 1 == records.len() {
             true => next,
-            false => Phase::Telling,
+            false => Phase::Recording,
         };
-        self.add("tells", at, |state, backend| {
-            backend.told += 1;
-            if *backend.asked.get_or_insert(state.asks) {
-                state.tell(records[told]);
+        self.add("records a change", at, |state, backend| {
+            backend.recorded += 1;
+            if *backend.registered.get_or_insert(state.registered) {
+                state.append(records[recorded]);
                 if is_nothing {
-                    state.break_by(Violation::ToldOfNothing);
+                    state.break_by(Violation::InvalidatedForNothing);
                 }
             }
             if at == next {
-                state.untold = state.untold.saturating_sub(1);
+                state.unrecorded = state.unrecorded.saturating_sub(1);
             }
         });
     }
@@ -115,7 +117,7 @@ impl Moves<'_> {
                 };
                 self.add("is visible", next, |state, _| {
                     state.rows = state.rows.map(|row| row + 1);
-                    state.untold += u8::from(next == Phase::Claiming);
+                    state.unrecorded += u8::from(next == Phase::Claiming);
                     state.decided = true;
                 });
             }
@@ -149,16 +151,16 @@ impl Moves<'_> {
     }
 
     fn lowers(&mut self, then: Phase) {
-        let tells = self.m.keeps(Clause::RecordTells);
+        let invalidates = self.m.keeps(Clause::RecordInvalidates);
         match self.me().at {
-            Phase::Claiming => self.add("claims the record", Phase::Telling, |state, _| {
+            Phase::Claiming => self.add("claims the record", Phase::Recording, |state, _| {
                 state.record = Record::Claimed;
             }),
-            Phase::Telling => self.add("tells everything", Phase::Unmarking, |state, _| {
-                if tells && state.asks {
-                    state.tell(Told::All);
+            Phase::Recording => self.add("records everything", Phase::Unmarking, |state, _| {
+                if invalidates && state.registered {
+                    state.append(Invalidation::All);
                 }
-                state.untold -= 1;
+                state.unrecorded -= 1;
             }),
             Phase::Unmarking => self.add("unmarks", Phase::Freeing, |state, _| state.unmark()),
             Phase::Freeing => self.add("frees the record", then, |state, _| {

@@ -49,10 +49,10 @@ caught_without! {
     cache_mark_pend_first: CacheMarkPendFirst, epochs_first(with::overflow());
     late_write_marked: LateWriteMarked, with::late_neighbour();
     marks_by_key: MarksByKey, with::other_key();
-    key_looks_for_slot_again: KeyLooksForSlotAgain, with::first_get();
+    key_checks_for_slot_again: KeyChecksForSlotAgain, with::first_get();
     no_slot_takes_lock: NoSlotTakesLock, with::table_full_late();
     lock_by_cache: LockByCache, with::other_cache();
-    cache_looks_for_slot_again: CacheLooksForSlotAgain, with::first_get();
+    cache_checks_for_slot_again: CacheChecksForSlotAgain, with::first_get();
 
     // Rule 3
     publish_mark_alone: PublishMarkAlone, with::plain_sql();
@@ -63,7 +63,7 @@ caught_without! {
     publish_proven: PublishProven, with::table_full_late();
     publish_exact_value: PublishExactValue, with::altered();
     note_drops_value: NoteDropsValue, with::set_then_update();
-    publish_asks_again: PublishAsksAgain, with::needs_room_late();
+    publish_checks_again: PublishChecksAgain, with::needs_room_late();
     cache_unmark_bumps_epoch: CacheUnmarkBumpsEpoch, with::overflow();
     cache_unmark_epoch_first: CacheUnmarkEpochFirst, with::overflow();
     abort_unmarks: AbortUnmarks, with::deletes();

@@ -12,7 +12,7 @@ use crate::check::{all_hold, breaks};
 const LONGEST: usize = 30;
 
 #[test]
-fn with_every_clause_the_entry_is_what_the_source_holds_or_gone() {
+fn with_every_clause_the_entry_equals_the_source_or_is_gone() {
     all_hold(&all());
 }
 
@@ -42,24 +42,24 @@ fn without_all_of_them_a_lease_is_won_between_mark_and_unmark() {
 
 caught_without! {
     caught, &[];
-    ask_mark: AskMark, StaleForGood, Writer(MarkScope::Key), &[Leased, Client, Untracked];
+    check_mark: CheckMark, StaleForGood, Writer(MarkScope::Key), &[Leased, Client, Untracked];
     marks_by_key: MarksByKey, PaysForAnother, Neighbour(MarkScope::Key), &[Leased, Client, Untracked];
-    ask_cache_pend: AskCachePend, StaleForGood, Writer(MarkScope::Cache), &[Leased, Client, Untracked];
-    ask_lock: AskLock, StaleForGood, Writer(MarkScope::NoSlot), &[Leased, Client, Untracked];
-    ask_lock_after: AskLockAfter, StaleForGood, Writer(MarkScope::NoSlot), &[Leased, Client, Untracked];
+    check_cache_pend: CheckCachePend, StaleForGood, Writer(MarkScope::Cache), &[Leased, Client, Untracked];
+    check_lock: CheckLock, StaleForGood, Writer(MarkScope::NoSlot), &[Leased, Client, Untracked];
+    check_lock_after: CheckLockAfter, StaleForGood, Writer(MarkScope::NoSlot), &[Leased, Client, Untracked];
     lock_by_cache: LockByCache, PaysForAnother, Neighbour(MarkScope::NoSlot), &[Leased, Client, Untracked];
     voids_by_cache: VoidsByCache, PaysForAnother, Neighbour(MarkScope::Cache), &[Leased, Client, Untracked];
     mark_voids: MarkVoids, StaleForGood, Writer(MarkScope::Key), &[Leased, Client];
     pend_before_void: PendBeforeVoid, StaleForGood, Writer(MarkScope::Cache), &[Leased];
     mark_before_removal: MarkBeforeRemoval, StaleForGood, Writer(MarkScope::Key), &[Leased, Untracked];
     removal_waits: RemovalWaits, StaleForGood, Writer(MarkScope::Key), &[Leased, Untracked];
-    store_asks_after: StoreAsksAfter, StaleForGood, Writer(MarkScope::Key), &[Leased];
-    watch_asks_after: WatchAsksAfter, StaleForGood, Writer(MarkScope::Key), &[Untracked];
+    store_checks_after: StoreChecksAfter, StaleForGood, Writer(MarkScope::Key), &[Leased];
+    watch_checks_after: WatchChecksAfter, StaleForGood, Writer(MarkScope::Key), &[Untracked];
     mark_voids_watches: MarkVoidsWatches, StaleForGood, Writer(MarkScope::Cache), &[Untracked];
     watch_before_snapshot: WatchBeforeSnapshot, StaleForGood, Writer(MarkScope::Key), &[Untracked];
     old_snapshot_stores_nothing: OldSnapshotStoresNothing, StaleForGood, Writer(MarkScope::Key), &[RepeatableRead];
     taken_back_unless_void: TakenBackUnlessVoid, StaleForGood, Writer(MarkScope::Key), &[Client];
-    delete_looks_again: DeleteLooksAgain, StaleForGood, Deleter, &[Leased, Client, Untracked];
+    delete_checks_again: DeleteChecksAgain, StaleForGood, Deleter, &[Leased, Client, Untracked];
     delete_waits: DeleteWaits, StaleForGood, Deleter, &[Leased, Client, Untracked];
     store_announced: StoreAnnounced, StaleForGood, Deleter, &[Leased, Client, Untracked];
     delete_counts_begun: DeleteCountsBegun, StaleForGood, Deleter, &[Leased, Client, Untracked];

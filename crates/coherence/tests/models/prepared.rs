@@ -25,8 +25,8 @@ caught_without! {
     marks_stand: MarksStand, &[Preparer(Row), Finisher, Reader(0)], false, StaleCopy;
     fence_stands: FenceStands, &[Preparer(Row), Finisher, Fetcher(Memory)], false, StaleForGood;
     overflow_stands: OverflowStands, &[Preparer(ManyRows), Finisher, Reader(0)], false, StaleCopy;
-    asks_progress_not_log: AsksProgressNotLog, &[Preparer(Row), Finisher, Reader(0)], false, StaleCopy;
-    asks_progress_not_list: AsksProgressNotList, &[Preparer(Row), Finisher, Reader(0)], false, StaleCopy;
+    checks_progress_not_log: ChecksProgressNotLog, &[Preparer(Row), Finisher, Reader(0)], false, StaleCopy;
+    checks_progress_not_list: ChecksProgressNotList, &[Preparer(Row), Finisher, Reader(0)], false, StaleCopy;
     lowering_claims: LoweringClaims, &[Preparer(Row), Finisher, Reader(0)], false, UndoneTwice;
     abort_claims: AbortClaims, &[Preparer(Row), Finisher, Writer, Reader(1)], false, UndoneTwice;
     void_before_fence: VoidBeforeFence, &[Preparer(Row), Finisher, Fetcher(Memory)], false, StaleForGood;

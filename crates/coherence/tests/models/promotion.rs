@@ -23,7 +23,7 @@ caught_without! {
     load_carries_recovery: LoadCarriesRecovery, &[Replay, Promoter, Fetcher, Reader], true, Stale;
     opener_drops: OpenerDrops, &[Replay, Promoter, Setter, Reader], true, Stale;
     drop_before_open: DropBeforeOpen, &[Replay, Promoter, Setter, Reader, Front], true, Stale;
-    front_asks: FrontAsks, &[Replay, Promoter, Setter, Front], true, Stale;
+    front_checks: FrontChecks, &[Replay, Promoter, Setter, Front], true, Stale;
     keeps_independent: KeepsIndependent, &[Promoter, Setter, Reader], false, Lost;
     mark_voids: MarkVoids, &[Promoter, Fetcher, Writer, Reader], true, Stale;
 }

@@ -226,7 +226,7 @@ fn typed_lines_are_cut_as_by_redis() {
 
 #[test]
 #[ignore = "needs redis-server"]
-fn what_an_older_redis_reads_otherwise_it_does() {
+fn an_older_redis_reads_the_listed_requests_differently() {
     versions::look_at_cursors(&mut Redis::start("versions"));
 }
 

@@ -77,7 +77,7 @@ fn new_keys_are_followed_and_overwrites_are_not() {
 }
 
 #[test]
-fn a_visit_can_end_a_step_and_the_next_goes_on() {
+fn a_visit_can_end_a_step_and_the_next_continues() {
     let memory = Memory::new(1 << 20, 1);
     (1..=5).for_each(|number| set(&memory, number, 10));
     let (mut seen, mut found) = (0, Vec::new());
@@ -142,7 +142,7 @@ fn a_walk_and_the_journal_miss_no_key() {
 }
 
 #[test]
-fn a_walk_goes_on_from_a_place_that_was_told() {
+fn a_walk_continues_from_a_returned_place() {
     let memory = Memory::new(1 << 20, 1);
     let keys = if cfg!(miri) { 30 } else { 500 };
     (0..keys).for_each(|number| set(&memory, number, 7));

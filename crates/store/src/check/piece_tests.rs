@@ -100,7 +100,7 @@ fn values_of_all_lengths_come_whole() {
 }
 
 #[test]
-fn what_takes_no_page_is_read_at_once() {
+fn values_that_take_no_page_are_read_at_once() {
     let memory = Memory::new(1 << 20, 1);
     let region = &memory.region;
     assert_eq!(begin(region, 1), None);

@@ -156,7 +156,7 @@ fn small_writes_race_reads_and_sweeps_without_a_torn_value() {
 }
 
 #[test]
-fn large_writes_that_take_each_others_pages_all_succeed() {
+fn large_writes_that_compete_for_pages_all_succeed() {
     let rounds = if cfg!(miri) { 10 } else { 6_000 };
     let longest = if cfg!(miri) { 9_000 } else { 120_000 };
     let (hits, refused) = storm(

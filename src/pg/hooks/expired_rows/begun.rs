@@ -94,8 +94,8 @@ unsafe fn may_be_parallel(query: *mut pg_sys::QueryDesc) -> bool {
     // SAFETY: by the caller's contract.
     unsafe {
         let (plan, state) = ((*query).plannedstmt, (*query).estate);
-        let is_asked = !plan.is_null() && (*plan).parallelModeNeeded && !state.is_null();
-        !is_asked || is_marked((*state).es_query_cxt) == would_see_all()
+        let needs_parallel = !plan.is_null() && (*plan).parallelModeNeeded && !state.is_null();
+        !needs_parallel || is_marked((*state).es_query_cxt) == would_see_all()
     }
 }
 

@@ -202,9 +202,9 @@ pub unsafe extern "C-unwind" fn copied_first_wrapper(call: pg_sys::FunctionCallI
         let arguments = (*call).args.as_slice(3);
         let [key, copy, is_live] = [&arguments[0], &arguments[1], &arguments[2]];
         (*call).isnull = false;
-        let is_asked = !key.isnull && !copy.isnull && place_of((*call).flinfo) == OURS;
+        let is_checked = !key.isnull && !copy.isnull && place_of((*call).flinfo) == OURS;
         let is_live = is_live.isnull || is_live.value.value() != 0;
-        let is_first = !is_asked
+        let is_first = !is_checked
             || of_copy(copy.value.value() as i32, |copy| {
                 copy.is_first(key.value, is_live)
             })

@@ -80,7 +80,7 @@ pub enum Method {
 /// The certificate that a client must present, in addition to the method or as the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShownCertificate {
-    NotAsked,
+    NotRequired,
     /// Any certificate that the CA has signed.
     Verified,
     /// A certificate whose common name is the role or is mapped to it.

@@ -158,12 +158,12 @@ fn method_of(number: u32) -> Method {
 /// Returns the certificate that a line requires. Method `cert` requires the full check, whatever the line's options
 /// are.
 fn certificate_of(line: &layout::HbaLine15) -> Option<ShownCertificate> {
-    let asked = match line.auth_method {
+    let required = match line.auth_method {
         method::CERT => client_cert::FULL,
         _ => line.clientcert,
     };
-    match (asked, line.clientcertname) {
-        (client_cert::OFF, _) => Some(ShownCertificate::NotAsked),
+    match (required, line.clientcertname) {
+        (client_cert::OFF, _) => Some(ShownCertificate::NotRequired),
         (client_cert::CA, _) => Some(ShownCertificate::Verified),
         (client_cert::FULL, client_cert_name::CN) => Some(ShownCertificate::CommonName),
         (client_cert::FULL, client_cert_name::DN) => Some(ShownCertificate::DistinguishedName),

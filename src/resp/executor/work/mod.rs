@@ -198,7 +198,7 @@ impl WorkRunner {
         watched::end();
         background::report_statistics(false);
         if let Ok(done) = done
-            && background::asked_to_end()
+            && background::is_end_requested()
             && !fault::on(Fault::EndedWaitAcknowledged)
         {
             self.take_back(jobs.get_mut(..done).unwrap_or_default());
@@ -233,7 +233,7 @@ impl WorkRunner {
         for job in jobs.iter_mut() {
             job.waits = self.waits_for_standby(&job.handed);
         }
-        if !standby_waits::somebody_waits() {
+        if !standby_waits::any_executor_waits() {
             return;
         }
         let waits = |job: &mut Job| job.waits;
@@ -253,7 +253,7 @@ impl WorkRunner {
 
     /// Returns whether jobs were put aside and may run now.
     fn has_aside(&self) -> bool {
-        self.work_queue.places.has_aside() && !standby_waits::somebody_waits()
+        self.work_queue.places.has_aside() && !standby_waits::any_executor_waits()
     }
 
     fn put_back(&mut self, job: Job, lane: Lane) {
@@ -353,7 +353,7 @@ fn tidy() {
                 .into(),
             "The process ends, and another one starts.",
         );
-        background::ask_to_end();
+        background::request_end_of_process();
     }
 }
 
@@ -376,7 +376,7 @@ fn send(work_queue: WorkQueue, networks: &mut Notified, taken: Option<Taken>, re
             Err(again) => taken = Some(again),
         }
         wake_networks(networks, work_queue);
-        if background::asked_to_end() {
+        if background::is_end_requested() {
             // The successor answers the jobs of this process, with an unknown outcome.
             return;
         }

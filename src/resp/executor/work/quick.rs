@@ -115,7 +115,7 @@ impl WorkRunner {
             true => runner.put_back(job, Lane::Slow),
             false => runner.fail(job, failure),
         };
-        if background::asked_to_end() {
+        if background::is_end_requested() {
             // The transaction changed nothing, so the jobs go back to the queue and the successor of this process runs
             // them.
             jobs.into_iter()

@@ -40,7 +40,7 @@ pub struct Roles {
 struct Known {
     since: Instant,
     /// Whether the role's synchronous_commit waits for a standby. None: the role does not set it.
-    asks_standby: Option<bool>,
+    requires_standby: Option<bool>,
     /// The settings for transactions without user-defined code.
     plain: Settings,
     all: Settings,
@@ -67,9 +67,9 @@ impl Roles {
 
     /// Returns whether a logged commit of this role waits for a standby, as far as is known now.
     pub fn waits_for_standby(&mut self, patience: Duration, role: Oid) -> bool {
-        let asked = |known: &Known| known.asks_standby;
+        let required = |known: &Known| known.requires_standby;
         standby_waits::standby_is_named()
-            && standby_waits::is_asked_for(self.known(role, Some(patience)).and_then(asked))
+            && standby_waits::is_required(self.known(role, Some(patience)).and_then(required))
     }
 
     /// Returns the settings for a transaction without user-defined code, for a caller that must not wait. If they
@@ -114,7 +114,9 @@ impl Roles {
         let mut said = last.filter(|(name, _)| name.as_c_str() == c"synchronous_commit");
         let known = Known {
             since,
-            asks_standby: said.next().map(|(_, value)| asks_standby(value.to_bytes())),
+            requires_standby: said
+                .next()
+                .map(|(_, value)| requires_standby(value.to_bytes())),
             plain: plain.cloned().collect(),
             all: all.into(),
         };
@@ -155,7 +157,7 @@ fn read(role: Oid) -> Vec<(CString, CString)> {
 }
 
 /// Returns whether a value of synchronous_commit requires a standby.
-fn asks_standby(value: &[u8]) -> bool {
+fn requires_standby(value: &[u8]) -> bool {
     let not = ["local", "off", "false", "no", "0"];
     !not.iter()
         .any(|one| value.eq_ignore_ascii_case(one.as_bytes()))

@@ -62,7 +62,7 @@ impl WorkRunner {
             Err(_) if job.handed.alone && !alone => self.put_back(job, Lane::Slow),
             Ok(_) => self.answer(job.taken, job.replies),
             // User-defined code is not run twice.
-            Err(_) if background::asked_to_end() && !job.handed.alone => {
+            Err(_) if background::is_end_requested() && !job.handed.alone => {
                 self.put_back(job, Lane::Slow);
             }
             Err(failure) => {

@@ -18,7 +18,7 @@ use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::{self, advisory, clock, random};
 use crate::pg::shmem::cache_id::CacheId;
-use crate::pg::shmem::lease::{Asked, Claim, Other, my_process};
+use crate::pg::shmem::lease::{Claim, LeaseOutcome, Other, my_process};
 use crate::pg::shmem::tier::{Tier, tier};
 
 /// The next step of a caller that has missed a key.
@@ -44,7 +44,7 @@ pub enum Holder {
 /// Requests the lease of a key for `cache_fetch`.
 pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     let Some(tier) = tier() else {
-        return ask_by_lock(cache, key);
+        return request_by_lock(cache, key);
     };
     if cache.temporary {
         return Turn::Untracked(None); // no other session changes it
@@ -52,11 +52,11 @@ pub fn to_fetch(cache: &Cache, key: HashedKey) -> Turn {
     if held::is_full() {
         return untracked(tier, cache, key);
     }
-    let (lease, asked) = ask_twice(tier, cache, key, For::Session);
-    if matches!(asked, Asked::Won) {
+    let (lease, outcome) = request_twice(tier, cache, key, For::Session);
+    if matches!(outcome, LeaseOutcome::Won) {
         held::hold(lease);
     }
-    turn(tier, cache, key, lease, asked)
+    turn(tier, cache, key, lease, outcome)
 }
 
 /// Requests the lease of a key for `cache_lease`. Raises 55000 without a tier.
@@ -69,8 +69,8 @@ pub fn to_lease(cache: &Cache, key: HashedKey) -> Result<Turn, Error> {
         true => For::Doomed,
         false => For::Client,
     };
-    let (lease, asked) = ask_twice(tier, cache, key, whom);
-    Ok(turn(tier, cache, key, lease, asked))
+    let (lease, outcome) = request_twice(tier, cache, key, whom);
+    Ok(turn(tier, cache, key, lease, outcome))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -86,39 +86,45 @@ enum For {
 
 /// Requests the lease. If a change is pending, lowers the marks of decided transactions and requests the lease once
 /// more. A client then gets a doomed lease if the change is still pending.
-fn ask_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, Asked) {
+fn request_twice(tier: &Tier, cache: &Cache, key: HashedKey, whom: For) -> (Lease, LeaseOutcome) {
     let proven = whom != For::Doomed && unverified_after_restart::is_cache_proven(tier, cache);
-    let ask = |whom| ask(tier, cache, key, whom, proven);
-    let mut answer = ask(whom);
-    if matches!(answer.1, Asked::Pending) && undo_marks::lower_decided() {
-        answer = ask(whom);
+    let request = |whom| request(tier, cache, key, whom, proven);
+    let mut answer = request(whom);
+    if matches!(answer.1, LeaseOutcome::Pending) && undo_marks::lower_decided() {
+        answer = request(whom);
     }
     match answer.1 {
-        Asked::Pending if whom == For::Client => ask(For::Doomed),
+        LeaseOutcome::Pending if whom == For::Client => request(For::Doomed),
         _ => answer,
     }
 }
 
-fn ask(tier: &Tier, cache: &Cache, key: HashedKey, whom: For, proven: bool) -> (Lease, Asked) {
-    let (lease, asked) = ask_record(tier, cache, key, whom, !proven);
-    let won = matches!(asked, Asked::Won);
+fn request(
+    tier: &Tier,
+    cache: &Cache,
+    key: HashedKey,
+    whom: For,
+    proven: bool,
+) -> (Lease, LeaseOutcome) {
+    let (lease, outcome) = request_record(tier, cache, key, whom, !proven);
+    let won = matches!(outcome, LeaseOutcome::Won);
     if !won || !proven || !load_token::is_locked_without_slot(cache) {
-        return (lease, asked);
+        return (lease, outcome);
     }
     leases::end(lease);
     match whom {
-        For::Doomed => ask_record(tier, cache, key, whom, true),
-        _ => (lease, Asked::Pending),
+        For::Doomed => request_record(tier, cache, key, whom, true),
+        _ => (lease, LeaseOutcome::Pending),
     }
 }
 
-fn ask_record(
+fn request_record(
     tier: &Tier,
     cache: &Cache,
     key: HashedKey,
     whom: For,
     doomed: bool,
-) -> (Lease, Asked) {
+) -> (Lease, LeaseOutcome) {
     let hash = key.hash;
     let now = clock::now();
     let client = whom != For::Session;
@@ -134,23 +140,29 @@ fn ask_record(
     };
     let partition = tier.region().partition_of(hash);
     let leases = tier.leases().of(partition);
-    let asked = tier.change(partition, |_| {
+    let outcome = tier.change(partition, |_| {
         claim.doomed |= load_token::has_pending_writer(tier, cache, hash);
         match claim.doomed && whom != For::Doomed {
-            true => Asked::Pending,
-            false => leases.ask(hash, &claim),
+            true => LeaseOutcome::Pending,
+            false => leases.request(hash, &claim),
         }
     });
     let id = claim.id;
-    (Lease { hash, id }, asked)
+    (Lease { hash, id }, outcome)
 }
 
-fn turn(tier: &'static Tier, cache: &Cache, key: HashedKey, lease: Lease, asked: Asked) -> Turn {
-    match asked {
-        Asked::Won => Turn::Mine(Some(lease)),
-        Asked::Busy(other) => Turn::Theirs(Holder::Record(other)),
-        Asked::Full => untracked(tier, cache, key),
-        Asked::Pending => Turn::Pending,
+fn turn(
+    tier: &'static Tier,
+    cache: &Cache,
+    key: HashedKey,
+    lease: Lease,
+    outcome: LeaseOutcome,
+) -> Turn {
+    match outcome {
+        LeaseOutcome::Won => Turn::Mine(Some(lease)),
+        LeaseOutcome::Busy(other) => Turn::Theirs(Holder::Record(other)),
+        LeaseOutcome::Full => untracked(tier, cache, key),
+        LeaseOutcome::Pending => Turn::Pending,
     }
 }
 
@@ -168,7 +180,7 @@ fn untracked(tier: &'static Tier, cache: &Cache, key: HashedKey) -> Turn {
     }
 }
 
-fn ask_by_lock(cache: &Cache, key: HashedKey) -> Turn {
+fn request_by_lock(cache: &Cache, key: HashedKey) -> Turn {
     if held::is_full() {
         return match advisory::try_all_leases(cache.relation) {
             true => Turn::Untracked(None),
