@@ -166,6 +166,6 @@ impl Place {
             self.not_before = (lived < START_AGAIN).then(|| since + START_AGAIN);
         }
         let present = queue.processes.pid(self.kind, self.number);
-        !present.is_some_and(background::is_there)
+        present.is_none()
     }
 }

@@ -1,6 +1,8 @@
 //! Tests the batches in which executors run commands on table caches: many commands in one transaction, each client's
 //! in order, and a command's wait or error affects no other command.
 
+use std::time::{Duration, Instant};
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::tables::{
@@ -448,12 +450,71 @@ fn more_clients_than_places_are_all_served() {
     for (number, client) in clients.iter_mut().enumerate() {
         send(client, &["SET", &format!("k{number}"), "v"]);
     }
-    wait_until_handed(&door, 448);
+    wait_until_handed(&door, 336); // a quarter is for other tables
     drop(stopped);
     clients
         .iter_mut()
         .for_each(|client| assert_eq!(reply(client), OK()));
     gone_clients_leave_nothing(&door, clients);
+}
+
+/// The clients of one table wait for its lock, with more commands than there are places, and with long ones.
+#[test]
+fn a_locked_table_leaves_places_and_pages_to_other_tables() {
+    let door = start(&[]);
+    let mut other = client_in(&door, 2, None);
+    assert_eq!(other.ask(&["SET", "k", "v"]), OK());
+    // The permission on the other table is known before the lock.
+    assert_eq!(client_in(&door, 1, None).ask(&["SET", "k", "v"]), OK());
+    let mut session = door.cluster.connect("postgres");
+    let mut holder = door.cluster.connect("postgres");
+    for (count, length) in [(470, 10), (40, 1_000_000)] {
+        let full = "SELECT queue_full FROM pgcache.resp_stats";
+        let before = session.number(full);
+        holder.run(&format!(
+            "BEGIN; LOCK TABLE {UNLOGGED} IN ACCESS EXCLUSIVE MODE"
+        ));
+        let value = "v".repeat(length);
+        let mut waiting: Vec<Client> = (0..count).map(|_| client_in(&door, 1, None)).collect();
+        for (number, client) in waiting.iter_mut().enumerate() {
+            send(client, &["SET", &format!("k{number}"), &value]);
+        }
+        wait_until("clients find no room", || session.number(full) > before);
+        let began = Instant::now();
+        assert_eq!(other.ask(&["SET", "k", &"w".repeat(100_000)]), OK());
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}");
+        holder.run("COMMIT");
+        for client in &mut waiting {
+            assert_eq!(reply(client), OK());
+        }
+    }
+}
+
+/// Two jobs that each take two seconds arrive in one turn of the network process, which wakes one executor.
+#[test]
+fn executors_share_the_jobs_of_one_turn() {
+    let door = start(&["pgcache.resp_executors = 3"]);
+    let mut session = door.cluster.connect("postgres");
+    session.run(&format!(
+        "CREATE FUNCTION rest() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN PERFORM pg_sleep(2); RETURN NEW; END$$;
+         CREATE TRIGGER rest BEFORE INSERT ON {UNLOGGED} FOR EACH ROW EXECUTE FUNCTION rest()"
+    ));
+    let mut clients: Vec<Client> = (0..2).map(|_| client_in(&door, 1, None)).collect();
+    for client in &mut clients {
+        assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
+    }
+    let stopped = Stopped::networks_of(&door);
+    for (number, client) in clients.iter_mut().enumerate() {
+        send(client, &["SET", &format!("k{number}"), "v"]);
+    }
+    let began = Instant::now();
+    drop(stopped);
+    for client in &mut clients {
+        assert_eq!(reply(client), OK());
+    }
+    let took = began.elapsed();
+    assert!(took < Duration::from_millis(3_500), "{took:?}");
 }
 
 /// Disconnects clients while an executor has requests of theirs.

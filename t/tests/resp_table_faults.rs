@@ -1,5 +1,7 @@
 //! Tests table caches through the Redis protocol when an executor or the primary ends or is missing.
 
+use std::time::Duration;
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::resp::{Client, Door, Reply};
 use pgcache_tests::tables::{LOGGED, UNLOGGED, client_in, executors, reply, send, start};
@@ -76,6 +78,47 @@ fn a_server_whose_executor_was_killed_comes_back() {
         client.ask_if_open(&["GET", "k"])
     });
     assert_eq!(value, Reply::bulk("v"));
+}
+
+/// An executor waits for a lock while it connects, and the launcher ends and starts again meanwhile. Two executors with
+/// one number would answer each other's clients.
+#[test]
+fn no_number_of_an_executor_is_given_twice() {
+    let door = start(&["pgcache.resp_executors = 2"]);
+    let mut session = door.cluster.connect("postgres");
+    let mut holder = door.cluster.connect("postgres");
+    holder.run("BEGIN; LOCK TABLE pg_db_role_setting IN ACCESS EXCLUSIVE MODE");
+    let count = |kind: &str| {
+        format!("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'pgcache {kind}'")
+    };
+    let end = |kind: &str| {
+        format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+              WHERE backend_type = 'pgcache {kind}' LIMIT 1"
+        )
+    };
+    // A process that connects is not in the view, and no new session can connect.
+    session.run(&end("resp executor"));
+    wait_until("the executor has ended", || {
+        session.number(&count("resp executor")) == 1
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    session.run(&end("launcher"));
+    wait_until("the launcher has ended", || {
+        session.number(&count("launcher")) == 0
+    });
+    wait_until("the launcher runs again", || {
+        session.number(&count("launcher")) == 1
+    });
+    // The launcher looks for missing processes each second.
+    std::thread::sleep(Duration::from_secs(3));
+    holder.run("COMMIT");
+    wait_until("the successor runs", || {
+        session.number(&count("resp executor")) >= 2
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(session.number(&count("resp executor")), 2);
+    assert_eq!(client_in(&door, 1, None).ask(&["SET", "k", "v"]), OK());
 }
 
 #[test]

@@ -37,7 +37,7 @@ pub fn begin(
         commands::write_table(replies);
         return Progress::Done;
     }
-    if !core.submitter.has_room() {
+    if !core.submitter.has_room(permission.target.cache.relation) {
         return Progress::Starve;
     }
     let lane = lane(&permission, kind);
@@ -57,7 +57,7 @@ pub fn begin(
 
 /// Begins to offload a COPY from or to a table.
 pub fn begin_copy(core: &mut Core, from: Rc<Permission>, to: Rc<Permission>) -> Progress {
-    if !core.submitter.has_room() {
+    if !core.submitter.has_room(from.target.cache.relation) {
         return Progress::Starve;
     }
     let pending = PendingBatch {

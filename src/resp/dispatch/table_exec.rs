@@ -25,7 +25,7 @@ pub fn exec(
     permission: Rc<Permission>,
     replies: &mut Writer,
 ) -> Progress {
-    if !core.submitter.has_room() {
+    if !core.submitter.has_room(permission.target.cache.relation) {
         return Progress::Starve;
     }
     let before = replies.as_bytes().len();
@@ -110,7 +110,7 @@ pub fn watch(
         Failure::WatchInsideMulti.write(replies);
         return Progress::Done;
     }
-    if !core.submitter.has_room() {
+    if !core.submitter.has_room(permission.target.cache.relation) {
         return Progress::Starve;
     }
     session.offloaded.watching = Some(Box::new(WatchedRows::of(

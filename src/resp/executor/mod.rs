@@ -33,6 +33,9 @@ pub fn run(number: usize) {
     let Some(queue) = WorkQueue::of_server() else {
         background::end(0);
     };
+    if !queue.claim(Kind::Executor, number) {
+        background::end(0);
+    }
     let search_path = connect::as_server(queue.processes.database(), c"pgcache resp executor");
     reload();
     let mut executor = Executor {
@@ -49,7 +52,6 @@ pub fn run(number: usize) {
         }
         executor.turn();
     }
-    executor.queue.processes.end(Kind::Executor, number);
     background::end(0);
 }
 
@@ -64,7 +66,7 @@ struct Executor {
 impl Executor {
     /// Works until no work is left, and then sleeps.
     fn turn(&mut self) {
-        self.queue.processes.set_busy(self.number, true);
+        self.queue.processes.set_idle(self.number, false);
         if self.has_work() {
             background::show(Some("running commands of clients of the Redis protocol"));
         }
@@ -76,7 +78,7 @@ impl Executor {
             }
         }
         // Check the queues again after announcing idle, so that work queued just before is not missed.
-        self.queue.processes.set_busy(self.number, false);
+        self.queue.processes.set_idle(self.number, true);
         if self.has_work() || background::is_end_requested() {
             return;
         }
@@ -100,17 +102,26 @@ impl Executor {
         if self.may_answer()
             && let Some(asked) = self.next_request()
         {
+            self.share_rest();
             self.answer(asked);
             worked = true;
         }
-        if self.has_slow() && self.runner.has_slow() {
-            // The job may take long, and clients that authenticate or need permissions must not wait for it.
-            if !self.has_quick() && self.runner.has_requests() {
-                self.queue.processes.wake_quick();
-            }
-            worked |= self.runner.slow();
+        if self.has_slow()
+            && let Some(job) = self.runner.next_slow()
+        {
+            self.share_rest();
+            self.runner.slow(job);
+            worked = true;
         }
         worked
+    }
+
+    /// Wakes another executor for the work that waits beside the one that begins, which may take long: network processes
+    /// may have woken only this executor for all of it.
+    fn share_rest(&self) {
+        if self.runner.has_slow() || self.runner.has_requests() {
+            self.queue.processes.wake_slow();
+        }
     }
 
     fn answer(&mut self, asked: TakenRequest<CatalogRequest>) {

@@ -4,16 +4,21 @@
 //! Guards that offloaded work does not stall: if no executor takes work from a lane for 20 ms, other executors are
 //! woken for it.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use crate::pg::resp::standby_waits;
-use crate::pg::resp::work_queue::{Answered, Free, Handed, Lane, Work};
+use pgrx::pg_sys::Oid;
+
+use crate::pg::resp::work_queue::{Answered, BATCHES, Free, Handed, Lane, Work};
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::ipc::request::WorkQueue;
 
 /// The time without progress after which a lane counts as stalled.
 const STALLED: Duration = Duration::from_millis(20);
+
+/// Bytes of requests that relations with a batch in the queue leave to other relations.
+const KEPT: usize = 2 << 20;
 
 /// Commands of one client's pipeline that are offloaded together.
 pub struct PendingBatch {
@@ -37,8 +42,9 @@ pub struct PendingBatch {
 pub struct WorkSubmitter {
     pub work_queue: WorkQueue,
     free: Vec<Free>,
-    quick: Watched,
-    slow: Watched,
+    watched: [Watched; 4],
+    /// The number of places that each relation holds.
+    held: HashMap<u32, usize>,
     /// Whether work was added to the quick lane, and to the slow one, since executors were last woken.
     pub untold: (bool, bool),
 }
@@ -48,45 +54,58 @@ impl WorkSubmitter {
         WorkSubmitter {
             work_queue,
             free: work_queue.places.free_batches(network).collect(),
-            quick: Watched::new(Lane::Quick),
-            slow: Watched::new(Lane::Slow),
+            watched: [Lane::Quick, Lane::Slow, Lane::Request, Lane::SlowRequest].map(Watched::new),
+            held: HashMap::new(),
             untold: (false, false),
         }
     }
 
     /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane takes none,
-    /// because a standby or a disk holds it up, another executor takes over the lane. If no executor takes work of the
-    /// slow lane because they wait for a standby, an idle executor is woken for it.
+    /// because a standby or a disk holds it up, another executor takes over the lane. For any other lane an idle executor
+    /// is woken: the one that was woken before may have met a standby, or may have ended.
     pub fn look_at_lanes(&mut self) {
-        if self.quick.is_stalled(&self.work_queue) {
-            self.work_queue.processes.free_quick();
-        }
-        if self.slow.is_stalled(&self.work_queue) && standby_waits::any_executor_waits() {
-            self.work_queue.processes.wake_slow();
+        for watched in &mut self.watched {
+            if watched.is_stalled(&self.work_queue) {
+                match watched.lane {
+                    Lane::Quick => self.work_queue.processes.free_quick(),
+                    _ => self.work_queue.processes.wake_slow(),
+                }
+            }
         }
     }
 
     /// Returns the moment of the next check.
     pub fn next_look(&self) -> Option<Instant> {
-        let since = [&self.quick, &self.slow].map(|watched| watched.since);
-        since
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|(since, _)| since + STALLED)
+        let since = self.watched.iter().filter_map(|watched| watched.since);
+        since.min().map(|(since, _)| since + STALLED)
     }
 
-    pub fn has_room(&self) -> bool {
-        !self.free.is_empty()
+    /// Returns whether a place is free for a batch on this relation. A relation whose batches wait for a lock must not
+    /// take all places. So the last quarter is for relations that hold no place.
+    pub fn has_room(&self, relation: Oid) -> bool {
+        match self.holds_place(relation) {
+            true => self.free.len() > BATCHES / 4,
+            false => !self.free.is_empty(),
+        }
+    }
+
+    fn holds_place(&self, relation: Oid) -> bool {
+        self.held.contains_key(&relation.to_u32())
     }
 
     /// Submits a batch. Returns the number of its place. None: the queue has no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
+        let relation = handed.relation;
+        let leaves_room = || self.work_queue.batches.leaves_room(requests, KEPT);
+        if !self.has_room(relation) || self.holds_place(relation) && !leaves_room() {
+            return None;
+        }
         let place = self.free.pop()?;
         if !self.work_queue.batches.write(&place, handed, requests) {
             self.free.push(place);
             return None;
         }
+        *self.held.entry(relation.to_u32()).or_default() += 1;
         let number = place.number();
         self.work_queue.places.submit(place, lane);
         match lane == Lane::Quick {
@@ -98,6 +117,13 @@ impl WorkSubmitter {
 
     /// Frees a place after its reply was sent, or if no client waits for the reply.
     pub fn give_back(&mut self, place: Answered) {
+        let relation = self.work_queue.batches.relation(&place).to_u32();
+        if let Some(held) = self.held.get_mut(&relation) {
+            *held -= 1;
+            if *held == 0 {
+                self.held.remove(&relation);
+            }
+        }
         self.free.push(self.work_queue.batches.free(place));
     }
 }

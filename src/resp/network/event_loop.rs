@@ -90,8 +90,11 @@ pub fn run(number: usize) {
     let Some(registry) = ClientRegistry::of_server() else {
         background::end(0);
     };
+    if !work_queue.claim(Kind::Network, number) {
+        background::end(0);
+    }
     connect::as_server(work_queue.processes.database(), c"pgcache resp network");
-    work_queue.begin_network(number);
+    work_queue.places.abandon(number);
     let core = Core::new(number, registry, work_queue);
     match NetworkProcess::new(core) {
         Ok(mut network) => {
@@ -99,7 +102,6 @@ pub fn run(number: usize) {
                 network.turn();
             }
             network.core.give_back_places();
-            work_queue.processes.end(Kind::Network, number);
             network.core.registry.end_network(number);
             drop(network);
         }

@@ -473,6 +473,7 @@ impl Hub for Core {
         let mut message = Writer::new(reader.session.protocol, room);
         write(&mut message);
         let sent = !message.overflowed() && reader.push(message.as_bytes());
+        self.counters.cut_off += u64::from(!sent && !reader.killed);
         reader.killed |= !sent;
         self.memory.count(reader);
         if !sent {

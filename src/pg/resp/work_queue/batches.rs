@@ -95,6 +95,11 @@ impl Batches {
         self.fill(text, bytes, Half::Requests)
     }
 
+    /// Returns whether a batch of these bytes leaves this much room for requests of other batches.
+    pub fn leaves_room(&self, bytes: &[u8], room: usize) -> bool {
+        bytes.len() <= SHORT || self.pages.room_of_requests() >= bytes.len() + room
+    }
+
     /// Writes bytes to a text that the caller owns, in its place or in pages; returns false if too few pages are free
     /// now.
     fn fill(&self, text: &Text, bytes: &[u8], half: Half) -> bool {
@@ -136,6 +141,14 @@ impl Batches {
         // SAFETY: only this network process accesses the place; this process or its predecessor has written the value.
         let handed = unsafe { (*text.handed.get()).assume_init() };
         (!self.places.is_gone(place)).then_some(handed.ticket)
+    }
+
+    /// Returns the relation of a batch.
+    pub fn relation(&self, place: &Answered) -> Oid {
+        // SAFETY: as in `ticket`.
+        self.text(place).map_or(Oid::INVALID, |text| {
+            unsafe { (*text.handed.get()).assume_init() }.relation
+        })
     }
 
     /// Passes the bytes of a reply to `take`.

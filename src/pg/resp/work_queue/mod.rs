@@ -16,12 +16,14 @@ use std::any::TypeId;
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use pgrx::prelude::*;
+
 use crate::pg::resp::process::{Kind, MOST_PROCESSES};
 use crate::pg::resp::work_queue::batches::Text;
 pub use crate::pg::resp::work_queue::batches::{Batches, Handed, Work};
 use crate::pg::resp::work_queue::pages::{PAGE, Pages};
-pub use crate::pg::resp::work_queue::places::{Answered, Free, Lane, Taken};
-use crate::pg::resp::work_queue::places::{BATCHES, Content, PLACES, Place, Places, REQUESTS};
+pub use crate::pg::resp::work_queue::places::{Answered, BATCHES, Free, Lane, Taken};
+use crate::pg::resp::work_queue::places::{Content, PLACES, Place, Places, REQUESTS};
 use crate::pg::resp::work_queue::processes::Processes;
 pub use crate::pg::resp::work_queue::requests::TakenRequest;
 use crate::pg::resp::work_queue::requests::{Exchange, Requests};
@@ -159,15 +161,19 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
         }
     }
 
-    /// Registers this process as the network process of this number, and abandons the work of its predecessor.
-    pub fn begin_network(&self, number: usize) {
-        self.places.begin_network(number);
-        self.processes.begin(Kind::Network, number);
+    /// Makes this process the one of this number until it ends. Returns false if another process has the number.
+    pub fn claim(&self, kind: Kind, number: usize) -> bool {
+        let is_claimed = self.processes.claim(kind, number);
+        if is_claimed {
+            let argument = number << 1 | usize::from(kind == Kind::Network);
+            // SAFETY: only keeps the function's address and its argument.
+            unsafe { pg_sys::before_shmem_exit(Some(ended), pg_sys::Datum::from(argument)) };
+        }
+        is_claimed
     }
 
-    /// Registers this process as the executor of this number. Answers the requests that its predecessor had taken with
-    /// `lost`, and returns the batches.
-    pub fn begin_executor(&self, number: usize, lost: A) -> Vec<Taken> {
+    /// Answers the requests that the predecessor of this executor had taken with `lost`, and returns the batches.
+    pub fn take_lost(&self, number: usize, lost: A) -> Vec<Taken> {
         let mut batches = Vec::new();
         for place in self.places.lost(number) {
             match place.content() {
@@ -178,7 +184,6 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
                 }
             }
         }
-        self.processes.begin(Kind::Executor, number);
         batches
     }
 
@@ -205,6 +210,26 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
         }
         None
     }
+}
+
+/// Gives up the number of a process of the Redis protocol that ends, in whatever way, and what it leaves behind.
+#[pg_guard]
+unsafe extern "C-unwind" fn ended(_code: i32, argument: pg_sys::Datum) {
+    let number = argument.value() >> 1;
+    let (Some(memory), Some(places)) = (MEMORY.get(), places_of_server()) else {
+        return;
+    };
+    // SAFETY: as in `WorkQueue::of_server`.
+    let processes = unsafe { &memory.cast::<Head>().as_ref().processes };
+    if argument.value() & 1 != 0 {
+        // Otherwise executors would wait for room for its replies until the successor begins.
+        places.abandon(number);
+        return processes.end(Kind::Network, number);
+    }
+    processes.end(Kind::Executor, number);
+    // It may have been woken for work that it leaves.
+    processes.wake_slow();
+    processes.wake_quick();
 }
 
 fn places_of_server() -> Option<Places> {

@@ -1,6 +1,7 @@
 //! Pages of the work queue: chains of them hold bytes that do not fit into a place. A page belongs to the owner of the
 //! place that uses it.
 
+use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
@@ -58,13 +59,25 @@ impl Pages {
         self.taken.len() / 2
     }
 
-    fn take_one(&self, half: Half) -> Option<usize> {
+    fn words_of(&self, half: Half) -> Range<usize> {
         let middle = self.words_of_requests();
-        let words = match half {
+        match half {
             Half::Requests => 0..middle,
             Half::Replies => middle..self.taken.len(),
-        };
-        for at in words {
+        }
+    }
+
+    /// Returns the bytes of the free pages of requests; other processes may take them at once.
+    pub fn room_of_requests(&self) -> usize {
+        let words = self.taken.get(self.words_of(Half::Requests));
+        let free = words.unwrap_or_default().iter();
+        free.map(|word| word.load(Relaxed).count_zeros() as usize)
+            .sum::<usize>()
+            * PAGE
+    }
+
+    fn take_one(&self, half: Half) -> Option<usize> {
+        for at in self.words_of(half) {
             let word = self.taken.get(at)?;
             let mut bits = word.load(Relaxed);
             while bits != u64::MAX {

@@ -126,9 +126,9 @@ impl Places {
         (0..).zip(self.places)
     }
 
-    /// Registers this process as the network process of this number: the places that its predecessor submitted become
-    /// free after their answers.
-    pub fn begin_network(&self, network: usize) {
+    /// Abandons the places that a network process, which has ended, has submitted: they become free once they are
+    /// answered.
+    pub fn abandon(&self, network: usize) {
         for (_, place) in self.numbered().skip(network * PLACES).take(PLACES) {
             place.gone.store(true, Relaxed);
         }

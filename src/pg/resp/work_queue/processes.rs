@@ -1,7 +1,7 @@
 //! The network processes and executors that use the work queue: the process id of each, whether an executor is idle,
 //! and the executor that has the quick lane. `standby_waits` records the executors that wait for a standby.
 
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use pgrx::pg_sys;
@@ -17,13 +17,13 @@ const NOBODY: u32 = u32::MAX;
 struct Process {
     /// The process id; 0: no process runs.
     pid: AtomicU32,
-    /// Of an executor: whether it is at work; it then checks the queue again before it sleeps.
-    busy: AtomicBool,
+    /// Of an executor: it sleeps, or is about to. One that starts or is at work checks the queue before it sleeps.
+    idle: AtomicBool,
 }
 
 impl Process {
     fn is_idle(&self) -> bool {
-        self.pid.load(Acquire) != 0 && !self.busy.load(SeqCst)
+        self.idle.load(SeqCst) && self.pid.load(Acquire) != 0
     }
 }
 
@@ -62,20 +62,24 @@ impl Processes {
         (pid != 0).then_some(pid)
     }
 
-    fn set_pid(&self, kind: Kind, number: usize, pid: u32) {
-        if let Some(process) = self.process(kind, number) {
-            process.pid.store(pid, Release);
-        }
-    }
-
-    /// Records that this process has the number.
-    pub fn begin(&self, kind: Kind, number: usize) {
-        self.set_pid(kind, number, background::own_pid());
+    /// Makes this process the one of this number. Returns false if another process has the number.
+    pub(super) fn claim(&self, kind: Kind, number: usize) -> bool {
+        let Some(process) = self.process(kind, number) else {
+            return false;
+        };
+        let own = background::own_pid();
+        process
+            .pid
+            .compare_exchange(0, own, AcqRel, Acquire)
+            .is_ok()
     }
 
     /// Records that this process no longer has its number.
-    pub fn end(&self, kind: Kind, number: usize) {
-        self.set_pid(kind, number, 0);
+    pub(super) fn end(&self, kind: Kind, number: usize) {
+        if let Some(process) = self.process(kind, number) {
+            process.idle.store(false, SeqCst);
+            process.pid.store(0, Release);
+        }
     }
 
     /// Wakes a process, if one has this number.
@@ -85,11 +89,10 @@ impl Processes {
         }
     }
 
-    /// Stores whether this executor is at work. After it has stored that it is not at work, it checks the queue once
-    /// more.
-    pub fn set_busy(&self, executor: usize, busy: bool) {
+    /// Records whether this executor is about to sleep. After it has recorded that, it checks the queue once more.
+    pub fn set_idle(&self, executor: usize, idle: bool) {
         if let Some(executor) = self.executors.get(executor) {
-            executor.busy.store(busy, SeqCst);
+            executor.idle.store(idle, SeqCst);
         }
     }
 

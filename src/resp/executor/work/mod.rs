@@ -84,7 +84,7 @@ impl WorkRunner {
     pub fn answer_lost(&mut self) {
         for taken in self
             .work_queue
-            .begin_executor(self.number, CatalogResponse::Failed)
+            .take_lost(self.number, CatalogResponse::Failed)
         {
             self.tools.restart(self.work_queue.batches.longest());
             if let Some(handed) = self.work_queue.batches.handed(&taken) {
@@ -366,6 +366,11 @@ fn send(work_queue: WorkQueue, networks: &mut Notified, taken: Option<Taken>, re
     }
     let mut taken = taken;
     while let Some(place) = taken {
+        // An ended network process takes no replies, and so frees no room for this one.
+        let replies = match work_queue.places.is_gone(&place) {
+            true => b"",
+            false => replies,
+        };
         match work_queue.batches.answer(place, replies) {
             Ok(network) => {
                 if let Some(told) = networks.get_mut(network) {

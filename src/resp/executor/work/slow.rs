@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use crate::pg::resp::work_queue::{Handed, Lane};
+use crate::pg::resp::work_queue::{Handed, Lane, Taken};
 use crate::pg::session::clock;
 use crate::pg::session::failure::Failure;
 use crate::pg::worker::as_role::Terms;
@@ -18,11 +18,13 @@ const SHORT_SLICE: Duration = Duration::from_millis(5);
 const LONG_SLICE: Duration = Duration::from_millis(300);
 
 impl WorkRunner {
-    /// Runs the next job of the slow lane. Returns whether there was one.
-    pub fn slow(&mut self) -> bool {
-        let Some(taken) = self.work_queue.places.take(Lane::Slow, self.number) else {
-            return false;
-        };
+    /// Takes the next job of the slow lane.
+    pub fn next_slow(&self) -> Option<Taken> {
+        self.work_queue.places.take(Lane::Slow, self.number)
+    }
+
+    /// Runs a job of the slow lane.
+    pub fn slow(&mut self, taken: Taken) {
         self.requests.clear();
         let mut jobs = Vec::new();
         self.add(taken, &mut jobs);
@@ -31,7 +33,6 @@ impl WorkRunner {
             self.alone(job);
         }
         self.tell();
-        true
     }
 
     /// Runs one job, which may wait. A job that waits too long gives way to other jobs, unless it would then run
