@@ -259,12 +259,64 @@ fn flood(load: Load, seed: u64, percent: u64, length: usize, reserved: bool) -> 
 fn a_neighbours_writes_leave_a_reserve_alone() {
     for seed in SEEDS {
         for load in LOADS {
-            for (percent, length) in [(10, 100), (30, 100), (48, 100), (30, 2_000), (48, 8_000)] {
+            for (percent, length) in [
+                (10, 100),
+                (30, 100),
+                (48, 100),
+                (30, 2_000),
+                (48, 8_000),
+                (48, 100_000),
+                (10, 300_000),
+                (30, 1_000_000),
+                (48, 1_000_000),
+            ] {
                 let kept = flood(load, seed, percent, length, true);
                 assert!(kept >= 90.0, "{load:?} {percent} {length}: {kept:.1} %");
             }
         }
     }
+}
+
+#[test]
+fn a_neighbours_large_values_leave_a_reserve_of_large_values_alone() {
+    for load in LOADS {
+        for length in [100, 100_000, 1_000_000] {
+            let mut tier = Tier::new(16 << 20);
+            let sessions = tier.arena() * 48 / 100 / 100_000;
+            for number in 0..sessions {
+                tier.set(SESSIONS, number, 99_900);
+            }
+            tier.shares.0[SESSIONS as usize].reserve = tier.bytes(SESSIONS);
+            for at in 0..tier.arena() * 10 / (length as u64 + 64) {
+                write(&mut tier, NEIGHBOUR, load, 1, at, length);
+            }
+            let kept = kept(&mut tier, sessions);
+            assert!(kept >= 90.0, "{load:?} {length}: {kept:.1} %");
+        }
+    }
+}
+
+/// No write fails for want of space, so a value for which the rest of the tier has no room takes it from the
+/// reserve, and no more than it needs.
+#[test]
+fn a_value_longer_than_the_rest_of_the_tier_takes_room_from_a_reserve() {
+    let mut tier = Tier::new(8 << 20);
+    tier.value.resize(4 << 20, 7);
+    let sessions = tier.arena() * 65 / 100 / 320;
+    for number in 0..sessions {
+        tier.set(SESSIONS, number, 250);
+    }
+    tier.shares.0[SESSIONS as usize].reserve = tier.bytes(SESSIONS);
+    let length = tier.arena() * 45 / 100;
+    for number in 0..10 {
+        tier.set(NEIGHBOUR, number, length as usize);
+    }
+    assert!(tier.bytes(NEIGHBOUR) >= length, "the last one is stored");
+    let kept = kept(&mut tier, sessions);
+    assert!(
+        (75.0..90.0).contains(&kept),
+        "{kept:.1} % of the sessions are left"
+    );
 }
 
 #[test]

@@ -13,7 +13,7 @@
 //! is likely to return. All sizes are counted in granules, so that large and small values share the memory by bytes.
 
 use super::queue::queue_of;
-use super::share::MOST_PASSED_OVER;
+use super::share::Sparing;
 use crate::entry::{Header, Key};
 use crate::index::IndexSlot;
 use crate::layout::{partition_word, queue_word};
@@ -25,41 +25,38 @@ use crate::partition::PartitionMut;
 const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
-    /// Considers one entry for eviction. Returns whether the entry was removed; otherwise it stays, at the young end of
-    /// the main queue.
-    pub(crate) fn judge_one(&mut self, now: i64) -> bool {
-        let mut passes = MOST_PASSED_OVER;
-        let mut judged = self.judge_oldest(now, &mut passes);
+    /// Judges one entry. Returns false if it stays, at the young end of the main queue, or is spared.
+    pub(crate) fn judge_one(&mut self, now: i64, sparing: &mut Sparing) -> bool {
+        let mut judged = self.judge_oldest(now, sparing);
         while matches!(judged, Judged::PassedOver) {
-            judged = self.judge_oldest(now, &mut passes);
+            judged = self.judge_oldest(now, sparing);
         }
         matches!(judged, Judged::Removed)
     }
 
-    /// Evicts one entry, or removes an expired entry if it finds one first. Returns false if the partition has no
-    /// entry.
-    pub(crate) fn evict_one(&mut self, now: i64) -> bool {
-        let mut passes = MOST_PASSED_OVER;
-        // Each entry can stay four times: for three hits, and for its promotion.
-        let bound = self.entries() * 4 + 1 + u64::from(passes);
+    /// Removes one entry for its space; an expired entry that it meets is removed first. Returns
+    /// false if the partition has none, or only entries that are spared.
+    pub(crate) fn evict_one(&mut self, now: i64, sparing: &mut Sparing) -> bool {
+        // Each entry can stay four times: three hits, and its promotion.
+        let bound = self.entries() * 4 + 1 + u64::from(sparing.passes);
         for _ in 0..bound {
-            match self.judge_oldest(now, &mut passes) {
+            match self.judge_oldest(now, sparing) {
                 Judged::Removed => return true,
                 Judged::Reinserted | Judged::PassedOver => {}
-                Judged::QueueEmpty => return false,
+                Judged::Spared | Judged::QueueEmpty => return false,
             }
         }
         false
     }
 
-    /// Considers the oldest entry of the queue that must give an entry next. `passes` is the number of entries of
-    /// caches within their reserve that it may still skip.
-    fn judge_oldest(&mut self, now: i64, passes: &mut u32) -> Judged {
+    /// Judges the oldest entry of the queue in turn.
+    fn judge_oldest(&mut self, now: i64, sparing: &mut Sparing) -> Judged {
         self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
         let mut location = self.oldest(main);
-        let from_other =
-            *passes == 0 && self.is_reserved(location) && !self.is_reserved(self.oldest(!main));
+        let from_other = sparing.passes == 0
+            && self.is_reserved(location)
+            && !self.is_reserved(self.oldest(!main));
         if from_other {
             location = self.oldest(!main);
         }
@@ -76,11 +73,12 @@ impl PartitionMut<'_> {
         let enough = match self.rank_at(location) {
             Rank::OverBound => u32::MAX,
             _ if from_other => u32::MAX,
-            Rank::Reserved if *passes > 0 => {
-                *passes -= 1;
+            Rank::Reserved if sparing.passes > 0 => {
+                sparing.passes -= 1;
                 self.reinsert(location, main, slot.hits());
                 return Judged::PassedOver;
             }
+            Rank::Reserved if sparing.spares => return Judged::Spared,
             _ if main => 1,
             _ => self.region().layout.params.promote_hits,
         };
@@ -179,7 +177,7 @@ impl PartitionMut<'_> {
     /// full nevertheless, evicts the least used entry of the two buckets.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
-            self.evict_one(now);
+            self.evict_one(now, &mut Sparing::none_spared());
         }
         if self
             .probe(hash)
@@ -203,5 +201,7 @@ enum Judged {
     Reinserted,
     /// The entry stays regardless of its hits, because its cache is within its reserve.
     PassedOver,
+    /// The same, and no more entries may be passed over.
+    Spared,
     QueueEmpty,
 }

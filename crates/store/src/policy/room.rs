@@ -8,6 +8,7 @@ use crate::footprint::{Allocation, Footprint};
 use crate::layout::{PAGE_GRANULES, partition_word};
 use crate::partition::PartitionMut;
 use crate::policy::compact::{HOLE_RATIO_FOR_PAGES, HOLE_RATIO_FOR_RUNS};
+use crate::policy::share::Sparing;
 
 /// The number of evictions between two attempts to empty a page by moving its runs. It bounds the moves: each search
 /// for a hole, and each `reclaim`, moves at most 64 runs, plus 64 for each page that it empties and for each eight
@@ -88,7 +89,8 @@ impl PartitionMut<'_> {
             }
             let moved =
                 until_move == 0 && self.is_sparse(HOLE_RATIO_FOR_RUNS) && self.vacate_page();
-            if !moved && !self.evict_one(now) {
+            let mut sparing = Sparing::of_visit(0, grant.spares());
+            if !moved && !self.evict_one(now, &mut sparing) {
                 break;
             }
             until_move = until_move.checked_sub(1).unwrap_or(EVICTIONS_PER_MOVE);
@@ -112,6 +114,8 @@ impl PartitionMut<'_> {
     pub fn reclaim(&mut self, pages: u32, now: i64, grant: &mut Grant) -> u32 {
         let bound = self.entries() + self.field(partition_word::RUN_PAGES) + 1;
         let mut until_move = 0;
+        grant.visit();
+        let mut sparing = Sparing::of_visit(pages, grant.spares());
         for _ in 0..bound {
             if grant.fill(pages) {
                 break;
@@ -124,10 +128,10 @@ impl PartitionMut<'_> {
             }
             until_move = until_move.saturating_sub(1);
             if self.defers_to_tier() && grant.take_single_turn() {
-                self.judge_one(now);
+                self.judge_one(now, &mut sparing);
                 break;
             }
-            if !self.evict_one(now) {
+            if !self.evict_one(now, &mut sparing) {
                 break;
             }
         }

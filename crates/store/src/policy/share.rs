@@ -1,8 +1,9 @@
 //! Enforces the shares of caches: a cache over its bound makes room among its own entries, and evictions skip the
 //! entries of a cache within its reserve.
 //!
-//! The caller's ledger knows the bounds and returns the rank of a cache. If no cache has a bound or a reserve, this
-//! file reads no entry. Otherwise a write skips at most 64 entries.
+//! This file knows no bounds: the caller's ledger ranks the caches at each moment.
+//! Guards that where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
+//! write meets at most 64 entries that stay in each partition, and eight for each page of its value.
 
 use crate::entry::{Key, NewEntry};
 use crate::footprint::Footprint;
@@ -11,11 +12,36 @@ use crate::layout::{GRANULE, partition_word};
 use crate::ledger::{Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// The number of entries that a search for an entry to evict may skip.
-pub(crate) const MOST_PASSED_OVER: u32 = 64;
-/// The maximum number of index slots that one search reads; it is bounded because most slots are empty in a partition
-/// with large values.
+/// Entries that a search for one to evict may pass over.
+const MOST_PASSED_OVER: u32 = 64;
+/// The same, for each page that a large value needs: copying a page takes as long as passing over
+/// so many.
+const PASSED_OVER_A_PAGE: u32 = 8;
+/// Index slots that one search reads, because most slots are empty in a partition with large values.
 const MOST_SLOTS: u32 = 1024;
+
+/// How an eviction treats entries of caches within their reserve.
+pub(crate) struct Sparing {
+    /// Entries that it may still pass over.
+    pub(crate) passes: u32,
+    /// Whether it gives up where only such entries are left, because another partition may have more.
+    pub(crate) spares: bool,
+}
+
+impl Sparing {
+    /// Of an eviction that must succeed in this partition.
+    pub(crate) fn none_spared() -> Sparing {
+        Sparing::of_visit(0, false)
+    }
+
+    /// Of a visit that may leave the rest to a visit elsewhere, for so many pages.
+    pub(crate) fn of_visit(pages: u32, spares: bool) -> Sparing {
+        Sparing {
+            passes: MOST_PASSED_OVER.saturating_add(pages.saturating_mul(PASSED_OVER_A_PAGE)),
+            spares,
+        }
+    }
+}
 
 impl PartitionMut<'_> {
     /// Removes entries of a cache over its bound before a write stores another entry: at most about twice the bytes of
