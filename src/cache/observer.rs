@@ -137,7 +137,7 @@ fn at_moment(moment: Moment) {
             two_phases::at_commit();
             notify::at_commit();
             setup::at_commit();
-            shares::before_commit(|relation| Some(registry::outline(relation)?.settings));
+            shares::before_commit(registry::settings_of);
             if !fault::on(Fault::MarkedAfterCommit) {
                 changes::mark();
             }

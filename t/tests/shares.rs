@@ -249,6 +249,38 @@ fn reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back() {
     assert_eq!(held(&mut session, "c"), Some("4000000".into()));
     let least: i64 = held(&mut session, "d").unwrap().parse().unwrap();
     assert!((1_000_000..2_000_000).contains(&least), "{least}");
+    session.run("SELECT cache_tune('c', reserve => 1000000)");
+    assert_eq!(
+        held(&mut session, "d"),
+        Some("4000000".into()),
+        "what c gives back goes to d"
+    );
+}
+
+#[test]
+fn a_relation_that_is_no_cache_any_more_keeps_no_reserve() {
+    let cluster = Cluster::with_tier(&[SMALL, &["max_prepared_transactions = 4"]].concat());
+    let database = cluster.database();
+    let mut session = database.connect();
+    let mut other = database.connect();
+    for end in [
+        "DROP TRIGGER pgcache_record ON t",
+        "ALTER TABLE t DROP COLUMN value",
+        "SELECT cache_detach('t')",
+        "DROP TABLE t",
+        "BEGIN; DROP TRIGGER pgcache_record ON t; PREPARE TRANSACTION 'end'; COMMIT PREPARED 'end'",
+        "BEGIN; DROP TABLE t; PREPARE TRANSACTION 'end'; COMMIT PREPARED 'end'",
+        "DROP EXTENSION pgcache CASCADE; CREATE EXTENSION pgcache",
+    ] {
+        session.run("SELECT cache_create('t'); SELECT cache_set('k', 'v', cache => 't')");
+        session.run("SELECT cache_get('k', 't'); SELECT cache_tune('t', reserve => 6000000)");
+        assert_eq!(held(&mut session, "t"), Some("6000000".into()), "{end}");
+        end.split("; ").for_each(|statement| session.run(statement));
+        other.run("SELECT cache_create('u', storage => 'memory')");
+        other.run("SELECT cache_tune('u', reserve => 6000000)");
+        assert_eq!(held(&mut other, "u"), Some("6000000".into()), "{end}");
+        session.run("DROP TABLE IF EXISTS t; SELECT cache_drop('u')");
+    }
 }
 
 #[test]

@@ -154,6 +154,11 @@ pub fn outline(relation: Oid) -> Option<Outline> {
     })
 }
 
+/// Returns the settings in [`outline`].
+pub fn settings_of(relation: Oid) -> Option<Settings> {
+    Some(outline(relation)?.settings)
+}
+
 /// Returns every cache of the database.
 pub fn all_caches() -> Vec<Oid> {
     query_once(

@@ -192,7 +192,7 @@ pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     if !privilege::may_reserve() {
         return Err(Error::MayNotReserve);
     }
-    shares::check_reserve(cache.id, settings.reserve)
+    shares::check_reserve(cache.id, settings.reserve, registry::settings_of)
 }
 
 /// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute the trigger's

@@ -12,6 +12,7 @@ use pgrx::pg_sys::Oid;
 use super::slots;
 use crate::cache::model::settings::Settings;
 use crate::error::Error;
+use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::cache_id::CacheId;
@@ -54,15 +55,14 @@ pub fn is_changing(relation: Oid) -> bool {
     CHANGING.with(|changing| changing.look(|c| c.relations.contains(&relation.to_u32())))
 }
 
-/// Notes the shares in the current definitions; called before the commit. `definition` returns None for a relation
-/// that is not a cache.
+/// Notes the shares in the present definitions. Called before the commit. `definition` returns None for a
+/// relation that is no cache any more, as after DROP EXTENSION, which keeps no share.
 pub fn before_commit(definition: impl Fn(Oid) -> Option<Settings>) {
     let relations = CHANGING.with(|changing| changing.look(|c| c.relations.clone()));
     for relation in relations.into_iter().map(Oid::from_u32) {
-        if let Some(settings) = definition(relation) {
-            let share = (CacheId::of(relation), of(&settings));
-            CHANGING.with(|changing| changing.change(|c| c.shares.push(share)));
-        }
+        let share = definition(relation).map_or(Share::default(), |settings| of(&settings));
+        let share = (CacheId::of(relation), share);
+        CHANGING.with(|changing| changing.change(|c| c.shares.push(share)));
     }
 }
 
@@ -99,18 +99,43 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
     });
 }
 
-/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot, because no session
-/// has used it since the start, does not count.
-pub fn check_reserve(cache: CacheId, reserve: Option<i64>) -> Result<(), Error> {
+/// Raises 53400 unless the reserves of other caches leave so many bytes. Caches that have no slot, because
+/// no session has used them since the start, do not count. `definition`: as for [`before_commit`].
+pub fn check_reserve(
+    cache: CacheId,
+    reserve: Option<i64>,
+    definition: impl Fn(Oid) -> Option<Settings>,
+) -> Result<(), Error> {
     let Some(tier) = tier() else {
         return Ok(());
     };
+    let wanted = reserve.unwrap_or(0).max(0) as u64;
+    if wanted > left_beside(tier, cache) {
+        give_back(tier, definition);
+    }
+    match left_beside(tier, cache) {
+        left if wanted > left => Err(Error::ReserveTooLarge(left)),
+        _ => Ok(()),
+    }
+}
+
+/// Returns how much the reserves of other caches leave.
+fn left_beside(tier: &Tier, cache: CacheId) -> u64 {
     let own = slots::find(tier, cache);
-    let others = (0..tier.caches().len() as u32).filter(|&slot| Some(slot) != own);
-    let taken: u64 = others.map(|slot| tier.slot(slot).share().reserve).sum();
-    let left = tier.most_reserved().saturating_sub(taken);
-    match reserve.unwrap_or(0).max(0) as u64 > left {
-        true => Err(Error::ReserveTooLarge(left)),
-        false => Ok(()),
+    (0..tier.caches().len() as u32)
+        .filter(|&slot| Some(slot) != own)
+        .map(|slot| tier.slot(slot).share().reserve)
+        .fold(tier.most_reserved(), u64::saturating_sub)
+}
+
+/// Removes the shares of relations that no session has seen go: a standby only replays a DROP, and the session that
+/// runs COMMIT PREPARED does not know the definitions that it changes.
+fn give_back(tier: &Tier, definition: impl Fn(Oid) -> Option<Settings>) {
+    slots::free_gone(tier);
+    for (relation, slot) in slots::of_database(tier, session::database()) {
+        let has_share = tier.slot(slot).share() != Share::default();
+        if has_share && !is_changing(relation) && definition(relation).is_none() {
+            put(tier, slot, CacheId::of(relation), Share::default());
+        }
     }
 }

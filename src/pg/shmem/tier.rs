@@ -263,8 +263,8 @@ impl Tier {
         run()
     }
 
-    /// Gives a slot its share; the caller holds the assignment lock. All reserves together hold at most half of the
-    /// tier, so the last reserve may be smaller than requested until other reserves are given back.
+    /// Gives a slot its share; the caller holds the assignment lock. Reserves hold half of the tier at
+    /// most: the last to come gets less, and what others give back goes to those that have less.
     pub fn put_share(&self, slot: u32, share: Share) {
         let others = || {
             self.slots
@@ -279,6 +279,12 @@ impl Tier {
         };
         let held = share.reserve.min(left);
         self.slot(slot).set_share(share, held);
+        let mut left = left - held;
+        for other in self.slots {
+            let more = (other.share().reserve - other.held()).min(left);
+            other.set_share(other.share(), other.held() + more);
+            left -= more;
+        }
         let shares = self
             .slots
             .iter()
