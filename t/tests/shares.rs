@@ -205,6 +205,53 @@ fn a_bound_that_changes_counts_at_once_and_a_sweep_keeps_it() {
 }
 
 #[test]
+fn a_sweep_removes_no_more_than_the_bytes_beyond_a_bound() {
+    const BOUND: i64 = 1_000_000;
+    let database = server().database();
+    let mut session = database.connect();
+    session.run("SELECT cache_create('c', storage => 'memory'), cache_create('t')");
+    session.run(
+        "SELECT cache_set('long', string_agg(md5(n::text), ''), cache => 't') FROM generate_series(1, 100000) n",
+    );
+    session.run(
+        "SELECT count(cache_set('s' || n, repeat('v', 250), cache => 'c')) FROM generate_series(1, 2800) n; \
+         SELECT cache_set('long', repeat('v', 900000), cache => 'c'); \
+         SELECT cache_set_many(array_agg('s' || n), array_agg(repeat('v', 100)), cache => 't') FROM generate_series(1, 6000) n",
+    );
+    let tune = |bytes: i64| {
+        format!(
+            "SELECT cache_tune('c', max_bytes => {bytes}), cache_tune('t', max_bytes => {bytes})"
+        )
+    };
+    let sweep = "SELECT cache_expire(cache => 'c'), cache_expire(cache => 't')";
+    session.run(&tune(BOUND));
+    session.run(sweep);
+    let left = hot_bytes(&mut session, "c");
+    assert!(
+        (BOUND * 9 / 10..=BOUND).contains(&left),
+        "{left} bytes of entries are left"
+    );
+    assert_eq!(
+        session.number("SELECT cache_count('t')"),
+        6_000,
+        "the oldest row is enough"
+    );
+    session.run(&tune(BOUND / 4));
+    session.run(sweep);
+    let left = hot_bytes(&mut session, "c");
+    assert!(
+        (BOUND / 20..=BOUND / 4).contains(&left),
+        "{left} bytes of entries are left without the long one"
+    );
+    let left = session
+        .number("SELECT sum(pg_column_size(key) + pg_column_size(value) + 36)::bigint FROM t");
+    assert!(
+        (BOUND / 5..=BOUND / 4).contains(&left),
+        "{left} bytes of rows are left"
+    );
+}
+
+#[test]
 fn reserves_hold_half_of_the_tier_at_most_and_a_drop_gives_one_back() {
     let database = server().database();
     let mut session = database.connect();

@@ -162,11 +162,9 @@ impl Pass {
         self.live + self.found - self.removed
     }
 
-    /// Estimates how many live rows are beyond this many bytes. Valid after the pass is complete.
-    pub fn rows_beyond(&self, most: i64) -> i64 {
-        let excess = i128::from(self.bytes.saturating_sub(most).max(0));
-        let bytes = i128::from(self.bytes.max(1));
-        i64::try_from((excess * i128::from(self.live) + bytes - 1) / bytes).unwrap_or(0)
+    /// How many bytes of live rows are beyond so many; known when the pass is complete.
+    pub fn bytes_beyond(&self, most: i64) -> i64 {
+        self.bytes.saturating_sub(most).max(0)
     }
 
     fn look(&mut self, cache: &Cache, chunk: Chunk, limit: Timestamp) -> i64 {

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::pass::{CHUNK, Pass};
-use super::trim::{Spare, Trim};
+use super::trim::{Excess, Spare, Trim};
 use crate::cache::catalog::registry::Cache;
 use crate::pg::shmem::worker_state::SweepState;
 
@@ -61,16 +61,16 @@ enum Stage {
     Pass(Pass),
     /// The pass has removed `max_rows` rows: counts the rest of the table.
     Count(Pass),
-    /// Removes expired rows that the pass has left, up to the number of rows beyond the limit.
+    /// Of the rows beyond a limit, expired ones are removed first.
     Leftover {
         pass: Pass,
         wanted: i64,
-        excess: i64,
+        excess: Excess,
     },
-    /// Removes live rows beyond the limit.
+    /// Removes live rows beyond a limit.
     Trim(Trim),
-    /// All work is done; `excess` rows are still beyond the limit.
-    Complete { excess: i64 },
+    /// All work is done; so much is still beyond a limit.
+    Complete { excess: Excess },
 }
 
 impl Sweep {
@@ -130,12 +130,12 @@ impl Sweep {
     /// Returns whether the cache may be beyond its limit again after a complete sweep, because many rows were added
     /// while the sweep trimmed. False if rows could not be removed, because a second sweep would do no better.
     pub fn is_to_repeat(&self) -> bool {
-        self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess <= 0)
+        self.was_far_beyond && matches!(self.stage, Stage::Complete { excess } if excess.is_none())
     }
 
     /// Takes one step. The caller holds a writer's lock on the table, and has the privileges of a sweep.
     pub fn step(&mut self, cache: &Cache, size: StepSize) -> Step {
-        let excess = 0;
+        let excess = Excess::default();
         match std::mem::replace(&mut self.stage, Stage::Complete { excess }) {
             Stage::Pass(pass) => self.step_of_pass(cache, pass, size),
             Stage::Count(pass) => self.count(cache, pass),
@@ -188,7 +188,9 @@ impl Sweep {
 
     fn after_pass(&mut self, cache: &Cache, pass: Pass) -> Stage {
         if !self.trims || !is_limited(cache) {
-            return Stage::Complete { excess: 0 };
+            return Stage::Complete {
+                excess: Excess::default(),
+            };
         }
         match pass.is_complete() {
             true => self.after_count(cache, &pass),
@@ -211,7 +213,11 @@ impl Sweep {
     /// Chooses the next stage after all rows of the table are counted.
     fn after_count(&mut self, cache: &Cache, pass: &Pass) -> Stage {
         let excess = excess(cache, pass);
-        let wanted = (pass.found - pass.removed).min(excess);
+        let expired = pass.found - pass.removed;
+        let wanted = match excess.bytes > 0 {
+            true => expired,
+            false => expired.min(excess.rows),
+        };
         if self.max_rows.is_some() && wanted > 0 {
             return Stage::Leftover {
                 pass: Pass::begin(cache, None),
@@ -222,12 +228,18 @@ impl Sweep {
         self.trim(cache, excess)
     }
 
-    fn expire_leftover(&mut self, cache: &Cache, mut pass: Pass, wanted: i64, excess: i64) -> Step {
+    fn expire_leftover(
+        &mut self,
+        cache: &Cache,
+        mut pass: Pass,
+        wanted: i64,
+        excess: Excess,
+    ) -> Step {
         if !pass.is_complete() {
             pass.step(cache, wanted - pass.removed);
         }
         self.stage = match pass.is_complete() || pass.removed >= wanted {
-            true => self.trim(cache, excess - pass.removed),
+            true => self.trim(cache, excess.without(pass.removed, 0)),
             false => Stage::Leftover {
                 pass,
                 wanted,
@@ -240,8 +252,8 @@ impl Sweep {
         }
     }
 
-    fn trim(&mut self, cache: &Cache, excess: i64) -> Stage {
-        self.was_far_beyond |= excess > tolerance(cache);
+    fn trim(&mut self, cache: &Cache, excess: Excess) -> Stage {
+        self.was_far_beyond |= excess.rows > tolerance(cache);
         trimming(Trim::begin(cache, excess, Spare::Used))
     }
 
@@ -275,19 +287,14 @@ fn is_limited(cache: &Cache) -> bool {
     cache.settings.max_entries.is_some() || cache.settings.max_bytes.is_some()
 }
 
-/// Returns the number of rows beyond `max_entries` and `max_bytes`, after a complete pass.
-fn excess(cache: &Cache, pass: &Pass) -> i64 {
-    let most = cache.settings.max_entries.unwrap_or(i64::MAX);
-    let beyond = pass.rows().saturating_sub(most).max(0);
-    let by_bytes = cache.settings.max_bytes.map(|most| {
-        // Expired rows that remain are removed first, so they are added to the live rows beyond the limit.
-        let expired = pass.found - pass.removed;
-        match pass.rows_beyond(most) {
-            0 => 0,
-            rows => rows + expired,
-        }
-    });
-    beyond.max(by_bytes.unwrap_or(0))
+/// Returns the rows beyond `max_entries`, expired or not, and the bytes of live rows beyond `max_bytes`, after a
+/// complete pass.
+fn excess(cache: &Cache, pass: &Pass) -> Excess {
+    let most = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
+    Excess {
+        rows: (pass.rows().saturating_sub(most(cache.settings.max_entries))).max(0),
+        bytes: pass.bytes_beyond(most(cache.settings.max_bytes)),
+    }
 }
 
 /// Returns how many rows beyond the limit need no second sweep. If a sweep has to trim more rows, writers may add as

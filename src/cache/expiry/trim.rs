@@ -1,13 +1,14 @@
-//! Trims a table cache to its limit: chooses the rows to remove, and removes them chunk by chunk.
+//! Trims a table cache to its `max_entries` and `max_bytes`: chooses the rows to remove, and removes them chunk by chunk.
 //!
-//! Expired rows have been removed before. Rows that were not recently read from the hot tier are removed first,
-//! beginning with the oldest. The age of a row is the number of transactions since it was written (`xmin`).
-//!
-//! The table is not sorted. A first walk, the census, counts the rows in classes of age, each 1.6 % wide. The counts
-//! yield the lowest age of the rows to remove. A second walk removes rows of at least this age, in physical order,
-//! until enough rows are removed.
+//! Expired rows are removed before. Of the others, those are removed first that were not read from the hot tier
+//! lately, and of these the oldest; age is counted in transactions since the row was written (`xmin`). The table is
+//! not sorted. A first walk, the census, counts rows by classes of age, each 1.6 % wide; from the counts follows the
+//! age from which on rows are removed. A second walk removes rows of at least that age, in physical order, until
+//! enough are removed. Bytes are summed row by row, because an average would remove too many rows where a few are
+//! large.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::blocks::{Blocks, Chunk};
 use super::pass::{self, CHUNK};
@@ -26,15 +27,36 @@ const CLASSES: f64 = 64.0;
 pub struct Trim {
     blocks: Blocks,
     walked: u32,
-    /// The number of rows that must still be removed.
-    excess: i64,
+    /// What must still be removed.
+    excess: Excess,
     spare: Spare,
     stage: Stage,
 }
 
+/// Rows and bytes that are beyond the limits of a cache: both must go.
+#[derive(Clone, Copy, Default)]
+pub struct Excess {
+    pub rows: i64,
+    pub bytes: i64,
+}
+
+impl Excess {
+    pub fn is_none(self) -> bool {
+        self.rows <= 0 && self.bytes <= 0
+    }
+
+    /// Returns what is left once so much was removed.
+    pub fn without(self, rows: i64, bytes: i64) -> Excess {
+        Excess {
+            rows: self.rows.saturating_sub(rows),
+            bytes: self.bytes.saturating_sub(bytes),
+        }
+    }
+}
+
 enum Stage {
-    /// Counts rows by class of age.
-    Census(BTreeMap<i64, i64>),
+    /// Counts rows, and bytes if they must be known, by class of age.
+    Census(BTreeMap<i64, Excess>),
     /// Removes rows of at least this age.
     Remove { age: i64 },
 }
@@ -47,8 +69,8 @@ pub enum Spare {
 }
 
 impl Trim {
-    /// Begins a trimming that removes `excess` rows. The caller holds a lock on the table.
-    pub fn begin(cache: &Cache, excess: i64, spare: Spare) -> Trim {
+    /// Begins a trimming that removes so much. The caller holds a lock on the table.
+    pub fn begin(cache: &Cache, excess: Excess, spare: Spare) -> Trim {
         Trim {
             blocks: Blocks::of(cache),
             walked: 0,
@@ -58,8 +80,8 @@ impl Trim {
         }
     }
 
-    /// Returns the number of rows that must still be removed.
-    pub fn excess(&self) -> i64 {
+    /// Returns what is still too much.
+    pub fn excess(&self) -> Excess {
         self.excess
     }
 
@@ -70,7 +92,7 @@ impl Trim {
     /// Returns whether the trimming has removed all the rows that it can.
     pub fn is_complete(&self) -> bool {
         let removing = matches!(self.stage, Stage::Remove { .. });
-        self.excess <= 0 || (removing && self.walked >= self.blocks.count())
+        self.excess.is_none() || (removing && self.walked >= self.blocks.count())
     }
 
     /// Takes one step: counts a chunk for the census, or removes at most about `max_rows` rows from a chunk. Returns
@@ -79,10 +101,11 @@ impl Trim {
     pub fn step(&mut self, cache: &Cache, max_rows: i64) -> i64 {
         let chunk = self.blocks.chunk(self.walked, CHUNK);
         let end = self.walked + chunk.map_or(0, |chunk| chunk.count());
+        let weighed = self.excess.bytes > 0;
         let age = match &mut self.stage {
             Stage::Census(classes) => {
                 if let Some(chunk) = chunk {
-                    chunk.within(cache, |cache| census(cache, chunk, classes));
+                    chunk.within(cache, |cache| census(cache, chunk, weighed, classes));
                 }
                 self.walked = end;
                 if self.walked >= self.blocks.count() {
@@ -92,17 +115,20 @@ impl Trim {
             }
             Stage::Remove { age } => *age,
         };
-        let wanted = self.excess.min(max_rows);
-        let spare = self.spare;
+        let wanted = Wanted {
+            age,
+            spare: self.spare,
+            excess: self.excess,
+            max_rows,
+        };
         let removed = chunk
-            .and_then(|chunk| chunk.within(cache, |cache| remove(cache, chunk, age, spare, wanted)))
-            .unwrap_or(0);
-        self.excess -= removed;
-        // If as many rows were removed as wanted, the chunk may contain more.
-        if removed < wanted {
+            .and_then(|chunk| chunk.within(cache, |cache| remove(cache, chunk, &wanted)))
+            .unwrap_or_default();
+        self.excess = self.excess.without(removed.rows, removed.bytes);
+        if !removed.may_leave_more {
             self.walked = end;
         }
-        removed
+        removed.rows
     }
 
     /// Derives the age from the counts, so that enough rows are at least that old even if all used rows are among
@@ -113,14 +139,21 @@ impl Trim {
         };
         let spared = match self.spare {
             Spare::Used => copies_in_tier(cache),
-            Spare::None => 0,
+            Spare::None => Excess::default(),
         };
-        let mut still = self.excess + spared;
+        let with = |excess: i64, spared: i64| match excess > 0 {
+            true => excess.saturating_add(spared),
+            false => 0,
+        };
+        let mut still = Excess {
+            rows: with(self.excess.rows, spared.rows),
+            bytes: with(self.excess.bytes, spared.bytes),
+        };
         let mut class = 0;
-        for (&older, &rows) in classes.iter().rev() {
+        for (&older, counted) in classes.iter().rev() {
             class = older;
-            still -= rows;
-            if still <= 0 {
+            still = still.without(counted.rows, counted.bytes);
+            if still.is_none() {
                 break;
             }
         }
@@ -137,46 +170,92 @@ fn least_age(class: i64) -> i64 {
     (age.ceil() as i64).clamp(0, i64::from(i32::MAX))
 }
 
-/// Returns the number of copies of the cache's entries in the tier.
-fn copies_in_tier(cache: &Cache) -> i64 {
+/// Returns how many copies of the cache's entries are in the tier, and their bytes.
+fn copies_in_tier(cache: &Cache) -> Excess {
     tier()
         .and_then(|tier| Some(tier.slot(cache.slot(tier)?)))
-        .map_or(0, |slot| {
-            slot.entries.load(std::sync::atomic::Ordering::Relaxed)
+        .map_or(Excess::default(), |slot| Excess {
+            rows: slot.entries.load(Relaxed),
+            bytes: slot.bytes.load(Relaxed),
         })
 }
 
-fn census(cache: &Cache, chunk: Chunk, classes: &mut BTreeMap<i64, i64>) {
+fn census(cache: &Cache, chunk: Chunk, weighed: bool, classes: &mut BTreeMap<i64, Excess>) {
     cache
-        .plan(Statement::Census)
+        .plan(Statement::Census { weighed })
         .run_as_of_now(&pass::range(chunk), |output| {
             let number = |row, column| output.number(row, column).unwrap_or(0);
             for row in 0..output.rows() {
-                *classes.entry(number(row, 0)).or_default() += number(row, 1);
+                let class = classes.entry(number(row, 0)).or_default();
+                class.rows += number(row, 1);
+                if weighed {
+                    class.bytes = class.bytes.saturating_add(number(row, 2));
+                }
             }
         });
 }
 
-/// Removes at most `wanted` rows of at least this age from a chunk, and returns their number. Leaves locked rows.
-fn remove(cache: &Cache, chunk: Chunk, age: i64, spare: Spare, wanted: i64) -> i64 {
-    let age = Typed::number(age);
+/// Which rows a step may remove.
+struct Wanted {
+    /// The least age.
+    age: i64,
+    spare: Spare,
+    /// How much must go.
+    excess: Excess,
+    max_rows: i64,
+}
+
+/// What a step has removed.
+#[derive(Default)]
+struct Removed {
+    rows: i64,
+    bytes: i64,
+    /// Whether the chunk may have more rows to remove.
+    may_leave_more: bool,
+}
+
+/// Removes as many rows from a chunk as are wanted. Leaves locked rows.
+fn remove(cache: &Cache, chunk: Chunk, wanted: &Wanted) -> Removed {
+    let weighed = wanted.excess.bytes > 0;
+    let age = Typed::number(wanted.age);
     let [from, to] = pass::range(chunk);
-    let aged = cache.plan(Statement::Aged);
+    let mut chosen = Removed::default();
+    let aged = cache.plan(Statement::Aged { weighed });
     let keys: Vec<Key> = aged.run_as_of_now(&[from, to, age], |output| {
-        (0..output.rows())
-            .filter_map(|row| output.text(row, 0))
-            .map(Key::stored)
-            .filter(|&key| spare == Spare::None || !copies::is_used(cache, key))
-            .take(wanted as usize)
-            .collect()
+        let mut keys = Vec::new();
+        for row in 0..output.rows() {
+            let Some(key) = output.text(row, 0).map(Key::stored) else {
+                continue;
+            };
+            if wanted.spare == Spare::Used && copies::is_used(cache, key) {
+                continue;
+            }
+            let left = wanted.excess.without(chosen.rows, chosen.bytes);
+            if left.is_none() || chosen.rows >= wanted.max_rows {
+                chosen.may_leave_more = true;
+                break;
+            }
+            keys.push(key);
+            chosen.rows += 1;
+            if weighed {
+                chosen.bytes += output.number(row, 1).unwrap_or(0);
+            }
+        }
+        keys
     });
     if keys.is_empty() {
-        return 0;
+        return Removed::default();
     }
     let array = Typed::texts(keys.iter().map(|key| key.text()));
     let trimmed = cache
         .plan(Statement::Trim)
         .run_as_of_now(&[array, age], |output| output.processed);
     cache.count(Counter::Trimmed, trimmed);
-    trimmed as i64
+    let trimmed = trimmed as i64;
+    Removed {
+        rows: trimmed,
+        // About, if others had locked some of the rows.
+        bytes: (i128::from(chosen.bytes) * i128::from(trimmed) / i128::from(chosen.rows)) as i64,
+        may_leave_more: chosen.may_leave_more && trimmed >= chosen.rows,
+    }
 }

@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pgcache_store::{PartitionRef, RemovalCause};
+use pgcache_store::{EntryRef, PartitionRef, RemovalCause};
 use pgrx::datum::Interval;
 
 use super::handle::TierHandle;
@@ -192,28 +192,25 @@ fn expire_watched(cache: &Cache, handle: &TierHandle, limit: i64, max_rows: i64)
 /// Removes the least used entries beyond `max_entries` or `max_bytes`.
 pub fn trim(cache: &Cache) -> Result<(), Error> {
     let handle = TierHandle::of(cache)?;
+    let slot = handle.tier.slot(handle.slot);
     if let Some(most) = cache.settings.max_entries {
-        let entries = handle.tier.slot(handle.slot).entries.load(Relaxed);
-        walk::remove_least_used(handle.tier, handle.slot, entries - most);
+        let excess = slot.entries.load(Relaxed) - most;
+        walk::remove_least_used(handle.tier, handle.slot, excess, |_| 1);
     }
     if let Some(most) = cache.settings.max_bytes {
-        walk::remove_least_used(handle.tier, handle.slot, beyond_bytes(&handle, most));
+        let beyond = || slot.bytes.load(Relaxed).saturating_sub(most);
+        if beyond() > 0 {
+            // Such an entry cannot stay, and would take all others with it.
+            let longer = |entry: &EntryRef| entry.bytes() > most as u64;
+            walk::remove_entries(handle.tier, handle.slot, RemovalCause::Evicted, longer);
+        }
+        let excess = beyond();
+        walk::remove_least_used(handle.tier, handle.slot, excess, |entry| entry.bytes());
     }
     Ok(())
 }
 
-/// Estimates how many entries must be removed so that a cache has at most `most` bytes.
-fn beyond_bytes(handle: &TierHandle, most: i64) -> i64 {
-    let slot = handle.tier.slot(handle.slot);
-    let (entries, bytes) = (slot.entries.load(Relaxed), slot.bytes.load(Relaxed));
-    let excess = i128::from(bytes.saturating_sub(most).max(0));
-    let beyond =
-        (excess * i128::from(entries) + i128::from(bytes.max(1)) - 1) / i128::from(bytes.max(1));
-    i64::try_from(beyond).unwrap_or(0)
-}
-
-/// Returns the slot of a memory cache and the deadline up to which its entries have expired; None if the cache has no
-/// entries.
+/// Returns a memory cache's slot and the deadline up to which its entries have expired; None while it has no entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

@@ -54,8 +54,14 @@ pub enum Statement {
     /// The bytes of the live rows of a chunk.
     Weigh,
     Expire,
-    Census,
-    Aged,
+    /// Counts the rows of a chunk by classes of age; weighed: sums their bytes, too.
+    Census {
+        weighed: bool,
+    },
+    /// The keys of the rows of an age in a chunk; weighed: with the bytes of each.
+    Aged {
+        weighed: bool,
+    },
     Trim,
 }
 
@@ -91,8 +97,13 @@ impl Statement {
     pub fn sql(self, table: &[u8], dialect: &Dialect, form: Form) -> CString {
         const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
         const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
+        // The bytes of a row beside its key and value: its header, its address in the page, its deadline.
+        const BYTES: &str = "(pg_catalog.pg_column_size(pgcache_e.$$k) \
+             OPERATOR(pg_catalog.+) COALESCE(pg_catalog.pg_column_size(pgcache_e.$$v), 0) \
+             OPERATOR(pg_catalog.+) 36)";
         let text = self
             .template_in(form)
+            .replace("$$bytes", BYTES)
             .replace("$$chunk", CHUNK)
             .replace("$$age", AGE);
         CString::new(dialect.expand(&text, table)).unwrap_or_default()
@@ -105,8 +116,8 @@ impl Statement {
             | Statement::Tally
             | Statement::Weigh
             | Statement::Expire
-            | Statement::Census
-            | Statement::Aged
+            | Statement::Census { .. }
+            | Statement::Aged { .. }
             | Statement::KeyFrom
             | Statement::KeysOfBlocks => Paths::Address,
             Statement::DeleteAll | Statement::Count => Paths::Any,
@@ -139,8 +150,8 @@ impl Statement {
             Statement::KeysOfBlocks => &[Address, Address],
             Statement::Look | Statement::Tally | Statement::Weigh => &[Address, Address, Deadline],
             Statement::Expire => &[Address, Address, Deadline, Number],
-            Statement::Census => &[Address, Address],
-            Statement::Aged => &[Address, Address, Number],
+            Statement::Census { .. } => &[Address, Address],
+            Statement::Aged { .. } => &[Address, Address, Number],
             Statement::Trim => &[Keys, Number],
         }
     }
@@ -307,20 +318,27 @@ impl Statement {
                  SELECT pgcache_e.ctid FROM $$only$$T AS pgcache_e WHERE $$chunk \
                  AND $$euntil OPERATOR(pg_catalog.<=) $3 LIMIT $4 FOR UPDATE SKIP LOCKED))"
             }
-            // The bytes of a row besides its key and value: header, line pointer, deadline.
             Statement::Weigh => {
-                "SELECT pg_catalog.sum(pg_catalog.pg_column_size(pgcache_e.$$k) \
-                 OPERATOR(pg_catalog.+) COALESCE(pg_catalog.pg_column_size(pgcache_e.$$v), 0) \
-                 OPERATOR(pg_catalog.+) 36)::pg_catalog.int8 FROM $$only$$T AS pgcache_e \
+                "SELECT pg_catalog.sum($$bytes)::pg_catalog.int8 FROM $$only$$T AS pgcache_e \
                  WHERE $$chunk AND ($$euntil IS NULL OR $$euntil OPERATOR(pg_catalog.>) $3)"
             }
-            Statement::Census => {
+            Statement::Census { weighed: false } => {
                 "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
                  OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.*) 64)::pg_catalog.int8, \
                  pg_catalog.count(*) FROM $$only$$T AS pgcache_e WHERE $$chunk GROUP BY 1"
             }
-            Statement::Aged => {
+            Statement::Census { weighed: true } => {
+                "SELECT pg_catalog.floor(pg_catalog.ln($$age::pg_catalog.float8 \
+                 OPERATOR(pg_catalog.+) 1) OPERATOR(pg_catalog.*) 64)::pg_catalog.int8, \
+                 pg_catalog.count(*), pg_catalog.sum($$bytes)::pg_catalog.int8 \
+                 FROM $$only$$T AS pgcache_e WHERE $$chunk GROUP BY 1"
+            }
+            Statement::Aged { weighed: false } => {
                 "SELECT $$ekey FROM $$only$$T AS pgcache_e WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
+            }
+            Statement::Aged { weighed: true } => {
+                "SELECT $$ekey, $$bytes::pg_catalog.int8 FROM $$only$$T AS pgcache_e \
+                 WHERE $$chunk AND $$age OPERATOR(pg_catalog.>=) $3"
             }
             Statement::Trim => {
                 "DELETE FROM $$only$$T AS pgcache_c WHERE pgcache_c.ctid OPERATOR(pg_catalog.=) ANY (ARRAY(\

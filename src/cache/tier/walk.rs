@@ -79,41 +79,85 @@ pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool
     false
 }
 
-/// Removes about `excess` of the least used entries of a slot, spread over all partitions.
-pub fn remove_least_used(tier: &Tier, slot: u32, excess: i64) {
+/// How many times more than is wanted an entry may weigh that is removed: of entries that are used alike the lighter
+/// ones go first, because a heavy one may be much more than is needed.
+const SLACK: [u64; 4] = [1, 4, 16, u64::MAX];
+
+/// Removes entries of a slot, those that are used least, spread over all partitions, until their weights reach about
+/// `excess`.
+pub fn remove_least_used(
+    tier: &Tier,
+    slot: u32,
+    excess: i64,
+    weight: impl Fn(&EntryRef) -> u64 + Copy,
+) {
     let mut excess = u64::try_from(excess).unwrap_or(0);
     for most_used in [0, 1, 2, 3, 4, 5, 6, 7] {
-        for partition in 0..tier.partitions() {
-            // Each partition removes an equal share of the rest, because the hash of the keys spreads the entries
-            // evenly.
-            let share = excess.div_ceil(u64::from(tier.partitions() - partition));
-            excess -= remove_used_up_to(tier, partition, slot, most_used, share);
-            if excess == 0 {
-                return;
+        for slack in SLACK {
+            let mut passed_over = false;
+            for partition in 0..tier.partitions() {
+                if excess == 0 {
+                    return;
+                }
+                // Removes the rest in equal shares: the hash of the keys spreads the entries evenly.
+                let share = excess.div_ceil(u64::from(tier.partitions() - partition));
+                let mut trim = Trim {
+                    slot,
+                    most_used,
+                    most: share,
+                    slack,
+                    removed: 0,
+                    passed_over: false,
+                };
+                trim.run(tier, partition, weight);
+                excess = excess.saturating_sub(trim.removed);
+                passed_over |= trim.passed_over;
+            }
+            session::check_for_interrupts();
+            if !passed_over {
+                break;
             }
         }
-        session::check_for_interrupts();
     }
 }
 
-fn remove_used_up_to(tier: &Tier, partition: u32, slot: u32, most_used: u32, most: u64) -> u64 {
-    let mut removed = 0;
-    let mut cursor = Cursor::default();
-    let mut done = most == 0;
-    while !done {
-        done = tier.change(partition, |partition| {
-            let judge = |entry: &EntryRef, used: u32| {
-                if removed >= most || used > most_used || entry.header().cache != slot {
-                    return Verdict::Keep;
-                }
-                removed += 1;
-                Verdict::Remove(RemovalCause::Evicted)
-            };
-            partition.sweep_by_use(&mut cursor, STEP, judge).done
-        });
-        done |= removed >= most;
+/// A walk over a partition that removes entries of a slot.
+struct Trim {
+    slot: u32,
+    most_used: u32,
+    /// The weight to remove.
+    most: u64,
+    slack: u64,
+    removed: u64,
+    /// Whether an entry stays because of its weight alone.
+    passed_over: bool,
+}
+
+impl Trim {
+    fn run(&mut self, tier: &Tier, partition: u32, weight: impl Fn(&EntryRef) -> u64) {
+        let mut cursor = Cursor::default();
+        let mut done = false;
+        while !done && self.removed < self.most {
+            done = tier.change(partition, |partition| {
+                let judge = |entry: &EntryRef, used| self.judge(entry, used, &weight);
+                partition.sweep_by_use(&mut cursor, STEP, judge).done
+            });
+        }
     }
-    removed
+
+    fn judge(&mut self, entry: &EntryRef, used: u32, weight: impl Fn(&EntryRef) -> u64) -> Verdict {
+        let left = self.most.saturating_sub(self.removed);
+        if left == 0 || used > self.most_used || entry.header().cache != self.slot {
+            return Verdict::Keep;
+        }
+        let weight = weight(entry);
+        if weight > left.saturating_mul(self.slack) {
+            self.passed_over = true;
+            return Verdict::Keep;
+        }
+        self.removed += weight;
+        Verdict::Remove(RemovalCause::Evicted)
+    }
 }
 
 /// A position in a walk over the whole tier, as a number that a caller can keep, because index slots of the store do
