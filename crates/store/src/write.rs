@@ -134,7 +134,7 @@ impl PartitionMut<'_> {
         if remembered {
             self.count(Counter::GhostHits);
         }
-        let main = self.is_filling() || remembered && self.main_gives_way();
+        let main = self.is_filling() || self.fills_index() || remembered && self.main_gives_way();
         let tag = self.probe(key.hash).tag;
         self.entry(allocation.head).set_slot(number);
         self.set_new_slot(number, IndexSlot::live(tag, main, 0, allocation.head));

@@ -152,6 +152,32 @@ fn a_loop_of_small_values_is_kept_as_well() {
     assert!(rate >= 90.0, "{rate:.1}");
 }
 
+/// Entries of a third of the expected size fill the index before the memory, and no ghost finds a slot. The textbook
+/// holds as many entries as the index has slots.
+#[test]
+fn a_full_index_keeps_loops_and_favourites() {
+    const SMALL: usize = KEY_BYTES + 8;
+    let layout = *tier().region.layout();
+    let slots = u64::from(layout.slots() * layout.partitions());
+    let favourites = |length| traces::zipf(14, slots as usize * 8, 0.9, length);
+
+    let store = hit_rate(&mut tier(), 300_000, favourites(900_000), |_| SMALL);
+    let mut textbook = S3Fifo::textbook(slots as usize * 64);
+    let s3_fifo = hit_rate(&mut textbook, 300_000, favourites(900_000), |_| 64);
+    println!("full index, zipf: store {store:.2} S3-FIFO {s3_fifo:.2}");
+    assert!(store >= s3_fifo - 2.0, "{store:.2}, S3-FIFO {s3_fifo:.2}");
+
+    for percent in [70, 95] {
+        let mut tier = tier();
+        hit_rate(&mut tier, 0, favourites(300_000), |_| SMALL);
+        let keys = slots * percent / 100;
+        let looping = traces::looping(keys, 16 * keys as usize).map(|key| key + (1 << 50));
+        let rate = hit_rate(&mut tier, 8 * keys as usize, looping, |_| SMALL);
+        println!("full index, a loop over {percent} % of it: {rate:.1}");
+        assert!(rate >= 75.0, "{percent} % of the index: {rate:.1}");
+    }
+}
+
 #[test]
 fn a_loop_that_does_not_fit_hits_more_than_under_s3_fifo() {
     let keys = room() * 5 / 4;

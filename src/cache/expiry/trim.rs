@@ -27,7 +27,7 @@ const CLASSES: f64 = 64.0;
 pub struct Trim {
     blocks: Blocks,
     walked: u32,
-    /// What must still be removed.
+    /// The rows and bytes to remove.
     excess: Excess,
     spare: Spare,
     stage: Stage,
@@ -205,7 +205,7 @@ struct Wanted {
     max_rows: i64,
 }
 
-/// What a step has removed.
+/// The result of a step.
 #[derive(Default)]
 struct Removed {
     rows: i64,

@@ -172,9 +172,10 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Ensures that a new key finds a slot. If all but a thirty-second part of the index is full, evicts by the queues,
-    /// as for a lack of memory, so that few keys find both of their buckets full of live entries. If the key finds them
-    /// full nevertheless, evicts the least used entry of the two buckets.
+    /// Makes sure that a new key has a slot. Once all but a thirty-second part of the index is
+    /// full, it evicts by the queues, as a lack of memory does, so that the hits of entries wear
+    /// off that are read no more. If a key still finds both of its buckets full of live entries, as
+    /// three of five do then, the least used entry of the two is evicted.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
             self.evict_one(now, &mut Sparing::none_spared());
