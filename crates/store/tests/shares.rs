@@ -296,6 +296,30 @@ fn a_neighbours_large_values_leave_a_reserve_of_large_values_alone() {
     }
 }
 
+#[test]
+fn a_flood_that_fills_the_index_leaves_a_reserve_alone() {
+    for load in LOADS {
+        let mut tier = Tier::new(8 << 20);
+        let layout = *tier.region.layout();
+        let slots = u64::from(layout.slots() * layout.partitions());
+        let sessions = slots * 4 / 10;
+        for number in 0..sessions {
+            tier.set(SESSIONS, number, 8);
+        }
+        tier.shares.0[SESSIONS as usize].reserve = tier.bytes(SESSIONS);
+        for at in 0..slots * 10 {
+            write(&mut tier, NEIGHBOUR, load, 1, at, 8);
+        }
+        assert!(
+            tier.bytes(NEIGHBOUR) < tier.arena() / 2,
+            "the index is full"
+        );
+        let kept = kept(&mut tier, sessions);
+        println!("{load:?}: {kept:.1} %");
+        assert!(kept >= 90.0, "{load:?}: {kept:.1} %");
+    }
+}
+
 /// No write fails for want of space, so a value for which the rest of the tier has no room takes it from the
 /// reserve, and no more than it needs.
 #[test]

@@ -178,7 +178,7 @@ impl PartitionMut<'_> {
     /// three of five do then, the least used entry of the two is evicted.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
-            self.evict_one(now, &mut Sparing::none_spared());
+            self.evict_one(now, &mut Sparing::of_visit(0, true));
         }
         if self
             .probe(hash)

@@ -29,11 +29,6 @@ pub(crate) struct Sparing {
 }
 
 impl Sparing {
-    /// Of an eviction that must succeed in this partition.
-    pub(crate) fn none_spared() -> Sparing {
-        Sparing::of_visit(0, false)
-    }
-
     /// Of a visit that may leave the rest to a visit elsewhere, for so many pages.
     pub(crate) fn of_visit(pages: u32, spares: bool) -> Sparing {
         Sparing {
