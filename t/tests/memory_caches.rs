@@ -8,7 +8,7 @@ use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::database::Database;
 use pgcache_tests::refusal::refused;
-use pgcache_tests::tier::Tiered;
+use pgcache_tests::tier::{PRELOAD, Tiered};
 use postgres::Client;
 
 pub(crate) const CREATE: &str = "SELECT cache_create('m', storage => 'memory')";
@@ -120,6 +120,39 @@ fn the_index_is_made_for_the_entries_of_the_last_run() {
         .connect("postgres")
         .run("ALTER SYSTEM SET pgcache.hot_entry_size = '8B'");
     assert!(after(900) > stock * 5 / 4);
+}
+
+#[test]
+fn no_remembered_entry_size_keeps_the_tier_off() {
+    let cluster = Cluster::own(&[PRELOAD, "pgcache.hot_size = '210kB'"]);
+    let bookkeeping = || {
+        let mut session = cluster.connect("postgres");
+        session.run("CREATE EXTENSION IF NOT EXISTS pgcache");
+        session.number("SELECT bookkeeping FROM pgcache.hot_tier")
+    };
+    let stock = bookkeeping();
+    assert!(stock > 0, "the tier is on by default");
+    let file = cluster.data().join("pg_stat/pgcache.entry_size");
+    let long = "9".repeat(1 << 20);
+    for content in [
+        "",
+        "-1",
+        "188 bytes",
+        "\u{0}",
+        "99999999999999999999",
+        &long,
+    ] {
+        cluster.down(Shutdown::Fast);
+        std::fs::write(&file, content).unwrap();
+        cluster.up();
+        assert_eq!(bookkeeping(), stock, "{:.20}", content);
+    }
+    for content in ["0", "1", "1000000"] {
+        cluster.down(Shutdown::Fast);
+        std::fs::write(&file, content).unwrap();
+        cluster.up();
+        assert!(bookkeeping() > 0, "{content}: the tier is on");
+    }
 }
 
 #[test]

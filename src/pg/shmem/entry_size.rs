@@ -6,9 +6,10 @@
 //! applies.
 
 use std::cell::OnceCell;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 
-use pgcache_store::{Params, Stats};
+use pgcache_store::{Layout, Params, Stats};
 
 /// The file lies in pg_stat, where extensions keep statistics across a restart; after initdb or pg_upgrade it does not
 /// exist.
@@ -19,6 +20,8 @@ const MIN_ENTRIES: u64 = 1_000;
 /// The largest remembered size. An index that is too small for the next load leaves memory unused until another
 /// restart; an index that is too large costs only one percent.
 const MAX_REMEMBERED: usize = 1_024;
+/// The bytes of the file that are read, whatever the file holds.
+const MAX_DIGITS: u64 = 32;
 
 thread_local! {
     // A process reads the size once, because the request for memory and each start after a crash must compute the same
@@ -26,16 +29,25 @@ thread_local! {
     static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
 }
 
-/// Returns the store's parameters for a region of this size. `setting` is the value of `pgcache.hot_entry_size`, if
-/// it is set.
-pub fn params(size: usize, partitions: u32, setting: Option<usize>) -> Params {
+/// Returns the layout of a region of this size; None if the size is too small. `setting`: what
+/// `pgcache.hot_entry_size` says, if anything. If a tiny tier has no room for the index of small entries, it gets the
+/// default one, because a remembered size must not turn the tier off.
+pub fn layout(size: usize, partitions: u32, setting: Option<usize>) -> Option<Layout> {
     let stock = Params::new(size, partitions);
     let expected = EXPECTED.with(|expected| *expected.get_or_init(|| setting.or_else(remembered)));
-    expected.map_or(stock, |size| stock.expecting(size))
+    expected
+        .and_then(|size| Layout::with(stock.expecting(size)).ok())
+        .or_else(|| Layout::with(stock).ok())
 }
 
 fn remembered() -> Option<usize> {
-    let size: usize = fs::read_to_string(FILE).ok()?.trim().parse().ok()?;
+    let mut text = String::new();
+    File::open(FILE)
+        .ok()?
+        .take(MAX_DIGITS)
+        .read_to_string(&mut text)
+        .ok()?;
+    let size: usize = text.trim().parse().ok()?;
     Some(size.min(MAX_REMEMBERED))
 }
 

@@ -127,9 +127,8 @@ impl ShmemLayout {
     fn for_size(size: usize) -> Option<ShmemLayout> {
         let slots = (size / BYTES_PER_SLOT).clamp(MIN_SLOTS, MAX_SLOTS);
         let head = size_of::<Control>() + slots * (size_of::<AtomicCacheId>() + size_of::<Slot>());
-        let partitions = Layout::with(entry_size::params(size, 0, crate::guc::hot_entry_size()))
-            .ok()?
-            .partitions();
+        let entry_size = crate::guc::hot_entry_size();
+        let partitions = entry_size::layout(size, 0, entry_size)?.partitions();
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
         let leases_at = head.next_multiple_of(64);
@@ -140,12 +139,7 @@ impl ShmemLayout {
         let region_at = (prepared_at + prepared.bytes()).next_multiple_of(4096);
         let locks = (partitions as usize + 2) * size_of::<pg_sys::LWLockPadded>();
         let room = size.checked_sub(region_at + locks + 4096 + ROUNDING)?;
-        let region = Layout::with(entry_size::params(
-            room,
-            partitions,
-            crate::guc::hot_entry_size(),
-        ))
-        .ok()?;
+        let region = entry_size::layout(room, partitions, entry_size)?;
         Some(ShmemLayout {
             leases,
             leases_at,
