@@ -20,6 +20,7 @@ pub const LOOK_TO_REQUEST: u32 = 8;
 pub const DRAIN_TO_READ: u32 = 9;
 pub const NO_SLOT_TO_MARK: u32 = 10;
 pub const SAVED_TO_NAMED: u32 = 11;
+pub const DEFINITION_TO_SHARE: u32 = 12;
 
 /// The longest stay in a window. It ends the stay if a test fails before it releases the session.
 const LONGEST: &str = "60s";

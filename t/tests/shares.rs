@@ -2,12 +2,15 @@
 //! caches leave to it. The store's own tests (`crates/store/tests/shares.rs`) have more loads; these tests check that
 //! the settings reach the store, within their limits.
 
+use std::thread;
+
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
 use pgcache_tests::refusal::refused;
 use pgcache_tests::resp::{CACHE, Client as RespClient, Door, Reply};
 use pgcache_tests::tier::PRELOAD;
 use pgcache_tests::wait::wait_until;
+use pgcache_tests::windows::{DEFINITION_TO_SHARE, LetGo, paused, stay_in, until_inside};
 use postgres::Client;
 
 /// A small tier without a worker, so that only writes and `cache_expire` change what it holds.
@@ -328,6 +331,32 @@ fn a_relation_that_is_no_cache_any_more_keeps_no_reserve() {
         assert_eq!(held(&mut other, "u"), Some("6000000".into()), "{end}");
         session.run("DROP TABLE IF EXISTS t; SELECT cache_drop('u')");
     }
+}
+
+/// After COMMIT PREPARED the first session that loads the definition writes the share. Here it does so late.
+#[test]
+fn a_former_share_does_not_replace_a_later_one() {
+    let cluster = Cluster::with_tier(&[SMALL, &["max_prepared_transactions = 4"]].concat());
+    if !paused(cluster) {
+        return;
+    }
+    let database = cluster.database();
+    let (mut session, mut late) = (database.connect(), database.connect());
+    session.run("SELECT cache_create('t'); SELECT cache_set('k', 'v', cache => 't')");
+    session.run("SELECT cache_get('k', 't')");
+    session.run("BEGIN; SELECT cache_tune('t', reserve => 1000); PREPARE TRANSACTION 'tune'");
+    session.run("COMMIT PREPARED 'tune'");
+    let backend = stay_in(cluster, &mut late, DEFINITION_TO_SHARE);
+    thread::scope(|scope| {
+        let _go = LetGo(cluster);
+        let late = scope.spawn(move || late.run("SELECT pgcache.share('t')"));
+        until_inside(&mut session, backend, "it has loaded the definition");
+        session.run("SELECT cache_tune('t', reserve => 2000)");
+        assert_eq!(held(&mut session, "t"), Some("2000".into()));
+        cluster.hold_windows(false);
+        late.join().expect("it reads");
+    });
+    assert_eq!(held(&mut session, "t"), Some("2000".into()));
 }
 
 #[test]

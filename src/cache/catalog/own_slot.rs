@@ -38,20 +38,20 @@ impl Cache {
                 slots::free(tier, self.id);
             }
             let slot = slots::assign(tier, self.id, self.memory_id());
-            self.follow_share();
+            self.follow_share(None);
             slot
         })
     }
 
-    /// Writes the share from the cache's definition into its slot, if the two differ. A session that is changing the
-    /// definition leaves the slot alone until its commit.
-    pub(super) fn follow_share(&self) {
+    /// Gives the cache's slot the share that its definition says, if it has another. A session that has
+    /// changed the definition waits for its commit. Returns false if a share was written after `seen`,
+    /// so that the definition may be a former one.
+    pub(super) fn follow_share(&self, seen: Option<u64>) -> bool {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
-            return;
+            return true;
         };
-        if !shares::is_changing(self.relation) || fault::on(Fault::ShareBeforeCommit) {
-            shares::put(tier, slot, self.id, shares::of(&self.settings));
-        }
+        let follows = !shares::is_changing(self.relation) || fault::on(Fault::ShareBeforeCommit);
+        !follows || shares::put(tier, slot, self.id, shares::of(&self.settings), seen)
     }
 
     /// Returns whether no session has opened the cache since its slot survived a promotion of this server, or was

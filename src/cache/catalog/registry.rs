@@ -13,7 +13,9 @@ use pgrx::pg_sys::Oid;
 pub use super::cache::{Cache, Storage};
 use super::loading;
 use crate::cache::model::settings::Settings;
+use crate::cache::tier::shares;
 use crate::error::Error;
+use crate::pg::catalog::privilege;
 use crate::pg::session::lock;
 use crate::pg::spi::plan::query_once;
 use crate::pg::table::shape;
@@ -41,10 +43,9 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     if let Some(cache) = remembered(relation) {
         return Ok(cache);
     }
-    let loaded = loading::load(relation).map(Rc::new);
+    let loaded = load(relation);
     let former = forget_changed();
     if let Ok(cache) = &loaded {
-        cache.follow_share();
         CACHES.with(|caches| {
             caches
                 .borrow_mut()
@@ -55,8 +56,22 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
-/// Returns the definition of a distributed cache, whose entries are not in its own table. The session does not keep
-/// it. The caller holds a lock.
+/// Loads a cache and gives its slot the share that its definition says. Loads it again if a share was
+/// written meanwhile: a session that wrote a former share after the commit that changed it would undo the
+/// change for all.
+fn load(relation: Oid) -> Result<Rc<Cache>, Error> {
+    loop {
+        let seen = shares::changes();
+        let cache = Rc::new(loading::load(relation)?);
+        if cache.follow_share(Some(seen)) {
+            return Ok(cache);
+        }
+        privilege::accept_invalidations();
+    }
+}
+
+/// Returns the definition of a distributed cache, whose entries are not in its own table. It is not remembered. The
+/// caller holds a lock.
 pub fn definition(relation: Oid) -> Result<Cache, Error> {
     loading::load_definition(relation)
 }

@@ -14,6 +14,7 @@ use crate::cache::model::settings::Settings;
 use crate::error::Error;
 use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
+use crate::pg::session::pause::{self, Window};
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::shmem::cache_id::CacheId;
 use crate::pg::shmem::slot::Share;
@@ -73,7 +74,7 @@ pub fn committed() {
         if let Some(tier) = tier()
             && let Some(slot) = slots::find(tier, cache)
         {
-            put(tier, slot, cache, share);
+            put(tier, slot, cache, share, None);
         }
     }
 }
@@ -83,20 +84,29 @@ pub fn forget() {
     CHANGING.with(|changing| changing.change(std::mem::take));
 }
 
-/// Writes the share into the slot of a cache, unless the slot already has the share and all of its reserve.
-pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share) {
+/// Returns how often a share was written, for [`put`]. To be read before the definition is.
+pub fn changes() -> u64 {
+    tier().map_or(0, Tier::share_changes)
+}
+
+/// Writes the share into the slot of a cache, unless the slot has it already with all of its reserve. Returns
+/// false, and writes nothing, if another share was written after `seen`: it may be a later one of this cache.
+pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u64>) -> bool {
     let agrees = || {
         let slot = tier.slot(slot);
         slot.share() == share && slot.held() == share.reserve
     };
     if agrees() || fault::on(Fault::ShareNotFollowed) {
-        return;
+        return true;
     }
+    pause::at(Window::DefinitionToShare);
     tier.assigning(|| {
-        if slots::find(tier, cache) == Some(slot) {
+        let is_latest = seen.is_none_or(|seen| seen == tier.share_changes());
+        if is_latest && slots::find(tier, cache) == Some(slot) {
             tier.put_share(slot, share);
         }
-    });
+        is_latest
+    })
 }
 
 /// Raises 53400 unless the reserves of other caches leave so many bytes. Caches that have no slot, because
@@ -135,7 +145,7 @@ fn give_back(tier: &Tier, definition: impl Fn(Oid) -> Option<Settings>) {
     for (relation, slot) in slots::of_database(tier, session::database()) {
         let has_share = tier.slot(slot).share() != Share::default();
         if has_share && !is_changing(relation) && definition(relation).is_none() {
-            put(tier, slot, CacheId::of(relation), Share::default());
+            put(tier, slot, CacheId::of(relation), Share::default(), None);
         }
     }
 }

@@ -33,6 +33,8 @@ pub enum Window {
     NoSlotToMark,
     /// The postmaster has written the saved entries, but not yet given the file its name.
     SavedToNamed,
+    /// A session has loaded a definition, and not written its share yet.
+    DefinitionToShare,
 }
 
 /// Does nothing, because this library was built without the feature.
@@ -75,7 +77,7 @@ mod paused {
             c"This setting is for tests only, because the library was built with the feature pauses.",
             &ONLY,
             -1,
-            Window::SavedToNamed as i32,
+            Window::DefinitionToShare as i32,
             GucContext::Suset,
             GucFlags::NO_SHOW_ALL,
         );

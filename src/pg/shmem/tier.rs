@@ -74,7 +74,9 @@ pub struct Control {
     trackers: AtomicU64,
     /// The number of caches that have a bound or a reserve.
     shares: AtomicU64,
-    /// A bit mask of the processes that keep watched keys without an entry unchanged.
+    /// Times that a share was written into a slot.
+    share_changes: AtomicU64,
+    /// Processes that keep watched keys without an entry unchanged, a bit each.
     pub watchers: AtomicU64,
     /// The transactions that are about to commit and will then notify the processes that track changes.
     pub pending_invalidations: PendingInvalidations,
@@ -271,6 +273,7 @@ impl Tier {
             true => u64::MAX,
             false => self.most_reserved().saturating_sub(taken),
         };
+        self.control.share_changes.fetch_add(1, Ordering::SeqCst);
         let held = share.reserve.min(left);
         self.slot(slot).set_share(share, held);
         let mut left = left - held;
@@ -288,7 +291,12 @@ impl Tier {
             .store(shares.count() as u64, Ordering::Relaxed);
     }
 
-    /// Returns the maximum of all reserves together, in bytes.
+    /// How often a share was written into any slot.
+    pub fn share_changes(&self) -> u64 {
+        self.control.share_changes.load(Ordering::SeqCst)
+    }
+
+    /// The most that all reserves together hold, in bytes.
     pub fn most_reserved(&self) -> u64 {
         self.size as u64 / 2
     }
