@@ -119,7 +119,8 @@ def render(options, summary, journal):
     return f"""# The workloads through a web server
 
 A small web server answers `/get` and `/set`, {options.connections} connections to the store by {"TCP" if options.tcp else "unix socket"}; {options.users} users ask it without pause, over
-HTTP, each on a connection that it keeps. Server and users are the driver, HTTP at both ends is the crate hyper. {options.entries:,} entries, values of 37 bytes; read: 80 % exist; mixed: 20 % writes; write: 10 % overwrite. {runs_said(summary, options.seconds).capitalize()}.
+HTTP, each on a connection that it keeps. Server and users are the driver, and HTTP at both ends is the crate hyper.
+{options.entries:,} entries, values of 37 bytes; read: 80 % exist; mixed: 20 % writes; write: 10 % overwrite. {runs_said(summary, options.seconds).capitalize()}.
 {ground(journal.facts['machine'])}, shared by users, web server and store. {versions}.
 
 {markdown(HEAD, lines)}
