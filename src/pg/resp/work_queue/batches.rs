@@ -135,20 +135,23 @@ impl Batches {
         }
     }
 
-    /// Returns the number of the client that waits for a reply; None if no client waits.
+    /// Returns the number of the client that waits for a reply; None if no client does.
     pub fn ticket(&self, place: &Answered) -> Option<u64> {
-        let text = self.text(place)?;
-        // SAFETY: only this network process accesses the place; this process or its predecessor has written the value.
-        let handed = unsafe { (*text.handed.get()).assume_init() };
-        (!self.places.is_gone(place)).then_some(handed.ticket)
+        let batch = self.description(place)?;
+        (!self.places.is_gone(place)).then_some(batch.ticket)
     }
 
     /// Returns the relation of a batch.
     pub fn relation(&self, place: &Answered) -> Oid {
-        // SAFETY: as in `ticket`.
-        self.text(place).map_or(Oid::INVALID, |text| {
-            unsafe { (*text.handed.get()).assume_init() }.relation
-        })
+        self.description(place)
+            .map_or(Oid::INVALID, |batch| batch.relation)
+    }
+
+    fn description<const STATE: u32>(&self, place: &Owned<STATE>) -> Option<Handed> {
+        let text = self.text(place)?;
+        // SAFETY: the place is the caller's alone; its network process, or the predecessor of that process, has written
+        // the value.
+        Some(unsafe { (*text.handed.get()).assume_init() })
     }
 
     /// Passes the bytes of a reply to `take`.
@@ -185,17 +188,15 @@ impl Batches {
 
     /// Returns the description of a batch that this executor has taken; None if its client has disconnected.
     pub fn handed(&self, taken: &Taken) -> Option<Handed> {
-        let text = self.text(taken)?;
-        // SAFETY: only this executor accesses the place; the network process has written the value.
-        let handed = unsafe { (*text.handed.get()).assume_init() };
-        (!self.places.is_gone(taken)).then_some(handed)
+        let batch = self.description(taken)?;
+        (!self.places.is_gone(taken)).then_some(batch)
     }
 
     /// Records that user-defined code may run for a batch that this executor has taken, if the executor finds this out
     /// later.
     pub fn set_alone(&self, taken: &Taken) {
         if let Some(text) = self.text(taken) {
-            // SAFETY: as in `handed`.
+            // SAFETY: as in `description`.
             unsafe { (*text.handed.get()).assume_init_mut() }.alone = true;
         }
     }
