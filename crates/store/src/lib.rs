@@ -130,8 +130,8 @@
 //!
 //! **Shares.** The ledger may rank caches ([`Rank`]), and a rank may change at any moment. A write
 //! into a cache over its bound evicts that cache's entries first. No other write evicts the entries
-//! of a cache within its reserve while another partition has entries to evict. A write that finds
-//! none in 64 visits takes its room from reserves.
+//! of a cache within its reserve while other partitions have entries to evict. A write that still
+//! lacks room after 64 visits to partitions evicts reserved entries, too.
 //!
 //! **A write never fails for want of space** unless the entry exceeds `Layout::max_value`. If other
 //! writers keep taking the pages during all `SET_ROUNDS` rounds, the caller removes the old entry:

@@ -152,8 +152,8 @@ fn a_loop_of_small_values_is_kept_as_well() {
     assert!(rate >= 90.0, "{rate:.1}");
 }
 
-/// Entries of a third of the expected size fill the index before the memory, and no ghost finds a slot. The textbook
-/// holds as many entries as the index has slots.
+/// Entries of a third of the expected size fill the index before the memory, so no ghost finds a slot. The textbook
+/// S3-FIFO holds as many entries as the index has slots.
 #[test]
 fn a_full_index_keeps_loops_and_favourites() {
     const SMALL: usize = KEY_BYTES + 8;

@@ -320,8 +320,8 @@ fn a_flood_that_fills_the_index_leaves_a_reserve_alone() {
     }
 }
 
-/// No write fails for want of space, so a value for which the rest of the tier has no room takes it from the
-/// reserve, and no more than it needs.
+/// A value that is too large for the rest of the tier takes room from the reserve, because no write fails for want of
+/// space. It takes no more than it needs.
 #[test]
 fn a_value_longer_than_the_rest_of_the_tier_takes_room_from_a_reserve() {
     let mut tier = Tier::new(8 << 20);

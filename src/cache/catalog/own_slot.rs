@@ -43,9 +43,9 @@ impl Cache {
         })
     }
 
-    /// Gives the cache's slot the share that its definition says, if it has another. A session that has
-    /// changed the definition waits for its commit. Returns false if a share was written after `seen`,
-    /// so that the definition may be a former one.
+    /// Writes the share from the cache's definition into its slot, if the two differ. A session that is changing the
+    /// definition leaves the slot alone until its commit. Returns false, and writes nothing, if a share was written
+    /// after the count `seen` was read, because the definition may then be outdated.
     pub(super) fn follow_share(&self, seen: Option<u64>) -> bool {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
             return true;

@@ -56,9 +56,9 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
     loaded
 }
 
-/// Loads a cache and gives its slot the share that its definition says. Loads it again if a share was
-/// written meanwhile: a session that wrote a former share after the commit that changed it would undo the
-/// change for all.
+/// Loads a cache and writes the share from its definition into its slot. Loads it again if a share was written during
+/// the load, because the loaded definition may be outdated: a session that writes an old share after the commit that
+/// changed it would undo the change for all sessions.
 fn load(relation: Oid) -> Result<Rc<Cache>, Error> {
     loop {
         let seen = shares::changes();
@@ -70,8 +70,8 @@ fn load(relation: Oid) -> Result<Rc<Cache>, Error> {
     }
 }
 
-/// Returns the definition of a distributed cache, whose entries are not in its own table. It is not remembered. The
-/// caller holds a lock.
+/// Returns the definition of a distributed cache, whose entries are not in its own table. The session does not keep it.
+/// The caller holds a lock.
 pub fn definition(relation: Oid) -> Result<Cache, Error> {
     loading::load_definition(relation)
 }
@@ -169,7 +169,7 @@ pub fn outline(relation: Oid) -> Option<Outline> {
     })
 }
 
-/// Returns the settings in [`outline`].
+/// Returns the settings of [`outline`]; None if the relation is not a cache.
 pub fn settings_of(relation: Oid) -> Option<Settings> {
     Some(outline(relation)?.settings)
 }

@@ -162,7 +162,7 @@ impl Pass {
         self.live + self.found - self.removed
     }
 
-    /// How many bytes of live rows are beyond so many; known when the pass is complete.
+    /// Returns by how many bytes the live rows exceed `most`. Valid after the pass is complete.
     pub fn bytes_beyond(&self, most: i64) -> i64 {
         self.bytes.saturating_sub(most).max(0)
     }

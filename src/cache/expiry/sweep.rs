@@ -61,15 +61,16 @@ enum Stage {
     Pass(Pass),
     /// The pass has removed `max_rows` rows: counts the rest of the table.
     Count(Pass),
-    /// Of the rows beyond a limit, expired ones are removed first.
+    /// Removes expired rows that the pass has left: all of them if the cache is beyond `max_bytes`, otherwise at most
+    /// as many as there are rows beyond `max_entries`.
     Leftover {
         pass: Pass,
         wanted: i64,
         excess: Excess,
     },
-    /// Removes live rows beyond a limit.
+    /// Removes live rows beyond `max_entries` or `max_bytes`.
     Trim(Trim),
-    /// All work is done; so much is still beyond a limit.
+    /// All work is done; `excess` is still beyond a limit.
     Complete { excess: Excess },
 }
 
@@ -287,8 +288,8 @@ fn is_limited(cache: &Cache) -> bool {
     cache.settings.max_entries.is_some() || cache.settings.max_bytes.is_some()
 }
 
-/// Returns the rows beyond `max_entries`, expired or not, and the bytes of live rows beyond `max_bytes`, after a
-/// complete pass.
+/// Returns the number of rows beyond `max_entries`, expired rows included, and the bytes of live rows beyond
+/// `max_bytes`. Valid after a complete pass.
 fn excess(cache: &Cache, pass: &Pass) -> Excess {
     let most = |limit: Option<i64>| limit.unwrap_or(i64::MAX);
     Excess {

@@ -1,10 +1,14 @@
-//! Trims a table cache to its `max_entries` and `max_bytes`: chooses the rows to remove, and removes them chunk by chunk.
+//! Trims a table cache to its `max_entries` and `max_bytes`: chooses the rows to remove, and removes them chunk by
+//! chunk.
 //!
-//! Expired rows are removed before. Of the others, those are removed first that were not read from the hot tier
-//! lately, and of these the oldest; age is counted in transactions since the row was written (`xmin`). The table is
-//! not sorted. A first walk, the census, counts rows by classes of age, each 1.6 % wide; from the counts follows the
-//! age from which on rows are removed. A second walk removes rows of at least that age, in physical order, until
-//! enough are removed. Bytes are summed row by row, because an average would remove too many rows where a few are
+//! Expired rows have been removed before. Rows that were not recently read from the hot tier are removed first,
+//! beginning with the oldest. The age of a row is the number of transactions since it was written (`xmin`).
+//!
+//! The table is not sorted. A first walk, the census, counts the rows in classes of age, each 1.6 % wide. The counts
+//! yield the lowest age of the rows to remove. A second walk removes rows of at least this age, in physical order,
+//! until enough rows are removed.
+//!
+//! The bytes are summed row by row. An average size would remove too many rows of a table in which a few rows are
 //! large.
 
 use std::collections::BTreeMap;
@@ -27,13 +31,13 @@ const CLASSES: f64 = 64.0;
 pub struct Trim {
     blocks: Blocks,
     walked: u32,
-    /// The rows and bytes to remove.
+    /// The rows and bytes that must still be removed.
     excess: Excess,
     spare: Spare,
     stage: Stage,
 }
 
-/// Rows and bytes that are beyond the limits of a cache: both must go.
+/// The numbers of rows and of bytes beyond the limits of a cache. A trimming removes rows until neither is above zero.
 #[derive(Clone, Copy, Default)]
 pub struct Excess {
     pub rows: i64,
@@ -45,7 +49,7 @@ impl Excess {
         self.rows <= 0 && self.bytes <= 0
     }
 
-    /// Returns what is left once so much was removed.
+    /// Returns the excess that remains after this many rows and bytes were removed.
     pub fn without(self, rows: i64, bytes: i64) -> Excess {
         Excess {
             rows: self.rows.saturating_sub(rows),
@@ -55,7 +59,7 @@ impl Excess {
 }
 
 enum Stage {
-    /// Counts rows, and bytes if they must be known, by class of age.
+    /// Counts rows by class of age, and also their bytes if the cache is beyond `max_bytes`.
     Census(BTreeMap<i64, Excess>),
     /// Removes rows of at least this age.
     Remove { age: i64 },
@@ -69,7 +73,7 @@ pub enum Spare {
 }
 
 impl Trim {
-    /// Begins a trimming that removes so much. The caller holds a lock on the table.
+    /// Begins a trimming that removes `excess`. The caller holds a lock on the table.
     pub fn begin(cache: &Cache, excess: Excess, spare: Spare) -> Trim {
         Trim {
             blocks: Blocks::of(cache),
@@ -80,7 +84,7 @@ impl Trim {
         }
     }
 
-    /// Returns what is still too much.
+    /// Returns the rows and bytes that must still be removed.
     pub fn excess(&self) -> Excess {
         self.excess
     }
@@ -170,7 +174,7 @@ fn least_age(class: i64) -> i64 {
     (age.ceil() as i64).clamp(0, i64::from(i32::MAX))
 }
 
-/// Returns how many copies of the cache's entries are in the tier, and their bytes.
+/// Returns the number of copies of the cache's entries in the tier, and their bytes.
 fn copies_in_tier(cache: &Cache) -> Excess {
     tier()
         .and_then(|tier| Some(tier.slot(cache.slot(tier)?)))
@@ -195,26 +199,26 @@ fn census(cache: &Cache, chunk: Chunk, weighed: bool, classes: &mut BTreeMap<i64
         });
 }
 
-/// Which rows a step may remove.
+/// The rows that a step may remove.
 struct Wanted {
-    /// The least age.
+    /// The lowest age of a row to remove.
     age: i64,
     spare: Spare,
-    /// How much must go.
+    /// The rows and bytes that must still be removed.
     excess: Excess,
     max_rows: i64,
 }
 
-/// The result of a step.
+/// The rows that a step has removed, and their bytes.
 #[derive(Default)]
 struct Removed {
     rows: i64,
     bytes: i64,
-    /// Whether the chunk may have more rows to remove.
+    /// Whether the chunk may contain more rows to remove.
     may_leave_more: bool,
 }
 
-/// Removes as many rows from a chunk as are wanted. Leaves locked rows.
+/// Removes the rows of a chunk that `wanted` describes, and returns their number and bytes. Leaves locked rows.
 fn remove(cache: &Cache, chunk: Chunk, wanted: &Wanted) -> Removed {
     let weighed = wanted.excess.bytes > 0;
     let age = Typed::number(wanted.age);
@@ -254,7 +258,7 @@ fn remove(cache: &Cache, chunk: Chunk, wanted: &Wanted) -> Removed {
     let trimmed = trimmed as i64;
     Removed {
         rows: trimmed,
-        // About, if others had locked some of the rows.
+        // An estimate if other sessions held locks on some of the chosen rows.
         bytes: (i128::from(chosen.bytes) * i128::from(trimmed) / i128::from(chosen.rows)) as i64,
         may_leave_more: chosen.may_leave_more && trimmed >= chosen.rows,
     }

@@ -200,7 +200,8 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     if let Some(most) = cache.settings.max_bytes {
         let beyond = || slot.bytes.load(Relaxed).saturating_sub(most);
         if beyond() > 0 {
-            // Such an entry cannot stay, and would take all others with it.
+            // An entry larger than `max_bytes` cannot stay. It is removed first, because otherwise all other entries
+            // would be removed along with it.
             let longer = |entry: &EntryRef| entry.bytes() > most as u64;
             walk::remove_entries(handle.tier, handle.slot, RemovalCause::Evicted, longer);
         }
@@ -210,7 +211,8 @@ pub fn trim(cache: &Cache) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a memory cache's slot and the deadline up to which its entries have expired; None while it has no entries.
+/// Returns the slot of a memory cache and the deadline up to which its entries have expired; None if the cache has no
+/// entries.
 pub fn sweep_limit(cache: &Cache) -> Option<(u32, Timestamp)> {
     let tier = tier()?;
     let slot = cache.slot(tier)?;

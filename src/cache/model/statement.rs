@@ -54,11 +54,11 @@ pub enum Statement {
     /// The bytes of the live rows of a chunk.
     Weigh,
     Expire,
-    /// Counts the rows of a chunk by classes of age; weighed: sums their bytes, too.
+    /// The number of rows of a chunk by class of age; if `weighed`, also the sum of their bytes.
     Census {
         weighed: bool,
     },
-    /// The keys of the rows of an age in a chunk; weighed: with the bytes of each.
+    /// The keys of the rows of a chunk that have at least the given age; if `weighed`, also the bytes of each row.
     Aged {
         weighed: bool,
     },
@@ -97,7 +97,7 @@ impl Statement {
     pub fn sql(self, table: &[u8], dialect: &Dialect, form: Form) -> CString {
         const CHUNK: &str = "pgcache_e.ctid OPERATOR(pg_catalog.>=) $1 AND pgcache_e.ctid OPERATOR(pg_catalog.<) $2";
         const AGE: &str = "GREATEST(pg_catalog.age(pgcache_e.xmin), 0)";
-        // The bytes of a row beside its key and value: its header, its address in the page, its deadline.
+        // The bytes of a row. The number is the bytes besides its key and value: header, line pointer, deadline.
         const BYTES: &str = "(pg_catalog.pg_column_size(pgcache_e.$$k) \
              OPERATOR(pg_catalog.+) COALESCE(pg_catalog.pg_column_size(pgcache_e.$$v), 0) \
              OPERATOR(pg_catalog.+) 36)";

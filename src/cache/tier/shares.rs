@@ -56,8 +56,8 @@ pub fn is_changing(relation: Oid) -> bool {
     CHANGING.with(|changing| changing.look(|c| c.relations.contains(&relation.to_u32())))
 }
 
-/// Notes the shares in the present definitions. Called before the commit. `definition` returns None for a
-/// relation that is no cache any more, as after DROP EXTENSION, which keeps no share.
+/// Notes the shares in the current definitions; called before the commit. `definition` returns None for a relation that
+/// is no longer a cache, for example after DROP EXTENSION. The relation then loses its share.
 pub fn before_commit(definition: impl Fn(Oid) -> Option<Settings>) {
     let relations = CHANGING.with(|changing| changing.look(|c| c.relations.clone()));
     for relation in relations.into_iter().map(Oid::from_u32) {
@@ -84,13 +84,15 @@ pub fn forget() {
     CHANGING.with(|changing| changing.change(std::mem::take));
 }
 
-/// Returns how often a share was written, for [`put`]. To be read before the definition is.
+/// Returns how often a share was written into any slot. A caller of [`put`] reads this count before it reads the
+/// definition.
 pub fn changes() -> u64 {
     tier().map_or(0, Tier::share_changes)
 }
 
-/// Writes the share into the slot of a cache, unless the slot has it already with all of its reserve. Returns
-/// false, and writes nothing, if another share was written after `seen`: it may be a later one of this cache.
+/// Writes the share into the slot of a cache, unless the slot already has the share and all of its reserve. Returns
+/// false, and writes nothing, if a share was written after the caller read the count `seen` ([`changes`]), because that
+/// share may be a newer one of this cache. Without `seen`, skips this check.
 pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u64>) -> bool {
     let agrees = || {
         let slot = tier.slot(slot);
@@ -109,8 +111,8 @@ pub fn put(tier: &Tier, slot: u32, cache: CacheId, share: Share, seen: Option<u6
     })
 }
 
-/// Raises 53400 unless the reserves of other caches leave so many bytes. Caches that have no slot, because
-/// no session has used them since the start, do not count. `definition`: as for [`before_commit`].
+/// Raises 53400 unless the reserves of other caches leave this many bytes. A cache without a slot, because no session
+/// has used it since the start, does not count. `definition` returns the same as in [`before_commit`].
 pub fn check_reserve(
     cache: CacheId,
     reserve: Option<i64>,
@@ -129,7 +131,7 @@ pub fn check_reserve(
     }
 }
 
-/// Returns how much the reserves of other caches leave.
+/// Returns how many bytes the reserves of other caches leave.
 fn left_beside(tier: &Tier, cache: CacheId) -> u64 {
     let own = slots::find(tier, cache);
     (0..tier.caches().len() as u32)
@@ -138,8 +140,8 @@ fn left_beside(tier: &Tier, cache: CacheId) -> u64 {
         .fold(tier.most_reserved(), u64::saturating_sub)
 }
 
-/// Removes the shares of relations that no session has seen go: a standby only replays a DROP, and the session that
-/// runs COMMIT PREPARED does not know the definitions that it changes.
+/// Removes the shares of caches that ended without notice to any session: a standby only replays a DROP, and the
+/// session that runs COMMIT PREPARED does not know the definitions that it changes.
 fn give_back(tier: &Tier, definition: impl Fn(Oid) -> Option<Settings>) {
     slots::free_gone(tier);
     for (relation, slot) in slots::of_database(tier, session::database()) {

@@ -79,12 +79,12 @@ pub fn compact_partition(tier: &Tier, partition: u32, goes_on: impl Fn() -> bool
     false
 }
 
-/// How many times more than is wanted an entry may weigh that is removed: of entries that are used alike the lighter
-/// ones go first, because a heavy one may be much more than is needed.
+/// The limits for the weight of a removed entry, in multiples of the weight that is left to remove. Among equally used
+/// entries, light ones are removed first, because a heavy one may free much more than is needed.
 const SLACK: [u64; 4] = [1, 4, 16, u64::MAX];
 
-/// Removes entries of a slot, those that are used least, spread over all partitions, until their weights reach about
-/// `excess`.
+/// Removes the least used entries of a slot, spread over all partitions, until the weight of the removed entries
+/// reaches about `excess`. `weight` returns the weight of an entry: 1, or its bytes.
 pub fn remove_least_used(
     tier: &Tier,
     slot: u32,
@@ -99,7 +99,8 @@ pub fn remove_least_used(
                 if excess == 0 {
                     return;
                 }
-                // Removes the rest in equal shares: the hash of the keys spreads the entries evenly.
+                // Each partition removes an equal share of the rest, because the hash of the keys spreads the entries
+                // evenly.
                 let share = excess.div_ceil(u64::from(tier.partitions() - partition));
                 let mut trim = Trim {
                     slot,
@@ -121,7 +122,7 @@ pub fn remove_least_used(
     }
 }
 
-/// A walk over a partition that removes entries of a slot.
+/// A walk over one partition that removes the least used entries of a slot.
 struct Trim {
     slot: u32,
     most_used: u32,
@@ -129,7 +130,7 @@ struct Trim {
     most: u64,
     slack: u64,
     removed: u64,
-    /// Whether an entry stays because of its weight alone.
+    /// Whether an entry stays only because it is too heavy for this `slack`.
     passed_over: bool,
 }
 

@@ -33,7 +33,7 @@ pub enum Window {
     NoSlotToMark,
     /// The postmaster has written the saved entries, but not yet given the file its name.
     SavedToNamed,
-    /// A session has loaded a definition, and not written its share yet.
+    /// A session has loaded a definition, but not yet written its share.
     DefinitionToShare,
 }
 

@@ -20,7 +20,7 @@ const MIN_ENTRIES: u64 = 1_000;
 /// The largest remembered size. An index that is too small for the next load leaves memory unused until another
 /// restart; an index that is too large costs only one percent.
 const MAX_REMEMBERED: usize = 1_024;
-/// The bytes of the file that are read, whatever the file holds.
+/// The maximum number of bytes that are read from the file, regardless of its content.
 const MAX_DIGITS: u64 = 32;
 
 thread_local! {
@@ -29,9 +29,9 @@ thread_local! {
     static EXPECTED: OnceCell<Option<usize>> = const { OnceCell::new() };
 }
 
-/// Returns the layout of a region of this size; None if the size is too small. `setting`: what
-/// `pgcache.hot_entry_size` says, if anything. If a tiny tier has no room for the index of small entries, it gets the
-/// default one, because a remembered size must not turn the tier off.
+/// Returns the layout of a region of this size; None if the size is too small. `setting` is the value of
+/// `pgcache.hot_entry_size`, if it is set. A tiny tier that has no room for the index of small entries gets the default
+/// index, because a remembered size must not turn off the tier.
 pub fn layout(size: usize, partitions: u32, setting: Option<usize>) -> Option<Layout> {
     let stock = Params::new(size, partitions);
     let expected = EXPECTED.with(|expected| *expected.get_or_init(|| setting.or_else(remembered)));

@@ -74,9 +74,9 @@ pub struct Control {
     trackers: AtomicU64,
     /// The number of caches that have a bound or a reserve.
     shares: AtomicU64,
-    /// Times that a share was written into a slot.
+    /// The number of times that a share was written into a slot.
     share_changes: AtomicU64,
-    /// Processes that keep watched keys without an entry unchanged, a bit each.
+    /// A bit mask of the processes that keep watched keys without an entry unchanged.
     pub watchers: AtomicU64,
     /// The transactions that are about to commit and will then notify the processes that track changes.
     pub pending_invalidations: PendingInvalidations,
@@ -259,8 +259,8 @@ impl Tier {
         run()
     }
 
-    /// Gives a slot its share; the caller holds the assignment lock. Reserves hold half of the tier at
-    /// most: the last to come gets less, and what others give back goes to those that have less.
+    /// Gives a slot its share; the caller holds the assignment lock. All reserves together hold at most half of the
+    /// tier, so the last reserve may be smaller than requested. It grows as soon as other reserves give back memory.
     pub fn put_share(&self, slot: u32, share: Share) {
         let others = || {
             self.slots
@@ -291,12 +291,12 @@ impl Tier {
             .store(shares.count() as u64, Ordering::Relaxed);
     }
 
-    /// How often a share was written into any slot.
+    /// Returns how often a share was written into any slot.
     pub fn share_changes(&self) -> u64 {
         self.control.share_changes.load(Ordering::SeqCst)
     }
 
-    /// The most that all reserves together hold, in bytes.
+    /// Returns the maximum of all reserves together, in bytes.
     pub fn most_reserved(&self) -> u64 {
         self.size as u64 / 2
     }

@@ -21,8 +21,8 @@ const CLAIM_ROUNDS: usize = 64;
 /// The number of partitions where a writer considers only one entry each; from the next partition it then evicts as
 /// much as it needs. A third of the rounds that `SET_ROUNDS` allows.
 const MAX_SINGLE_TURNS: u32 = 32;
-/// Visits to partitions in which a writer leaves entries within a reserve alone. A writer that still has
-/// no room then takes theirs, because no write fails for want of space.
+/// The number of visits to partitions during which a writer spares entries of caches within their reserve. A writer
+/// that still lacks room after them evicts reserved entries, too, because no write fails for want of space.
 const MAX_SPARING_VISITS: u32 = 64;
 
 /// Pages reserved by one writer while it moves from one partition lock to another. Dropping the grant returns them.
@@ -31,7 +31,7 @@ pub struct Grant<'r> {
     pages: u32,
     /// The number of partitions where this writer has considered only one entry; see `reclaim`.
     turns: u32,
-    /// Visits to partitions so far.
+    /// The number of visits to partitions so far.
     visits: u32,
 }
 
@@ -52,12 +52,12 @@ impl Grant<'_> {
         self.visits += 1;
     }
 
-    /// Returns whether the writer still leaves entries within a reserve alone.
+    /// Returns whether the writer still spares entries of caches within their reserve.
     pub(crate) fn spares(&self) -> bool {
         self.visits <= MAX_SPARING_VISITS
     }
 
-    /// Reserves up to `wanted` in total; true if the grant now covers it.
+    /// Reserves pages up to `wanted` in total; returns whether the grant covers them.
     pub(crate) fn fill(&mut self, wanted: u32) -> bool {
         if self.pages < wanted {
             self.pages += self.region.reserve_pages(wanted - self.pages);

@@ -1,8 +1,8 @@
 //! Admits a new entry: chooses its index slot and its queue.
 //!
-//! This file evicts no entry. Guards that until the partition has to evict for the first time, and
-//! while its index is full, a key joins the main queue; otherwise only a key with a young ghost may,
-//! and every other key joins the small queue.
+//! Until a partition must evict for the first time, and while its index is full, every new key joins the main queue. At
+//! all other times, only a key with a young ghost may join the main queue; every other key joins the small queue. This
+//! file evicts nothing.
 
 use crate::index::{IndexSlot, SLOTS_PER_BUCKET};
 use crate::layout::partition_word;
@@ -17,13 +17,13 @@ impl PartitionMut<'_> {
         self.entries() * 4 >= u64::from(self.region().layout.buckets) * FULL_FOUR
     }
 
-    /// Returns whether the index will be full with one entry more. Then ghosts find no slots, so that
-    /// no key is known to return, and keys that could join the small queue only would never stay.
+    /// Returns whether the index is full once one more entry is stored. Ghosts find no slots in a full index, so the
+    /// store cannot recognize a key that returns, and a key that may join only the small queue would never stay.
     pub(crate) fn fills_index(&self) -> bool {
         (self.entries() + 1) * 4 >= u64::from(self.region().layout.buckets) * FULL_FOUR
     }
 
-    /// Returns whether no entry has had to make room yet: until then, new entries may stay.
+    /// Returns whether no entry has had to make room yet. While this is true, new entries join the main queue.
     pub(crate) fn is_filling(&mut self) -> bool {
         if self.entries() == 0 {
             self.set_field(partition_word::FULL, 0);

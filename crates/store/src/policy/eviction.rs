@@ -25,7 +25,8 @@ use crate::partition::PartitionMut;
 const OLDEST_COMPARED: u32 = 2;
 
 impl PartitionMut<'_> {
-    /// Judges one entry. Returns false if it stays, at the young end of the main queue, or is spared.
+    /// Considers one entry for eviction. Returns whether the entry was removed. Otherwise it stays, either at the young
+    /// end of the main queue, or in its place because it is spared.
     pub(crate) fn judge_one(&mut self, now: i64, sparing: &mut Sparing) -> bool {
         let mut judged = self.judge_oldest(now, sparing);
         while matches!(judged, Judged::PassedOver) {
@@ -34,10 +35,10 @@ impl PartitionMut<'_> {
         matches!(judged, Judged::Removed)
     }
 
-    /// Removes one entry for its space; an expired entry that it meets is removed first. Returns
-    /// false if the partition has none, or only entries that are spared.
+    /// Evicts one entry, or removes an expired entry if it finds one first. Returns false if the partition has no
+    /// entry, or if the search finds only entries that `sparing` spares.
     pub(crate) fn evict_one(&mut self, now: i64, sparing: &mut Sparing) -> bool {
-        // Each entry can stay four times: three hits, and its promotion.
+        // Each entry can stay four times: for three hits, and for its promotion.
         let bound = self.entries() * 4 + 1 + u64::from(sparing.passes);
         for _ in 0..bound {
             match self.judge_oldest(now, sparing) {
@@ -49,7 +50,7 @@ impl PartitionMut<'_> {
         false
     }
 
-    /// Judges the oldest entry of the queue in turn.
+    /// Considers the oldest entry of the queue that must give an entry next.
     fn judge_oldest(&mut self, now: i64, sparing: &mut Sparing) -> Judged {
         self.set_field(partition_word::FULL, 1);
         let main = !self.small_exceeds_its_share();
@@ -172,10 +173,9 @@ impl PartitionMut<'_> {
         Some(header)
     }
 
-    /// Makes sure that a new key has a slot. Once all but a thirty-second part of the index is
-    /// full, it evicts by the queues, as a lack of memory does, so that the hits of entries wear
-    /// off that are read no more. If a key still finds both of its buckets full of live entries, as
-    /// three of five do then, the least used entry of the two is evicted.
+    /// Ensures that a new key finds a slot. If all but a thirty-second part of the index is full, evicts by the queues,
+    /// as for a lack of memory, so that entries that are no longer read lose their hits. Three of five keys still find
+    /// both of their buckets full of live entries; the least used entry of the two buckets then makes room.
     pub(crate) fn ensure_slot(&mut self, hash: u64, now: i64) {
         if self.index_is_full() {
             self.evict_one(now, &mut Sparing::of_visit(0, true));
@@ -202,7 +202,7 @@ enum Judged {
     Reinserted,
     /// The entry stays regardless of its hits, because its cache is within its reserve.
     PassedOver,
-    /// The same, and no more entries may be passed over.
+    /// The entry stays because its cache is within its reserve, and the search may skip no more entries.
     Spared,
     QueueEmpty,
 }

@@ -1,9 +1,9 @@
 //! Enforces the shares of caches: a cache over its bound makes room among its own entries, and evictions skip the
 //! entries of a cache within its reserve.
 //!
-//! This file knows no bounds: the caller's ledger ranks the caches at each moment.
-//! Guards that where no cache has a bound or a reserve, nothing here reads an entry; elsewhere a
-//! write meets at most 64 entries that stay in each partition, and eight for each page of its value.
+//! The caller's ledger knows the bounds and returns the rank of a cache. If no cache has a bound or a reserve, this
+//! file reads no entry. Otherwise a search in one partition skips at most 64 entries, and eight more for each page of a
+//! large value.
 
 use crate::entry::{Key, NewEntry};
 use crate::footprint::Footprint;
@@ -12,24 +12,27 @@ use crate::layout::{GRANULE, partition_word};
 use crate::ledger::{Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// Entries that a search for one to evict may pass over.
+/// The number of entries that a search for an entry to evict may skip.
 const MOST_PASSED_OVER: u32 = 64;
-/// The same, for each page that a large value needs: copying a page takes as long as passing over
-/// so many.
+/// The number of entries that a search may skip in addition for each page that a large value needs. Copying a page
+/// takes as long as skipping this many entries.
 const PASSED_OVER_A_PAGE: u32 = 8;
-/// Index slots that one search reads, because most slots are empty in a partition with large values.
+/// The maximum number of index slots that one search reads; it is bounded because most slots are empty in a partition
+/// with large values.
 const MOST_SLOTS: u32 = 1024;
 
-/// How an eviction treats entries of caches within their reserve.
+/// Controls how an eviction treats the entries of caches within their reserve.
 pub(crate) struct Sparing {
-    /// Entries that it may still pass over.
+    /// The number of reserved entries that the search may still skip.
     pub(crate) passes: u32,
-    /// Whether it gives up where only such entries are left, because another partition may have more.
+    /// Whether the search gives up if the oldest entries are still reserved when it may skip no more, because another
+    /// partition may have entries to evict.
     pub(crate) spares: bool,
 }
 
 impl Sparing {
-    /// Of a visit that may leave the rest to a visit elsewhere, for so many pages.
+    /// Returns the `Sparing` for one visit to a partition by a write that needs this many pages. `spares` is true while
+    /// the write may continue in another partition.
     pub(crate) fn of_visit(pages: u32, spares: bool) -> Sparing {
         Sparing {
             passes: MOST_PASSED_OVER.saturating_add(pages.saturating_mul(PASSED_OVER_A_PAGE)),
