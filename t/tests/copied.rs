@@ -128,7 +128,8 @@ fn copy_of_an_expired_and_a_live_row_of_one_key_does_as_insert() {
 
 #[test]
 fn rows_held_back_by_copy_fire_triggers_need_no_more_rights_and_keep_their_columns() {
-    let cluster = Cluster::shared();
+    // The role that copies has not used pgcache, so the library must be preloaded.
+    let cluster = Cluster::hot();
     let database = cluster.database();
     let mut session = database.connect();
     let role = cluster.role();

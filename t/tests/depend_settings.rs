@@ -239,7 +239,8 @@ fn an_older_dependency_works_is_named_and_is_mended_by_the_statement() {
 
 #[test]
 fn settings_go_with_a_child_a_partition_and_a_dump() {
-    let database = Cluster::shared().database();
+    // The session that creates the child has not used pgcache, so the library must be preloaded.
+    let database = Cluster::hot().database();
     let (mut owner, mut writer) = sessions(&database);
     owner.run(
         "CREATE TABLE src (id int, d date, v int DEFAULT 0); CREATE TABLE parts (id int, d date, v int DEFAULT 0) PARTITION BY LIST (id);
@@ -259,7 +260,7 @@ fn settings_go_with_a_child_a_partition_and_a_dump() {
         WHERE tgname LIKE 'pgcache_depend%'";
     let before = owner.text(defined);
     assert!(before.contains("SQL, DMY"), "{before}");
-    let copy = Cluster::shared().empty_database("");
+    let copy = Cluster::hot().empty_database("");
     database.copy_to(&copy);
     assert_eq!(copy.connect().text(defined), before);
 }
