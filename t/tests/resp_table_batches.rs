@@ -504,6 +504,8 @@ fn executors_share_the_jobs_of_one_turn() {
     for client in &mut clients {
         assert_eq!(client.ask(&["GET", "k"]), Reply::Null);
     }
+    // After a second without work executors have reported their statistics, and sleep until they are woken.
+    std::thread::sleep(Duration::from_millis(1_500));
     let stopped = Stopped::networks_of(&door);
     for (number, client) in clients.iter_mut().enumerate() {
         send(client, &["SET", &format!("k{number}"), "v"]);

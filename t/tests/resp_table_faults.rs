@@ -102,7 +102,11 @@ fn no_number_of_an_executor_is_given_twice() {
     wait_until("the executor has ended", || {
         session.number(&count("resp executor")) == 1
     });
-    std::thread::sleep(Duration::from_secs(2));
+    let connecting = "SELECT count(*) FROM pg_locks
+                       WHERE relation = 'pg_db_role_setting'::regclass AND NOT granted";
+    wait_until("its successor waits for the catalog", || {
+        session.number(connecting) == 1
+    });
     session.run(&end("launcher"));
     wait_until("the launcher has ended", || {
         session.number(&count("launcher")) == 0
@@ -112,6 +116,7 @@ fn no_number_of_an_executor_is_given_twice() {
     });
     // The launcher looks for missing processes each second.
     std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(session.number(connecting), 1);
     holder.run("COMMIT");
     wait_until("the successor runs", || {
         session.number(&count("resp executor")) >= 2
