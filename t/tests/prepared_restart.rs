@@ -1,6 +1,6 @@
 //! Tests prepared transactions that are still open after a clean restart, a crash or a promotion. Their marks in shared
 //! memory are lost. Until they are committed or rolled back, no entry of the caches that they have changed is copied,
-//! leased or stored, with or without a tier before.
+//! leased or stored, whether or not the server had a hot tier before the restart.
 
 use pgcache_tests::ask::Ask;
 use pgcache_tests::cluster::{Cluster, Shutdown};
@@ -115,7 +115,7 @@ fn a_restart_forgets_marks_and_keeps_prepared_caches_out_of_the_tier() {
     }
 }
 
-/// A process that waits for a lock checks no flag, so a signal to end must end the wait.
+/// A process that waits for a lock does not check its shutdown flag, so SIGTERM must interrupt the wait.
 #[test]
 fn a_server_stops_although_the_launcher_waits_for_a_prepared_transaction() {
     let cluster = Cluster::with_tier(&["pgcache.expire_interval = '100ms'", "autovacuum = off"]);

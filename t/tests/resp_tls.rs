@@ -1,5 +1,5 @@
-//! Tests the Redis protocol over TLS: plain and encrypted clients on one port, certificates accepted exactly as by
-//! psql, files that change, and bytes that a stranger may send instead of a handshake.
+//! Tests the Redis protocol over TLS: plain and encrypted clients on one port, client certificates that give the same
+//! access as over the Postgres protocol, files that change, and bytes that a stranger may send instead of a handshake.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
@@ -288,7 +288,7 @@ fn psql(
     }
 }
 
-/// Returns whether a client of the Redis protocol is admitted over TLS; otherwise the message of the refusal.
+/// Logs in as a client of the Redis protocol over TLS. Returns the refusal as the error.
 fn by_resp(door: &Door, keys: &Keys, certificate: Option<&str>, role: &str) -> Result<(), String> {
     let client = door.try_tls(HOME, &keys.client(certificate));
     let mut client = client.map_err(|error| error.to_string())?;

@@ -1,7 +1,8 @@
 //! Stores an entry: finds memory, evicting entries if necessary, writes the entry, and then links it into the index.
 //!
-//! The order matters: memory first, index last. The old entry of a key stays until the new entry is written, and a
-//! closure of the caller runs only between steps that leave the structure valid. A write takes no pages from a
+//! The order matters: memory first, index last. A value that fits is overwritten in place; otherwise the old entry of
+//! the key stays until the new entry is written. A closure of the caller runs only between steps that leave the
+//! structure valid. A write takes no pages from a
 //! partition whose lock the caller does not hold; it returns the partition to lock instead (`NeedPages`).
 
 use crate::arena::pool::Grant;
@@ -12,7 +13,8 @@ use crate::layout::{PAGE, partition_word};
 use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
-/// The number of times that a caller should respond to `NeedPages` before it treats its write as evicted at once.
+/// The maximum number of attempts at one `set` that return `NeedPages`. After that, the caller gives up and treats the
+/// entry as evicted.
 pub const SET_ROUNDS: usize = 96;
 
 /// The result of [`PartitionMut::set`].

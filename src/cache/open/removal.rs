@@ -5,8 +5,8 @@
 //! has changed the rows, a call that opens a cache removes the entries earlier, so that it finds no entry computed
 //! from an old row.
 //!
-//! Guards that entries of a memory cache are fenced off until the commit is visible: no session stores an entry that
-//! it has computed from an old row.
+//! Keeps the fences on entries of memory caches until the commit is visible, so that no session stores an entry that it
+//! has computed from an old row.
 
 use std::rc::Rc;
 
@@ -115,9 +115,9 @@ fn remove(when: When) {
     pending::end_removal();
 }
 
-/// Opens a cache for removal. Returns None for a relation that was dropped or is no longer a cache, because it has no
-/// entries. Takes the lock for the change of a table at once: two transactions that both `clear` the table after
-/// taking a weaker lock would deadlock. Looks the cache up again under the lock, because a trigger or a foreign key
+/// Opens a cache for removal. Returns None if the relation was dropped or is no longer a cache: no entries are left to
+/// remove. To clear a table, takes the ACCESS EXCLUSIVE lock at once: two transactions that upgraded from a weaker lock
+/// would deadlock. Looks the cache up again under the lock, because a trigger or a foreign key
 /// may have been added to the table.
 fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     let mode = match (find(relation)?.storage, clears) {

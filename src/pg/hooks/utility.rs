@@ -1,8 +1,7 @@
-//! The only ProcessUtility hook, for statements that Postgres does not plan, and the order in which pgcache's modules
-//! act on them.
+//! The only ProcessUtility hook, for utility statements, and the order in which pgcache's modules act on them.
 //!
 //! 1. `prepared` records PREPARE TRANSACTION, because the callbacks that the statement calls read this record.
-//! 2. `copied` may replace a COPY with a changed copy of the statement that also replaces expired rows.
+//! 2. `copied` may rewrite a COPY so that it also replaces expired rows.
 //! 3. The hook that was installed before pgcache's, or Postgres itself, runs the statement.
 //! 4. After a statement without an error, this hook notifies the two modules in reverse order.
 //!
