@@ -385,7 +385,12 @@ fn no_count_of_either_protocol_is_lost() {
     let door = server(&CACHES);
     for cache in CACHES {
         let (results, left) = (Mutex::new(Vec::new()), AtomicUsize::new(CLIENTS));
-        let add = |counts| results.lock().expect("nobody failed").extend(counts);
+        let add = |counts| {
+            results
+                .lock()
+                .expect("no thread has panicked")
+                .extend(counts)
+        };
         thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 scope.spawn(|| {
@@ -397,7 +402,7 @@ fn no_count_of_either_protocol_is_lost() {
                 scope.spawn(|| add(counts_by_statements(&door, cache, &left)));
             }
         });
-        let mut results: Vec<i64> = results.into_inner().expect("nobody failed");
+        let mut results: Vec<i64> = results.into_inner().expect("no thread has panicked");
         results.sort_unstable();
         let all: Vec<i64> = (1..=results.len() as i64).collect();
         assert!(

@@ -17,8 +17,7 @@ use crate::pg::session::failure::Failure;
 use crate::pg::worker::{as_role, background, connect};
 use crate::resp::auth::{self, PermissionError};
 use crate::resp::executor::work::WorkRunner;
-use crate::resp::ipc::request::WorkQueue;
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
+use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, WorkQueue};
 
 /// Longest wait for a catalog lock in the executor that owns the quick lane.
 const QUICK: Duration = Duration::from_millis(10);
@@ -116,8 +115,8 @@ impl Executor {
         worked
     }
 
-    /// Wakes another executor for the work that waits beside the one that begins, which may take long: network processes
-    /// may have woken only this executor for all of it.
+    /// Wakes another executor for the rest of the work, before this executor begins work that may take long: network
+    /// processes may have woken only this executor for all of it.
     fn share_rest(&self) {
         if self.runner.has_slow() || self.runner.has_requests() {
             self.queue.processes.wake_slow();
@@ -156,7 +155,7 @@ impl Executor {
             }
         };
         let is_slow = asked.request.is_slow();
-        let network = self.queue.requests.answer(asked, answered);
+        let network = self.queue.requests.answer(asked.place, answered);
         self.queue.processes.wake(Kind::Network, network);
         self.runner.unreported |= is_count;
         if is_slow {
@@ -177,7 +176,7 @@ impl Executor {
 
     fn has_work(&self) -> bool {
         self.runner.has_work(self.has_quick(), self.has_slow())
-            || self.may_answer() && self.waits(self.lanes())
+            || self.may_answer() && self.queue.places.have_work(self.lanes())
     }
 
     /// Returns whether this executor takes catalog requests now. The executor of the quick lane does so only if no
@@ -189,16 +188,13 @@ impl Executor {
     /// Returns how long the executor of the quick lane still leaves alone the requests that may take long. None: no
     /// such request waits, or another executor takes it.
     fn until_slow(&self) -> Option<Duration> {
-        let waits = !self.has_slow() && self.may_answer() && self.waits([Lane::SlowRequest]);
+        let waits = !self.has_slow()
+            && self.may_answer()
+            && self.queue.places.have_work([Lane::SlowRequest]);
         waits.then(|| {
             let pause = self.next_slow.saturating_duration_since(Instant::now());
             pause.max(Duration::from_millis(1))
         })
-    }
-
-    fn waits(&self, lanes: impl IntoIterator<Item = Lane>) -> bool {
-        let mut lanes = lanes.into_iter();
-        lanes.any(|lane| self.queue.places.waiting(lane) > 0)
     }
 
     fn next_request(&self) -> Option<TakenRequest<CatalogRequest>> {

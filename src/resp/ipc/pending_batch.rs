@@ -4,13 +4,12 @@
 //! Guards that offloaded work does not stall: if no executor takes work from a lane for 20 ms, other executors are
 //! woken for it.
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
-use crate::pg::resp::work_queue::{Answered, BATCHES, Free, Handed, Lane, Work};
+use crate::pg::resp::work_queue::{Answered, BATCHES, Free, Handed, Lane, PLACES, Work};
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::ipc::request::WorkQueue;
 
@@ -43,8 +42,8 @@ pub struct WorkSubmitter {
     pub work_queue: WorkQueue,
     free: Vec<Free>,
     watched: [Watched; 4],
-    /// The number of places that each relation holds.
-    held: HashMap<u32, usize>,
+    /// The relation of the batch in each place of this process; 0: the place holds no batch.
+    held: [u32; PLACES],
     /// Whether work was added to the quick lane, and to the slow one, since executors were last woken.
     pub untold: (bool, bool),
 }
@@ -55,14 +54,14 @@ impl WorkSubmitter {
             work_queue,
             free: work_queue.places.free_batches(network).collect(),
             watched: [Lane::Quick, Lane::Slow, Lane::Request, Lane::SlowRequest].map(Watched::new),
-            held: HashMap::new(),
+            held: [0; PLACES],
             untold: (false, false),
         }
     }
 
     /// Checks whether executors take the work that waits in the lanes. If the executor of the quick lane takes none,
-    /// because a standby or a disk holds it up, another executor takes over the lane. For any other lane an idle executor
-    /// is woken: the one that was woken before may have met a standby, or may have ended.
+    /// because a standby or a disk holds it up, another executor takes over the lane. For any other lane an idle
+    /// executor is woken: the one that was woken before may have met a standby, or may have ended.
     pub fn look_at_lanes(&mut self) {
         for watched in &mut self.watched {
             if watched.is_stalled(&self.work_queue) {
@@ -83,21 +82,19 @@ impl WorkSubmitter {
     /// Returns whether a place is free for a batch on this relation. A relation whose batches wait for a lock must not
     /// take all places. So the last quarter is for relations that hold no place.
     pub fn has_room(&self, relation: Oid) -> bool {
-        match self.holds_place(relation) {
-            true => self.free.len() > BATCHES / 4,
-            false => !self.free.is_empty(),
-        }
+        let is_scarce = self.free.len() <= BATCHES / 4;
+        !is_scarce || !self.free.is_empty() && !self.holds_place(relation)
     }
 
     fn holds_place(&self, relation: Oid) -> bool {
-        self.held.contains_key(&relation.to_u32())
+        self.held.contains(&relation.to_u32())
     }
 
     /// Submits a batch. Returns the number of its place. None: the queue has no room now.
     pub fn hand(&mut self, handed: Handed, lane: Lane, requests: &[u8]) -> Option<u32> {
         let relation = handed.relation;
-        let leaves_room = || self.work_queue.batches.leaves_room(requests, KEPT);
-        if !self.has_room(relation) || self.holds_place(relation) && !leaves_room() {
+        let leaves_room = self.work_queue.batches.leaves_room(requests, KEPT);
+        if !self.has_room(relation) || !leaves_room && self.holds_place(relation) {
             return None;
         }
         let place = self.free.pop()?;
@@ -105,8 +102,8 @@ impl WorkSubmitter {
             self.free.push(place);
             return None;
         }
-        *self.held.entry(relation.to_u32()).or_default() += 1;
         let number = place.number();
+        self.hold(number, relation.to_u32());
         self.work_queue.places.submit(place, lane);
         match lane == Lane::Quick {
             true => self.untold.0 = true,
@@ -117,14 +114,14 @@ impl WorkSubmitter {
 
     /// Frees a place after its reply was sent, or if no client waits for the reply.
     pub fn give_back(&mut self, place: Answered) {
-        let relation = self.work_queue.batches.relation(&place).to_u32();
-        if let Some(held) = self.held.get_mut(&relation) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&relation);
-            }
-        }
+        self.hold(place.number(), 0);
         self.free.push(self.work_queue.batches.free(place));
+    }
+
+    fn hold(&mut self, place: u32, relation: u32) {
+        if let Some(held) = self.held.get_mut(place as usize % PLACES) {
+            *held = relation;
+        }
     }
 }
 

@@ -21,8 +21,7 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::auth::target::Target;
 use crate::resp::auth::{FoundPermission, PermissionError};
-use crate::resp::ipc::request::WorkQueue;
-use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse};
+use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, WorkQueue};
 
 /// The number of answers, all doubtful on arrival, after which the result is an error: the catalogs change faster than
 /// an executor can read them.

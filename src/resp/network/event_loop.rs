@@ -94,7 +94,6 @@ pub fn run(number: usize) {
         background::end(0);
     }
     connect::as_server(work_queue.processes.database(), c"pgcache resp network");
-    work_queue.places.abandon(number);
     let core = Core::new(number, registry, work_queue);
     match NetworkProcess::new(core) {
         Ok(mut network) => {

@@ -141,12 +141,6 @@ impl Batches {
         (!self.places.is_gone(place)).then_some(batch.ticket)
     }
 
-    /// Returns the relation of a batch.
-    pub fn relation(&self, place: &Answered) -> Oid {
-        self.description(place)
-            .map_or(Oid::INVALID, |batch| batch.relation)
-    }
-
     fn description<const STATE: u32>(&self, place: &Owned<STATE>) -> Option<Handed> {
         let text = self.text(place)?;
         // SAFETY: the place is the caller's alone; its network process, or the predecessor of that process, has written

@@ -22,8 +22,8 @@ use crate::pg::resp::process::{Kind, MOST_PROCESSES};
 use crate::pg::resp::work_queue::batches::Text;
 pub use crate::pg::resp::work_queue::batches::{Batches, Handed, Work};
 use crate::pg::resp::work_queue::pages::{PAGE, Pages};
-pub use crate::pg::resp::work_queue::places::{Answered, BATCHES, Free, Lane, Taken};
-use crate::pg::resp::work_queue::places::{Content, PLACES, Place, Places, REQUESTS};
+pub use crate::pg::resp::work_queue::places::{Answered, BATCHES, Free, Lane, PLACES, Taken};
+use crate::pg::resp::work_queue::places::{Content, Place, Places, REQUESTS};
 use crate::pg::resp::work_queue::processes::Processes;
 pub use crate::pg::resp::work_queue::requests::TakenRequest;
 use crate::pg::resp::work_queue::requests::{Exchange, Requests};
@@ -179,7 +179,7 @@ impl<Q: Copy + 'static, A: Copy + 'static> WorkQueue<Q, A> {
             match place.content() {
                 Content::Batch(_) => batches.push(place),
                 Content::Request(_) => {
-                    let network = self.requests.answer_lost(place, lost);
+                    let network = self.requests.answer(place, lost);
                     self.processes.wake(Kind::Network, network);
                 }
             }

@@ -5,9 +5,9 @@
 //! network process again. Only the owner may access the contents; otherwise one process would read bytes that another
 //! process overwrites. No process waits for another here.
 //!
-//! A process that ends early leaves places behind. The successor of a network process abandons the places, so that they
-//! become free after their answers. The successor of an executor finds the places that its predecessor had taken, and
-//! answers them.
+//! A process that ends early leaves places behind. The places of a network process are abandoned at its end, so that
+//! they become free after their answers. The successor of an executor finds the places that its predecessor had taken,
+//! and answers them.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -53,6 +53,9 @@ pub enum Lane {
 }
 
 impl Lane {
+    /// The lanes of catalog requests.
+    pub const REQUESTS: [Lane; 3] = [Lane::Request, Lane::LockedRequest, Lane::SlowRequest];
+    /// All lanes, in the order of the enum.
     const ALL: [Lane; 5] = [
         Lane::Quick,
         Lane::Slow,
@@ -205,6 +208,11 @@ impl Places {
         self.lane(lane).len()
     }
 
+    /// Returns whether a place waits in one of these lanes.
+    pub fn have_work(&self, lanes: impl IntoIterator<Item = Lane>) -> bool {
+        lanes.into_iter().any(|lane| self.waiting(lane) > 0)
+    }
+
     /// Returns the number of places ever taken from a lane.
     pub fn taken_from(&self, lane: Lane) -> u64 {
         self.lane(lane).popped()
@@ -214,9 +222,9 @@ impl Places {
     pub fn put_aside(&self, taken: Taken, lane: Lane) {
         if let Some(place) = self.place(taken.0) {
             place.state.store(WAITING, Release);
-            let lane = (0..).zip(Lane::ALL).find(|(_, one)| *one == lane);
-            let lane = lane.map_or(0, |(at, _)| at);
-            self.head.aside.push(taken.0 + lane * MOST_PLACES as u32);
+            self.head
+                .aside
+                .push(taken.0 + lane as u32 * MOST_PLACES as u32);
         }
     }
 

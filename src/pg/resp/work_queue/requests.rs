@@ -33,7 +33,7 @@ impl<Q, A> Copy for Requests<Q, A> {}
 
 /// A request that this executor has taken, and its place.
 pub struct TakenRequest<Q> {
-    place: Taken,
+    pub place: Taken,
     pub request: Q,
 }
 
@@ -97,12 +97,7 @@ impl<Q: Copy, A: Copy> Requests<Q, A> {
     }
 
     /// Answers a request; returns the number of the network process to wake.
-    pub fn answer(&self, taken: TakenRequest<Q>, answer: A) -> usize {
-        self.answer_lost(taken.place, answer)
-    }
-
-    /// Answers the request of a place that the predecessor of this executor had taken.
-    pub fn answer_lost(&self, place: Taken, answer: A) -> usize {
+    pub fn answer(&self, place: Taken, answer: A) -> usize {
         if let Some(exchange) = self.exchange(&place) {
             // SAFETY: only this executor accesses the place.
             unsafe { (*exchange.answer.get()).write(answer) };

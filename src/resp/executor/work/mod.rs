@@ -31,8 +31,7 @@ use crate::pg::worker::background;
 use crate::resp::executor::tables::{self, Table};
 use crate::resp::executor::work::job::{Job, Requests, Tools, write_failure, write_lost};
 use crate::resp::executor::work::roles::Roles;
-use crate::resp::ipc::request::CatalogResponse;
-use crate::resp::ipc::request::WorkQueue;
+use crate::resp::ipc::request::{CatalogResponse, WorkQueue};
 
 /// Longest wait for a lock in the quick lane, also to read a role's settings.
 const PATIENCE: Duration = Duration::from_millis(2);
@@ -307,8 +306,7 @@ impl WorkRunner {
 
     /// Returns whether requests to read catalogs wait.
     pub fn has_requests(&self) -> bool {
-        let mut lanes = [Lane::Request, Lane::LockedRequest, Lane::SlowRequest].into_iter();
-        lanes.any(|lane| self.work_queue.places.waiting(lane) > 0)
+        self.work_queue.places.have_work(Lane::REQUESTS)
     }
 
     /// Returns whether jobs wait in the slow lane.
