@@ -481,7 +481,7 @@ fn a_locked_table_leaves_places_and_pages_to_other_tables() {
         }
         wait_until("clients find no room", || session.number(full) > before);
         let began = Instant::now();
-        assert_eq!(other.ask(&["SET", "k", &"w".repeat(100_000)]), OK());
+        assert_eq!(other.ask(&["SET", "k", &"w".repeat(1_500_000)]), OK());
         let took = began.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
         holder.run("COMMIT");
