@@ -13,11 +13,16 @@ use postgres::Client;
 
 fn scene(storage: &str) -> (Database<'static>, Client) {
     let database = Cluster::hot().database();
-    let mut session = database.connect();
+    let mut session = connect_directly(&database);
     session.run(&format!("SELECT cache_create('c', storage => '{storage}')"));
-    // A set by a plan leaves no copy.
-    session.run("SET pgcache.table_path = auto");
     (database, session)
+}
+
+/// Connects a session whose sets write to the table directly: a set by a plan leaves no copy.
+fn connect_directly(database: &Database) -> Client {
+    let mut session = database.connect();
+    session.run("SET pgcache.table_path = auto");
+    session
 }
 
 const GET: &str = "SELECT cache_get('k', 'c')";
@@ -134,7 +139,7 @@ fn a_set_publishes_nothing_over_a_later_one() {
         "DELETE FROM c",
     ] {
         warm(&mut session);
-        let mut first = database.connect();
+        let mut first = connect_directly(&database);
         let backend = stay_in(cluster, &mut first, VISIBLE_TO_UNMARK);
         thread::scope(|scope| {
             let _go = LetGo(cluster);
@@ -160,7 +165,7 @@ fn a_set_keeps_the_copy_beside_commits_of_other_keys() {
     let (database, mut session) = scene("unlogged");
     session.run("INSERT INTO c SELECT 'other ' || g, 'v' FROM generate_series(1, 9000) AS g");
     warm(&mut session);
-    let mut first = database.connect();
+    let mut first = connect_directly(&database);
     let backend = stay_in(cluster, &mut first, VISIBLE_TO_UNMARK);
     thread::scope(|scope| {
         let _go = LetGo(cluster);
