@@ -1,6 +1,6 @@
 //! A transaction's notes of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
 //!
-//! `table` holds the changes themselves, with the rows.
+//! `postgres` holds the changes themselves, with the rows.
 
 use super::clause::Clause;
 use super::model::Model;

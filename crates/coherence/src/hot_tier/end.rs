@@ -5,7 +5,7 @@ use super::clause::Clause;
 use super::model::{FirstSlot, Model};
 use super::moves::Moves;
 use super::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
-use super::tier::WordGroup;
+use super::tier_access::WordGroup;
 
 /// Marks one dirty key, or the dirty cache. Returns false if all are marked.
 pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {

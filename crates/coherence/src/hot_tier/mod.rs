@@ -23,14 +23,14 @@
 //!
 //! | rule | content | code |
 //! |---|---|---|
-//! | 1 record | Every changed row's key becomes dirty. DDL, TRUNCATE and too many dirty keys make the whole cache dirty. | `dirty`: `note`, `note_by_trigger`, `overflow`; `write`: `apply_ddl` |
-//! | 2 mark | In PRE_COMMIT. A key: remove its entry, mark its hash, `ver++`; if the cache has no slot, look for one again after the mark. A whole cache: `pending_writers++`, then `epoch++`; if it has no slot, take the cache's lock and look again. A write that comes later is marked at once. | `end`: `mark_steps`; `tier`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
-//! | 3 unmark | In COMMIT. A key: publish its value if no other writer has touched the key, `ver++`, remove the mark. A whole cache: `epoch++`, then `pending_writers--`. ABORT publishes nothing, undoes only what was marked, and may run twice. The rollback of a savepoint keeps the dirty keys and withdraws their values. | `end`: `unmark_steps`; `tier`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
-//! | 4 miss | Take a token, then a new snapshot, read the row, and fill the tier if the token still holds and the transaction has no XID. | `get`: `finish_lookup`, `read_row`, `finish_fill`; `tier`: `fill_allowed` |
-//! | 5 own writes | A get of a dirty key does not use the tier, nor does any get in a transaction that holds a writer's lock on the cache. | `get`: `may_hit` |
-//! | 6 isolation | Under REPEATABLE READ a get first takes AccessShareLock and keeps it, hits only an entry whose xid its snapshot sees, and fills nothing. | `get`: `start_get`, `may_hit`, `read_row` |
-//! | 7 suspension | DISABLE TRIGGER suspends the cache when it marks it. Only a check of the trigger under a newly taken ShareUpdateExclusiveLock ends the suspension. | `tier`: `mark_cache_first`; `get`: `slot_step`; `write`: `resume_step` |
-//! | 8 slots | Each slot gets a new generation. DROP, and the rollback of CREATE, free it. | `tier`: `make_slot`; `end`: `leave_callbacks` |
+//! | 1 record | Every changed row's key becomes dirty. DDL, TRUNCATE and too many dirty keys make the whole cache dirty. | `dirty`: `note`, `note_by_trigger`, `overflow`; `row_changes`: `apply_ddl` |
+//! | 2 mark | In PRE_COMMIT. A key: remove its entry, mark its hash, `ver++`; if the cache has no slot, look for one again after the mark. A whole cache: `pending_writers++`, then `epoch++`; if it has no slot, take the cache's lock and look again. A write that comes later is marked at once. | `end`: `mark_steps`; `tier_access`: `mark_key`, `mark_cache_first`, `mark_cache_second` |
+//! | 3 unmark | In COMMIT. A key: publish its value if no other writer has touched the key, `ver++`, remove the mark. A whole cache: `epoch++`, then `pending_writers--`. ABORT publishes nothing, undoes only what was marked, and may run twice. The rollback of a savepoint keeps the dirty keys and withdraws their values. | `end`: `unmark_steps`; `tier_access`: `publish_allowed`, `unmark_key`, `unmark_cache`; `dirty`: `abort_subtransaction` |
+//! | 4 miss | Take a token, then a new snapshot, read the row, and fill the tier if the token still holds and the transaction has no XID. | `cache_get`: `finish_lookup`, `read_row`, `finish_fill`; `tier_access`: `fill_allowed` |
+//! | 5 own writes | A get of a dirty key does not use the tier, nor does any get in a transaction that holds a writer's lock on the cache. | `cache_get`: `may_hit` |
+//! | 6 isolation | Under REPEATABLE READ a get first takes AccessShareLock and keeps it, hits only an entry whose xid its snapshot sees, and fills nothing. | `cache_get`: `start_get`, `may_hit`, `read_row` |
+//! | 7 suspension | DISABLE TRIGGER suspends the cache when it marks it. Only a check of the trigger under a newly taken ShareUpdateExclusiveLock ends the suspension. | `tier_access`: `mark_cache_first`; `cache_get`: `slot_step`; `row_changes`: `resume_step` |
+//! | 8 slots | Each slot gets a new generation. DROP, and the rollback of CREATE, free it. | `tier_access`: `make_slot`; `end`: `leave_callbacks` |
 //!
 //! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (a deletion of an expired row sets
 //! marks like any other deletion) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
@@ -60,19 +60,19 @@
 //! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare generation and epoch
 //! only.
 
+mod cache_get;
 pub mod clause;
 pub mod configurations;
 mod dirty;
 mod end;
-mod get;
-mod judge;
 pub mod model;
 mod moves;
+mod postgres;
+mod promises;
+mod row_changes;
 mod state;
-mod step;
-mod table;
-mod tier;
+mod successors;
+mod tier_access;
 mod trace;
-mod write;
 
 pub use state::Violation;

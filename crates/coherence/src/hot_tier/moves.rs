@@ -1,7 +1,7 @@
 //! Applies a step: computes the next state, merges the backend's unobservable moves into it, and checks the promises
 //! at once.
 //!
-//! `get`, `write` and `end` add the steps; this file contains no rule of the protocol.
+//! `cache_get`, `row_changes` and `end` add the steps; this file contains no rule of the protocol.
 
 use super::model::{Model, Op};
 use super::state::{Backend, Phase, State};

@@ -1,7 +1,7 @@
 //! One state of the model: the table's rows, the shared memory, and each backend.
 //!
-//! A state consists of plain values, and is small enough to copy it millions of times. `table`, `tier`, `dirty`, `get`,
-//! `write` and `end` define which backend may change which part, and when.
+//! A state consists of plain values, and is small enough to copy it millions of times. `postgres`, `tier_access`,
+//! `dirty`, `cache_get`, `row_changes` and `end` define which backend may change which part, and when.
 
 /// The number of keys: two, so that a key exists that only shares the stripe.
 pub const KEYS: usize = 2;
@@ -259,7 +259,7 @@ pub struct Backend {
     pub in_subxact: bool,
     pub has_snapshot: bool,
     pub snapshot: u8,
-    /// The relation locks, as bits of `table::Lock`, and the locks among them that end with the open savepoint.
+    /// The relation locks, as bits of `postgres::Lock`, and the locks among them that end with the open savepoint.
     pub locks: u8,
     pub subxact_locks: u8,
     pub keys: [DirtyKey; KEYS],

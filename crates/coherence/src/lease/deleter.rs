@@ -3,8 +3,8 @@
 //! Before the delete, another transaction has changed the source. It has set no marks, because no entry depends on the
 //! source.
 
-use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
+use super::unmark_and_void::{removes, void};
 
 impl Moves<'_> {
     pub fn deleter(&mut self) {

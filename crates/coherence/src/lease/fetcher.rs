@@ -1,8 +1,8 @@
 //! The steps of a fetcher: it gets a lease or a token, reads the source, stores the value, and commits or rolls
 //! back.
 
-use super::effects::{release, removes, unmark, void};
 use super::model::{Clause, EXPIRED, FetcherKind, Lease, Moves, Phase};
+use super::unmark_and_void::{release, removes, unmark, void};
 
 impl Moves<'_> {
     pub fn fetcher(&mut self, kind: FetcherKind) {

@@ -32,9 +32,9 @@
 //! snapshot, the writing of a row, the removal of a row, and the event that makes a commit visible.
 
 mod deleter;
-mod effects;
 mod fetcher;
 mod model;
-mod writer;
+mod source_writer;
+mod unmark_and_void;
 
 pub use model::{Actor, Clause, FetcherKind, MarkScope, Model, Violation, all};

@@ -34,6 +34,6 @@
 mod lowering;
 mod model;
 mod readers;
-mod writers;
+mod transactions;
 
 pub use model::{Actor, Change, Clause, FetcherKind, Model, Violation, all};

@@ -13,9 +13,9 @@
 #[macro_use]
 mod check;
 mod controls;
-mod leases;
-mod prepared;
-mod promotion;
+mod lease_model;
+mod prepared_model;
+mod promotion_model;
 mod protocol;
 mod redundant;
-mod tracking;
+mod tracking_model;

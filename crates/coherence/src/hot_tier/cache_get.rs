@@ -4,9 +4,9 @@
 use super::clause::Clause;
 use super::model::{Model, Op};
 use super::moves::Moves;
+use super::postgres::Lock;
 use super::state::{ABSENT, Entry, Phase, State, Token, Version};
-use super::table::Lock;
-use super::tier::WordGroup;
+use super::tier_access::WordGroup;
 
 fn order(m: &Model) -> [WordGroup; 2] {
     if m.epochs_first {

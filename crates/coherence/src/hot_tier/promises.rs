@@ -1,8 +1,8 @@
 //! Checks the promises (a) to (g): at each read, in each state, and when all backends have ended.
 
 use super::model::Model;
+use super::postgres::xid_of;
 use super::state::{KEYS, Phase, State, Version, Violation};
-use super::table::xid_of;
 
 impl State {
     pub fn all_done(&self) -> bool {

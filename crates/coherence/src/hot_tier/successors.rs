@@ -5,8 +5,8 @@ use super::clause::Clause;
 use super::model::{FirstSlot, Model, Op, first_value};
 use super::moves::{Event, Moves, NOBODY, settle};
 use super::state::{INITIAL_XID, KEYS, MAX_ACTORS, Phase, State, Version, Violation};
-use super::tier::WordGroup;
-use super::{end, get, trace, write};
+use super::tier_access::WordGroup;
+use super::{cache_get, end, row_changes, trace};
 use crate::search::Machine;
 
 impl Machine for Model {
@@ -97,9 +97,9 @@ fn backend_steps(moves: &mut Moves, actor: usize) {
         | Phase::Fill
         | Phase::FillHalf
         | Phase::MakeSlot => {
-            get::continue_get(moves, actor);
+            cache_get::continue_get(moves, actor);
         }
-        Phase::Resume => write::finish_resume(moves, actor),
+        Phase::Resume => row_changes::finish_resume(moves, actor),
         Phase::Unmark | Phase::UnmarkHalf => end::unmark_steps(moves, actor),
         Phase::Release => end::release_steps(moves, actor),
         Phase::Done => {}
@@ -115,9 +115,9 @@ fn run_steps(moves: &mut Moves, actor: usize) {
     }
     match moves.m.op(actor, backend.pc) {
         None => end::commit_step(moves, actor),
-        Some(Op::Get(key)) => get::start_get(moves, actor, key),
-        Some(Op::Select(key)) => get::select(moves, actor, key),
-        Some(op) => write::write_step(moves, actor, op),
+        Some(Op::Get(key)) => cache_get::start_get(moves, actor, key),
+        Some(Op::Select(key)) => cache_get::select(moves, actor, key),
+        Some(op) => row_changes::write_step(moves, actor, op),
     }
 }
 

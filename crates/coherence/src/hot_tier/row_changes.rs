@@ -5,8 +5,8 @@ use super::clause::Clause;
 use super::end::start_abort;
 use super::model::{Model, Op, altered, value_of};
 use super::moves::Moves;
+use super::postgres::{Lock, xid_of};
 use super::state::{Ddl, Other, Phase, State};
-use super::table::{Lock, xid_of};
 
 pub fn write_step(moves: &mut Moves, actor: usize, op: Op) {
     match op {

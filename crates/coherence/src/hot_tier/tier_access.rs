@@ -11,10 +11,10 @@
 
 use super::clause::Clause;
 use super::model::Model;
+use super::postgres::xid_of;
 use super::state::{
     ABSENT, Entry, MarkProgress, MarkedOn, NO_GENERATION, Slot, SlotSeen, State, Token, Violation,
 };
-use super::table::xid_of;
 
 /// The two groups of words that a section reads one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]

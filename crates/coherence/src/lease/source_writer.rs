@@ -1,8 +1,8 @@
 //! The steps of a writer of the source: it sets marks, removes the row, commits or rolls back, and removes the
 //! marks.
 
-use super::effects::{removes, void};
 use super::model::{Clause, MarkScope, Moves, Phase};
+use super::unmark_and_void::{removes, void};
 
 fn place(scope: MarkScope) -> usize {
     scope as usize
