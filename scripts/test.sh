@@ -169,7 +169,7 @@ lints() {
 miri() (
     export CARGO_TARGET_DIR=$ROOT/build/target-miri
     scripts/nightly.sh cargo miri setup && nice scripts/nightly.sh cargo miri test --locked --package pgcache-store --lib &&
-        nice scripts/nightly.sh cargo miri test --locked --package pgcache-resp --lib --test requests
+        nice scripts/nightly.sh cargo miri test --locked --package pgcache-resp --lib --test divided_requests
 )
 
 miri_tests() {

@@ -26,15 +26,15 @@ use pgcache_tests::resp::Door;
 mod generate;
 #[path = "../../crates/resp/tests/differential/judge.rs"]
 mod judge;
+#[path = "../../crates/resp/tests/differential/older_redis.rs"]
+mod older_redis;
 #[path = "../../crates/resp/tests/differential/redis.rs"]
 pub mod redis;
-#[path = "../../crates/resp/tests/differential/versions.rs"]
-mod versions;
 
 use generate::{Random, command};
 use judge::same;
+use older_redis::said_to;
 use redis::{Redis, Value, value};
-use versions::said_to;
 
 /// Moments and lifetimes beyond the range of timestamptz.
 const BEYOND: [&str; 3] = [

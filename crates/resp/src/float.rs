@@ -5,7 +5,7 @@
 //! rounded to the nearest (ties to even), and output has the 17 decimal places of C's `%.17Lf`, without trailing zeros.
 //! C's hexadecimal numbers are not accepted.
 
-use crate::failure::Failure;
+use crate::redis_error::Failure;
 
 /// The maximum length of a number's text in Redis, including the byte that ends it.
 const LONGEST: usize = 5 * 1024;

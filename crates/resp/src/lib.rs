@@ -38,7 +38,7 @@
 //! | `describe` | rows of the table of commands as replies of COMMAND |
 //! | `batch` | requests that arrived together, split before the first one runs |
 //! | `float` | sums of INCRBYFLOAT and INCREX |
-//! | `failure`, `request` | Redis' errors; the parser |
+//! | `redis_error`, `request` | Redis' errors; the parser |
 //! | `reply`, `table`, `inline`, `structures` | the writer; the table; inline commands; unsupported names |
 //! | `args` | the arguments of a request |
 //! | `number`, `glob` | integers, patterns |
@@ -47,11 +47,11 @@ mod args;
 mod batch;
 mod command;
 mod describe;
-mod failure;
 mod float;
 mod glob;
 mod inline;
 mod number;
+mod redis_error;
 mod reply;
 mod request;
 mod structures;
@@ -64,10 +64,10 @@ pub use command::{
     Scan, Set, Unit, When, check_client_name,
 };
 pub use describe::{describe, describe_all, document, is_of_category};
-pub use failure::{Failure, write_verbatim_error};
 pub use float::{FloatSum, Summed, add_floats};
 pub use glob::{matches, matches_within};
 pub use number::{Digits, integer};
+pub use redis_error::{Failure, write_verbatim_error};
 pub use reply::{Protocol, Writer};
 pub use request::{Broken, Limits, Parser, Request};
 pub use table::{

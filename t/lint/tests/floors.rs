@@ -90,7 +90,7 @@ const RESP: &[Floors] = &[Floors {
         &["describe"],
         &["batch"],
         &["float"],
-        &["failure", "request"],
+        &["redis_error", "request"],
         &["reply", "table", "inline", "structures"],
         &["args"],
         &["number", "glob"],

@@ -1,9 +1,9 @@
 //! The parsed form of each command, and of its options.
 
 use crate::args::Args;
-use crate::failure::Failure;
 use crate::float::FloatSum;
 use crate::number::integer;
+use crate::redis_error::Failure;
 use crate::reply::Protocol;
 use crate::table::Entry;
 

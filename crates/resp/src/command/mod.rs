@@ -4,30 +4,33 @@
 //! ([`Lifetime::deadline`]), or whether the amount of a GETEX is valid if the key does not exist. Arguments that need
 //! such a check stay unparsed.
 
-mod connection;
-mod keys;
+mod connection_args;
+mod key_args;
 mod kinds;
-mod parsed;
-mod strings;
+mod string_args;
 
-pub use connection::check_client_name;
+pub use connection_args::check_client_name;
 pub use kinds::{
     Addend, Command, Condition, CopyOptions, Expiry, Hello, IncrementWithin, Lifetime, Scan, Set,
     Unit, When,
 };
 
-pub use parsed::Parsed;
+use std::ops::Deref;
 
 use kinds::Reader;
 
 use crate::args::Args;
-use crate::failure::Failure;
-use crate::table::{Entry, TABLE, row, rule};
+use crate::redis_error::Failure;
+use crate::table::{Entry, Kind, TABLE, row, rule};
 
 /// Returns the function that parses the arguments of a command, by the command's name; returns `other` for a name in no
 /// list.
 const fn reader(name: &str) -> Reader {
-    let lists = [strings::READERS, keys::READERS, connection::READERS];
+    let lists = [
+        string_args::READERS,
+        key_args::READERS,
+        connection_args::READERS,
+    ];
     let mut list = 0;
     while list < lists.len() {
         let mut at = 0;
@@ -90,6 +93,27 @@ impl<'a> Command<'a> {
     }
 }
 
+/// The maximum COUNT of a short SCAN, which counts as a read.
+const SHORT_SCAN: i64 = 1000;
+
+/// A command with its row in the table. The row holds the kind of the command, so no other code needs a list of
+/// commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsed<'a> {
+    pub command: Command<'a>,
+    pub entry: &'static Entry,
+    /// All arguments, including the command's name.
+    pub args: Args<'a>,
+}
+
+impl<'a> Deref for Parsed<'a> {
+    type Target = Command<'a>;
+
+    fn deref(&self) -> &Command<'a> {
+        &self.command
+    }
+}
+
 impl<'a> Parsed<'a> {
     /// Parses a request, which must not be empty.
     #[inline]
@@ -100,6 +124,20 @@ impl<'a> Parsed<'a> {
             entry,
             args,
         })
+    }
+}
+
+impl Parsed<'_> {
+    /// Returns the kind in the command's row, except for a short SCAN and for GETEX without an option, which are reads.
+    pub fn kind(&self) -> Kind {
+        match &self.command {
+            Command::Scan(scan) if scan.count <= SHORT_SCAN => Kind::Read,
+            Command::GetExpire {
+                expiry: Expiry::Unsaid | Expiry::Keep,
+                ..
+            } => Kind::Read,
+            _ => self.entry.kind,
+        }
     }
 }
 
@@ -144,7 +182,11 @@ mod tests {
 
     #[test]
     fn each_reader_belongs_to_one_row_of_the_table() {
-        let lists = [strings::READERS, keys::READERS, connection::READERS];
+        let lists = [
+            string_args::READERS,
+            key_args::READERS,
+            connection_args::READERS,
+        ];
         let mut names: Vec<_> = lists
             .iter()
             .copied()

@@ -1,7 +1,7 @@
 //! Finds a command by its name, in a hash table that is built at compile time: one hash, and usually one comparison.
 
-use super::entry::Entry;
-use super::rows::TABLE;
+use super::command_rows::TABLE;
+use super::row_type::Entry;
 
 const PLACES: usize = 512;
 const LONGEST_NAME: usize = 16;

@@ -1,11 +1,11 @@
 //! The table of commands: their names, arity, flags, key positions, and this server's rules for them. It is the only
 //! list of commands; the rest of the server reads its rows.
 
-mod entry;
+mod command_rows;
 mod find;
-mod rows;
+mod row_type;
 
-pub use entry::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};
+pub use command_rows::TABLE;
 pub(crate) use find::row;
 pub use find::{find, known_name, named};
-pub use rows::TABLE;
+pub use row_type::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};

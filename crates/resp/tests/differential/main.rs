@@ -10,7 +10,7 @@
 //! - EXPIRETIME of a deadline in the last half second that 64 bits can hold is not sent: Redis' sum overflows.
 //! - INCRBYFLOAT of a number in C's hexadecimal format, and commands that are newer than the machine's Redis, are
 //!   not sent.
-//! - `versions.rs` lists the replies of an older Redis that differ.
+//! - `older_redis.rs` lists the replies of an older Redis that differ.
 //!
 //! RESP_COMMANDS is the number of commands (default: 10,000), RESP_SEED the seed.
 
@@ -23,17 +23,17 @@
 
 mod generate;
 mod judge;
-mod model;
+mod older_redis;
 mod redis;
-mod versions;
+mod redis_model;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use generate::{Random, command};
-use model::Model;
+use older_redis::{Version, described_by, said_to, version};
 use pgcache_resp::{Command, Limits, Parser, Protocol, TABLE, Writer, describe};
 use redis::{Redis, Value, value};
-use versions::{Version, described_by, said_to, version};
+use redis_model::Model;
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -227,7 +227,7 @@ fn typed_lines_are_cut_as_by_redis() {
 #[test]
 #[ignore = "needs redis-server"]
 fn an_older_redis_reads_the_listed_requests_differently() {
-    versions::look_at_cursors(&mut Redis::start("versions"));
+    older_redis::look_at_cursors(&mut Redis::start("versions"));
 }
 
 /// Compares name, arity, flags, keys and categories in COMMAND INFO, for commands and subcommands.

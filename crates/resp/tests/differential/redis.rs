@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use super::versions::{Version, version};
+use super::older_redis::{Version, version};
 
 pub struct Redis {
     pub version: Version,

@@ -6,9 +6,9 @@ use super::kinds::{
     Addend, Command, Condition, Expiry, IncrementWithin, Lifetime, Reader, Set, Unit, is,
 };
 use crate::args::Args;
-use crate::failure::Failure;
 use crate::float::FloatSum;
 use crate::number::integer;
+use crate::redis_error::Failure;
 use crate::table::Entry;
 
 type Read<'a> = Result<Command<'a>, Failure<'a>>;

@@ -6,7 +6,7 @@
 //! which follow it with a step of 1. The kind and the rules of this server, if any, come after the group:
 //! `Read[LIGHT]`.
 
-use super::entry::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};
+use super::row_type::{Counted, Entry, Handler, Keys, Kind, category, flag, rule};
 
 macro_rules! rows {
     ($($name:literal $arity:literal [$($flag:ident)*]

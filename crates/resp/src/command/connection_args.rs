@@ -2,8 +2,8 @@
 
 use super::kinds::{Command, Hello, Reader, is, small};
 use crate::args::Args;
-use crate::failure::Failure;
 use crate::number::integer;
+use crate::redis_error::Failure;
 use crate::reply::Protocol;
 use crate::table::Entry;
 

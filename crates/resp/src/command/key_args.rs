@@ -2,8 +2,8 @@
 
 use super::kinds::{Command, CopyOptions, Lifetime, Reader, Scan, Unit, When, is};
 use crate::args::Args;
-use crate::failure::Failure;
 use crate::number::{cursor, integer};
+use crate::redis_error::Failure;
 use crate::table::Entry;
 
 type Read<'a> = Result<Command<'a>, Failure<'a>>;
