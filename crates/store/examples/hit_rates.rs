@@ -29,7 +29,7 @@ mod sim;
 
 use pgcache_store::Params;
 use sim::policies::{Lru, S3Fifo, Sieve};
-use sim::tier::{KEY_BYTES, Tier};
+use sim::simulated_store::{KEY_BYTES, Tier};
 use sim::{Cache, hit_rate, traces};
 
 fn contestants(size: usize) -> Vec<(&'static str, Box<dyn Cache>)> {

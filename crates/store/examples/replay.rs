@@ -29,7 +29,7 @@ use sim::Cache;
 use sim::file::{Request, key_and_value, parse, replay};
 use sim::mortal::Mortal;
 use sim::policies::{Lru, S3Fifo, Sieve};
-use sim::tier::Tier;
+use sim::simulated_store::Tier;
 
 /// The bytes of an entry besides key and value, in a cache without a layout.
 const OVERHEAD: usize = 56;

@@ -6,8 +6,8 @@
 
 use core::ptr::NonNull;
 
+use crate::entry_events::Ledger;
 use crate::layout::{Layout, region_word};
-use crate::ledger::Ledger;
 use crate::partition::{PartitionMut, PartitionRef};
 use crate::region::Region;
 

@@ -3,11 +3,11 @@
 //! Only this file reads and writes the words of `layout::entry_word`. It allocates no memory. The header carries the
 //! links of the queues, but this file does not know their order.
 
+use crate::entry_events::{EntryEvent, RemovalCause};
 use crate::footprint::{Allocation, Footprint};
 use crate::layout::{
     ENTRY_HEADER, EXTENDED_HEADER, GRANULE, NO_PAGE, PAGE, TAIL_HEADER, entry_word, page_word,
 };
-use crate::ledger::{EntryEvent, RemovalCause};
 use crate::region::Region;
 
 /// The length of the longest key in bytes.

@@ -32,7 +32,7 @@
 //!
 //! | floor | content |
 //! |---|---|
-//! | `lookup`, `write`, `sweep`, `stripe` | what callers do under a lock |
+//! | `lookup`, `set`, `partition_walk`, `stripe` | what callers do under a lock |
 //! | `policy` | which entries stay: queues, ghosts, eviction, compaction, and the room they make for a write |
 //! | `index` | from a key to its entry |
 //! | `arena` | memory for entries: free pages, runs of granules, holes |
@@ -41,7 +41,7 @@
 //! | `entry`, `footprint` | one entry: its header and value, and how much memory it takes |
 //! | `region` | raw memory as words and byte copies |
 //! | `seqlock` | a version word for other data in shared memory that are read without a lock |
-//! | `layout`, `params`, `ledger` | the format, its numbers, and the events that the store reports |
+//! | `layout`, `params`, `entry_events` | the format, its numbers, and the events that the store reports |
 //!
 //! # Using it
 //!
@@ -155,32 +155,32 @@ mod arena;
 )]
 pub mod check;
 mod entry;
+mod entry_events;
 mod footprint;
 mod index;
 mod journal;
 mod layout;
-mod ledger;
 mod lookup;
 mod params;
 mod partition;
+mod partition_walk;
 mod policy;
 #[allow(unsafe_code)]
 mod region;
 pub mod ring;
 pub mod seqlock;
+mod set;
 mod stats;
 mod stripe;
-mod sweep;
-mod write;
 
 pub use arena::pool::Grant;
 pub use entry::{EntryRef, Header, Key, MAX_KEY, NO_DEADLINE, NewEntry};
+pub use entry_events::{EntryEvent, Ledger, Rank, RemovalCause};
 pub use layout::{GRANULE, Layout, LayoutError, MAX_REGION};
-pub use ledger::{EntryEvent, Ledger, Rank, RemovalCause};
 pub use lookup::{GetOutcome, Piece, Reading};
 pub use params::Params;
 pub use partition::{PartitionMut, PartitionRef};
+pub use partition_walk::{Cursor, Swept, Verdict};
 pub use region::Region;
+pub use set::{SET_ROUNDS, SetOutcome};
 pub use stats::{Stats, Usage};
-pub use sweep::{Cursor, Swept, Verdict};
-pub use write::{SET_ROUNDS, SetOutcome};

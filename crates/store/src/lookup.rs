@@ -4,8 +4,8 @@
 //! counter; a lookup that compares in place writes nothing.
 
 use crate::entry::{EntryRef, Header, Key};
+use crate::entry_events::Counter;
 use crate::layout::PAGE;
-use crate::ledger::Counter;
 use crate::partition::PartitionRef;
 
 /// The result of [`PartitionRef::get`].

@@ -8,8 +8,8 @@ use core::ops::Deref;
 use core::sync::atomic::Ordering::Relaxed;
 
 use crate::entry::{EntryRef, MAX_KEY};
+use crate::entry_events::{Counter, EntryEvent, Ledger, Rank, RemovalCause};
 use crate::layout::NO_PAGE;
-use crate::ledger::{Counter, EntryEvent, Ledger, Rank, RemovalCause};
 use crate::region::Region;
 
 /// The length of the longest key for the small buffer.

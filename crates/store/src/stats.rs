@@ -3,8 +3,8 @@
 //! The statistics account for every byte, and reading them needs no lock. The caller keeps the counters for each cache,
 //! with its ledger.
 
+use crate::entry_events::Counter;
 use crate::layout::{GRANULE, PAGE, partition_word, queue_word};
-use crate::ledger::Counter;
 use crate::region::Region;
 
 /// Sums over partitions since the region was started.

@@ -5,8 +5,8 @@
 //! misses and reads the epoch under the same lock sees both changes or neither.
 
 use crate::entry::Key;
+use crate::entry_events::RemovalCause;
 use crate::layout::STRIPE_BYTES;
-use crate::ledger::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
 
 /// A version that no cache's content ever has.

@@ -19,7 +19,7 @@ mod sim;
 
 use pgcache_store::Params;
 use sim::policies::{Lru, S3Fifo, Sieve};
-use sim::tier::{KEY_BYTES, Tier};
+use sim::simulated_store::{KEY_BYTES, Tier};
 use sim::{Cache, hit_rate, traces};
 
 const SIZE: usize = 16 << 20;

@@ -19,7 +19,7 @@ mod sim;
 
 use pgcache_store::Params;
 use sim::passes;
-use sim::tier::{KEY_BYTES, Tier};
+use sim::simulated_store::{KEY_BYTES, Tier};
 
 const SMALL: usize = 8 << 20;
 const SIZE: usize = 16 << 20;

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use pgcache_store::Params;
-use pgcache_store::check::model::run;
+use pgcache_store::check::store_model::run;
 use pgcache_store::check::op::Op;
 
 fuzz_target!(|bytes: &[u8]| {

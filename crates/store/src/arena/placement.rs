@@ -1,6 +1,6 @@
 //! Finds memory for a whole entry: one run in a hole, a head and a tail in two holes, or a new page.
 //!
-//! This file evicts no entry, and takes pages only from the pool (`policy` and `write.rs` do the rest). An entry gets
+//! This file evicts no entry, and takes pages only from the pool (`policy` and `set.rs` do the rest). An entry gets
 //! all of its memory or none. It is split only if the split is worth the second access.
 
 use super::page_table::RunKind;

@@ -5,7 +5,6 @@
 
 #[cfg(test)]
 mod journal_tests;
-pub mod model;
 #[cfg(test)]
 mod model_tests;
 pub mod op;
@@ -13,5 +12,6 @@ pub mod op;
 mod piece_tests;
 #[cfg(test)]
 mod race_tests;
+pub mod store_model;
 pub mod testing;
 mod validate;

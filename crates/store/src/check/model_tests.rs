@@ -3,8 +3,8 @@
 
 use std::vec::Vec;
 
-use super::model::run;
 use super::op::Op;
+use super::store_model::run;
 use crate::Params;
 use proptest::prelude::*;
 

@@ -6,9 +6,9 @@
 
 use crate::arena::bitmap::longest_run;
 use crate::arena::page_table::RunKind;
+use crate::entry_events::Counter;
 use crate::index::IndexSlot;
 use crate::layout::{GRANULE, NO_PAGE, PAGE_GRANULES, partition_word};
-use crate::ledger::Counter;
 use crate::partition::{PartitionMut, PartitionRef};
 
 /// A partition is sparse if one in this many granules is a hole. At the first ratio compaction empties a page for the

@@ -15,9 +15,9 @@
 use super::queue::queue_of;
 use super::share::Sparing;
 use crate::entry::{Header, Key};
+use crate::entry_events::{Counter, Rank, RemovalCause};
 use crate::index::IndexSlot;
 use crate::layout::{partition_word, queue_word};
-use crate::ledger::{Counter, Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
 /// The number of entries of the main queue that a returning key is compared with. With one, loads whose working set

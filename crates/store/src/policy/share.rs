@@ -6,10 +6,10 @@
 //! large value.
 
 use crate::entry::{Key, NewEntry};
+use crate::entry_events::{Rank, RemovalCause};
 use crate::footprint::Footprint;
 use crate::index::IndexSlot;
 use crate::layout::{GRANULE, partition_word};
-use crate::ledger::{Rank, RemovalCause};
 use crate::partition::PartitionMut;
 
 /// The number of entries that a search for an entry to evict may skip.

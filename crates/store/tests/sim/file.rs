@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::Cache;
-use super::tier::KEY_BYTES;
+use super::simulated_store::KEY_BYTES;
 
 /// The operation of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -8,7 +8,7 @@ pub mod file;
 pub mod mortal;
 pub mod patterns;
 pub mod policies;
-pub mod tier;
+pub mod simulated_store;
 pub mod traces;
 
 /// A cache that receives a request for a key and, on a miss, stores its entry.
@@ -61,7 +61,7 @@ pub fn passes(
     seeds
         .map(|seed| {
             let trace = traces::hot_and_cold(seed, keys, 4 * keys as usize).map(|key| key + base);
-            hit_rate(cache, 0, trace, |_| tier::KEY_BYTES + value)
+            hit_rate(cache, 0, trace, |_| simulated_store::KEY_BYTES + value)
         })
         .last()
         .unwrap_or_default()

@@ -19,7 +19,7 @@ use pgcache_store::Params;
 use sim::file::{Op, Request, replay};
 use sim::mortal::Mortal;
 use sim::policies::{Lru, S3Fifo};
-use sim::tier::{KEY_BYTES, Tier};
+use sim::simulated_store::{KEY_BYTES, Tier};
 use sim::traces::{self, mix};
 use sim::{Cache, hit_rate, patterns};
 

@@ -4,7 +4,7 @@
 //! its steps. The only state between two steps is the caller's cursor.
 
 use crate::entry::EntryRef;
-use crate::ledger::RemovalCause;
+use crate::entry_events::RemovalCause;
 use crate::partition::{PartitionMut, PartitionRef};
 
 /// The progress of a walk over one partition.

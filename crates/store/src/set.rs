@@ -7,10 +7,10 @@
 
 use crate::arena::pool::Grant;
 use crate::entry::{EntryRef, Key, MAX_KEY, NewEntry};
+use crate::entry_events::{Counter, EntryEvent, RemovalCause};
 use crate::footprint::{Allocation, Footprint};
 use crate::index::IndexSlot;
 use crate::layout::{PAGE, partition_word};
-use crate::ledger::{Counter, EntryEvent, RemovalCause};
 use crate::partition::PartitionMut;
 
 /// The maximum number of attempts at one `set` that return `NeedPages`. After that, the caller gives up and treats the
