@@ -12,7 +12,7 @@ use crate::cache::expiry::vacuum_need::{self, VacuumNeed};
 use crate::guc;
 use crate::pg::session::{self, clock};
 use crate::pg::shmem::worker_state::{SweepState, WorkerShmem};
-use crate::pg::worker::{background, vacuum};
+use crate::pg::worker::{background, vacuum_table};
 
 /// The time between two reads of Postgres' counters, which sessions report once a second.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -157,7 +157,7 @@ fn try_vacuum(due: &Due, state: &SweepState, which: Which) -> Option<bool> {
     for table in &worth {
         background::show(Some(&format!("vacuuming {}", due.name)));
         vacuum_need::begin(table, state);
-        match vacuum::vacuum(table.table, table.shorten) {
+        match vacuum_table::vacuum(table.table, table.shorten) {
             Ok(()) => {}
             Err(failure) if failure.cancelled || failure.locked => return None,
             Err(failure) => {

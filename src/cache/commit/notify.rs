@@ -15,8 +15,8 @@ use crate::cache::model::savepoints::{Join, Savepoints};
 use crate::pg::events::{self, RowChange};
 use crate::pg::memory;
 use crate::pg::session;
+use crate::pg::session::async_notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::notify::{self, PAYLOAD_LIMIT};
 use crate::pg::session::transaction_local::TransactionLocal;
 
 /// A channel and the key that changed; None instead of a key means all keys.
@@ -101,7 +101,7 @@ pub fn at_commit() {
     changes.sort_unstable_by_key(|&(_, (turn, _))| turn);
     for ((id, key), (_, word)) in changes {
         let channel = CString::new(channel(id)).unwrap_or_default();
-        notify::notify(&channel, payload(word, key.as_deref()));
+        async_notify::notify(&channel, payload(word, key.as_deref()));
     }
 }
 

@@ -20,7 +20,7 @@ use crate::pg::hooks::dependency::{self, DependencyTrigger};
 use crate::pg::hooks::source;
 use crate::pg::session::failure;
 use crate::pg::session::lock::Mode;
-use crate::pg::session::settings::Texts;
+use crate::pg::session::temporary_settings::Texts;
 use crate::pg::session::transaction;
 use crate::pg::spi::expression::Expression;
 use crate::pg::spi::output::Output;

@@ -15,7 +15,7 @@ use crate::pg::catalog::columns::{Columns, former_default};
 use crate::pg::catalog::privilege::AsOwner;
 use crate::pg::catalog::relation;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::settings::{Held, Texts};
+use crate::pg::session::temporary_settings::{Held, Texts};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::moment::DeadlineForm;
 use crate::pg::value::typed::Typed;

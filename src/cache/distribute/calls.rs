@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::pg::catalog::invalidation::Functions;
 use crate::pg::catalog::name;
 use crate::pg::memory;
-use crate::pg::session::settings::Held;
+use crate::pg::session::temporary_settings::Held;
 use crate::pg::spi::output::Output;
 use crate::pg::spi::plan::{Paths, Plan, query_once};
 use crate::pg::value::call::TextRow;

@@ -18,7 +18,7 @@ use crate::cache::open;
 use crate::error::Error;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::catalog::{distributed, relation};
-use crate::pg::session::settings::Held;
+use crate::pg::session::temporary_settings::Held;
 use crate::pg::session::{self, lock, transaction};
 use crate::pg::spi::plan::query_once;
 use crate::pg::value::typed::Typed;

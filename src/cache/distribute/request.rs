@@ -12,7 +12,7 @@ use crate::cache::catalog::shard_metadata::{self, Shard, Spread};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::catalog::{distributed, relation};
-use crate::pg::session::settings::Held;
+use crate::pg::session::temporary_settings::Held;
 use crate::pg::session::{shard_lock, subtransaction};
 use crate::pg::value::call::{Call, TextRow, Way};
 use crate::pg::value::datum::Text;

@@ -27,7 +27,7 @@ use crate::cache::lease::held;
 use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token::{self, LoadToken};
 use crate::cache::lease::request::{self, Turn};
-use crate::cache::lease::wait::{self, Patience};
+use crate::cache::lease::waiting::{self, Patience};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::{deadline, pending};
 use crate::cache::open::{self, removal};
@@ -93,7 +93,7 @@ impl Fetch {
                         return Ok(served);
                     }
                     let patience = commit.get_or_insert_with(Patience::for_a_commit);
-                    if !sees_others(&cache) || !wait::for_commit(patience) {
+                    if !sees_others(&cache) || !waiting::for_commit(patience) {
                         return self.load_only(&cache);
                     }
                 }
@@ -101,7 +101,7 @@ impl Fetch {
                     if let Some(served) = live.or(found) {
                         return Ok(served);
                     }
-                    if !sees_others(&cache) || !wait::for_lease(self.key, other, &patience) {
+                    if !sees_others(&cache) || !waiting::for_lease(self.key, other, &patience) {
                         return self.load_only(&cache);
                     }
                 }

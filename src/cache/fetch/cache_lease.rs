@@ -13,7 +13,7 @@ use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::entries::{self, Entry, Look};
 use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::request::{self, Turn};
-use crate::cache::lease::wait::{self, Patience};
+use crate::cache::lease::waiting::{self, Patience};
 use crate::cache::lease::{held, load_token};
 use crate::cache::memory::ops as memory_cache;
 use crate::cache::model::deadline;
@@ -64,7 +64,7 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
             Turn::Theirs(other) => {
                 let in_sight =
                     cache.storage == Storage::Memory || !lock::one_snapshot_per_transaction();
-                if in_sight && wait::for_lease(key, other, &patience) {
+                if in_sight && waiting::for_lease(key, other, &patience) {
                     continue;
                 }
                 State::Busy

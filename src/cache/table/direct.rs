@@ -1,4 +1,4 @@
-//! Reads and writes the rows of a plain table without a SQL statement, through `pg::table::read` and
+//! Reads and writes the rows of a plain table without a SQL statement, through `pg::table::index_read` and
 //! `pg::table::write`. Each function has the effect of a statement of `cache::model::statement`.
 //!
 //! A write notes its key before it returns, as the table's trigger would. A deadline is compared with the clock after
@@ -15,17 +15,17 @@ use crate::cache::model::pending;
 use crate::pg::events::{self, NotedBy};
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::table::read::{self, UsePlan, VisibleRow};
+use crate::pg::table::index_read::{self, UsePlan, VisibleRow};
 use crate::pg::table::target::Target;
 use crate::pg::table::write::RowAction;
 use crate::pg::table::write::Seek;
-use crate::pg::table::{search, storage, write};
+use crate::pg::table::{row_positions, storage, write};
 use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
 /// Returns the entry of a key, live or not.
 pub fn get(target: &Target, key: Key) -> Option<Option<Entry>> {
-    let found = read::get(target, key.text()).ok()?;
+    let found = index_read::get(target, key.text()).ok()?;
     Some(found.and_then(|found| entry_of(target, key, found)))
 }
 
@@ -40,7 +40,7 @@ fn entry_of(target: &Target, key: Key, (row, counts): VisibleRow) -> Option<Entr
 /// snapshot.
 pub fn get_many(target: &Target, keys: &[Key], mut found: impl FnMut(usize, Entry)) -> Option<()> {
     let texts = keys.iter().map(|key| key.text());
-    read::get_many(target, texts, |place, row| {
+    index_read::get_many(target, texts, |place, row| {
         let key = keys.get(place).copied();
         if let Some(entry) = key.and_then(|key| entry_of(target, key, row)) {
             found(place, entry);
@@ -86,14 +86,14 @@ pub fn remove_all(target: &Target, keys: &Keys) -> Option<()> {
     let key_of = |number: usize| Text::new(keys.get(number));
     let blocks = storage::blocks(target.relation) as usize;
     let rows = if keys.len() / KEYS_A_BLOCK >= blocks {
-        let mut rows = search::by_pass(target, |key| keys.find(key)).ok()?;
+        let mut rows = row_positions::by_pass(target, |key| keys.find(key)).ok()?;
         keys.sort(&mut rows, |row| row.number);
         rows
     } else {
         let mut numbers = memory::collect(0..keys.len());
         keys.sort(&mut numbers, |&number| number);
         let texts = numbers.iter().map(|&number| (number, key_of(number)));
-        search::by_index(target, texts).ok()?
+        row_positions::by_index(target, texts).ok()?
     };
     let removed = |number: usize| {
         let (relation, gone) = (target.relation, events::RowChange::Gone);

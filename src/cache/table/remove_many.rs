@@ -13,7 +13,7 @@ use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
 use crate::pg::session::{lock, transaction};
 use crate::pg::spi::plan::{Paths, Plan};
-use crate::pg::table::{search, truncate};
+use crate::pg::table::{row_positions, truncate};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::typed::Typed;
 
@@ -52,7 +52,7 @@ pub fn wait_for_unseen(cache: &Cache, keys: &Keys) {
         let mut numbers = memory::collect(0..keys.len());
         keys.sort(&mut numbers, |&number| number);
         let texts = numbers.iter().map(|&number| Text::new(keys.get(number)));
-        search::wait_for_unseen(target, texts).is_ok()
+        row_positions::wait_for_unseen(target, texts).is_ok()
     });
     if waited {
         return;

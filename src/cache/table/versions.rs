@@ -3,7 +3,8 @@
 //!
 //! Guards the rule for the choice: **the version that this transaction has written is the entry**. The other version
 //! must have been removed by a session whose commit the snapshot does not show; otherwise the key would not have been
-//! free. A plain SELECT shows both versions. The direct path to the table follows the same rule (`pg::table::read`).
+//! free. A plain SELECT shows both versions. The direct path to the table follows the same rule
+//! (`pg::table::index_read`).
 //!
 //! A key never has more than two versions, because committed rows contain each key once, both at the snapshot and now.
 //! It has only one version if the transaction has not written. Under READ COMMITTED nothing here runs unless the

@@ -2,7 +2,7 @@
 
 use pgrx::pg_sys::{self, Oid};
 
-use super::{lookup, relation};
+use super::{catalog_rows, relation};
 use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::session::lock::Mode;
 
@@ -83,5 +83,5 @@ pub fn has_content(table: Oid) -> bool {
 
 /// Returns whether a table exists and is not a partition.
 pub fn is_plain(table: Oid) -> bool {
-    lookup::class(table).is_some_and(|class| !class.is_partition)
+    catalog_rows::class(table).is_some_and(|class| !class.is_partition)
 }

@@ -1,15 +1,15 @@
 //! Reads Postgres' catalogs: relations and their columns, privileges, policies, triggers, functions and databases.
 
 pub mod called_functions;
+pub mod catalog_rows;
 pub mod columns;
 pub mod database;
 pub mod distributed;
 pub mod inheritance;
 pub mod invalidation;
-pub mod lookup;
 pub mod name;
 pub mod own;
-pub mod policies;
+pub mod policy_trust;
 pub mod privilege;
 pub mod relation;
 pub mod row_estimate;

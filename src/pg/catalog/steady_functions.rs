@@ -18,7 +18,7 @@ use crate::pg::version;
 /// The inputs that an expression's result depends on, besides the values in it.
 pub enum Steadiness {
     Steady,
-    /// The settings of `session::settings::Texts`.
+    /// The settings of `session::temporary_settings::Texts`.
     UnderSettings,
     /// Depends on more than these settings. Holds the name of the cause.
     Unsteady(String),

@@ -11,7 +11,7 @@ use std::collections::HashSet;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
-use crate::pg::catalog::lookup;
+use crate::pg::catalog::catalog_rows;
 use crate::pg::hooks::{dependency, pre_commit_portal};
 use crate::pg::session::transaction_local::TransactionLocal;
 use crate::pg::version;
@@ -53,8 +53,8 @@ pub fn see_truncated() {
     }
     let changed = CHANGED.with(|changed| changed.change(std::mem::take));
     for partition in changed.into_iter().map(Oid::from_u32) {
-        let is_one = |class: lookup::Class| class.is_partition && class.has_triggers;
-        if lookup::class(partition).is_some_and(is_one) && has_new_file(partition) {
+        let is_one = |class: catalog_rows::Class| class.is_partition && class.has_triggers;
+        if catalog_rows::class(partition).is_some_and(is_one) && has_new_file(partition) {
             dependency::partition_truncated(partition);
         }
     }

@@ -6,9 +6,9 @@
 use pgrx::pg_sys::{self, Oid};
 
 use crate::pg::catalog::relation::{self, TriggerRow};
-use crate::pg::catalog::{lookup, own, privilege};
+use crate::pg::catalog::{catalog_rows, own, privilege};
 use crate::pg::events::{self, Moment, Observer, Phase, emit, nesting_level};
-use crate::pg::hooks::{applied, dependency, pre_commit_portal, prepared, source};
+use crate::pg::hooks::{applied, dependency, pre_commit_portal, source, two_phase_commit};
 use crate::pg::session::advisory;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::session::transaction_local::{self, TransactionLocal};
@@ -56,7 +56,7 @@ unsafe extern "C-unwind" fn at_transaction_event(
         Moment::BeforeCommit | Moment::BeforePrepare => pre_commit_portal::pass(),
         _ => {
             pre_commit_portal::reset();
-            prepared::forget();
+            two_phase_commit::forget();
         }
     }
     if transaction_local::any_changed() {
@@ -147,7 +147,7 @@ fn guarded(run: impl FnOnce()) {
 /// end of the transaction, when the change is final. Adding a cache's trigger to a table that is already a partition
 /// reports nothing, because a restore attaches the partition first, and then creates the trigger itself.
 fn placed(table: Oid) {
-    let has_triggers = lookup::class(table).is_some_and(|class| class.has_triggers);
+    let has_triggers = catalog_rows::class(table).is_some_and(|class| class.has_triggers);
     if has_triggers && relation::has_trigger(table, own::RECORD.oid()) {
         emit(|observer| (observer.placed)(table));
     }

@@ -25,7 +25,7 @@ use crate::pg::catalog::steady_functions::{Steadiness, steadiness};
 use crate::pg::catalog::{columns, own, relation};
 use crate::pg::memory::pg_list;
 use crate::pg::session::fault::{self, Fault};
-use crate::pg::session::settings::{Held, Texts};
+use crate::pg::session::temporary_settings::{Held, Texts};
 use crate::pg::value::call::V1;
 use crate::pg::value::datum::{Text, Value};
 use crate::pg::value::key_type::KeyType;

@@ -9,7 +9,7 @@ pub mod expired_rows;
 pub mod name_guard;
 pub mod panic_hook;
 pub mod pre_commit_portal;
-mod prepared;
 pub mod source;
 pub mod trigger;
+mod two_phase_commit;
 pub mod utility;

@@ -12,7 +12,7 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 
 use crate::pg::events::{self, Moment};
-use crate::pg::hooks::prepared;
+use crate::pg::hooks::two_phase_commit;
 use crate::pg::memory::pg_list;
 use crate::pg::session::{self, random};
 
@@ -57,7 +57,7 @@ pub fn reset() {
 pub fn close_cursors() {
     // SAFETY: the commit itself calls this, and allows any call in the cleanup of a portal; it skips the active portal
     // of this module, and reads the list of portals anew after each portal that it closes.
-    unsafe { pg_sys::PreCommit_Portals(prepared::is_requested()) };
+    unsafe { pg_sys::PreCommit_Portals(two_phase_commit::is_requested()) };
 }
 
 /// Emits [`Moment::Ending`]. Postgres calls this when the portal closes: at the end of the transaction or of its

@@ -19,7 +19,7 @@ use std::collections::HashSet;
 use pgrx::pg_sys::{self, Oid};
 
 use super::dependency::{self, DependencyTrigger};
-use crate::pg::catalog::{inheritance, lookup, relation};
+use crate::pg::catalog::{catalog_rows, inheritance, relation};
 use crate::pg::hooks::{pre_commit_portal, trigger};
 use crate::pg::session::lock;
 use crate::pg::session::transaction_local::TransactionLocal;
@@ -75,7 +75,7 @@ pub fn changed(table: Oid) {
 /// Returns the dependencies' triggers on a table. Called whenever any definition changes, so a table without
 /// triggers costs only one syscache lookup.
 fn dependencies(table: Oid) -> Vec<DependencyTrigger> {
-    match lookup::class(table).is_some_and(|class| class.has_triggers) {
+    match catalog_rows::class(table).is_some_and(|class| class.has_triggers) {
         true => dependency::on_table(table),
         false => Vec::new(),
     }
@@ -87,7 +87,7 @@ pub fn column_altered(table: Oid, column: i32) {
         return;
     }
     SEEN.with(|seen| seen.change(|seen| seen.columns.insert(table.to_u32())));
-    if lookup::column_is_another(table, column) {
+    if catalog_rows::column_is_another(table, column) {
         changed(table);
     }
 }
@@ -95,7 +95,7 @@ pub fn column_altered(table: Oid, column: i32) {
 /// Records that the table itself was altered: it may have a new file.
 pub fn altered(table: Oid) {
     let with_columns = SEEN.with(|seen| seen.look(|seen| seen.columns.contains(&table.to_u32())));
-    if with_columns && lookup::file_is_another(table) {
+    if with_columns && catalog_rows::file_is_another(table) {
         changed(table);
     }
 }
@@ -220,7 +220,7 @@ pub fn may_be_half_changed(table: Oid) -> bool {
 
 /// Records a new default. For a generated column, the default is the expression of all its values.
 pub fn default_made(table: Oid, column: i32) {
-    if lookup::is_generated(table, column) {
+    if catalog_rows::is_generated(table, column) {
         column_altered(table, column);
     }
 }

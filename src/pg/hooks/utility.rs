@@ -1,6 +1,6 @@
 //! The only ProcessUtility hook, for utility statements, and the order in which pgcache's modules act on them.
 //!
-//! 1. `prepared` records PREPARE TRANSACTION, because the callbacks that the statement calls read this record.
+//! 1. `two_phase_commit` records PREPARE TRANSACTION, because the callbacks that the statement calls read this record.
 //! 2. `copied` may rewrite a COPY so that it also replaces expired rows.
 //! 3. The hook that was installed before pgcache's, or Postgres itself, runs the statement.
 //! 4. After a statement without an error, this hook notifies the two modules in reverse order.
@@ -13,7 +13,7 @@ use std::ffi::c_char;
 
 use pgrx::pg_sys;
 
-use super::prepared;
+use super::two_phase_commit;
 use crate::pg::hooks::expired_rows::copied;
 use crate::pg::memory::unguarded;
 
@@ -44,7 +44,7 @@ unsafe extern "C-unwind" fn run(
     // SAFETY: the arguments are Postgres' own and are passed on; a replaced statement is a copy of the given one. No
     // frame here holds anything to drop.
     unsafe {
-        let transaction = prepared::begin((*given).utilityStmt);
+        let transaction = two_phase_commit::begin((*given).utilityStmt);
         let copy = copied::begin(given);
         let statement = copy.map_or(given, |copy| copy.statement);
         let run = FORMER.unwrap_or(unguarded::standard_ProcessUtility);
@@ -61,6 +61,6 @@ unsafe extern "C-unwind" fn run(
         if let Some(copy) = copy {
             copied::end(copy, completion);
         }
-        prepared::end(transaction);
+        two_phase_commit::end(transaction);
     }
 }

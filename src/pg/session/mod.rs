@@ -4,17 +4,17 @@
 //! process, or call a C function that raises no error, without pgrx's guard.
 
 pub mod advisory;
+pub mod async_notify;
 pub mod clock;
 pub mod failure;
 pub mod fault;
 pub mod hint;
 pub mod lock;
-pub mod notify;
 pub mod pause;
 pub mod random;
-pub mod settings;
 pub mod shard_lock;
 pub mod subtransaction;
+pub mod temporary_settings;
 pub mod transaction;
 pub mod transaction_local;
 pub mod wait;

@@ -8,9 +8,9 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use super::connection::{Connection, current_context, failed};
 use super::loader_context::LoaderContext;
 use super::output::Output;
+use super::spi_connection::{Connection, current_context, failed};
 use crate::error::Error;
 use crate::pg::session::failure::Failure;
 use crate::pg::value::datum::{Text, Value, ValueType};

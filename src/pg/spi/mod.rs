@@ -1,9 +1,9 @@
 //! Runs SQL statements through Postgres' server programming interface (SPI): kept plans, loaders and key
 //! expressions.
 
-pub mod connection;
 pub mod expression;
 pub mod loader;
 pub mod loader_context;
 pub mod output;
 pub mod plan;
+pub mod spi_connection;

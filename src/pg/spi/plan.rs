@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 
 use pgrx::pg_sys;
 
-use super::connection::{Connection, current_context, failed};
 use super::output::Output;
+use super::spi_connection::{Connection, current_context, failed};
 use crate::pg::hooks::name_guard::{self, NameGuard, ParameterTypes};
 use crate::pg::memory::{self, pg_list};
 use crate::pg::session::fault::{self, Fault};

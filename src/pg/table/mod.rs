@@ -2,10 +2,10 @@
 //! same. Also other direct access to a table, such as TRUNCATE.
 
 pub mod dead_bytes;
+pub mod index_read;
 pub mod probe;
-pub mod read;
 pub mod routing;
-pub mod search;
+pub mod row_positions;
 pub mod shape;
 pub mod storage;
 pub mod target;

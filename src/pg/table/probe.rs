@@ -18,7 +18,7 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, Oid};
 
-use super::read::{UsePlan, key_equals};
+use super::index_read::{UsePlan, key_equals};
 use super::target::Target;
 use crate::pg::memory;
 use crate::pg::memory::unguarded::{self, guarded};

@@ -9,7 +9,7 @@ use pgrx::PgTupleDesc;
 use pgrx::pg_sys::{self, Datum};
 
 use crate::pg::catalog::columns::Columns;
-use crate::pg::catalog::{own, policies, relation};
+use crate::pg::catalog::{own, policy_trust, relation};
 use crate::pg::memory::{pg_list, unguarded};
 use crate::pg::value::datum::{Text, ValueType};
 use crate::pg::value::key_type::KeyType;
@@ -214,7 +214,7 @@ pub unsafe fn relations_read_alone(relation: pg_sys::Relation) -> Vec<pg_sys::Oi
         let constraints = (*(*relation).rd_att).constr;
         let descriptor = PgTupleDesc::from_pg_unchecked((*relation).rd_att);
         let alone = class.relkind == pg_sys::RELKIND_RELATION as i8
-            && (!class.relrowsecurity || policies::run_nothing_of_users(relation))
+            && (!class.relrowsecurity || policy_trust::run_nothing_of_users(relation))
             && !class.relhasrules
             && !class.relispartition
             && (constraints.is_null() || (*constraints).num_check == 0)

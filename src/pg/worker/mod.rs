@@ -4,4 +4,4 @@
 pub mod as_role;
 pub mod background;
 pub mod connect;
-pub mod vacuum;
+pub mod vacuum_table;

@@ -9,7 +9,7 @@ use pgrx::pg_sys::{self, Datum};
 
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
-use crate::pg::table::read::{copy_row, key_equals};
+use crate::pg::table::index_read::{copy_row, key_equals};
 use crate::pg::table::target::Target;
 use crate::pg::value::datum::ValueType;
 use crate::pg::value::entry::Entry;

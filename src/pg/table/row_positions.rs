@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use pgrx::pg_sys::{self, Datum, ItemPointerData, TableScanDesc};
 
-use super::read::{UsePlan, key_equals};
+use super::index_read::{UsePlan, key_equals};
 use super::target::Target;
 use crate::pg::events::DeadBytes;
 use crate::pg::memory;
