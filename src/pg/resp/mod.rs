@@ -6,8 +6,8 @@
 //! - [`work_queue`], [`standby_waits`]: the queue between network processes and executors, and the executors that wait
 //!   for a standby.
 //! - [`client_registry`], [`messages`], [`slow_log`], [`cursors`]: state that sessions and executors also read.
-//! - [`multi_process`], [`gate`], [`readers`], [`fd_passing`]: state that several network processes share, and the
-//!   passing of connections between them.
+//! - [`multi_process`], [`gate`], [`subscribed_channels`], [`fd_passing`]: state that several network processes share,
+//!   and the passing of connections between them.
 //! - [`shared_memory`]: the memory of the client registry, of the messages, and of the state that several network
 //!   processes share.
 //! - [`hba`], [`login`], [`password`]: pg_hba.conf, the catalogs and stored passwords.
@@ -25,11 +25,11 @@ pub mod messages;
 pub mod multi_process;
 pub mod password;
 pub mod process;
-pub mod readers;
 pub mod shared_memory;
 pub mod sleep;
 pub mod slow_log;
 pub mod socket_mode;
 pub mod standby_waits;
+pub mod subscribed_channels;
 pub mod system;
 pub mod work_queue;

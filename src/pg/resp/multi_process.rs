@@ -3,8 +3,8 @@
 
 use crate::pg::resp::gate::{self, Gate};
 use crate::pg::resp::process::MOST_PROCESSES;
-use crate::pg::resp::readers::Readers;
 use crate::pg::resp::shared_memory;
+use crate::pg::resp::subscribed_channels::Readers;
 
 /// Returns the bytes of shared memory for this number of network processes.
 pub fn bytes(networks: usize) -> usize {

@@ -2,11 +2,11 @@
 //! and the ring of changes; and the state of the background workers.
 
 pub mod cache_id;
-pub mod changes;
+pub mod change_counts;
 pub mod entry_size;
+pub mod key_marks;
 pub mod lease;
 pub mod mapping;
-pub mod marks;
 pub mod pending_invalidations;
 pub mod prepared;
 pub mod restart;

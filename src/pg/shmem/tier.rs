@@ -26,9 +26,9 @@ use pgrx::pg_sys::panic::ErrorReport;
 use pgrx::prelude::*;
 
 use super::cache_id::{AtomicCacheId, CacheId};
-use super::changes::Changes;
+use super::change_counts::Changes;
+use super::key_marks::{self, Marks};
 use super::lease::{Leases, Shape};
-use super::marks::{self, Marks};
 use super::prepared::{self, Records};
 use super::slot::{Share, Slot};
 use super::stores::Stores;
@@ -116,7 +116,7 @@ struct ShmemLayout {
     region: Layout,
     leases: Shape,
     leases_at: usize,
-    marks: marks::Shape,
+    marks: key_marks::Shape,
     marks_at: usize,
     prepared: prepared::Shape,
     prepared_at: usize,
@@ -134,7 +134,7 @@ impl ShmemLayout {
         let size = size.checked_sub(worker_state::bytes(size) + ROUNDING)?;
         let leases = Shape::of(size, partitions);
         let leases_at = head.next_multiple_of(64);
-        let marks = marks::Shape::of(size, partitions);
+        let marks = key_marks::Shape::of(size, partitions);
         let marks_at = (leases_at + leases.bytes()).next_multiple_of(64);
         let prepared = prepared::Shape::of(size);
         let prepared_at = (marks_at + marks.bytes()).next_multiple_of(64);

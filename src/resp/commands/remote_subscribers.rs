@@ -12,7 +12,7 @@ use pgcache_resp::matches_within;
 use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::messages::{self, Messages};
 use crate::pg::resp::multi_process::MultiProcess;
-use crate::pg::resp::readers::Readers;
+use crate::pg::resp::subscribed_channels::Readers;
 use crate::pg::worker::background;
 
 /// The two sorts of subscriptions.

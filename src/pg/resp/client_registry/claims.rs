@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
-use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::resp::client_registry::place::Place;
+use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 
 /// The place of a client of this process.
 pub struct Claimed(pub(super) usize);

@@ -5,7 +5,7 @@ use std::array;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::pg::resp::client_registry::layout::{
+use crate::pg::resp::client_registry::registry_layout::{
     ClientRegistry, Counter, Counters, Head, NetworkProcess,
 };
 use crate::pg::session::clock::{self, Timestamp};

@@ -9,16 +9,16 @@
 //! frees the places and continues the counters.
 
 mod claims;
-mod clients;
+mod client_pause;
 mod counters;
-mod layout;
-mod pause;
+mod list_and_kill;
+mod network_processes;
 mod place;
-mod processes;
+mod registry_layout;
 
 pub use claims::Claimed;
+pub use client_pause::Pause;
 pub use counters::Now;
-pub use layout::{ClientRegistry, Counter, Counters, bytes};
-pub use pause::Pause;
+pub use network_processes::LoggedIn;
 pub use place::Shown;
-pub use processes::LoggedIn;
+pub use registry_layout::{ClientRegistry, Counter, Counters, bytes};

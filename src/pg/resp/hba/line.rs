@@ -1,4 +1,4 @@
-//! The lines of pg_hba.conf and pg_ident.conf as plain data. `reading` parses them, and `matching` compares them
+//! The lines of pg_hba.conf and pg_ident.conf as plain data. `hba_files` parses them, and `matching` compares them
 //! with a log-in.
 
 use std::net::IpAddr;

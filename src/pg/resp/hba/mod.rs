@@ -1,6 +1,6 @@
 //! Applies pg_hba.conf and pg_ident.conf to clients of the Redis protocol, which are not sessions of Postgres.
 //!
-//! - [`reading`]: parses both files with Postgres' own parsers.
+//! - [`hba_files`]: parses both files with Postgres' own parsers.
 //! - [`line`]: the parsed lines as plain data.
 //! - [`matching`]: finds the line that applies to a log-in.
 //! - [`regex`], [`network`]: the regular expressions, addresses and names that `matching` compares with a line.
@@ -11,10 +11,10 @@
 //! A process reads the files when it starts and at SIGHUP, as the postmaster does. If a file has an error, the rules
 //! read before stay in force; if the process has read no valid pg_hba.conf before, it admits no client.
 
+mod hba_files;
 pub mod line;
 pub mod matching;
 mod network;
-mod reading;
 mod regex;
 
 use std::cell::RefCell;
@@ -59,7 +59,7 @@ thread_local! {
 /// snapshot.
 pub fn reload() {
     let former = rules();
-    let lines = match reading::hba() {
+    let lines = match hba_files::hba() {
         Ok(lines) => lines,
         Err(fault) => {
             complain(fault);
@@ -69,7 +69,7 @@ pub fn reload() {
             former.lines.clone()
         }
     };
-    let mappings = match reading::ident() {
+    let mappings = match hba_files::ident() {
         Ok(mappings) => mappings,
         Err(fault) => {
             complain(fault);
@@ -85,7 +85,7 @@ pub fn rules() -> Option<Rc<Rules>> {
     RULES.with(|rules| rules.borrow().clone())
 }
 
-fn complain(fault: reading::Unusable) {
+fn complain(fault: hba_files::Unusable) {
     ErrorReport::new(
         PgSqlErrorCode::ERRCODE_CONFIG_FILE_ERROR,
         "could not reload the authentication rules of the Redis protocol",

@@ -6,7 +6,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, ToSocketAddrs};
 
-use super::reading::{address_of, sockaddr_of};
+use super::hba_files::{address_of, sockaddr_of};
 use crate::pg::memory::unguarded::guarded;
 use crate::pg::version::hba_layout::Address;
 

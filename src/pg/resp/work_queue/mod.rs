@@ -1,16 +1,16 @@
 //! The work queue of the Redis protocol, in shared memory: network processes submit work, and executors take it and
 //! return answers.
 //!
-//! Work is either a batch of commands ([`batches`]) or a catalog request ([`requests`]). Each occupies a place
+//! Work is either a batch of commands ([`batches`]) or a catalog request ([`request_exchange`]). Each occupies a place
 //! ([`places`]) and waits in one of five lanes. This folder does not interpret commands or requests. The server
 //! allocates all memory at its start. A process that finds no free place does not wait; it tries again later.
 
 mod batches;
 mod pages;
+mod place_ring;
 mod places;
 mod processes;
-mod requests;
-mod ring;
+mod request_exchange;
 
 use std::any::TypeId;
 use std::cell::Cell;
@@ -25,8 +25,8 @@ use crate::pg::resp::work_queue::pages::{PAGE, Pages};
 pub use crate::pg::resp::work_queue::places::{Answered, BATCHES, Free, Lane, PLACES, Taken};
 use crate::pg::resp::work_queue::places::{Content, Place, Places, REQUESTS};
 use crate::pg::resp::work_queue::processes::Processes;
-pub use crate::pg::resp::work_queue::requests::TakenRequest;
-use crate::pg::resp::work_queue::requests::{Exchange, Requests};
+pub use crate::pg::resp::work_queue::request_exchange::TakenRequest;
+use crate::pg::resp::work_queue::request_exchange::{Exchange, Requests};
 use crate::pg::shmem::zeroed::{self, LINE, Piece};
 
 /// Bytes of pages for the commands of many clients at once, in addition to one request and one reply of the maximum

@@ -1,9 +1,9 @@
 //! The places of the work queue, their owners, and the lanes in which places wait for executors.
 //!
-//! Here a place is only a number and a state; its contents are defined in `batches` and `requests`. A place belongs to
-//! its network process until the process submits it, then to the executor that takes it, and after the answer to its
-//! network process again. Only the owner may access the contents; otherwise one process would read bytes that another
-//! process overwrites. No process waits for another here.
+//! Here a place is only a number and a state; its contents are defined in `batches` and `request_exchange`. A place
+//! belongs to its network process until the process submits it, then to the executor that takes it, and after the
+//! answer to its network process again. Only the owner may access the contents; otherwise one process would read bytes
+//! that another process overwrites. No process waits for another here.
 //!
 //! A process that ends early leaves places behind. The places of a network process are abandoned at its end, so that
 //! they become free after their answers. The successor of an executor finds the places that its predecessor had taken,
@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 
 use crate::pg::resp::process::MOST_PROCESSES;
-use crate::pg::resp::work_queue::ring::Ring;
+use crate::pg::resp::work_queue::place_ring::Ring;
 
 /// The number of a network process's places for batches, and so of its clients that can have commands at executors at
 /// the same time.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 
-use crate::pg::resp::client_registry::layout::ClientRegistry;
+use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 use crate::pg::session::clock::{self, Timestamp};
 
 /// The commands that a pause holds back, and its end.

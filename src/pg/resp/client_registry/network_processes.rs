@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use pgrx::pg_sys::Oid;
 
 use crate::pg::resp::client_registry::claims::Claimed;
-use crate::pg::resp::client_registry::layout::{ClientRegistry, Counters, NetworkProcess};
 use crate::pg::resp::client_registry::place::{Place, high, pair};
+use crate::pg::resp::client_registry::registry_layout::{ClientRegistry, Counters, NetworkProcess};
 use crate::pg::session::clock;
 use crate::pg::worker::background;
 

@@ -7,8 +7,8 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use crate::pg::resp::client_registry::claims::Claimed;
-use crate::pg::resp::client_registry::layout::ClientRegistry;
 use crate::pg::resp::client_registry::place::{Place, Shown};
+use crate::pg::resp::client_registry::registry_layout::ClientRegistry;
 use crate::pg::worker::background;
 
 impl ClientRegistry {
