@@ -14,7 +14,7 @@ use super::Answer;
 use crate::cache::catalog::registry::{self, Cache, Outline, Storage};
 use crate::cache::definition::attach::{self, Names};
 use crate::cache::definition::{default, define, routed};
-use crate::cache::distribute::define as distribute;
+use crate::cache::distribute::distributed_ddl as distribute;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::cache::tier::slots;

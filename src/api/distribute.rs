@@ -6,8 +6,8 @@ use pgrx::prelude::*;
 
 use super::definition::open_as_owner;
 use super::{Answer, batch, expiry, limit, monitor, read, refresh, remove, write};
-use crate::cache::distribute::request::{Kind, Route};
-use crate::cache::distribute::{answer, calls, define};
+use crate::cache::distribute::distributed_call::{self, Kind, Route};
+use crate::cache::distribute::{calls, distributed_ddl};
 use crate::error::Error;
 use crate::pg::memory;
 use crate::pg::session::lock::Mode;
@@ -17,7 +17,7 @@ use crate::pg::value::rows::Texts;
 #[pg_extern]
 fn cache_distribute(cache: Option<Oid>, shard_count: Option<i32>) -> Answer<()> {
     let cache = open_as_owner(cache, Mode::Remove, c"cache_distribute()")?;
-    Ok(define::distribute(&cache, shard_count)?)
+    Ok(distributed_ddl::distribute(&cache, shard_count)?)
 }
 
 /// Runs one of the functions in `routes` on entries of this node, because another node has sent the call. The SQL
@@ -40,7 +40,7 @@ fn at_key(
     let route = known.ok_or(Error::NotSent)?;
     let arguments = arguments.elements("arguments")?;
     let arguments: Vec<_> = arguments.into_iter().map(calls::decoded).collect();
-    let rows = answer::answer(key, node, route, &arguments)?;
+    let rows = distributed_call::answer(key, node, route, &arguments)?;
     let coded = |text| Text::new(&calls::coded(text));
     Ok(Texts(rows.map(|rows| {
         memory::collect(rows.into_iter().flatten().map(coded))

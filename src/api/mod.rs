@@ -11,7 +11,7 @@ macro_rules! functions {
             $crate::pg::catalog::distributed::citus_is_loaded,
             $crate::cache::distribute::route::choose,
             $crate::cache::distribute::route::leave,
-            $crate::cache::distribute::request::Route;
+            $crate::cache::distribute::distributed_call::Route;
             $($functions)*
         }
     };
@@ -32,7 +32,7 @@ pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;
 
-use crate::cache::distribute::request::Kind;
+use crate::cache::distribute::distributed_call::Kind;
 use crate::pg::catalog::privilege::Privileges;
 
 /// The result of a function, or an error for the user.

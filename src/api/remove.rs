@@ -5,7 +5,7 @@ use pgrx::pg_sys::Oid;
 
 use super::{Answer, REMOVE, TO_DELETE, TO_TAKE, WRITE};
 use crate::cache::definition::define;
-use crate::cache::distribute::request::Kind;
+use crate::cache::distribute::distributed_call::Kind;
 use crate::cache::model::key::Key;
 use crate::cache::{entries, open};
 use crate::error::Error;

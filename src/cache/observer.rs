@@ -17,7 +17,7 @@ use super::memory::saved;
 use super::model::expiring::Expiring;
 use super::model::pending;
 use super::open::{again, removal};
-use super::tier::shares;
+use super::tier::slot_shares;
 use crate::cache::lease::{held, undo_marks, unverified_after_restart};
 use crate::cache::table::replace_expired;
 use crate::pg::events::{self, Moment, Observer, Phase, RowChange};
@@ -70,7 +70,7 @@ pub fn register() {
             pre_commit_portal::request();
         },
         altered: |relation| {
-            shares::note_altered(relation);
+            slot_shares::note_altered(relation);
             if !fault::on(Fault::DefinitionNotNoted) {
                 changes::note_table(relation, Extent::Definition);
             }
@@ -137,7 +137,7 @@ fn at_moment(moment: Moment) {
             two_phases::at_commit();
             notify::at_commit();
             setup::at_commit();
-            shares::before_commit(registry::settings_of);
+            slot_shares::before_commit(registry::settings_of);
             if !fault::on(Fault::MarkedAfterCommit) {
                 changes::mark();
             }
@@ -165,7 +165,7 @@ fn at_moment(moment: Moment) {
             setup::forget();
             changes::forget();
             publish::forget();
-            shares::forget();
+            slot_shares::forget();
             two_phases::forget();
             held::end(true);
         }
@@ -184,7 +184,7 @@ fn at_moment(moment: Moment) {
                 changes::mark();
             }
             changes::unmark(true);
-            shares::committed();
+            slot_shares::committed();
             // Sent after the marks are undone, so that a subscriber finds no older entry.
             publish::send();
             two_phases::forget();
@@ -195,7 +195,7 @@ fn at_moment(moment: Moment) {
             pending::forget();
             notify::forget();
             setup::forget();
-            shares::forget();
+            slot_shares::forget();
             changes::unmark(false);
             if fault::on(Fault::SentOnRollback) {
                 publish::send();

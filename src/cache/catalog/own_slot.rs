@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::cache::{Cache, Storage};
-use crate::cache::tier::{shares, slots};
+use crate::cache::tier::{slot_shares, slots};
 use crate::pg::session;
 use crate::pg::session::fault::{self, Fault};
 use crate::pg::shmem::slot::Counter;
@@ -50,8 +50,9 @@ impl Cache {
         let Some((tier, slot)) = tier().and_then(|tier| Some((tier, self.slot(tier)?))) else {
             return true;
         };
-        let follows = !shares::is_changing(self.relation) || fault::on(Fault::ShareBeforeCommit);
-        !follows || shares::put(tier, slot, self.id, shares::of(&self.settings), seen)
+        let follows =
+            !slot_shares::is_changing(self.relation) || fault::on(Fault::ShareBeforeCommit);
+        !follows || slot_shares::put(tier, slot, self.id, slot_shares::of(&self.settings), seen)
     }
 
     /// Returns whether no session has opened the cache since its slot survived a promotion of this server, or was

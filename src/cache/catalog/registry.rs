@@ -13,7 +13,7 @@ use pgrx::pg_sys::Oid;
 pub use super::cache::{Cache, Storage};
 use super::loading;
 use crate::cache::model::settings::Settings;
-use crate::cache::tier::shares;
+use crate::cache::tier::slot_shares;
 use crate::error::Error;
 use crate::pg::catalog::privilege;
 use crate::pg::session::lock;
@@ -61,7 +61,7 @@ pub fn find(relation: Oid) -> Result<Rc<Cache>, Error> {
 /// changed it would undo the change for all sessions.
 fn load(relation: Oid) -> Result<Rc<Cache>, Error> {
     loop {
-        let seen = shares::changes();
+        let seen = slot_shares::changes();
         let cache = Rc::new(loading::load(relation)?);
         if cache.follow_share(Some(seen)) {
             return Ok(cache);

@@ -7,26 +7,31 @@
 use std::ffi::CStr;
 use std::rc::Rc;
 
-use pgrx::pg_sys::Oid;
+use pgrx::pg_sys::panic::ErrorReport;
+use pgrx::pg_sys::{OIDOID, Oid};
+use pgrx::{PgLogLevel, PgSqlErrorCode};
 
-use super::{declare, default, published};
+use super::{declare, default};
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::expiry::upkeep;
 use crate::cache::memory::handle::TierHandle;
-use crate::cache::memory::ops as memory_cache;
+use crate::cache::memory::tier_ops as memory_cache;
 use crate::cache::model::ddl;
 use crate::cache::model::settings::Settings;
 use crate::cache::open;
 use crate::cache::table::remove_many;
-use crate::cache::tier::shares;
+use crate::cache::tier::slot_shares;
 use crate::error::Error;
 use crate::pg::catalog::name::{self, NewRelation};
 use crate::pg::catalog::privilege::{self, AsOwner, Privileges};
 use crate::pg::catalog::{database, own, relation};
+use crate::pg::encoding::{decode, printable};
 use crate::pg::session::{advisory, random};
 use crate::pg::shmem::tier::tier;
+use crate::pg::spi::plan::query_once;
 use crate::pg::table::shape;
 use crate::pg::value::datum::ValueType;
+use crate::pg::value::typed::Typed;
 
 /// Returns the storage with this name. Raises 55000 for memory if the server has no shared memory for it, or if the
 /// installed version of the extension has no memory caches, and an error for an unknown name.
@@ -85,10 +90,37 @@ pub fn create(
         take_slot(relation)?;
     }
     if storage == Storage::Logged {
-        published::notice_publication(relation);
+        notice_publication(relation);
     }
     Ok(relation)
 }
+
+/// Raises a notice if a publication of all tables, or of all tables of a schema, includes the cache: a subscriber that
+/// lacks the table stops at the cache's first entry.
+fn notice_publication(cache: Oid) {
+    let first = query_once(
+        FIRST_PUBLICATION,
+        &[OIDOID],
+        &[Typed::oid(cache)],
+        |output| Some(decode(output.text(0, 0)?.bytes())),
+    );
+    let Some(publication) = first else {
+        return;
+    };
+    let cache = relation::display_name(cache);
+    let message = format!("publication \"{publication}\" includes cache \"{cache}\"");
+    let code = PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION;
+    ErrorReport::new(code, printable(message), "cache_create")
+        .set_hint("Create the cache on each subscriber before it gets entries, or use storage unlogged, which is not published.")
+        .report(PgLogLevel::NOTICE);
+}
+
+/// The first publication by name that includes table $1 without listing it.
+const FIRST_PUBLICATION: &CStr = c"SELECT p.pubname::pg_catalog.text FROM pg_catalog.pg_publication AS p \
+    WHERE p.puballtables OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS n, pg_catalog.pg_class AS c \
+        WHERE n.pnpubid OPERATOR(pg_catalog.=) p.oid AND n.pnnspid OPERATOR(pg_catalog.=) c.relnamespace \
+        AND c.oid OPERATOR(pg_catalog.=) $1) \
+    ORDER BY p.pubname LIMIT 1";
 
 /// Takes a slot for a memory cache at its creation, because without a slot its first write would fail. The extension's
 /// own memory cache, which exists in every database, takes its slot at its first use.
@@ -192,7 +224,7 @@ pub fn check_reserve(cache: &Cache, settings: &Settings) -> Result<(), Error> {
     if !privilege::may_reserve() {
         return Err(Error::MayNotReserve);
     }
-    shares::check_reserve(cache.id, settings.reserve, registry::settings_of)
+    slot_shares::check_reserve(cache.id, settings.reserve, registry::settings_of)
 }
 
 /// Writes the reserve as the argument of a trigger that does nothing. Only superusers may execute the trigger's

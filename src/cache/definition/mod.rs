@@ -4,6 +4,5 @@ pub mod attach;
 pub mod declare;
 pub mod default;
 pub mod define;
-pub mod published;
 pub mod routed;
 pub mod view;

@@ -8,12 +8,11 @@
 //!   made; otherwise the shard could move during the call.
 //! - A call to another node is a query of Citus, in the caller's transaction and as the caller.
 
-pub mod answer;
 pub mod calls;
-pub mod define;
+pub mod distributed_call;
+pub mod distributed_ddl;
 pub mod multi_shard;
 pub mod remote_fetch;
-pub mod request;
 pub mod route;
 pub mod single_shard;
 pub mod two_phases;

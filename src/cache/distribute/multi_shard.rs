@@ -13,7 +13,7 @@ use pgrx::pg_sys::{self, Datum};
 
 use crate::cache::catalog::shard_metadata::{self, Shard, Spread};
 use crate::cache::distribute::calls::{self, Arguments};
-use crate::cache::distribute::request::{ATTEMPTS, Addressee, Kind, PAUSE, Request};
+use crate::cache::distribute::distributed_call::{ATTEMPTS, Addressee, Kind, PAUSE, Request};
 use crate::cache::distribute::{single_shard, two_phases};
 use crate::cache::model::ddl;
 use crate::error::Error;

@@ -12,7 +12,7 @@ use pgrx::datum::Interval;
 use crate::cache::catalog::registry;
 use crate::cache::catalog::shard_metadata::Spread;
 use crate::cache::distribute::calls::{self, Arguments};
-use crate::cache::distribute::request::{Kind, Request};
+use crate::cache::distribute::distributed_call::{Kind, Request};
 use crate::cache::distribute::two_phases;
 use crate::cache::fetch::loaders;
 use crate::cache::lease::held;

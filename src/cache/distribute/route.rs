@@ -5,7 +5,7 @@ use std::ffi::CString;
 use pgrx::PgLogLevel;
 use pgrx::pg_sys::panic::ErrorReport;
 
-use super::request::{self, Kind, Request, Route};
+use super::distributed_call::{self, Kind, Request, Route};
 use crate::cache::catalog::shard_metadata;
 use crate::cache::distribute::{multi_shard, single_shard};
 use crate::cache::open;
@@ -38,7 +38,7 @@ fn way(call: Call, route: &Route) -> Result<Way, Error> {
     let Some(spread) = shard_metadata::of(cache) else {
         return Ok(Way::Here);
     };
-    let sent = request::take_sent(cache, route.function);
+    let sent = distributed_call::take_sent(cache, route.function);
     // Checks the privileges on the cache; the call on the shard checks the privileges on the shard, too.
     open::require(cache, route.needs);
     if !route.only_reads() && !matches!(route.kind, Kind::Fetch { .. }) {

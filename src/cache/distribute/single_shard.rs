@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use crate::cache::catalog::shard_metadata::Spread;
-use crate::cache::distribute::request::{ATTEMPTS, Addressee, PAUSE, Request};
+use crate::cache::distribute::distributed_call::{ATTEMPTS, Addressee, PAUSE, Request};
 use crate::cache::distribute::{remote_fetch, two_phases};
 use crate::error::Error;
 use crate::pg::session::{lock, shard_lock, transaction, wait};

@@ -11,8 +11,8 @@ use super::store::{
     Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
     check_value, is_unchanged,
 };
-use crate::cache::memory::ops::note;
 use crate::cache::memory::raw::{self, Entries, RawKey, Written};
+use crate::cache::memory::tier_ops::note;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
 use crate::pg::events::RowChange;

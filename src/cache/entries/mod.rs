@@ -1,20 +1,20 @@
 //! Reads and changes the entries of a cache, whether the entries are in a table or in memory.
 //!
 //! Functions of SQL and commands of the Redis protocol use the interface [`store::Store`], which has two
-//! implementations, [`memory`] and [`table`]. Reads by SQL take a shorter path ([`read`]): they copy an entry from the
-//! tier straight into a datum.
+//! implementations, [`memory`] and [`table`]. Reads by SQL take a shorter path ([`sql_read`]): they copy an entry from
+//! the tier straight into a datum.
 
 pub mod buffers;
 mod failed;
 mod memory;
-pub mod read;
+pub mod sql_read;
+pub mod sql_write;
 pub mod store;
 pub mod table;
 mod touch_after;
-pub mod write;
 
-pub use read::{Entry, Look, count, count_read, find, get, get_many, get_or_stale, keys, scan};
-pub use write::{
+pub use sql_read::{Entry, Look, count, count_read, find, get, get_many, get_or_stale, keys, scan};
+pub use sql_write::{
     add, delete, delete_if, delete_many, delete_prefix, get_to_touch, increment,
     increment_existing, persist, replace, replace_if, set, set_deadline, set_many, take, touch,
 };

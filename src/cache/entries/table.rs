@@ -9,7 +9,7 @@ use std::rc::Rc;
 use pgcache_store::NO_DEADLINE;
 
 use super::buffers::{Buffers, value};
-use super::read::{self, Look};
+use super::sql_read::{self, Look};
 use super::store::{
     Change, Copied, EntryMeta, Failed, If, NewEntry, OutOfMemory, Present, Store, Value,
 };
@@ -22,7 +22,7 @@ use crate::cache::model::entry::Entry;
 use crate::cache::model::key::{self, Key};
 use crate::cache::open::{self, again, removal};
 use crate::cache::table::change::{self, Seek};
-use crate::cache::table::ops;
+use crate::cache::table::row_ops;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
@@ -142,7 +142,7 @@ impl<'c> Rows<'c> {
         let Some(key) = key else {
             return Ok(None);
         };
-        let found = read::find(self.cache.relation, *key, Look::Uncounted)?;
+        let found = sql_read::find(self.cache.relation, *key, Look::Uncounted)?;
         let is_hot = found.counter == Counter::HotHits;
         self.hot_hits.set(u64::from(is_hot));
         note_deadline(found.entry.as_ref());
@@ -157,7 +157,7 @@ impl<'c> Rows<'c> {
         let reading = open::lock_to_read(self.cache.relation, Privileges::SELECT)?;
         let all = memory::collect(keys.map(|key| self.key(key).map(|key| key.key)));
         let present = memory::collect(all.iter().flatten().copied());
-        let (found, hot_hits) = read::find_many(&reading, &present)?;
+        let (found, hot_hits) = sql_read::find_many(&reading, &present)?;
         self.hot_hits.set(hot_hits);
         let mut found = found
             .into_iter()
@@ -347,9 +347,9 @@ impl Store for Rows<'_> {
             })
         };
         let done = match condition {
-            If::Always => ops::set(cache, row_key, value, deadline),
-            If::Absent => ops::add(cache, row_key, value, deadline),
-            If::Present => ops::replace(cache, row_key, value, deadline),
+            If::Always => row_ops::set(cache, row_key, value, deadline),
+            If::Absent => row_ops::add(cache, row_key, value, deadline),
+            If::Present => row_ops::replace(cache, row_key, value, deadline),
             If::Equal(_) => put_if(Seek::Visible)?,
             If::NotEqual(_) | If::NoValue => put_if(Seek::Any)?,
         };
@@ -439,7 +439,7 @@ impl Store for Rows<'_> {
         let (cache, Some(key)) = (self.changed()?, key) else {
             return Ok(false);
         };
-        let removed = ops::delete_if(cache, key.key, expected);
+        let removed = row_ops::delete_if(cache, key.key, expected);
         self.tally(Counter::Deletes, u64::from(removed));
         Ok(removed)
     }
@@ -506,7 +506,7 @@ impl Store for Rows<'_> {
         }
         let entries = last_of_each(entries.into_iter());
         for (at, (key, value)) in entries.iter().enumerate() {
-            if !ops::add(cache, *key, Some(*value), deadline) {
+            if !row_ops::add(cache, *key, Some(*value), deadline) {
                 // Another session has added this key after this session looked. No session has seen the rows that were
                 // added here.
                 let own = entries.iter().take(at).map(|&(key, _)| key);
@@ -522,7 +522,7 @@ impl Store for Rows<'_> {
 /// Removes an entry and returns whether it was live.
 pub fn delete(cache: &Cache, key: Key) -> bool {
     note_deletion(cache, key);
-    let done = ops::delete(cache, key);
+    let done = row_ops::delete(cache, key);
     cache.count(Counter::Deletes, u64::from(done));
     done
 }
@@ -530,7 +530,7 @@ pub fn delete(cache: &Cache, key: Key) -> bool {
 /// Removes an entry and returns it if it was live.
 pub fn take(cache: &Cache, key: Key) -> Option<Entry> {
     note_deletion(cache, key);
-    let taken = ops::take(cache, key);
+    let taken = row_ops::take(cache, key);
     cache.count(Counter::Deletes, u64::from(taken.is_some()));
     taken
 }
@@ -550,7 +550,7 @@ pub fn each_once<E>(
 
 /// Inserts or overwrites several entries, which are in key order and contain each key once.
 pub fn set_many(cache: &Cache, entries: &[(Key, Stored)], deadline: Deadline) -> Result<(), Error> {
-    ops::set_many(cache, entries, deadline)?;
+    row_ops::set_many(cache, entries, deadline)?;
     cache.count(Counter::Sets, entries.len() as u64);
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! session's change of the row. Guards two rules: a touch that would bring a deadline forward is always written, and a
 //! touch is skipped only if its update would run no user-defined trigger, rule or policy.
 
-use super::read::{self, Found, Look};
+use super::sql_read::{self, Found, Look};
 use crate::cache::catalog::registry::{self, Cache};
 use crate::cache::model::deadline::{self, Deadline};
 use crate::cache::model::key::Key;
@@ -24,7 +24,7 @@ pub fn left_as_it_is(cache: &Cache, key: HashedKey, new: Deadline) -> Result<Opt
     if !updates_alone(cache, key.key) {
         return Ok(None);
     }
-    let found = read::find(cache.relation, key, Look::Uncounted)?;
+    let found = sql_read::find(cache.relation, key, Look::Uncounted)?;
     let new = form(cache).rounded(new);
     let stays = found
         .entry

@@ -10,7 +10,7 @@ use pgrx::pg_sys::Oid;
 
 use super::on_demand;
 use crate::cache::catalog::registry::{self, Storage};
-use crate::cache::memory::ops as memory_cache;
+use crate::cache::memory::tier_ops as memory_cache;
 use crate::cache::tier::{slots, walk};
 use crate::guc;
 use crate::pg::catalog::{database, inheritance, relation};

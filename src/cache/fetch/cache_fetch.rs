@@ -23,12 +23,12 @@ use super::loaders;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::catalog::sources;
 use crate::cache::entries::{self, Entry, Look};
+use crate::cache::lease::acquire::{self, Turn};
 use crate::cache::lease::held;
 use crate::cache::lease::leases::{self, Lease};
 use crate::cache::lease::load_token::{self, LoadToken};
-use crate::cache::lease::request::{self, Turn};
 use crate::cache::lease::waiting::{self, Patience};
-use crate::cache::memory::ops as memory_cache;
+use crate::cache::memory::tier_ops as memory_cache;
 use crate::cache::model::{deadline, pending};
 use crate::cache::open::{self, removal};
 use crate::cache::tier::hashed_key::HashedKey;
@@ -83,7 +83,7 @@ impl Fetch {
                 return live.map_or_else(|| self.load_only(&cache), Ok);
             }
             pause::at(Window::LookToRequest);
-            match request::to_fetch(&cache, self.key) {
+            match acquire::to_fetch(&cache, self.key) {
                 Turn::Mine(lease) => return self.load_once(&cache, lease, live.is_some()),
                 Turn::Untracked(token) => {
                     return self.load_untracked(&cache, token, live.is_some());

@@ -11,11 +11,11 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::entries::{self, Entry, Look};
+use crate::cache::lease::acquire::{self, Turn};
 use crate::cache::lease::leases::{self, Lease};
-use crate::cache::lease::request::{self, Turn};
 use crate::cache::lease::waiting::{self, Patience};
 use crate::cache::lease::{held, load_token};
-use crate::cache::memory::ops as memory_cache;
+use crate::cache::memory::tier_ops as memory_cache;
 use crate::cache::model::deadline;
 use crate::cache::open;
 use crate::cache::tier::hashed_key::HashedKey;
@@ -57,7 +57,7 @@ pub fn lease(relation: Oid, key: HashedKey, wait: &Interval) -> Result<Leased, E
             let state = State::Hit;
             return Ok(Leased { found, state });
         }
-        let state = match request::to_lease(&cache, key)? {
+        let state = match acquire::to_lease(&cache, key)? {
             Turn::Mine(Some(lease)) => return won(&cache, key, lease),
             Turn::Mine(None) | Turn::Untracked(_) | Turn::Pending => State::Win(None),
             Turn::Theirs(_) if found.is_some() => State::Stale,

@@ -9,14 +9,14 @@
 //! - Any change of the key by another session voids a lease.
 //!
 //! The records are in [`leases`]; the leases that end with a transaction are in [`held`]. A caller that has missed a
-//! key calls [`request`] and [`waiting`]. [`load_token`] permits storing without a lease. [`undo_marks`] undoes the
+//! key calls [`acquire`] and [`waiting`]. [`load_token`] permits storing without a lease. [`undo_marks`] undoes the
 //! marks that keep leases from being granted. [`unverified_after_restart`] finds the caches that grant no lease after a
 //! restart until they are verified.
 
+pub mod acquire;
 pub mod held;
 pub mod leases;
 pub mod load_token;
-pub mod request;
 pub mod undo_marks;
 pub mod unverified_after_restart;
 pub mod waiting;

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use super::acquire::Holder;
 use super::held;
-use super::request::Holder;
 use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::session::{self, advisory, clock, wait};
 use crate::pg::shmem::tier::tier;

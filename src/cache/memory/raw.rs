@@ -13,7 +13,7 @@ use pgcache_store::{EntryRef, Header, Key as HotKey, NewEntry, PartitionRef, Rem
 use pgcache_store::{GetOutcome, NO_DEADLINE, Piece, Reading};
 
 use super::handle::{self, TierHandle};
-use super::ops;
+use super::tier_ops;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::model::pending;
 use crate::cache::tier::io;
@@ -438,7 +438,7 @@ impl<'c> Entries<'c> {
 
     /// Makes all entries outdated. Returns the version to pass to [`Entries::sweep`].
     pub fn disown_all(&self) -> u64 {
-        ops::disown_all(self.cache, &self.handle)
+        tier_ops::disown_all(self.cache, &self.handle)
     }
 
     /// Removes entries of versions before `version` from a position on. Returns the position where the sweep

@@ -16,7 +16,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 
 use crate::cache::catalog::registry::{self, Cache, Storage};
 use crate::cache::commit::{changes, notify};
-use crate::cache::lease::{held, request, unverified_after_restart};
+use crate::cache::lease::{acquire, held, unverified_after_restart};
 use crate::cache::model::key_set::Keys;
 use crate::cache::model::pending::{self, Noted};
 use crate::cache::table::remove_many;
@@ -128,7 +128,7 @@ fn open(relation: Oid, clears: bool) -> Option<Rc<Cache>> {
     if clears && mode == lock::Mode::Remove && tier().is_none() {
         // Locked before the table, because a loading session holds no lock on the table yet, and would wait for the
         // table's lock.
-        request::keep_loaders_out(&*find(relation)?, None);
+        acquire::keep_loaders_out(&*find(relation)?, None);
     }
     lock::relation(relation, mode);
     find(relation)
@@ -197,7 +197,7 @@ fn keep_loaded_out(cache: &Cache, keys: &Keys) {
             }
         }
         None => {
-            request::keep_loaders_out(cache, Some(keys));
+            acquire::keep_loaders_out(cache, Some(keys));
             // A prepared loader no longer holds the lock of its key.
             if lock::is_touched(cache.relation) {
                 remove_many::wait_for_unseen(cache, keys);

@@ -5,7 +5,7 @@
 //! that the caller notices a change that was not carried out, because a policy or a user-defined trigger may keep a
 //! row from being written.
 
-use super::{direct, ops, row, versions};
+use super::{direct, row, row_ops, versions};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::entry::Entry;
 use crate::cache::model::key::Key;
@@ -34,7 +34,7 @@ pub fn change<R>(
     if versions::is_absent(cache, key) {
         let (action, answer) = decide(None);
         let done = match action {
-            RowAction::Put(Entry { value, deadline }) => ops::set(cache, key, value, deadline),
+            RowAction::Put(Entry { value, deadline }) => row_ops::set(cache, key, value, deadline),
             _ => true,
         };
         return done.then_some(answer);
@@ -77,15 +77,17 @@ fn is_done(
 ) -> bool {
     match (*action, present) {
         (RowAction::Put(Entry { value, deadline }), Some(_)) => {
-            ops::overwrite(cache, key, value, deadline)
+            row_ops::overwrite(cache, key, value, deadline)
         }
-        (RowAction::Put(Entry { value, deadline }), None) => ops::add(cache, key, value, deadline),
+        (RowAction::Put(Entry { value, deadline }), None) => {
+            row_ops::add(cache, key, value, deadline)
+        }
         (RowAction::Revalue(value), Some(entry)) => {
-            ops::overwrite(cache, key, value, entry.deadline)
+            row_ops::overwrite(cache, key, value, entry.deadline)
         }
-        (RowAction::Redate(deadline), Some(_)) => ops::touch(cache, key, deadline).is_some(),
-        (RowAction::Remove, Some(_)) if locks => ops::delete(cache, key),
-        (RowAction::Remove, Some(entry)) => ops::delete_if(cache, key, entry.value),
+        (RowAction::Redate(deadline), Some(_)) => row_ops::touch(cache, key, deadline).is_some(),
+        (RowAction::Remove, Some(_)) if locks => row_ops::delete(cache, key),
+        (RowAction::Remove, Some(entry)) => row_ops::delete_if(cache, key, entry.value),
         (RowAction::Keep, _) | (_, None) => true,
     }
 }
@@ -93,7 +95,7 @@ fn is_done(
 /// Locks and returns the row of a key. No other session changes the row before this transaction ends.
 fn lock(cache: &Cache, key: Key) -> Option<Entry> {
     let at = versions::to_change(cache, key);
-    ops::run_at(cache, Statement::Lock, key, &[], at, row::first)
+    row_ops::run_at(cache, Statement::Lock, key, &[], at, row::first)
 }
 
 /// Returns the row of a key without locking it.

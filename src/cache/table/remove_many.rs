@@ -2,7 +2,7 @@
 
 use std::ffi::CString;
 
-use super::ops::{as_owner_unless, delete};
+use super::row_ops::{as_owner_unless, delete};
 use super::{access_path, direct};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::key::{Key, after_prefix};

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use pgcache_store::{Header, Key as HotKey};
 
-use super::ops as table;
+use super::row_ops as table;
 use crate::cache::catalog::reading::Reading;
 use crate::cache::catalog::registry::Storage;
 use crate::cache::model::entry::Entry;

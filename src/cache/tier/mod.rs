@@ -3,6 +3,6 @@
 
 pub mod hashed_key;
 pub mod io;
-pub mod shares;
+pub mod slot_shares;
 pub mod slots;
 pub mod walk;

@@ -9,9 +9,9 @@
 //! first session that opens it compares the memory id, and drops the entries of a cache with dependencies.
 
 mod format;
-mod limit;
-mod reader;
-mod writer;
+mod read_entries;
+mod time_limit;
+mod write_entries;
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -21,8 +21,8 @@ use pgrx::PgSqlErrorCode::ERRCODE_WARNING;
 use pgrx::pg_sys::panic::ErrorReport;
 
 use format::{FILE, UNFINISHED, path};
-use limit::Limit;
-use reader::{NotRestored, Restored};
+use read_entries::{NotRestored, Restored};
+use time_limit::Limit;
 
 use crate::guc;
 use crate::pg::session::fault::{self, Fault};
@@ -41,7 +41,7 @@ pub fn save() {
         return;
     };
     let limit = Limit::begin();
-    let saved = writer::write(tier, &control, limit).and_then(|saved| {
+    let saved = write_entries::write(tier, &control, limit).and_then(|saved| {
         pause::at(Window::SavedToNamed);
         limit.check()?;
         match restart::durable_rename(UNFINISHED, FILE) {
@@ -85,7 +85,7 @@ pub fn restore() {
         return;
     };
     let limit = Limit::begin();
-    match reader::read(tier, file, limit) {
+    match read_entries::read(tier, file, limit) {
         Ok(Restored { entries, of }) => log(format!(
             "pgcache restored {entries} of {of} saved entries of memory caches in {} ms",
             limit.milliseconds()

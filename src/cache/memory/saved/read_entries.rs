@@ -8,7 +8,7 @@ use pgcache_store::{MAX_KEY, NewEntry};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{CHECKSUM, END, EntryHead, MAGIC};
-use super::limit::Limit;
+use super::time_limit::Limit;
 use crate::cache::tier::hashed_key::hot_key;
 use crate::cache::tier::io::{self as tier_io, StoreOutcome};
 use crate::cache::tier::slots;

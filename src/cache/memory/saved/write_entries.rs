@@ -10,7 +10,7 @@ use pgcache_store::{Cursor, EntryRef, Header, PartitionRef};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::format::{END, EntryHead, MAGIC, UNFINISHED, path};
-use super::limit::Limit;
+use super::time_limit::Limit;
 use crate::cache::tier::io::is_live;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::cache_id::CacheId;

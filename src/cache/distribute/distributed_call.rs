@@ -1,7 +1,9 @@
 //! [`Request`]: a call on a distributed cache, with its function's kind, the node that it is addressed to, and whether
-//! another node has sent it.
+//! another node has sent it. Runs the calls that other nodes of Citus have sent, on the shards of this node
+//! ([`answer`]).
 
 use std::cell::Cell;
+use std::ffi::CString;
 use std::rc::Rc;
 
 use pgrx::pg_sys::Oid;
@@ -153,6 +155,36 @@ pub fn take_sent(cache: Oid, function: &str) -> Option<SentCall> {
     let sent = sent.filter(|sent| sent.cache == cache && sent.function == function)?;
     SENT.set(None);
     Some(sent)
+}
+
+/// Runs a call with the caller's own privileges on the function and on the cache, and returns its rows. Returns None
+/// if the key of the call is not on this node, or if the call was addressed to another node. Accepts only calls on
+/// distributed caches: a role that may call a function may also call `pgcache.at_key`, and the call then does no more
+/// than the function itself.
+pub fn answer(
+    key: Text,
+    node: i64,
+    route: &'static Route,
+    arguments: &Arguments,
+) -> Result<Option<Vec<TextRow>>, Error> {
+    let name = arguments.get(route.cache).copied().flatten();
+    let cache = calls::relation(name.ok_or(Error::NotSent)?).ok_or(Error::NotSent)?;
+    shard_metadata::of(cache).ok_or(Error::DefinitionChanged)?;
+    let (node, all) = Addressee::parts(node);
+    let sent = Sent::begin(SentCall {
+        node,
+        all,
+        function: route.function,
+        cache,
+        hash: shard_metadata::hash_of(key),
+    });
+    let named = CString::new(cache.to_u32().to_string()).unwrap_or_default();
+    let rows = calls::here(route.function, &calls::on(arguments, route.cache, &named));
+    let rows = rows.map_err(|error| match error {
+        Error::DroppedExtension => Error::NotSent, // the extension has no function with this many arguments
+        other => other,
+    })?;
+    Ok((!sent.has_missed()).then_some(rows))
 }
 
 /// A call on a distributed cache.

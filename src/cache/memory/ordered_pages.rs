@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 
 use super::handle::TierHandle;
-use super::ops::{CopyOut, Row};
+use super::tier_ops::{CopyOut, Row};
 use super::window::{Window, after};
 use crate::cache::catalog::registry::Cache;
 use crate::cache::model::key::after_prefix;

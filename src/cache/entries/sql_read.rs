@@ -9,12 +9,12 @@ use pgrx::pg_sys::Oid;
 
 use crate::cache::catalog::reading::Reading;
 use crate::cache::catalog::registry::{self, Cache, Storage};
-use crate::cache::memory::ops::{self as memory_cache, CopyOut, Row};
-use crate::cache::memory::pages;
+use crate::cache::memory::ordered_pages;
+use crate::cache::memory::tier_ops::{self as memory_cache, CopyOut, Row};
 use crate::cache::model::key::Key;
 use crate::cache::model::page::Page;
 use crate::cache::open;
-use crate::cache::table::{copies, ops as table};
+use crate::cache::table::{copies, row_ops as table};
 use crate::cache::tier::hashed_key::{self, HashedKey};
 use crate::error::Error;
 use crate::pg::catalog::privilege::Privileges;
@@ -218,7 +218,7 @@ fn read_and_fill(cache: &Reading, keys: &[HashedKey], mut show: impl FnMut(usize
 pub fn scan(cache: &Reading, page: &Page, show: &mut dyn FnMut(CopyOut<Row>)) -> Result<(), Error> {
     let page = &checked(cache, page)?;
     match cache.storage {
-        Storage::Memory => pages::scan(cache, page, show)?,
+        Storage::Memory => ordered_pages::scan(cache, page, show)?,
         _ => table::scan(cache, page)
             .into_iter()
             .for_each(|row| show(&|| Some(row))),
@@ -234,7 +234,7 @@ pub fn keys(
 ) -> Result<(), Error> {
     let page = &checked(cache, page)?;
     match cache.storage {
-        Storage::Memory => pages::keys(cache, page, show)?,
+        Storage::Memory => ordered_pages::keys(cache, page, show)?,
         _ => table::keys(cache, page)
             .into_iter()
             .for_each(|key| show(&|| Some(key))),

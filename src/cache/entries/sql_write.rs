@@ -5,19 +5,19 @@ use pgcache_store::NO_DEADLINE;
 
 use super::buffers::with_buffers;
 use super::memory::{self as in_memory, judge_copy};
-use super::read::{self, Entry, Look};
+use super::sql_read::{self, Entry, Look};
 use super::store::{Change, Copied, Failed, If, NewEntry, Store, Value, is_unchanged};
 use super::table::{self as in_table, Rows, each_once, last_of_each};
 use super::touch_after;
 use crate::cache::catalog::registry::{Cache, Storage};
 use crate::cache::commit::changes;
 use crate::cache::memory::raw::Entries;
-use crate::cache::memory::{handle, ops as memory_cache};
+use crate::cache::memory::{handle, tier_ops as memory_cache};
 use crate::cache::model::counter;
 use crate::cache::model::deadline::Deadline;
 use crate::cache::model::key::Key;
 use crate::cache::open::again;
-use crate::cache::table::{ops as table, remove_many};
+use crate::cache::table::{remove_many, row_ops as table};
 use crate::error::Error;
 use crate::pg::session;
 use crate::pg::session::clock::Timestamp;
@@ -204,7 +204,7 @@ pub fn touch<R>(
             return Ok(left.entry.as_ref().map(project));
         }
         let touched = table::touch(cache, key, deadline).as_ref().map(project);
-        read::count_read(cache, touched.is_some());
+        sql_read::count_read(cache, touched.is_some());
         return Ok(touched);
     }
     let touched = on_memory(cache, |entries| {
@@ -219,7 +219,7 @@ pub fn touch<R>(
             },
         )
     })?;
-    read::count_read(cache, touched.is_some());
+    sql_read::count_read(cache, touched.is_some());
     Ok(touched)
 }
 
@@ -241,7 +241,7 @@ fn redate_in_memory(cache: &Cache, key: Key, deadline: Deadline) -> Result<bool,
 
 /// Returns the live entry of a key, for a touch that keeps its deadline. The cache is open.
 pub fn get_to_touch(cache: &Cache, key: Key, counts: Look) -> Result<Option<Entry>, Error> {
-    Ok(read::find(cache.relation, cache.hashed(key), counts)?.entry)
+    Ok(sql_read::find(cache.relation, cache.hashed(key), counts)?.entry)
 }
 
 /// Removes the deadline of a live entry. Returns whether a live entry exists.
