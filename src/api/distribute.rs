@@ -5,7 +5,7 @@ use pgrx::pg_sys::Oid;
 use pgrx::prelude::*;
 
 use super::definition::open_as_owner;
-use super::{Answer, batch, expiry, limit, monitor, read, refresh, remove, write};
+use super::{Answer, expiry, many_entries, monitor, rate_limit, read, refresh, remove, write};
 use crate::cache::distribute::distributed_call::{self, Kind, Route};
 use crate::cache::distribute::{calls, distributed_ddl};
 use crate::error::Error;
@@ -53,9 +53,9 @@ fn routes() -> impl Iterator<Item = &'static Route> {
         read::ROUTES,
         write::ROUTES,
         remove::ROUTES,
-        batch::ROUTES,
+        many_entries::ROUTES,
         refresh::ROUTES,
-        limit::ROUTES,
+        rate_limit::ROUTES,
         expiry::ROUTES,
         monitor::ROUTES,
     ];

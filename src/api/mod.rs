@@ -17,17 +17,17 @@ macro_rules! functions {
     };
 }
 
-pub mod batch;
 pub mod definition;
 pub mod depend;
 pub mod distribute;
 pub mod expiry;
-pub mod limit;
+pub mod many_entries;
 pub mod monitor;
+pub mod rate_limit;
 pub mod read;
+pub mod redis_protocol;
 pub mod refresh;
 pub mod remove;
-pub mod resp;
 pub mod write;
 
 use pgrx::pg_sys::panic::ErrorReport;

@@ -41,7 +41,7 @@ use crate::pg::resp::{
 };
 use crate::pg::session::failure;
 use crate::pg::shmem::{ring, zeroed};
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse};
+use crate::resp::ipc::catalog_request::{CatalogRequest, CatalogResponse};
 pub use crate::resp::supervisor::keep;
 
 /// Registers the protocol's shared memory and processes at server start. Must run while preloading.

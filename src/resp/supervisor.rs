@@ -15,7 +15,7 @@ use crate::pg::resp::client_registry::ClientRegistry;
 use crate::pg::resp::process::{self, Kind};
 use crate::pg::session::failure;
 use crate::pg::worker::background::{self, Started};
-use crate::resp::ipc::request::WorkQueue;
+use crate::resp::ipc::catalog_request::WorkQueue;
 
 /// The least time between two starts of the same process.
 const START_AGAIN: Duration = Duration::from_secs(5);

@@ -2,15 +2,15 @@
 //!
 //! - [`launcher`]: one process for the server, which starts short visits to the databases in turn.
 //! - [`visit`]: one visit: it connects to its database, sweeps, vacuums, and ends.
-//! - [`turns`], [`job`], [`pace`]: how the caches of a database share the time of a visit.
+//! - [`turns`], [`sweep_job`], [`pace`]: how the caches of a database share the time of a visit.
 //! - [`vacuum`]: the VACUUMs of a visit. When a writer requests one, the launcher starts a visit early.
 //!
 //! The rules about caches are in `cache`. A visit is short because it takes one of `max_worker_processes`; its worker
 //! gives way to every session (see `pg::worker::background`).
 
-mod job;
 mod launcher;
 mod pace;
+mod sweep_job;
 mod turns;
 mod vacuum;
 mod visit;

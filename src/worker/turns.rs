@@ -15,7 +15,7 @@ use std::collections::HashMap;
 
 use pgrx::pg_sys::Oid;
 
-use super::job::Job;
+use super::sweep_job::Job;
 
 /// The time of the last long step of each owner with a recent long step.
 pub type SlowOwners = HashMap<Oid, u32>;

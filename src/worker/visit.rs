@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use pgrx::pg_sys::Oid;
 
-use super::job::{Job, SHARE};
 use super::pace;
+use super::sweep_job::{Job, SHARE};
 use super::turns::{SlowOwners, Turns};
 use super::vacuum::Vacuums;
 use crate::cache::expiry::sweep::Step;

@@ -7,7 +7,7 @@
 //! of pg_hba.conf, then its method, then LOGIN, CONNECT and the connection limits. Second, the reply after a failure
 //! gives the same reason for an existing role and for a wrong guess; otherwise it would reveal which roles exist.
 
-pub mod target;
+pub mod command_target;
 
 use std::ffi::CString;
 

@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use pgcache_resp::{Command, Condition, Parsed, rule};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::call::Call;
+use super::entry_access::Call;
 use super::served::Served;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// The number of bytes that the commands of one EXEC may read and write at most: some hundred milliseconds of work.
 const MOST: usize = 128 << 20;

@@ -8,10 +8,10 @@ use std::ops::Bound;
 
 use pgcache_resp::{Args, Command, Parsed, Protocol, Writer, matches_within};
 
-use super::state::State;
+use super::connection_state::State;
 use super::subscriptions::{Subscriptions, with};
 use crate::cache::commit::publish;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::remote_subscribers::{self, Sort};
 
 /// The greatest length of a channel's name, and of a pattern, in bytes.

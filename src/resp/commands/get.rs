@@ -11,8 +11,8 @@ use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::memory::raw::Found;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
-use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
+use crate::resp::commands::entry_access::Call;
 use crate::resp::commands::strings;
 
 /// The number of attempts to copy a value in pieces while writers keep changing it. After these it is copied in one

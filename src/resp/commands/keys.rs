@@ -6,7 +6,7 @@ use std::iter;
 use pgcache_resp::{Failure, Lifetime, Unit, When, Writer, integer};
 use pgcache_store::NO_DEADLINE;
 
-use super::call::{Call, unix_deadline};
+use super::entry_access::{Call, unix_deadline};
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, value};
 use crate::cache::entries::store::{
@@ -14,7 +14,7 @@ use crate::cache::entries::store::{
 };
 use crate::cache::memory::raw::has_deadline;
 use crate::pg::catalog::privilege::Privileges;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// Returns the metadata of an entry, and counts a read. None: the key has no entry.
 fn look<'a, S: Served>(call: &Call<'_, S>, key: &[u8]) -> Done<'a, Option<EntryMeta>> {

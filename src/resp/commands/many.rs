@@ -3,13 +3,13 @@
 
 use pgcache_resp::{Args, Condition, Expiry, Writer};
 
-use super::call::Call;
+use super::entry_access::Call;
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{EntryMeta, If, NewEntry};
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::shmem::slot::Counter;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// The number of keys or values that one piece validates at most.
 const JUDGED: usize = 512;

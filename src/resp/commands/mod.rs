@@ -7,9 +7,10 @@
 //! command returns to the loop ([`Outcome::More`]) after some 100 µs.
 
 pub mod budget;
-pub mod call;
 pub mod channels;
-pub mod error;
+pub mod command_error;
+mod connection_state;
+pub mod entry_access;
 pub mod get;
 mod keys;
 pub mod many;
@@ -17,7 +18,6 @@ pub mod remote_subscribers;
 mod script_table;
 mod scripts;
 pub mod served;
-mod state;
 mod strings;
 mod subscriptions;
 mod walks;
@@ -25,16 +25,16 @@ pub mod watched_rows;
 
 use pgcache_resp::{Args, Command, Condition, Expiry, Failure, Parsed, Writer, rule};
 
-use self::call::Call;
+use self::entry_access::Call;
 pub use self::keys::copy;
 use self::served::Served;
 use crate::cache::entries::buffers::{Buffers, with_buffers};
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::Timestamp;
-use crate::resp::auth::target::Target;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::auth::command_target::Target;
+use crate::resp::commands::command_error::{CommandError, Done};
 
-pub use self::state::{Admitted, Queue, State};
+pub use self::connection_state::{Admitted, Queue, State};
 pub use self::watched_rows::WatchedRows;
 
 /// The progress of a command.

@@ -9,7 +9,7 @@
 use pgcache_resp::{Args, Failure, Writer, integer};
 use sha1_smol::Sha1;
 
-use super::call::{Call, unix_deadline};
+use super::entry_access::{Call, unix_deadline};
 use super::keys::{change, remove_equal};
 use super::script_table::{Native, Script, TABLE};
 use super::served::Served;
@@ -17,7 +17,7 @@ use super::strings::{self, number};
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, EntryMeta, If, NewEntry, Present, Value, is_same_key};
 use crate::pg::catalog::privilege::Privileges;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 fn find(digest: &[u8]) -> Option<&'static Script> {
     TABLE

@@ -6,8 +6,8 @@ use crate::cache::entries::store::Store;
 use crate::cache::memory::raw::Entries;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::value::datum::ValueType;
-use crate::resp::auth::target::Target;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::auth::command_target::Target;
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// Entries that commands read and change.
 pub trait Served: Store {

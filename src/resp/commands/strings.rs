@@ -5,13 +5,13 @@ use pgcache_resp::{
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::call::{Call, LONGEST, not_an_integer};
+use super::entry_access::{Call, LONGEST, not_an_integer};
 use super::served::Served;
 use crate::cache::entries::buffers::{Buffers, shown};
 use crate::cache::entries::store::{Change, Copied, EntryMeta, If, NewEntry, Value};
 use crate::cache::memory::raw::has_deadline;
 use crate::pg::catalog::privilege::Privileges;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// GET.
 #[inline]

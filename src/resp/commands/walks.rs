@@ -7,11 +7,11 @@
 use pgcache_resp::{Scan, Writer, matches};
 use pgcache_store::{EntryRef, MAX_KEY};
 
-use super::call::Call;
+use super::entry_access::Call;
 use crate::cache::memory::raw::Entries;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::random;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// The number of bytes of keys that are copied under one lock.
 const ROOM: usize = 16 << 10;

@@ -17,7 +17,7 @@ use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Flushing, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 
 const NOT_IN_EXEC: &[u8] =
     b"ERR FLUSHALL is not supported inside EXEC if one of the caches is a table";
@@ -80,7 +80,7 @@ fn begin(
         let is_distributed = |core: &Core| {
             role.is_some_and(|role| core.catalog.permissions.is_distributed(role, database))
         };
-        match access::permission_in(core, session, database, replies) {
+        match client_permissions::permission_in(core, session, database, replies) {
             Ok(permission) => all.push(permission),
             // The cache is distributed, and the protocol serves none of its entries.
             Err(Progress::Done) if is_distributed(core) => replies.rewind(before),

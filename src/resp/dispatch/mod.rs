@@ -16,15 +16,15 @@ use pgcache_resp::{Args, Command, Handler, Kind, Parsed, Writer, flag, rule};
 use crate::guc;
 use crate::pg::worker::background;
 use crate::resp::commands::budget::Budget;
-use crate::resp::commands::call::Call;
-use crate::resp::commands::error::Done;
+use crate::resp::commands::command_error::Done;
+use crate::resp::commands::entry_access::Call;
 use crate::resp::commands::{self, Admitted, Queue, channels};
 use crate::resp::ipc::permission_cache::Permission;
 use crate::resp::server::{self, errors};
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 use crate::resp::shared::tracking;
 
 /// The time after which an EXEC runs no further command of unbounded duration, because no other client is served until
@@ -41,7 +41,7 @@ pub fn command(
     session.note_name(args.get(0).unwrap_or_default());
     session.activity.heavy = false;
     if session.login.role.is_none()
-        && let Err(step) = access::admit(core, session, args, replies)
+        && let Err(step) = client_permissions::admit(core, session, args, replies)
     {
         return step;
     }
@@ -175,7 +175,7 @@ fn on_entries(
             }
         }
     }
-    match access::permission(core, session, replies) {
+    match client_permissions::permission(core, session, replies) {
         Ok(permission) => {
             tracking::note_reads(core, session, &permission, command);
             if needs_table(&permission, command) {
@@ -208,11 +208,11 @@ fn copy_to(
     replace: bool,
     replies: &mut Writer,
 ) -> Progress {
-    let from = match access::permission(core, session, replies) {
+    let from = match client_permissions::permission(core, session, replies) {
         Ok(from) => from,
         Err(step) => return step,
     };
-    let to = match access::permission_in(core, session, database, replies) {
+    let to = match client_permissions::permission_in(core, session, database, replies) {
         Ok(to) => to,
         Err(step) => return step,
     };
@@ -271,7 +271,7 @@ fn came(
         commands::Outcome::Gone => {
             permission.forget();
             session.unfinished.gone = true;
-            match access::permission(core, session, replies) {
+            match client_permissions::permission(core, session, replies) {
                 Ok(_) => Progress::More,
                 Err(step) => step,
             }
@@ -288,7 +288,7 @@ fn came(
 /// either were requested when the commands were collected, or are unknown, and then the command is refused.
 fn exec(core: &mut Core, session: &mut Session, replies: &mut Writer) -> Progress {
     if session.state.in_transaction() {
-        match access::permission(core, session, replies) {
+        match client_permissions::permission(core, session, replies) {
             Ok(permission) if permission.target.is_table() => {
                 return table_exec::exec(core, session, permission, replies);
             }
@@ -405,7 +405,7 @@ fn databases_of(core: &Core, session: &Session, queue: &Queue) -> BTreeSet<u32> 
 /// it would have to wait.
 fn known(core: &mut Core, session: &mut Session, database: u32) -> Option<Rc<Permission>> {
     let mut nowhere = Writer::new(session.protocol, 0);
-    let permission = access::permission_in(core, session, database, &mut nowhere);
+    let permission = client_permissions::permission_in(core, session, database, &mut nowhere);
     session.waits = Waits::Nothing;
     permission.ok()
 }

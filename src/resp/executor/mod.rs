@@ -17,7 +17,7 @@ use crate::pg::session::failure::Failure;
 use crate::pg::worker::{as_role, background, connect};
 use crate::resp::auth::{self, PermissionError};
 use crate::resp::executor::work::WorkRunner;
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, WorkQueue};
+use crate::resp::ipc::catalog_request::{CatalogRequest, CatalogResponse, WorkQueue};
 
 /// Longest wait for a catalog lock in the executor that owns the quick lane.
 const QUICK: Duration = Duration::from_millis(10);

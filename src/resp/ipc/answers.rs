@@ -12,8 +12,8 @@ use pgrx::pg_sys::Oid;
 use crate::cache::table::entry_count::EntryCount;
 use crate::pg::catalog::invalidation::Roles;
 use crate::resp::auth::ServerPrivileges;
+use crate::resp::ipc::catalog_request::{CatalogRequest, CatalogResponse, RoleName, WorkQueue};
 use crate::resp::ipc::permission_cache::NotPermitted;
-use crate::resp::ipc::request::{CatalogRequest, CatalogResponse, RoleName, WorkQueue};
 
 /// The number of answers beyond which all are dropped together, so that clients cannot make the table grow without
 /// limit.

@@ -5,13 +5,13 @@
 //! revoked privilege.
 
 pub mod answers;
+pub mod catalog_request;
 pub mod pending_batch;
 pub mod permission_cache;
-pub mod request;
 
 use self::answers::{Answers, EntriesOf, IsRole, PrivilegesOf};
+use self::catalog_request::{CatalogResponse, WorkQueue};
 use self::permission_cache::PermissionCache;
-use self::request::{CatalogResponse, WorkQueue};
 
 /// Answers about the catalogs that a network process keeps.
 pub struct Catalog {

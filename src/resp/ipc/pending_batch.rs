@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use pgrx::pg_sys::Oid;
 
 use crate::pg::resp::work_queue::{Answered, BATCHES, Free, Handed, Lane, PLACES, Work};
+use crate::resp::ipc::catalog_request::WorkQueue;
 use crate::resp::ipc::permission_cache::Permission;
-use crate::resp::ipc::request::WorkQueue;
 
 /// The time without progress after which a lane counts as stalled.
 const STALLED: Duration = Duration::from_millis(20);

@@ -19,9 +19,9 @@ use crate::cache::catalog::registry::{self, Cache};
 use crate::pg::catalog::invalidation::{Everything, Roles};
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::auth::target::Target;
+use crate::resp::auth::command_target::Target;
 use crate::resp::auth::{FoundPermission, PermissionError};
-use crate::resp::ipc::request::{CacheName, CatalogRequest, CatalogResponse, WorkQueue};
+use crate::resp::ipc::catalog_request::{CacheName, CatalogRequest, CatalogResponse, WorkQueue};
 
 /// The number of answers, all doubtful on arrival, after which the result is an error: the catalogs change faster than
 /// an executor can read them.

@@ -26,7 +26,7 @@ use crate::pg::session::failure;
 use crate::pg::worker::{background, connect};
 use crate::resp::auth::PeerAddress;
 use crate::resp::dispatch::offload;
-use crate::resp::ipc::request::WorkQueue;
+use crate::resp::ipc::catalog_request::WorkQueue;
 use crate::resp::net::registration::Registration;
 use crate::resp::network::balance::Balancer;
 use crate::resp::network::listen::{self, Arrived, Endpoint, Listener};

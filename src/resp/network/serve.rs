@@ -14,13 +14,13 @@ use crate::resp::dispatch;
 use crate::resp::dispatch::offload;
 use crate::resp::ipc::pending_batch::PendingBatch;
 use crate::resp::network::handshake;
-use crate::resp::server::slow_log;
+use crate::resp::server::slow_commands;
 use crate::resp::session::connection::{Connection, Received, UNAUTHENTICATED};
 use crate::resp::session::progress::Progress;
 use crate::resp::session::read_batch::{self, Read};
 use crate::resp::session::{Implicit, Replies, Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 use crate::resp::shared::tracking;
 
 /// The number of commands, and the time, after which a turn ends, so that other clients get their turns.
@@ -455,7 +455,7 @@ fn requests(
                 if session.replies != Replies::On {
                     replies.rewind(before);
                 }
-                slow_log::goes_on(session, turn.looked);
+                slow_commands::goes_on(session, turn.looked);
                 // The next piece of a long command runs in this turn while time is left.
                 if !matches!(progress, Progress::More) || turn.is_late() {
                     return progress;
@@ -475,7 +475,7 @@ fn end_command(
     replies: &mut Writer,
 ) {
     let written = replies.as_bytes().len().saturating_sub(before);
-    turn.looked = slow_log::done(core, session, used + written, turn.looked);
+    turn.looked = slow_commands::done(core, session, used + written, turn.looked);
     core.counters.commands += 1;
     session.activity.commands += 1;
     let is_loud = std::mem::take(&mut session.is_loud);
@@ -509,7 +509,7 @@ fn on_broken(
                 && core.limits.default_role.is_some() =>
         {
             *parser = Parser::new(Limits::unauthenticated(UNAUTHENTICATED));
-            access::request_implicit(core, session)
+            client_permissions::request_implicit(core, session)
         }
         // The commands before the broken input run first.
         _ if has_pending => {

@@ -1,6 +1,6 @@
-//! The subcommands of CLIENT, except those of tracking (`tracking`). A client sees and disconnects only clients of its
-//! own role, unless its role is a member of pg_monitor or pg_signal_backend. Otherwise one role could watch or
-//! disconnect the clients of another.
+//! The subcommands of CLIENT, except those of tracking (`tracking_commands`). A client sees and disconnects only
+//! clients of its own role, unless its role is a member of pg_monitor or pg_signal_backend. Otherwise one role could
+//! watch or disconnect the clients of another.
 
 use pgcache_resp::{Args, Entry, Failure, Writer, check_client_name, integer};
 
@@ -8,13 +8,13 @@ use crate::pg::resp::client_registry::Shown;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::resp::auth::ServerPrivileges;
 use crate::resp::server::errors;
-use crate::resp::server::tracking;
+use crate::resp::server::tracking_commands;
 use crate::resp::session::pauses;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Replies, Session};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
 use crate::resp::shared::client_list;
+use crate::resp::shared::client_permissions;
 
 /// Runs a subcommand of CLIENT.
 pub fn run(
@@ -53,7 +53,7 @@ pub fn run(
         "list" => return list(core, session, args.from(2), replies),
         "kill" => return kill(core, session, args.from(2), replies),
         "pause" | "unpause" => {
-            match access::privileges(core, session) {
+            match client_permissions::privileges(core, session) {
                 Ok(privileges) if !(privileges.signals || privileges.owns) => {
                     errors::no_power(entry.name, &session.login.user, replies);
                 }
@@ -86,7 +86,7 @@ pub fn run(
         }
         "reply" => Failure::Syntax.write(replies),
         "tracking" | "caching" | "getredir" | "trackinginfo" => {
-            return tracking::run(core, session, entry, args, replies);
+            return tracking_commands::run(core, session, entry, args, replies);
         }
         "help" => {
             replies.array(1);
@@ -129,7 +129,7 @@ fn list(
     options: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    let privileges = match access::privileges(core, session) {
+    let privileges = match client_permissions::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
     };
@@ -338,7 +338,7 @@ fn is_user(core: &mut Core, session: &mut Session, name: &[u8]) -> Result<bool, 
     if name == b"default" || clients.any(|(_, shown)| shown.user == name) {
         return Ok(true);
     }
-    access::is_role(core, session, name)
+    client_permissions::is_role(core, session, name)
 }
 
 /// Ends clients of the same role, or of any role for a member of pg_signal_backend.
@@ -348,7 +348,7 @@ fn kill(
     options: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    let privileges = match access::privileges(core, session) {
+    let privileges = match client_permissions::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
     };

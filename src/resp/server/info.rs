@@ -23,7 +23,7 @@ use crate::resp::ipc::permission_cache::{NotPermitted, Permission};
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 
 /// The version of Redis whose commands are served.
 pub const VERSION: &str = "8.4.0";
@@ -64,7 +64,7 @@ fn visible(core: &mut Core, session: &mut Session) -> Result<Caches, Progress> {
     let mut caches = Vec::new();
     for database in 0..core.catalog.permissions.databases() as u32 {
         let mut nowhere = Writer::new(session.protocol, 0);
-        match access::permission_in(core, session, database, &mut nowhere) {
+        match client_permissions::permission_in(core, session, database, &mut nowhere) {
             Ok(permission) if permission.target.privileges.has(Privileges::SELECT) => {
                 caches.push((database, permission))
             }

@@ -4,8 +4,8 @@
 mod client;
 pub mod errors;
 mod info;
-pub mod slow_log;
-mod tracking;
+pub mod slow_commands;
+mod tracking_commands;
 
 use std::cell::Cell;
 
@@ -22,7 +22,7 @@ use crate::resp::commands;
 use crate::resp::session::Session;
 use crate::resp::session::progress::Progress;
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 
 /// Runs a command on the connection or the server.
 pub fn run(
@@ -36,7 +36,7 @@ pub fn run(
         Command::Echo { message } => commands::pong(Some(message), replies),
         Command::Hello(hello) => return greet(core, session, hello, replies),
         Command::Auth { role, password } => {
-            return match access::authenticate(core, session, *role, password, replies) {
+            return match client_permissions::authenticate(core, session, *role, password, replies) {
                 Ok(()) => ok(replies),
                 Err(step) => step,
             };
@@ -76,7 +76,8 @@ fn greet(
     replies: &mut Writer,
 ) -> Progress {
     if let Some((user, password)) = hello.auth
-        && let Err(step) = access::authenticate(core, session, Some(user), password, replies)
+        && let Err(step) =
+            client_permissions::authenticate(core, session, Some(user), password, replies)
     {
         return step;
     }
@@ -153,7 +154,7 @@ fn other(
         "command|list" => list_commands(args.from(2), replies),
         "command|getkeys" => keys_of(args.from(2), replies),
         "config|get" => get_settings(core, args.from(2), replies),
-        "config|resetstat" => match access::privileges(core, session) {
+        "config|resetstat" => match client_permissions::privileges(core, session) {
             Ok(privileges) if privileges.signals || privileges.owns => {
                 core.show_figures();
                 core.registry.reset();
@@ -165,10 +166,10 @@ fn other(
         "info" => return info::run(core, session, args.from(1), replies),
         "lastsave" => replies.integer(unix(core.began_at).0),
         "wait" => wait(args, replies),
-        _ if slow_log::latency(entry, args, replies) => {}
+        _ if slow_commands::latency(entry, args, replies) => {}
         _ if entry.last_name() == "help" => help(entry, replies),
         "slowlog|get" | "slowlog|len" | "slowlog|reset" => {
-            return slow_log::log(core, session, entry, args, replies);
+            return slow_commands::log(core, session, entry, args, replies);
         }
         _ => errors::unsupported(entry.name, replies),
     }
@@ -187,7 +188,7 @@ fn wait(args: Args<'_>, replies: &mut Writer) {
 
 /// Writes the subcommands of a command, in the format of HELP in Redis.
 fn help(entry: &'static Entry, replies: &mut Writer) {
-    if let Some(lines) = slow_log::help(entry) {
+    if let Some(lines) = slow_commands::help(entry) {
         replies.array(lines.len());
         return lines.iter().for_each(|line| replies.simple(line));
     }

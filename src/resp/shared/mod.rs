@@ -3,10 +3,10 @@
 //! waiting client only for the reason for which it waits; otherwise a late answer would resume a client whose command
 //! an executor still runs.
 
-pub mod access;
 pub mod client_list;
-mod counters;
-mod login;
+pub mod client_permissions;
+mod client_roles;
+mod process_counters;
 mod published;
 pub mod rate;
 pub mod tracking;
@@ -26,9 +26,9 @@ use crate::pg::session::clock::{self, Timestamp};
 use crate::resp::commands::channels::Hub;
 use crate::resp::commands::remote_subscribers;
 use crate::resp::ipc::Catalog;
+use crate::resp::ipc::catalog_request::{CacheName, CatalogResponse, RoleName, WorkQueue};
 use crate::resp::ipc::pending_batch::WorkSubmitter;
 use crate::resp::ipc::permission_cache::is_locked;
-use crate::resp::ipc::request::{CacheName, CatalogResponse, RoleName, WorkQueue};
 use crate::resp::net::tls::{Pace, Tls};
 use crate::resp::session::Waits;
 use crate::resp::session::clients::Clients;
@@ -36,7 +36,7 @@ use crate::resp::session::connection::Connection;
 use crate::resp::session::memory_limit::Memory;
 use crate::resp::session::pauses::Pauses;
 use crate::resp::session::read_batch::ReadBatch;
-use crate::resp::shared::counters::Counters;
+use crate::resp::shared::process_counters::Counters;
 use crate::resp::shared::rate::Rate;
 use crate::resp::tracking::state::Tracking;
 

@@ -17,7 +17,7 @@ use crate::resp::session::progress::Progress;
 use crate::resp::session::tracked::{Mode, Tracked};
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 use crate::resp::tracking::state::{Everybody, Invalidation, standing};
 
 /// The number of keys that are noted between two replies. It is bounded because no other client is served while keys
@@ -204,7 +204,7 @@ pub fn settle(core: &mut Core, client: &mut Connection) -> Result<bool, Progress
     let mut slot = None;
     if session.tracking.as_deref().is_some_and(is_broadcast) {
         let mut error = Writer::new(session.protocol, 1 << 10);
-        let may_read = match access::permission(core, session, &mut error) {
+        let may_read = match client_permissions::permission(core, session, &mut error) {
             Ok(permission) if permission.target.privileges.has(Privileges::READ) => {
                 // Changes of rows that a policy may hide are never reported by key. After a read of these rows,
                 // everything is reported as changed.

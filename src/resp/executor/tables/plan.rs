@@ -15,8 +15,8 @@ use crate::guc;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory::scratch::Scratch;
 use crate::resp::commands::budget::Budget;
-use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
+use crate::resp::commands::entry_access::Call;
 use crate::resp::executor::tables::table::Table;
 
 /// The number of changes of one key that an EXEC may make at most. Overwritten changes do not count.

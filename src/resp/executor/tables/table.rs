@@ -12,9 +12,9 @@ use crate::cache::entries::table::Rows;
 use crate::cache::open;
 use crate::pg::catalog::privilege::{self, Privileges};
 use crate::pg::session::{self, clock, lock, transaction};
-use crate::resp::auth::target::Target;
-use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::auth::command_target::Target;
+use crate::resp::commands::command_error::{CommandError, Done};
+use crate::resp::commands::entry_access::Call;
 use crate::resp::commands::served::Served;
 
 /// A table cache in one transaction.

@@ -20,8 +20,8 @@ use crate::pg::session::{self, random};
 use crate::pg::table::storage;
 use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
-use crate::resp::commands::call::Call;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
+use crate::resp::commands::entry_access::Call;
 use crate::resp::executor::tables::table::Table;
 
 /// The number of keys that one page holds, and that one SCAN reads, at most.

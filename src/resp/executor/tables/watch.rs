@@ -12,7 +12,7 @@ use crate::cache::tier::hashed_key::HashedKey;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::executor::tables::table::Table;
 

@@ -12,7 +12,7 @@ use crate::pg::memory::scratch::Scratch;
 use crate::pg::resp::work_queue::{Handed, Taken, Work};
 use crate::pg::session::failure::Failure;
 use crate::pg::session::fault::{self, Fault};
-use crate::resp::commands::error::CommandError;
+use crate::resp::commands::command_error::CommandError;
 use crate::resp::commands::watched_rows::ABSENT;
 use crate::resp::commands::{self, watched_rows};
 use crate::resp::executor::tables::{self, Plan, Table};

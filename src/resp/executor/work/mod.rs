@@ -31,7 +31,7 @@ use crate::pg::worker::background;
 use crate::resp::executor::tables::{self, Table};
 use crate::resp::executor::work::job::{Job, Requests, Tools, write_failure, write_lost};
 use crate::resp::executor::work::roles::Roles;
-use crate::resp::ipc::request::{CatalogResponse, WorkQueue};
+use crate::resp::ipc::catalog_request::{CatalogResponse, WorkQueue};
 
 /// Longest wait for a lock in the quick lane, also to read a role's settings.
 const PATIENCE: Duration = Duration::from_millis(2);

@@ -13,7 +13,7 @@ use crate::resp::session::Session;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::tracked::{Mode, Options};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 
 /// Runs one of these commands.
 pub fn run(
@@ -82,7 +82,7 @@ fn tracking(
     }
     if tracked.mode == Mode::Broadcast {
         // A client that is notified of keys that it has not read needs the privilege to read them.
-        let slot = match access::permission(core, session, replies) {
+        let slot = match client_permissions::permission(core, session, replies) {
             Ok(permission) if !permission.target.privileges.has(Privileges::READ) => {
                 replies.error(&[b"NOPERM No permissions to access a key"]);
                 return Progress::Done;
@@ -137,7 +137,7 @@ fn refuse_on_standby(
         return Ok(());
     }
     let before = replies.as_bytes().len();
-    match access::permission(core, session, replies) {
+    match client_permissions::permission(core, session, replies) {
         Ok(permission) if permission.target.is_table() => {
             replies.error(&[b"ERR CLIENT TRACKING is not supported on a table cache of a standby, which does not receive the changed keys: see docs/door.md"]);
             Err(Progress::Done)

@@ -8,8 +8,8 @@ use pgcache_resp::{Args, Command, Failure, Writer, flag, rule};
 
 use crate::resp::auth::{AuthFailure, ServerPrivileges};
 use crate::resp::ipc::answers::{IsRole, PrivilegesOf};
+use crate::resp::ipc::catalog_request::{CatalogRequest, Password, RoleName};
 use crate::resp::ipc::permission_cache::{NotPermitted, Permission};
-use crate::resp::ipc::request::{CatalogRequest, Password, RoleName};
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Implicit, Session, Waits};
 use crate::resp::shared::Core;

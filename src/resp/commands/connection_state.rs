@@ -15,7 +15,7 @@ use std::rc::Rc;
 use pgcache_resp::{Args, Batch, Command, Failure, Writer, rule, write_verbatim_error};
 use pgrx::pg_sys::Oid;
 
-use super::call::Call;
+use super::entry_access::Call;
 use super::subscriptions::Subscriptions;
 use super::watched_rows::WatchedRows;
 use crate::cache::catalog::registry::Cache;
@@ -24,7 +24,7 @@ use crate::cache::model::key;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::shmem::cache_id::CacheId;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// The number of keys that one connection may watch.
 const MOST_WATCHED: usize = 4096;

@@ -11,8 +11,8 @@ use crate::pg::session::failure;
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::auth::{Authenticated, ServerPrivileges};
 use crate::resp::ipc::answers::PrivilegesOf;
+use crate::resp::ipc::catalog_request::{CatalogResponse, RoleName};
 use crate::resp::ipc::permission_cache::NotPermitted;
-use crate::resp::ipc::request::{CatalogResponse, RoleName};
 use crate::resp::session::{Flushing, Implicit, Session, Waits};
 use crate::resp::shared::Core;
 

@@ -14,7 +14,7 @@ use crate::resp::server::errors;
 use crate::resp::session::progress::Progress;
 use crate::resp::session::{Session, Waits, printable};
 use crate::resp::shared::Core;
-use crate::resp::shared::access;
+use crate::resp::shared::client_permissions;
 
 /// The number of bytes above which a request, or its replies, may take long.
 const LONG: usize = 4 << 10;
@@ -66,7 +66,7 @@ pub fn log(
     args: Args<'_>,
     replies: &mut Writer,
 ) -> Progress {
-    let privileges = match access::privileges(core, session) {
+    let privileges = match client_permissions::privileges(core, session) {
         Ok(privileges) => privileges,
         Err(step) => return step,
     };

@@ -17,8 +17,8 @@ use crate::pg::session;
 use crate::pg::session::clock::{self, Timestamp};
 use crate::pg::shmem::slot::Counter;
 use crate::pg::value::moment;
-use crate::resp::auth::target::Target;
-use crate::resp::commands::error::{CommandError, Done};
+use crate::resp::auth::command_target::Target;
+use crate::resp::commands::command_error::{CommandError, Done};
 
 /// The longest string of Redis.
 pub const LONGEST: i64 = 512 << 20;
