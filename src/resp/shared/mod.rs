@@ -38,7 +38,7 @@ use crate::resp::session::pauses::Pauses;
 use crate::resp::session::read_batch::ReadBatch;
 use crate::resp::shared::process_counters::Counters;
 use crate::resp::shared::rate::Rate;
-use crate::resp::tracking::state::Tracking;
+use crate::resp::tracking::tracking_clients::Tracking;
 
 /// The delay before a permission is requested again if another session has locked the cache.
 const LOCKED: Duration = Duration::from_millis(20);

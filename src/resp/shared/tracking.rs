@@ -18,7 +18,7 @@ use crate::resp::session::tracked::{Mode, Tracked};
 use crate::resp::session::{Session, Waits};
 use crate::resp::shared::Core;
 use crate::resp::shared::client_permissions;
-use crate::resp::tracking::state::{Everybody, Invalidation, standing};
+use crate::resp::tracking::tracking_clients::{Everybody, Invalidation, standing};
 
 /// The number of keys that are noted between two replies. It is bounded because no other client is served while keys
 /// are noted. If a client reads more keys, it is notified at once that everything has changed.

@@ -14,5 +14,5 @@
 //! If changes cannot be reported key by key (the ring was overwritten, a cache was cleared), the message is that
 //! everything has changed. A key is reported once after each read.
 
-pub mod state;
-mod table;
+mod read_keys;
+pub mod tracking_clients;

@@ -1,16 +1,16 @@
 //! Commands on the entries of table caches, in a transaction of an executor process.
 //!
 //! The commands run the same code as on memory caches (`commands`). This folder holds a table and its entries
-//! ([`table`]), and the walks over all entries, which a table needs in another form.
+//! ([`open_table`]), and the walks over all entries, which a table needs in another form.
 //!
 //! Guards that a command behaves like the SQL function that does the same: its privileges, policies, triggers, locks,
 //! marks and notifications are those of `cache`.
 //!
 //! A refused command has changed nothing. A command that fails later raises an error.
 
-mod plan;
-mod table;
-mod walks;
+mod open_table;
+mod ordered_walks;
+mod overwritten_writes;
 mod watch;
 
 use pgcache_resp::{Command, Parsed, Writer};
@@ -21,19 +21,19 @@ use crate::pg::session::clock;
 use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
 use crate::resp::commands::{self, Piece, many};
-pub use crate::resp::executor::tables::plan::{FEW, Plan, plan};
-pub use crate::resp::executor::tables::table::{Table, take_surprise};
+pub use crate::resp::executor::tables::open_table::{Table, take_surprise};
+pub use crate::resp::executor::tables::overwritten_writes::{FEW, Plan, plan};
 pub use crate::resp::executor::tables::watch::{fingerprint, hold_absent};
 
 /// Runs one command.
 pub fn run<'a>(command: &Parsed<'a>, table: &Table, out: &mut Writer) -> Done<'a> {
     let call = table.call();
     match &command.command {
-        Command::Count => walks::count(&call, table, out),
-        Command::Scan(scan) => walks::scan(&call, table, scan, out),
-        Command::Keys { pattern } => walks::keys(&call, table, pattern, out),
-        Command::RandomKey => walks::random_key(&call, table, out),
-        Command::Clear { .. } => walks::clear(&call, table, out),
+        Command::Count => ordered_walks::count(&call, table, out),
+        Command::Scan(scan) => ordered_walks::scan(&call, table, scan, out),
+        Command::Keys { pattern } => ordered_walks::keys(&call, table, pattern, out),
+        Command::RandomKey => ordered_walks::random_key(&call, table, out),
+        Command::Clear { .. } => ordered_walks::clear(&call, table, out),
         _ => with_buffers(|buffers| {
             let mut progress = many::Position::default();
             loop {
@@ -53,7 +53,7 @@ pub fn clear_all(tables: &[Table]) -> Done<'static> {
         table.call().needs(Privileges::CLEAR)?;
     }
     for table in tables {
-        walks::clear_one(table);
+        ordered_walks::clear_one(table);
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::pg::memory;
 use crate::pg::session::fault::{self, Fault};
 use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::watched_rows::ABSENT;
-use crate::resp::executor::tables::table::Table;
+use crate::resp::executor::tables::open_table::Table;
 
 /// Keeps other sessions from storing entries under these absent keys until the transaction ends. For a role without
 /// write privileges it locks nothing, so the commands after it may find entries that were stored after the check.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use pgcache_resp::{Protocol, Writer};
 
-use super::table::{Node, Table};
+use super::read_keys::{Node, Table};
 use crate::guc::resp as settings;
 use crate::pg::catalog::privilege::Privileges;
 use crate::pg::session::clock::{self, Timestamp};

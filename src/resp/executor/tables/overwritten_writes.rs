@@ -17,7 +17,7 @@ use crate::pg::memory::scratch::Scratch;
 use crate::resp::commands::budget::Budget;
 use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
-use crate::resp::executor::tables::table::Table;
+use crate::resp::executor::tables::open_table::Table;
 
 /// The number of changes of one key that an EXEC may make at most. Overwritten changes do not count.
 const MOST_CHANGES: u32 = 4096;

@@ -22,7 +22,7 @@ use crate::pg::value::datum::Text;
 use crate::pg::value::typed::Typed;
 use crate::resp::commands::command_error::{CommandError, Done};
 use crate::resp::commands::entry_access::Call;
-use crate::resp::executor::tables::table::Table;
+use crate::resp::executor::tables::open_table::Table;
 
 /// The number of keys that one page holds, and that one SCAN reads, at most.
 const PAGE: usize = 10_000;
