@@ -4,7 +4,7 @@ use super::deadline;
 use crate::pg::value::convert;
 use crate::pg::value::stored::Stored;
 
-pub use crate::pg::value::entry::Entry;
+pub use crate::pg::value::stored::Entry;
 
 impl Entry {
     /// Returns whether the deadline of the entry has not passed, by the wall clock.

@@ -3,18 +3,22 @@
 //! The loader runs as the caller and under the caller's search_path, like any statement of the caller; this module
 //! changes neither. The context of each error shows the loader's text.
 
-use std::ffi::CString;
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::NonNull;
 
 use pgrx::pg_sys;
+use pgrx::prelude::*;
 
-use super::loader_context::LoaderContext;
 use super::output::Output;
 use super::spi_connection::{Connection, current_context, failed};
 use crate::error::Error;
 use crate::pg::session::failure::Failure;
 use crate::pg::value::datum::{Text, Value, ValueType};
 use crate::pg::value::stored::Stored;
+
+unsafe extern "C-unwind" {
+    fn errcontext_msg(format: *const c_char, ...) -> c_int;
+}
 
 /// A planned loader, kept until dropped. Postgres plans it again when an object that it names has changed.
 pub struct Loader(NonNull<pg_sys::_SPI_plan>);
@@ -103,4 +107,49 @@ fn value(output: &Output) -> Option<Stored> {
         Some(_) => output.stored(0, 0),
         None => output.printed(0, 0).map(Stored::of),
     }
+}
+
+/// Adds the text of a loader to the CONTEXT of its errors while it lives.
+///
+/// For an error of Postgres the callback runs when Postgres reports it. An error of pgcache is a panic, which pgrx
+/// reports only at the function's entry. So the callback stays in Postgres' list while an error unwinds; the code that
+/// catches the error restores the list.
+struct LoaderContext {
+    former: *mut pg_sys::ErrorContextCallback,
+}
+
+impl LoaderContext {
+    /// Makes errors show this text until the result is dropped.
+    fn enter(loader: &[u8]) -> LoaderContext {
+        let text = CString::new(loader).unwrap_or_default();
+        // SAFETY: text and entry are palloc'd in the call's memory context, which lives until the statement ends or
+        // its error has been raised. Drop removes the entry.
+        unsafe {
+            let former = pg_sys::error_context_stack;
+            let entry: *mut pg_sys::ErrorContextCallback =
+                pg_sys::palloc(size_of::<pg_sys::ErrorContextCallback>()).cast();
+            *entry = pg_sys::ErrorContextCallback {
+                previous: former,
+                callback: Some(name_loader),
+                arg: pg_sys::pstrdup(text.as_ptr()).cast(),
+            };
+            pg_sys::error_context_stack = entry;
+            LoaderContext { former }
+        }
+    }
+}
+
+impl Drop for LoaderContext {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: this restores the value from before `enter`; contexts end in reverse order of their beginning.
+            unsafe { pg_sys::error_context_stack = self.former };
+        }
+    }
+}
+
+#[pg_guard]
+unsafe extern "C-unwind" fn name_loader(text: *mut c_void) {
+    // SAFETY: Postgres calls this while it builds an error report; the text is a C string.
+    unsafe { errcontext_msg(c"loader \"%s\"".as_ptr(), text.cast::<c_char>()) };
 }

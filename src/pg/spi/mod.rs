@@ -3,7 +3,6 @@
 
 pub mod expression;
 pub mod loader;
-pub mod loader_context;
 pub mod output;
 pub mod plan;
 pub mod spi_connection;

@@ -14,8 +14,7 @@ use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::clock::INFINITY;
 use crate::pg::session::transaction;
 use crate::pg::value::datum::{Text, ValueType};
-use crate::pg::value::entry::Entry;
-use crate::pg::value::stored::Stored;
+use crate::pg::value::stored::{Entry, Stored};
 use crate::pg::{session, version};
 
 /// An error that makes the caller use the kept plan instead, because the table does not allow direct access, or no

@@ -3,7 +3,6 @@
 pub mod call;
 pub mod convert;
 pub mod datum;
-pub mod entry;
 pub mod key_type;
 pub mod moment;
 pub mod rows;

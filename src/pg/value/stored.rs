@@ -1,4 +1,4 @@
-//! A value as caches store it, together with its type.
+//! A value as caches store it, together with its type; and an [`Entry`]: a value with its deadline.
 //!
 //! A datum must reach a table, the hot tier or a caller only as the type with which it was made. Otherwise code would
 //! read bytes of one type as another type. The session's knowledge of a table does not suffice, because a loader, a
@@ -15,12 +15,22 @@ use pgrx::pg_sys::panic::ErrorReport;
 
 use super::datum::{Room, Value, ValueType, new_varlena, varlena_bytes};
 use crate::error::Error;
+use crate::pg::session::clock::Timestamp;
 
 /// A value of one of the three types: a varlena, not NULL.
 #[derive(Clone, Copy)]
 pub struct Stored {
     datum: Datum,
     value_type: ValueType,
+}
+
+/// An entry of a cache, for a read or a write.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// The value; None for a negative entry.
+    pub value: Option<Stored>,
+    /// The deadline; None if the entry never expires.
+    pub deadline: Option<Timestamp>,
 }
 
 impl Stored {

@@ -37,7 +37,7 @@ use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::session::{self, lock};
 use crate::pg::value::datum::Text;
-use crate::pg::value::entry::Entry;
+use crate::pg::value::stored::Entry;
 
 /// Returns whether the current transaction can write without the executor.
 pub fn possible() -> bool {

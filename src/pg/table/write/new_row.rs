@@ -7,8 +7,7 @@ use super::writer::Writer;
 use crate::pg::memory::unguarded;
 use crate::pg::session::clock::Timestamp;
 use crate::pg::table::target::Target;
-use crate::pg::value::entry::Entry;
-use crate::pg::value::stored::Stored;
+use crate::pg::value::stored::{Entry, Stored};
 
 /// The change to make to a row.
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use super::new_row::{RowAction, Version, fill};
 use super::writer::{Seek, Writer};
 use crate::pg::events::DeadBytes;
 use crate::pg::memory::unguarded;
-use crate::pg::value::entry::Entry;
+use crate::pg::value::stored::Entry;
 use crate::pg::version;
 
 /// The outcome of a step.

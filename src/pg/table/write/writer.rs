@@ -12,7 +12,7 @@ use crate::pg::memory::unguarded::{self, guarded};
 use crate::pg::table::index_read::{copy_row, key_equals};
 use crate::pg::table::target::Target;
 use crate::pg::value::datum::ValueType;
-use crate::pg::value::entry::Entry;
+use crate::pg::value::stored::Entry;
 use crate::pg::version::{self, Access};
 
 /// The rows that a search finds.
