@@ -1,7 +1,8 @@
-//! [`Entry`]: a value and its deadline.
+//! [`Entry`]: a value and its deadline; and how a read requests entries: [`Look`] and [`Page`].
 
 use super::deadline;
 use crate::pg::value::convert;
+use crate::pg::value::datum::Text;
 use crate::pg::value::stored::Stored;
 
 pub use crate::pg::value::stored::Entry;
@@ -27,4 +28,12 @@ impl Entry {
 pub enum Look {
     Counted,
     Uncounted,
+}
+
+/// The entries that a call of `cache_scan` or `cache_keys` requests: live entries in key order, at most `max_rows`,
+/// which begin with `prefix` and come after `after`. An empty `after` counts as none.
+pub struct Page {
+    pub prefix: Text,
+    pub after: Option<Text>,
+    pub max_rows: usize,
 }

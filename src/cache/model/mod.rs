@@ -10,7 +10,6 @@ pub mod expiring;
 pub mod key;
 pub mod key_of_hash;
 pub mod key_set;
-pub mod page;
 pub mod pending;
 pub mod savepoints;
 pub mod settings;

@@ -10,7 +10,7 @@ use pgrx::pg_sys::panic::ErrorReport;
 use crate::cache::catalog::reading::Reading;
 use crate::cache::definition::define;
 use crate::cache::entries::table::Rows;
-use crate::cache::model::page::Page;
+use crate::cache::model::entry::Page;
 use crate::cache::model::statement::Statement;
 use crate::cache::{entries, open};
 use crate::pg::catalog::privilege::Privileges;
