@@ -12,8 +12,8 @@ const HANDLERS: &[&str] = &[
     "resp::server::client",
     "resp::commands",
     "resp::server",
-    "resp::server::slow_log",
-    "resp::server::tracking",
+    "resp::server::slow_commands",
+    "resp::server::tracking_commands",
 ];
 
 #[test]
