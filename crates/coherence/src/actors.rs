@@ -1,4 +1,4 @@
-//! The framework of the models of leases, prepared transactions, promotion and tracking: a model is a set of actors,
+//! The framework of the models of leases, prepared transactions, promotion and tracking. A model is a set of actors,
 //! and each step of the model is one atomic step of one actor.
 
 use std::fmt;
@@ -6,7 +6,7 @@ use std::hash::Hash;
 
 use crate::search::Machine;
 
-/// A step in the trace: the number of an actor, and its action.
+/// A step in the trace: the number of the actor, and its action.
 pub type Event = (usize, &'static str);
 
 /// A state of a model that holds one backend for each actor.
@@ -50,7 +50,7 @@ pub trait Actors: Sized {
     type Violation: Copy + fmt::Debug;
     const STUCK: Self::Violation;
 
-    /// The number of actors. The surroundings (such as a restart) have the number that follows the last actor's.
+    /// Returns the number of actors. The surroundings (such as a restart) have the number after the last actor's.
     fn count(&self) -> usize;
     fn first(&self) -> Self::State;
     /// Adds the steps of the actor `moves.actor`.
@@ -83,8 +83,8 @@ type Backend<M> = <<M as Actors>::State as Backends>::Backend;
 type Phase<M> = <<M as Actors>::State as Backends>::Phase;
 
 impl<M: Actors> Moves<'_, M> {
-    /// Adds a step of the actor to its phase `at`. Resets the state of an actor that has ended, so that equal states
-    /// compare equal.
+    /// Adds a step that takes the actor to its phase `at`. Resets the state of an actor that has ended, so that equal
+    /// states compare equal.
     pub fn add(
         &mut self,
         verb: &'static str,

@@ -1,10 +1,10 @@
-//! A macro that gives each model its clauses: the rules of the protocol by name, and the set of the rules that the
-//! model leaves out.
+//! A macro that gives each model its clauses, the named checks and steps of its protocol, and a set of the clauses that
+//! a model leaves out.
 
-/// Defines the enum `Clause`, and `Dropped`, a set of clauses, which a model keeps in its field `dropped`.
+/// Defines the enum `Clause`, and `Dropped`, the set of clauses that a model keeps in its field `dropped`.
 macro_rules! clauses {
     ($model:ident: $($(#[$doc:meta])* $clause:ident,)*) => {
-        /// A rule of the protocol that a model can leave out.
+        /// A check or step of the protocol that a model can leave out.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Clause {

@@ -9,8 +9,8 @@
 //! | `promotion` | copies and loads on a standby that becomes the primary |
 //! | `tracking` | the values that a client of the Redis protocol keeps, and their invalidation |
 //!
-//! `search` visits the states of every model; `clauses` gives each model a set of clauses to leave out; `actors` is the
-//! framework of all models but the first.
+//! `search` visits the states of every model. A clause is one check or one step of a protocol; `clauses` lets a test
+//! leave out clauses of a model. `actors` is the framework of every model except `hot_tier`.
 //!
 //! # Use
 //!

@@ -18,7 +18,7 @@ pub trait Machine {
     const STUCK: Self::Violation;
 
     fn first(&self) -> Self::State;
-    /// Replaces the content of `out` by all possible next steps; none are possible if all actors have ended.
+    /// Replaces the content of `out` with all possible next steps. If all actors have ended, no step is possible.
     fn successors(&self, from: &Self::State, out: &mut Vec<(Self::Event, Self::State)>);
     fn judge(&self, state: &Self::State) -> Option<Self::Violation>;
     fn all_done(&self, state: &Self::State) -> bool;
@@ -29,7 +29,7 @@ pub trait Machine {
 }
 
 /// A hasher that mixes eight bytes at a time by a folded multiplication. Every crate that calls `explore` compiles this
-/// code again, so all of it is inline: a call for each byte would double the time.
+/// code again, so all of it is inline: a call for each byte would double the search time.
 #[derive(Default)]
 struct Fingerprint {
     hash: u64,
@@ -94,7 +94,7 @@ fn fingerprint(state: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// A hasher that returns a fingerprint as its own hash, because a fingerprint needs no second hashing.
+/// A hasher for fingerprints, which returns the fingerprint itself, because it needs no second hashing.
 #[derive(Default)]
 struct AsIs(u64);
 
@@ -154,8 +154,8 @@ pub fn explore<M: Machine>(m: &M, limit: usize) -> Report<M::Violation> {
     report
 }
 
-/// Removes the successors of a state that the search has already seen, and checks the others. Returns a violation, also
-/// if the state has no successor although not all actors have ended.
+/// Removes the successors of a state that the search has already seen, and checks the remaining successors. Returns a
+/// violation if a successor has one, or if the state has no successor although not all actors have ended.
 fn keep_new<M: Machine>(
     m: &M,
     from: &M::State,
@@ -195,7 +195,8 @@ impl<V: fmt::Debug> fmt::Display for Run<V> {
     }
 }
 
-/// The path to a state: the position of the previous state in the list of steps, and the state's fingerprint.
+/// The last step of a path: the index of the previous step in the list of steps, and the fingerprint of the state that
+/// the step reaches.
 struct Step {
     before: u32,
     reached: u64,

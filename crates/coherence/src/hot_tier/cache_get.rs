@@ -1,5 +1,5 @@
-//! The steps of cache_get: lookup, snapshot, row, fill (rules 4 to 6); and of SELECT, which the model compares with the
-//! result of cache_get.
+//! The steps of cache_get (protocol rules 4 to 6): lookup, snapshot, row, fill. Also the step of SELECT, which the
+//! model compares with the result of cache_get.
 
 use super::clause::Clause;
 use super::model::{Model, Op};
@@ -51,9 +51,9 @@ pub fn start_get(moves: &mut Moves, actor: usize, key: usize) {
     }
 }
 
-/// Takes the snapshot before the lookup if that is necessary, and returns whether it did. REPEATABLE READ has one
-/// snapshot for the transaction. Under READ COMMITTED only one negative control needs it: it reads the row with the
-/// statement's snapshot, which is older than the token.
+/// Takes the snapshot before the lookup if the transaction needs it so early, and returns whether it did. Under
+/// REPEATABLE READ the transaction has one snapshot. Under READ COMMITTED only one negative control needs it early: it
+/// reads the row with the statement's snapshot, which is older than the token.
 fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     let early = moves.m.repeatable(actor) || !moves.m.keeps(Clause::FillNewSnapshot);
     let needed = early && !moves.from.backends[actor].has_snapshot;
@@ -67,7 +67,8 @@ fn needs_snapshot(moves: &mut Moves, actor: usize, key: usize) -> bool {
     needed
 }
 
-/// Creates the slot at the first get, if possible: by rule 7 it reads the trigger's mode under a new lock.
+/// Creates or proves the slot at a get, if necessary. Returns whether the slot's step comes before the lookup. Protocol
+/// rule 7: the get reads the trigger's mode under a newly taken lock.
 fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     let makes = from.shared.slot.is_none() && from.shared.room && from.table.exists;
@@ -111,8 +112,8 @@ fn slot_step(moves: &mut Moves, actor: usize) -> bool {
     locked
 }
 
-/// Takes the partition lock and reads the first group of words. The section ends in the next step, or in this one if
-/// no backend changes a slot's words.
+/// Takes the partition lock and runs `check` on the first group of words. The lock is released in the next step, or in
+/// this step if no backend changes a slot's words.
 fn first_half(
     m: &Model,
     state: &mut State,
@@ -187,7 +188,7 @@ fn finish_lookup(m: &Model, state: &mut State, actor: usize, key: usize) {
     };
 }
 
-/// Rules 5 and 6: returns whether a get may hit this entry.
+/// Returns whether a get may hit this entry (protocol rules 5 and 6).
 fn may_hit(m: &Model, state: &State, actor: usize, key: usize, entry: &Entry) -> bool {
     let backend = &state.backends[actor];
     let dirty = backend.keys[key].dirty || backend.cache.dirty;

@@ -1,8 +1,10 @@
-//! The clauses of the protocol of the hot tier. A model can leave out each of them.
+//! The clauses of the hot tier's protocol. A model can leave out each of them.
 //!
 //! A checker without findings proves nothing unless it also finds a known bug. So a model without one of the clauses in
-//! `tests/models/controls.rs` must yield a counterexample. The clauses in `tests/models/redundant.rs` are covered by
-//! other clauses; that file proves it by visiting every state.
+//! `tests/models/controls.rs` must yield a counterexample. Other clauses cover the clauses in
+//! `tests/models/redundant.rs`; that file proves it by visiting every state.
+//!
+//! The rules below are those of the table in `hot_tier`.
 
 use super::model::Model;
 use crate::clauses::clauses;
@@ -23,46 +25,46 @@ clauses! {
     MarkBumpsVer,
     CacheMarkRaisesPend,
     CacheMarkBumpsEpoch,
-    /// pending_writers++ comes before epoch++.
+    /// A mark of a cache raises `pending_writers` before `epoch`.
     CacheMarkPendFirst,
     /// A write that comes after the transaction's own marks is marked at once.
     LateWriteMarked,
     /// A mark is on the key, not on all keys of its stripe.
     MarksByKey,
-    /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies that were
-    /// made since the mark.
+    /// A writer that has marked a key without knowing a slot looks for the slot again, and removes copies that readers
+    /// stored after the mark.
     KeyChecksForSlotAgain,
     /// A writer whose cache has no slot takes a lock.
     NoSlotTakesLock,
-    /// The lock of a cache without a slot belongs to one cache.
+    /// The lock that a writer takes for a cache without a slot belongs to that cache alone.
     LockByCache,
     /// A writer that has taken the lock of its cache looks for the slot again.
     CacheChecksForSlotAgain,
 
     // Rule 3, unmark
-    /// A set publishes only if no other mark on its key has overlapped with its own.
+    /// A set publishes only if no other mark on its key has overlapped with the set's own mark.
     PublishMarkAlone,
     /// Marks and unmarks of other keys on the stripe do not keep a set from publishing.
     PublishByKey,
-    /// A mark that finds no place still counts as overlapping with the marks of its key.
+    /// A writer whose mark finds no room on the stripe still counts as overlapping with the marks on its key.
     NoPlaceMeetsMarks,
     PublishGeneration,
     PublishEpoch,
     PublishCachePend,
     /// A set publishes only if the slot is proven.
     PublishProven,
-    /// A set publishes only if the tier was not suspended.
+    /// A set publishes only if the tier was not suspended, either at the mark or now.
     PublishSuspended,
-    /// A set publishes only if the row holds exactly the value that was set: no user trigger, rule, generated column
-    /// or row-level security.
+    /// A set publishes only if the row holds exactly the value that was set, unchanged by a user trigger, a rule, a
+    /// generated column or row-level security.
     PublishExactValue,
-    /// A later note of the key withdraws the value to publish.
+    /// A later note of the key withdraws the value that was to be published.
     NoteDropsValue,
-    /// A set that must make room in another partition checks all conditions of a publish again.
+    /// A set that must make room in another partition then checks all conditions of a publish again.
     PublishChecksAgain,
     UnmarkBumpsVer,
     CacheUnmarkBumpsEpoch,
-    /// epoch++ comes before pending_writers--.
+    /// An unmark of a cache raises `epoch` before it lowers `pending_writers`.
     CacheUnmarkEpochFirst,
     /// ABORT unmarks.
     AbortUnmarks,
@@ -84,12 +86,12 @@ clauses! {
     // Rule 4, fill
     FillNewSnapshot,
     FillVer,
-    /// A fill is refused while a writer marks the key.
+    /// A fill is refused while the key has a mark.
     FillMark,
     FillGeneration,
     FillEpoch,
     FillCachePend,
-    /// A fill is refused while a writer that found no slot holds the cache's lock; the reader checks the lock after the
+    /// A fill is refused while a writer that found no slot holds the cache's lock. The reader checks the lock after the
     /// slot exists.
     FillProven,
     FillSuspended,
@@ -111,15 +113,15 @@ clauses! {
     LookupSuspended,
     /// Turning the tier on reads the trigger's mode under a newly acquired ShareUpdateExclusiveLock.
     ResumeUnderLock,
-    /// A slot for a cache that has none is created under the same lock.
+    /// A slot for a cache without one is created under the same kind of lock.
     SlotMadeUnderLock,
 
     // An entry's validity, and rule 8
     LookupGeneration,
     LookupEpoch,
     LookupCachePend,
-    /// A slot whose creating transaction rolls back is freed.
+    /// The rollback of CREATE frees the slot that the transaction created.
     CreateAbortFreesSlot,
-    /// DROP frees the slot: the next relation of this OID gets another generation.
+    /// DROP frees the slot, so that the next relation with this OID gets another generation.
     DropFreesSlot,
 }

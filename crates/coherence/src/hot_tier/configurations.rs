@@ -1,5 +1,5 @@
 //! The configurations of the model: the backends that run at the same time, and the keys that they use. Each
-//! configuration is small enough for a visit of every state.
+//! configuration is small enough to visit every state.
 //!
 //! A configuration is named after its subject. `tests/models/protocol.rs` runs all of them with every rule in force;
 //! `tests/models/controls.rs` runs each negative control in the configuration that exposes it.
@@ -16,7 +16,7 @@ pub fn sets() -> Model {
         .actor("R2", &[Get(1), Get(0)])
 }
 
-/// A writer that deletes a key and a writer that overwrites it, with entries in place.
+/// A writer that deletes a key and a writer that overwrites it; the keys have entries at the start.
 pub fn deletes() -> Model {
     let mut m = Model::new("deletes")
         .actor("W1", &[Delete(0), Commit])
@@ -44,7 +44,7 @@ pub fn altered() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// A savepoint is rolled back, and an earlier write of the key stays.
+/// A savepoint is rolled back after its set; the transaction's earlier set of the same key stays.
 pub fn savepoint() -> Model {
     let mut m = Model::new("savepoint")
         .actor(
@@ -65,8 +65,8 @@ pub fn savepoint() -> Model {
     m
 }
 
-/// A write after the transaction's mark, of a key whose first write was rolled back: its row lock is released, but its
-/// mark remains.
+/// A write after the transaction's mark, to a key whose first write was rolled back. The rollback has released the row
+/// lock, but the mark remains.
 pub fn late() -> Model {
     Model::new("late write")
         .actor("W1", &[Savepoint, Set(0), RollbackTo, Commit, Set(0)])
@@ -74,7 +74,7 @@ pub fn late() -> Model {
         .actor("R1", &[Get(0), Get(0)])
 }
 
-/// A write after the transaction's marks, of a key without a mark.
+/// A write after the transaction's marks, to a key without a mark.
 pub fn late_neighbour() -> Model {
     let mut m = Model::new("late write of a neighbour")
         .actor("W1", &[Set(0), Commit, Set(1)])
@@ -110,7 +110,7 @@ pub fn repeatable_writer() -> Model {
         .actor("R1", &[Get(0), Get(1)])
 }
 
-/// TRUNCATE between sets of one transaction, against readers and a setter.
+/// TRUNCATE between two sets of one transaction, while readers and another setter run.
 pub fn truncate() -> Model {
     let mut m = Model::new("truncate")
         .actor("W1", &[Set(0), Truncate, Set(1), Get(0), Commit])
@@ -130,7 +130,7 @@ pub fn truncate_repeatable() -> Model {
     m
 }
 
-/// The dirty keys overflow, so that the whole cache becomes dirty, against a set of one of the keys.
+/// The dirty keys overflow, so that the whole cache becomes dirty, while another writer sets one of the keys.
 pub fn overflow() -> Model {
     let mut m = Model::new("overflow")
         .actor("W1", &[Set(0), Overflow, Set(1), Get(0), Commit])
@@ -148,7 +148,7 @@ pub fn late_overflow() -> Model {
         .actor("R1", &[Get(0), Get(1)])
 }
 
-/// A cache that is already marked is written again, through a key whose row lock was released in between.
+/// A late write to a cache that is already marked, through a key whose row lock was released in between.
 pub fn late_after_overflow() -> Model {
     Model::new("late write after overflow")
         .actor(
@@ -179,7 +179,7 @@ pub fn table_full() -> Model {
     m
 }
 
-/// The slot table is full when writers mark, and a write comes after the lock is taken.
+/// The slot table is full when writers mark, and a late write comes after the writer has taken the cache's lock.
 pub fn table_full_late() -> Model {
     let mut m = late_after_overflow();
     m.name = "slot table full, late write";
@@ -187,7 +187,7 @@ pub fn table_full_late() -> Model {
     m
 }
 
-/// DROP, then another relation with the same OID.
+/// DROP, and then CREATE of another relation with the same OID.
 pub fn drop_create() -> Model {
     let mut m = Model::new("drop and create")
         .actor("W1", &[Drop, Commit])
@@ -198,8 +198,8 @@ pub fn drop_create() -> Model {
     m
 }
 
-/// A set and DROP in one transaction. Another session has rolled back its only write, so it holds no lock, but its
-/// cache is dirty.
+/// A set and DROP in one transaction, while another session has rolled back its only write. That session holds no lock,
+/// but its cache is dirty.
 pub fn drop_under_mark() -> Model {
     let mut m = Model::new("drop under a mark")
         .actor("W1", &[Savepoint, Set(0), Overflow, RollbackTo, Commit])
@@ -262,7 +262,7 @@ pub fn set_then_update() -> Model {
     m
 }
 
-/// A set that needs room in another partition to publish, against a writer of the key.
+/// A set that needs room in another partition to publish, while another writer sets the key.
 pub fn needs_room() -> Model {
     let mut m = Model::new("set that needs room")
         .actor("W1", &[Set(0), Commit])
@@ -280,7 +280,7 @@ pub fn needs_room_late() -> Model {
     m
 }
 
-/// A set of a key, against another set whose mark finds no place.
+/// Two sets of one key; the stripe has no room for the second writer's mark.
 pub fn no_place() -> Model {
     let mut m = Model::new("no place for a mark")
         .actor("W1", &[Set(0), Commit])
@@ -291,7 +291,7 @@ pub fn no_place() -> Model {
     m
 }
 
-/// A set of a key, against a writer whose mark finds no place and that writes once more after its mark.
+/// A set of a key, while another writer's mark finds no room and that writer writes again after its mark.
 pub fn no_place_late() -> Model {
     let mut m = Model::new("no place, late write")
         .actor("W1", &[Set(0), Commit])

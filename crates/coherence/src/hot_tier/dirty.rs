@@ -1,4 +1,4 @@
-//! A transaction's notes of its changes: its dirty keys, and whether the whole cache is dirty (rule 1).
+//! A transaction's notes of its changes: its dirty keys, and whether the whole cache is dirty (protocol rule 1).
 //!
 //! `postgres` holds the changes themselves, with the rows.
 
@@ -7,7 +7,7 @@ use super::model::Model;
 use super::state::{ABSENT, DirtyKey, KEYS, MarkProgress, SlotSeen, State};
 
 impl State {
-    /// Rule 1: notes a change by a function.
+    /// Notes a change by an SQL function (protocol rule 1).
     pub fn note(&mut self, actor: usize, key: usize, value: u8, exact: bool) {
         let backend = &mut self.backends[actor];
         let node = &mut backend.keys[key];
@@ -24,7 +24,7 @@ impl State {
         node.by_subxact |= backend.in_subxact;
     }
 
-    /// Rule 1: notes a change by the AFTER ROW trigger, when it fires.
+    /// Notes a change by the AFTER ROW trigger, if the trigger fires (protocol rule 1).
     pub fn note_by_trigger(&mut self, m: &Model, actor: usize, key: usize) {
         if self.trigger_fires(actor) && m.keeps(Clause::RowChangeNoted) {
             let node = self.backends[actor].keys[key];
@@ -68,7 +68,7 @@ impl State {
         (0..KEYS).find(|key| keys[*key].dirty && !keys[*key].marked)
     }
 
-    /// Returns a key that was marked without a slot, and whose slot the writer has not looked up again.
+    /// Returns a key that was marked without a slot, if the writer has not looked for the slot again.
     pub fn key_to_look_again(&self, m: &Model, actor: usize) -> Option<usize> {
         let keys = &self.backends[actor].keys;
         let looks = m.keeps(Clause::KeyChecksForSlotAgain);

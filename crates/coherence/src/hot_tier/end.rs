@@ -1,5 +1,5 @@
-//! The steps at the end of a transaction: PRE_COMMIT sets marks, event e makes the writes visible, COMMIT or ABORT
-//! removes the marks, and the locks are released (rules 2 and 3).
+//! The steps at the end of a transaction (protocol rules 2 and 3): PRE_COMMIT sets marks, event e makes the writes
+//! visible, COMMIT or ABORT removes the marks, and the locks are released.
 
 use super::clause::Clause;
 use super::model::{FirstSlot, Model};
@@ -7,7 +7,7 @@ use super::moves::Moves;
 use super::state::{Backend, Ddl, DirtyKey, KEYS, MarkProgress, Other, Phase, SlotSeen, State};
 use super::tier_access::WordGroup;
 
-/// Marks one dirty key, or the dirty cache. Returns false if all are marked.
+/// Adds the step that marks one dirty key or the dirty cache. Returns false if everything dirty is marked.
 pub fn mark_steps(moves: &mut Moves, actor: usize) -> bool {
     let (m, from) = (moves.m, moves.from);
     if from.backends[actor].late && !m.keeps(Clause::LateWriteMarked) {
@@ -122,8 +122,8 @@ fn begin_callbacks(m: &Model, state: &mut State, actor: usize) {
     skip_clean_nodes(m, state, actor);
 }
 
-/// Adds the step of a rollback, at any step where an error, a cancellation or the user may cause it, or because of an
-/// endless wait.
+/// Adds the step of a rollback. An error, a cancellation or the user may cause it before each operation, and a backend
+/// that would wait forever may always roll back.
 pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let writes = m.scripts[actor].commit_place().is_some();
@@ -138,7 +138,7 @@ pub fn abort_steps(moves: &mut Moves, actor: usize, waits: bool) {
     }
 }
 
-/// Runs the COMMIT and ABORT callbacks: key by key, then the cache.
+/// Adds the steps of the COMMIT and ABORT callbacks: key by key, then the cache.
 pub fn unmark_steps(moves: &mut Moves, actor: usize) {
     let (m, backend) = (moves.m, &moves.from.backends[actor]);
     let key = backend.pc as usize;
@@ -220,7 +220,7 @@ fn finish_unmark(m: &Model, state: &mut State, actor: usize, key: usize, publish
     let publish = publish && (blind || state.is_untouched(m, actor, key));
     state.shared.partition = None;
     if publish && m.needs_room && !has_room {
-        // Leaves the partition to make room in another partition; the mark stays.
+        // Leave the partition to make room in another partition; the mark stays.
         let backend = &mut state.backends[actor];
         backend.has_room = true;
         backend.verdict = false;
@@ -254,7 +254,7 @@ fn skip_clean_nodes(m: &Model, state: &mut State, actor: usize) {
     }
 }
 
-/// Ends the callbacks. Rule 8: frees the slot after DROP, or after the rollback of CREATE.
+/// Ends the callbacks, and frees the slot after DROP or after the rollback of CREATE (protocol rule 8).
 fn leave_callbacks(m: &Model, state: &mut State, actor: usize) {
     unmark_other(state, actor);
     let backend = &state.backends[actor];

@@ -5,13 +5,13 @@
 //! The rules below keep the copy from showing a value that a SELECT would not show. The model runs these steps for a
 //! few backends, two keys on one stripe, and one cache. It visits **every** interleaving, and checks these promises:
 //!
-//! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. Checked from event e on,
-//!   not only from the acknowledgement, so a session that saw any effect of a commit also sees its entries;
-//! * (b) never a value of a transaction that was rolled back or is not yet visible;
+//! * (a) a READ COMMITTED get returns the last value committed when it began, or a newer one. The promise holds from
+//!   event e on, not only from the acknowledgement, so a session that saw any effect of a commit also sees its entries;
+//! * (b) a get never returns a value of a transaction that was rolled back or is not yet visible;
 //! * (c) a transaction sees its own writes;
 //! * (d) under REPEATABLE READ a get equals the SELECT of the same transaction;
-//! * (e) when all backends have ended, every pending_writers is 0, each slot has its relation, every valid entry is the
-//!   row;
+//! * (e) when all backends have ended, every pending_writers is 0, each slot has its relation, and every valid entry
+//!   equals its row;
 //! * (f) in every state, an entry that a get would hit is the committed row;
 //! * (g) a fill is refused only if its key or its cache was marked since its token, or a mark was set or removed on its
 //!   stripe since the token: existing marks of other caches never count.
@@ -32,33 +32,35 @@
 //! | 7 suspension | DISABLE TRIGGER suspends the cache when it marks it. Only a check of the trigger under a newly taken ShareUpdateExclusiveLock ends the suspension. | `tier_access`: `mark_cache_first`; `cache_get`: `slot_step`; `row_changes`: `resume_step` |
 //! | 8 slots | Each slot gets a new generation. DROP, and the rollback of CREATE, free it. | `tier_access`: `make_slot`; `end`: `leave_callbacks` |
 //!
-//! Rule 9 (PREPARE TRANSACTION) has a model of its own, [`crate::prepared`]. Rule 10 (a deletion of an expired row sets
-//! marks like any other deletion) has no interleavings of its own. SERIALIZABLE bypasses the tier and is not modelled.
+//! Rule 9 (PREPARE TRANSACTION) has its own model, [`crate::prepared`]. Rule 10 (a deletion of an expired row sets
+//! marks like any other deletion) adds no interleavings. SERIALIZABLE bypasses the tier and is not modelled.
 //!
 //! # Atomic steps
 //!
-//! These are atomic: a section under the partition lock, a change of one word of a slot, a lock of Postgres, a
-//! snapshot, the reading of a row under its relation lock, event e, the release of locks. Slot words are outside of
-//! the partitions, so they can change during a section, and a section reads them in two steps, in either order
-//! (`epochs_first`). A move that only its own backend can notice is merged with the step before (`moves::settle`).
+//! A section is code that runs under one partition lock. Each of these is one atomic step: a section, the change of one
+//! word of a slot, acquiring a Postgres lock, taking a snapshot, reading a row under its relation lock, event e, and
+//! the release of locks. No partition lock protects a slot's words, so they can change during a section. Therefore a
+//! section reads them in two steps, in either order (`epochs_first`). A move that only its own backend can notice is
+//! merged with the step before it (`moves::settle`).
 //!
 //! # What the model has added to the rules
 //!
 //! * A writer that marks without a slot **looks for the slot again** after the mark or the lock
 //!   (`KeyChecksForSlotAgain`, `CacheChecksForSlotAgain`); a reader that creates a slot then looks for the lock
-//!   (`FillProven`). So of writer and reader at least one sees the other, and no mark needs a slot.
+//!   (`FillProven`). So the writer sees the slot, or the reader sees the lock, and no mark needs a slot.
 //! * A publish needs a slot that was proven when the key was marked (`PublishProven`).
 //! * An unmark **compares the generation** that it marked (`UnmarkChecksGeneration`): the rollback of a savepoint
 //!   releases the lock but leaves the cache dirty, so DROP may free the slot under a mark.
 //! * Entries are stamped **from the token** (`StampFromToken`), never from words that are read again.
-//! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`), or starts suspended.
-//! * pending_writers **before** epoch when a cache is marked (`CacheMarkPendFirst`).
+//! * A slot is **made** under a new ShareUpdateExclusiveLock, too (`SlotMadeUnderLock`); a slot made without it starts
+//!   suspended.
+//! * A mark of a whole cache raises pending_writers **before** epoch (`CacheMarkPendFirst`).
 //!
 //! `pending_writers == 1` and the unmark's `ver++` exist for **late writes** to a marked key after the rollback of a
 //! savepoint has released its row lock. Without late writes the rest of the token would suffice.
 //!
-//! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare generation and epoch
-//! only.
+//! `tests/models/redundant.rs` proves which checks may be left out: a hot get needs to compare only generation and
+//! epoch.
 
 mod cache_get;
 pub mod clause;

@@ -5,7 +5,7 @@ use super::state::{ABSENT, MAX_ACTORS};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Op {
-    /// cache_set, cache_delete: the function changes the row and notes the key with the value.
+    /// cache_set and cache_delete: the function changes the row and notes the key with the value.
     Set(usize),
     Delete(usize),
     /// cache_set on a cache whose BEFORE trigger stores another value.
@@ -24,13 +24,13 @@ pub enum Op {
     Resume,
     /// The dirty keys are over their limit: the whole cache becomes dirty.
     Overflow,
-    /// Changes a key of another cache whose hash is on the same stripe; or changes another cache without a slot as a
-    /// whole.
+    /// OtherKey changes a key of another cache whose hash is on the same stripe. OtherCache changes another cache,
+    /// without a slot, as a whole.
     OtherKey,
     OtherCache,
     Savepoint,
     RollbackTo,
-    /// The callbacks run from here on; operations after Commit are writes that come after the transaction's marks.
+    /// The callbacks run here; operations after Commit are writes that come after the transaction's marks.
     Commit,
     Get(usize),
     Select(usize),
@@ -42,9 +42,9 @@ pub enum Isolation {
     RepeatableRead,
 }
 
-/// The script of one backend. With a Commit, the script is one transaction, which commits there or rolls back at any
-/// earlier step. Without a Commit, each operation is its own transaction under READ COMMITTED; under REPEATABLE READ
-/// all operations are one read-only transaction.
+/// The script of one backend. A script with a Commit is one transaction, which commits there or rolls back at any
+/// earlier step. In a script without a Commit, each operation is its own transaction under READ COMMITTED; under
+/// REPEATABLE READ all operations are one read-only transaction.
 #[derive(Clone, Debug)]
 pub struct Script {
     pub name: &'static str,
@@ -61,7 +61,7 @@ impl Script {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FirstSlot {
     Present,
-    /// No slot exists, but room for one.
+    /// No slot exists, but the slot table has room for one.
     Absent,
     /// No slot exists, and the slot table is full until another cache gives up its slot.
     TableFull,
@@ -80,11 +80,12 @@ pub struct Model {
     pub abort_reruns: bool,
     /// Whether entries may be evicted at any time.
     pub evicts: bool,
-    /// Whether sections read epochs before `pending_writers`; the order must not matter.
+    /// Whether code under a partition lock reads epochs before `pending_writers`; the promises must hold in either
+    /// order.
     pub epochs_first: bool,
     /// Whether a publish needs room from another partition.
     pub needs_room: bool,
-    /// The actor whose keys find no place among the marks; None if all find one.
+    /// The actor whose keys find no room for marks on the stripe; None if every mark finds room.
     pub no_place_for: Option<usize>,
     /// Whether promise (f) is checked in every state, too.
     pub checks_each_state: bool,
@@ -143,8 +144,8 @@ impl Model {
             .is_some_and(|place| place < pc as usize)
     }
 
-    /// Returns whether sections that read a slot's words take two steps, which is needed only if another backend may
-    /// change these words.
+    /// Returns whether code that reads a slot's words under a partition lock takes two steps. It takes one step if no
+    /// backend can change these words, because the result is the same.
     pub fn splits_sections(&self) -> bool {
         let changes_slot = |op: &Op| {
             use Op::*;

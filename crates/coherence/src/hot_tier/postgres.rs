@@ -1,7 +1,7 @@
 //! The parts of Postgres that the protocol relies on: rows, snapshots, row locks and relation locks.
 //!
-//! This file does not know the hot tier. It leaves out lock queues and the deadlock detector: a backend that must wait
-//! takes no step, and may always roll back instead.
+//! This file does not know the hot tier. It models neither lock queues nor the deadlock detector: a backend that must
+//! wait takes no step, and may always roll back instead.
 
 use super::state::{ABSENT, Backend, Ddl, KEYS, State, Version};
 
@@ -60,7 +60,7 @@ impl State {
         self.table.committed & (1 << xid) != 0
     }
 
-    /// Returns whether the relation exists for this backend's own transaction.
+    /// Returns whether the relation exists as this backend's transaction sees it.
     pub fn exists_for(&self, actor: usize) -> bool {
         match self.backends[actor].ddl {
             Ddl::Create => true,
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Returns whether the row is unlocked: its last version is committed, or this backend's own.
+    /// Returns whether the row is unlocked: its last version is committed or was written by this backend.
     pub fn row_free(&self, actor: usize, key: usize) -> bool {
         let last = self.table.rows[key].as_slice().last();
         last.is_none_or(|last| last.xid == xid_of(actor) || self.is_committed(last.xid))
@@ -121,7 +121,7 @@ impl State {
         shown
     }
 
-    /// Returns the last committed version, and its place in the chain.
+    /// Returns the last committed version and its index in the chain.
     pub fn current(&self, key: usize) -> (usize, Version) {
         let versions = self.table.rows[key].as_slice().iter().enumerate();
         let mut committed = versions.filter(|(_, version)| self.is_committed(version.xid));
@@ -132,7 +132,7 @@ impl State {
             })
     }
 
-    /// Runs ProcArrayEndTransaction of a commit: event e.
+    /// Runs a commit's ProcArrayEndTransaction, which makes its rows visible (event e).
     pub fn commit_rows(&mut self, actor: usize) {
         self.table.committed |= 1 << xid_of(actor);
         match self.backends[actor].ddl {

@@ -1,4 +1,4 @@
-//! Checks the promises (a) to (g): at each read, in each state, and when all backends have ended.
+//! Checks the promises (a) to (g) of `hot_tier`: at each read, in each state, and when all backends have ended.
 
 use super::model::Model;
 use super::postgres::xid_of;
@@ -45,9 +45,9 @@ impl State {
         }
     }
 
-    /// Checks promises (a) and (b). pgcache promises more than Postgres: a get that begins after event e, acknowledged
-    /// or not, returns this commit or a newer one. So a session that has seen any effect of a commit also sees its
-    /// entries.
+    /// Checks promises (a) and (b), and returns the violation. pgcache promises more than Postgres: a get that begins
+    /// after event e returns this commit's value or a newer one, even if the commit is not yet acknowledged. So a
+    /// session that has seen any effect of a commit also sees its entries.
     fn judge_read_committed(&self, actor: usize, key: usize, value: u8) -> Option<Violation> {
         let oldest_allowed = self.backends[actor].oldest_allowed as usize;
         let chain = self.table.rows[key].as_slice();

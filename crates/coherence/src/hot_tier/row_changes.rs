@@ -1,5 +1,5 @@
-//! The steps of a transaction before its end: row changes, DDL and savepoints, each with the dirty keys that it
-//! notes (rule 1).
+//! The steps of a transaction before its end (protocol rule 1): row changes, DDL and savepoints, each with the dirty
+//! keys that it notes.
 
 use super::clause::Clause;
 use super::end::start_abort;

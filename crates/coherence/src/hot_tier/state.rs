@@ -1,14 +1,14 @@
 //! One state of the model: the table's rows, the shared memory, and each backend.
 //!
-//! A state consists of plain values, and is small enough to copy it millions of times. `postgres`, `tier_access`,
-//! `dirty`, `cache_get`, `row_changes` and `end` define which backend may change which part, and when.
+//! A state consists of plain values, and is small enough to be copied millions of times. `postgres`,
+//! `tier_access`, `dirty`, `cache_get`, `row_changes` and `end` define which backend may change which part, and when.
 
-/// The number of keys: two, so that a key exists that only shares the stripe.
+/// The number of keys. There are two, so that each key shares its stripe with another key.
 pub const KEYS: usize = 2;
 pub const MAX_ACTORS: usize = 5;
 const MAX_VERSIONS: usize = 8;
 
-/// The value that stands for no row, or for no value to publish.
+/// The value of a row that does not exist, or of a write that has nothing to publish.
 pub const ABSENT: u8 = 0;
 /// The transaction that wrote the rows of the first state.
 pub const INITIAL_XID: u8 = 0;
@@ -21,12 +21,12 @@ pub struct Version {
     pub value: u8,
     /// Whether TRUNCATE or DROP wrote the version: after its commit it hides older versions even from older snapshots.
     pub wipe: bool,
-    /// Whether the version was written below the savepoint that is still open.
+    /// Whether the version was written under the savepoint that is still open.
     pub by_subxact: bool,
 }
 
-/// The versions of one row in the order of their writes; because of row locks this is also the order of their commits.
-/// Aborted versions are removed.
+/// The versions of one row in the order of their writes. Row locks make this also the order of their commits. A
+/// rollback removes its versions.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Chain {
     len: u8,
@@ -59,7 +59,7 @@ impl Chain {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Table {
     pub rows: [Chain; KEYS],
-    /// Bit x: transaction x is committed and visible (event e has happened).
+    /// Has bit x set if transaction x is committed and visible (event e has happened).
     pub committed: u8,
     /// Whether the table exists, according to committed transactions.
     pub exists: bool,
@@ -73,28 +73,28 @@ pub struct Slot {
     pub epoch: u8,
     pub pending_writers: i8,
     pub suspended: bool,
-    /// Whether a reader has found that no writer holds a lock that it took before the slot was created.
+    /// Whether a reader has found that no writer holds a cache lock that it took before the slot was created.
     pub proven: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Stripe {
-    /// Rises with each mark and unmark of a key on the stripe, whatever its cache.
+    /// A counter that rises with each mark and unmark of any key on the stripe, in any cache.
     pub ver: u8,
     /// The number of marks on each key.
     pub marks: [i8; KEYS],
     /// Whether marks on the key have overlapped since it last had none.
     pub met: [bool; KEYS],
-    /// The number of marks on a key of another cache.
+    /// The number of marks on keys of other caches.
     pub others: i8,
 }
 
-/// The numbers of writers that have changed a cache as a whole and found no slot. Each holds a lock that conflicts with
-/// no other writer's; readers only check for it.
+/// The numbers of writers that have changed a cache as a whole and found no slot. Each of them holds a lock that does
+/// not conflict with another writer's; readers only check whether any is held.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Locked {
     pub ours: i8,
-    /// Writers of another cache.
+    /// The number of such writers of another cache.
     pub others: i8,
 }
 
@@ -112,7 +112,7 @@ pub struct Shared {
     pub slot: Option<Slot>,
     /// Whether the slot table has room for the cache.
     pub room: bool,
-    /// Generations are never reused, even when a slot is freed.
+    /// The generation of the newest slot. Generations are never reused, even when a slot is freed.
     pub last_generation: u8,
     pub stripe: Stripe,
     pub locked: Locked,
@@ -121,8 +121,8 @@ pub struct Shared {
     pub partition: Option<u8>,
 }
 
-/// The part of shared memory that a lookup remembers for a later fill (rule 4), and a mark for its publish (rule 3,
-/// only the first three fields).
+/// The part of shared memory that a lookup remembers for a later fill (protocol rule 4), and that a mark remembers for
+/// its publish (protocol rule 3).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Token {
     pub ver: u8,
@@ -137,25 +137,25 @@ pub struct Token {
     pub proven: bool,
 }
 
-/// A key that the transaction may have changed.
+/// A key and whether the transaction may have changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DirtyKey {
     pub dirty: bool,
     pub marked: bool,
-    /// ABSENT: nothing to publish.
+    /// The value to publish; ABSENT if none.
     pub value: u8,
     /// Whether no trigger, rule, generated column or policy made the row differ from `value`.
     pub exact: bool,
-    /// Whether the key was noted below the savepoint that is still open.
+    /// Whether the key was noted under the savepoint that is still open.
     pub by_subxact: bool,
-    /// Whether the key's mark finds no place: the writer then raises the cache's `pending_writers` instead, without
-    /// changing the epoch.
+    /// Whether the stripe has no room for the key's mark. The writer then raises the cache's `pending_writers` instead,
+    /// without changing the epoch.
     pub no_place: bool,
     pub token: Token,
     pub slot: SlotSeen,
 }
 
-/// The slot of the cache, as far as a mark on a key knows it. Without the number of the slot the mark cannot remove the
+/// Whether the writer of a key's mark knows the cache's slot. Without the slot's number the mark cannot remove the
 /// entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum SlotSeen {
@@ -165,7 +165,7 @@ pub enum SlotSeen {
     Some,
 }
 
-/// A writer of another cache.
+/// The progress of a writer that changes another cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Other {
     #[default]
@@ -176,13 +176,13 @@ pub enum Other {
     CacheMarked,
 }
 
-/// The progress of the mark on a dirty cache. A slot's words belong to no partition, so each changes in a step of its
-/// own.
+/// The progress of the mark on a dirty cache. No partition lock protects a slot's words, so each changes in its own
+/// step.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum MarkProgress {
     #[default]
     None,
-    /// The writer found no slot: next, it takes the lock, and then looks for the slot again.
+    /// The writer found no slot. Next it takes the lock, and then looks for the slot again.
     NoSlotFound,
     LockTaken,
     PendRaised,
@@ -198,7 +198,7 @@ pub enum MarkedOn {
     Slot(u8),
 }
 
-/// The cache, if the transaction may have changed it as a whole.
+/// Whether the transaction may have changed the whole cache, and how far the cache is marked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct DirtyCache {
     pub dirty: bool,
@@ -207,7 +207,7 @@ pub struct DirtyCache {
     pub suspend: bool,
     pub mark: MarkProgress,
     pub marked_on: MarkedOn,
-    /// Whether the transaction holds the lock of a cache without a slot.
+    /// Whether the transaction holds the lock that a writer takes on a cache without a slot.
     pub locked: bool,
 }
 
@@ -224,11 +224,11 @@ pub enum Ddl {
 /// The position of a backend between two atomic steps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Phase {
-    /// Before its next operation; after the last one, marking, and then event e.
+    /// Before the next operation. After the last operation the backend marks, and then commits (event e).
     #[default]
     Run,
-    /// The steps of cache_get: half of the lookup's words are read; the snapshot is next; the row is next; the fill
-    /// is next; half of the fill's checks are done.
+    /// The steps of cache_get, each named by what is next: the second half of the lookup, the snapshot, the row, the
+    /// fill, the second half of the fill's checks.
     Lookup,
     Snapshot,
     Row,
@@ -238,7 +238,8 @@ pub enum Phase {
     MakeSlot,
     /// The backend is about to end a suspension because of a fact that it read earlier (only in a negative control).
     Resume,
-    /// In a COMMIT or ABORT callback; half of a publish's checks are done; the locks are to be released.
+    /// The steps after the commit or abort: a COMMIT or ABORT callback, the second half of a publish's checks, the
+    /// release of the locks.
     Unmark,
     UnmarkHalf,
     Release,
@@ -259,7 +260,8 @@ pub struct Backend {
     pub in_subxact: bool,
     pub has_snapshot: bool,
     pub snapshot: u8,
-    /// The relation locks, as bits of `postgres::Lock`, and the locks among them that end with the open savepoint.
+    /// The relation locks, as bits of `postgres::Lock`. `subxact_locks` are the locks among them that end with the open
+    /// savepoint.
     pub locks: u8,
     pub subxact_locks: u8,
     pub keys: [DirtyKey; KEYS],
@@ -270,41 +272,41 @@ pub struct Backend {
     /// Whether another partition has provided the room for a publish.
     pub has_room: bool,
     pub ddl: Ddl,
-    /// For the running get: the oldest version that it may return, its token, the row that it read, and the result
-    /// of half the checks.
+    /// The state of the running get: the index of the oldest version that it may return, its token, the row that it
+    /// read, and the result of the first half of its checks.
     pub oldest_allowed: u8,
     pub token: Token,
     pub row: Version,
     pub verdict: bool,
-    /// REPEATABLE READ: the values that this transaction has seen, by key.
+    /// The values that this transaction has seen under REPEATABLE READ, by key.
     pub shown: [Option<u8>; KEYS],
 }
 
-/// A broken promise.
+/// A broken promise. The letters are those of the list in `hot_tier`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
     /// (a) a get returned an older value than a commit that was acknowledged before the get began
     OlderThanAcknowledged,
-    /// (a) a get returned an older value than a commit that was visible but not yet acknowledged before the get began
+    /// (a) a get returned an older value than a commit that was visible, but not yet acknowledged, before the get began
     OlderThanVisible,
-    /// (b) a value that no committed transaction has written
+    /// (b) a get returned a value that no committed transaction has written
     NotCommitted,
     /// (c) a transaction did not see its own write
     OwnWriteUnseen,
     /// (d) REPEATABLE READ: a get and a SELECT of one transaction differ
     DiffersFromSelect,
-    /// (e) after all have ended: a counter of marks is not zero
+    /// (e) after all backends have ended, a counter of marks is not zero
     MarkLeftBehind,
-    /// (e) after all have ended: an entry that is not a row of the table
+    /// (e) after all backends have ended, an entry is not a row of the table
     StaleEntryLeft,
-    /// (e) after all have ended: a slot without its relation
+    /// (e) after all backends have ended, a slot has no relation
     SlotLeaked,
-    /// (f) at any time: a get that began now would hit an entry which is not the committed row
+    /// (f) in some state, a get that began now would hit an entry that is not the committed row
     EntryNotCurrent,
     /// (g) a fill was refused although neither its key nor its cache was marked since its token, and no mark was set or
     /// removed on its stripe; or a set published nothing because of marks on other keys
     PaysForAnother,
-    /// no backend can step before all have ended
+    /// no backend can take a step, although some have not ended
     Stuck,
 }
 

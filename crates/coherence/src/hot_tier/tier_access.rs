@@ -1,13 +1,14 @@
-//! The changes in shared memory: lookup, fill, mark, unmark and publish.
+//! The steps that read or change shared memory: lookup, fill, mark, unmark and publish.
 //!
 //! The access rules are those of the server:
 //! 1. entries and stripes change only under the lock of their partition;
-//! 2. a slot's words and locks belong to no partition: each is read and written in a step of its own, between other
-//!    backends' steps, even while a partition lock is held;
+//! 2. no partition lock protects a slot's words: other backends may change them between two steps, even while this
+//!    backend holds a partition lock;
 //! 3. slots are created, freed and found under the slot table's lock.
 //!
-//! So a section that reads slot words takes two steps here, one `WordGroup` after the other, with the partition
-//! locked.
+//! So code that reads slot words under a partition lock takes two steps in the model, one for each `WordGroup`.
+//!
+//! The rule numbers in the comments below are those of the protocol, in the table of `hot_tier`.
 
 use super::clause::Clause;
 use super::model::Model;
@@ -16,7 +17,7 @@ use super::state::{
     ABSENT, Entry, MarkProgress, MarkedOn, NO_GENERATION, Slot, SlotSeen, State, Token, Violation,
 };
 
-/// The two groups of words that a section reads one after the other.
+/// The two groups of slot words, which code under a partition lock reads one after the other.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum WordGroup {
     Pends,
@@ -64,7 +65,7 @@ impl State {
         (token.ver, token.marks, token.others) = (now.ver, now.marks, now.others);
     }
 
-    /// Returns the entry of a key if the words in `token` make it valid.
+    /// Returns the entry of a key if the slot words in `token` make it valid.
     pub fn valid_entry(&self, m: &Model, key: usize, token: &Token) -> Option<Entry> {
         let entry = self.shared.entries[key]?;
         let valid = token.generation != NO_GENERATION
@@ -80,7 +81,7 @@ impl State {
         self.valid_entry(m, key, &self.now(key))
     }
 
-    /// Rule 4: returns whether these words equal the token's, and no mark exists.
+    /// Returns whether these slot words still permit a fill (protocol rule 4).
     pub fn fill_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         let keeps = |clause| m.keeps(clause);
@@ -99,8 +100,8 @@ impl State {
         }
     }
 
-    /// Rule 4: returns whether the stripe equals the token's, and no mark on the key exists. Also checks promise (g),
-    /// which concerns only the stripe, because a slot's words change only for its own cache.
+    /// Returns whether the stripe is unchanged since the token and the key has no mark (protocol rule 4). Also checks
+    /// promise (g) here, because other caches share the stripe but not the slot.
     pub fn fill_stripe_allowed(&mut self, m: &Model, key: usize, token: &Token) -> bool {
         let now = self.now(key);
         let own = now.ver == token.ver && (token.marks, now.marks) == (0, 0);
@@ -113,7 +114,8 @@ impl State {
             && others
     }
 
-    /// Checks the cache's lock, for a reader that has created the slot or found an unproven slot.
+    /// Sets `proven` in the slot if no writer holds the cache's lock. A reader calls this after it has created the slot
+    /// or found an unproven slot.
     pub fn prove(&mut self, m: &Model) {
         let locked = self.shared.locked;
         let others = match m.keeps(Clause::LockByCache) {
@@ -128,7 +130,8 @@ impl State {
         }
     }
 
-    /// Stores an entry. Without the clause `StampFromToken`, it uses the present words instead of the token's.
+    /// Stores an entry with the token's generation and epoch. Takes the present words instead if the clause
+    /// `StampFromToken`, or the clause in `checks` for that word, is left out.
     pub fn install(
         &mut self,
         m: &Model,
@@ -155,7 +158,7 @@ impl State {
         self.shared.entries[key] = Some(entry);
     }
 
-    /// Rule 2, a key: looks up the number of the cache's slot, before the mark.
+    /// Records, before a key's mark, whether the cache has a slot (protocol rule 2).
     pub fn look_for_slot(&mut self, actor: usize, key: usize) {
         self.backends[actor].keys[key].slot = match self.shared.slot {
             Some(_) => SlotSeen::Some,
@@ -163,7 +166,8 @@ impl State {
         };
     }
 
-    /// Rule 2, a key whose mark finds no place: raises the cache's `pending_writers` before the entry is removed.
+    /// Marks the whole cache instead of a key, because the stripe has no room for another mark (protocol rule 2).
+    /// Raises `pending_writers` before the entry is removed.
     pub fn pend_for_key(&mut self, m: &Model, actor: usize, key: usize) {
         let stripe = &mut self.shared.stripe;
         stripe.met[key] |= stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
@@ -173,7 +177,7 @@ impl State {
         self.backends[actor].keys[key].no_place = true;
     }
 
-    /// Rule 2, a key: sets the mark in one section under the partition's lock.
+    /// Marks a key in one step under the partition lock (protocol rule 2).
     pub fn mark_key(&mut self, m: &Model, actor: usize, key: usize) {
         let knows_slot = self.backends[actor].keys[key].slot != SlotSeen::None;
         self.backends[actor].keys[key].marked = true;
@@ -191,7 +195,8 @@ impl State {
         self.backends[actor].keys[key].token = self.now(key);
     }
 
-    /// Rule 2, a key: removes an entry of the old row from a slot that was created since the mark.
+    /// Removes a copy of the old row that a reader stored after the mark, in a slot that the writer did not know
+    /// (protocol rule 2).
     pub fn remove_late(&mut self, actor: usize, key: usize) {
         if self.shared.slot.is_some() {
             self.shared.entries[key] = None;
@@ -199,7 +204,8 @@ impl State {
         self.backends[actor].keys[key].slot = SlotSeen::Some;
     }
 
-    /// Rule 3: returns whether these words are the same as when the mark was set.
+    /// Returns whether these slot words permit a publish (protocol rule 3): the cache has no mark, is not suspended and
+    /// was proven, and generation and epoch equal the token's.
     pub fn publish_allowed(&self, m: &Model, token: &Token, words: WordGroup) -> bool {
         let now = self.now(0);
         match words {
@@ -217,7 +223,8 @@ impl State {
         }
     }
 
-    /// Rule 3: returns whether no other mark on the key has overlapped with this actor's mark. Also checks promise (g).
+    /// Returns whether no other mark on the key has overlapped with this actor's mark (protocol rule 3). Also checks
+    /// promise (g).
     pub fn is_untouched(&mut self, m: &Model, actor: usize, key: usize) -> bool {
         let (node, stripe) = (self.backends[actor].keys[key], self.shared.stripe);
         let alone = !node.no_place && !stripe.met[key];
@@ -228,7 +235,7 @@ impl State {
         by_key && (alone || !m.keeps(Clause::PublishMarkAlone))
     }
 
-    /// Rule 3, a key: ends the section; `publish` is the result of all checks.
+    /// Removes a key's mark (protocol rule 3), and publishes the value if all checks passed.
     pub fn unmark_key(&mut self, m: &Model, actor: usize, key: usize, publish: bool) {
         let node = self.backends[actor].keys[key];
         if !m.keeps(Clause::MarkBeforeCommit) {
@@ -247,8 +254,8 @@ impl State {
         }
     }
 
-    /// Removes a key's mark. A writer without a place may have written after another writer's mark, so it first
-    /// makes that mark count as overlapping, and then lowers `pending_writers`.
+    /// Removes a key's mark. A writer without a mark of its own may have overwritten the row of a marked writer. So it
+    /// flags that mark as overlapping before it lowers `pending_writers`.
     fn lower_key(&mut self, m: &Model, key: usize, no_place: bool) {
         let stripe = &mut self.shared.stripe;
         stripe.met[key] |= no_place && stripe.marks[key] > 0 && m.keeps(Clause::NoPlaceMeetsMarks);
@@ -270,8 +277,8 @@ impl State {
             && (!backend.aborting || !m.keeps(Clause::AbortPublishesNothing))
     }
 
-    /// Rule 2, a cache: finds the slot to mark and raises the first word. If no slot exists, takes the lock and looks
-    /// for the slot again.
+    /// Runs one step of marking a cache (protocol rule 2): raises the slot's first word, or, without a slot, takes the
+    /// cache's lock and then looks for the slot again.
     pub fn mark_cache_first(&mut self, m: &Model, actor: usize) {
         let node = self.backends[actor].cache;
         let suspend = node.suspend && m.keeps(Clause::DisableSuspends);
@@ -306,7 +313,7 @@ impl State {
         (node.mark, node.marked_on) = (mark, marked_on);
     }
 
-    /// Rule 2, a cache: raises the second word.
+    /// Raises the slot's second word (protocol rule 2), and so completes the mark of the cache.
     pub fn mark_cache_second(&mut self, m: &Model, actor: usize) {
         let pend_now = !m.keeps(Clause::CacheMarkPendFirst);
         if let Some((epoch, pending_writers)) = self.marked_words(m, actor) {
@@ -315,8 +322,8 @@ impl State {
         self.backends[actor].cache.mark = MarkProgress::Full;
     }
 
-    /// Rule 3, a cache: changes one word at each call, and after the second releases the lock of a cache without a
-    /// slot.
+    /// Runs one of the two steps of unmarking a cache (protocol rule 3). Each step changes one word; the second also
+    /// releases the cache's lock, if the writer holds it.
     pub fn unmark_cache(&mut self, m: &Model, actor: usize) {
         let first = self.backends[actor].cache.mark != MarkProgress::HalfUndone;
         let epoch_now = first == m.keeps(Clause::CacheUnmarkEpochFirst);
@@ -337,7 +344,7 @@ impl State {
         };
     }
 
-    /// Returns the two marked words, if they still belong to the marked slot.
+    /// Returns the slot's `epoch` and `pending_writers` if the slot still has the generation that was marked.
     fn marked_words(&mut self, m: &Model, actor: usize) -> Option<(&mut u8, &mut i8)> {
         match self.backends[actor].cache.marked_on {
             MarkedOn::Nothing => None,

@@ -68,8 +68,8 @@ impl Moves<'_> {
         }
     }
 
-    /// Returns whether a row exists that the delete can remove; None if another transaction changes or removes the row,
-    /// so that the delete must wait.
+    /// Returns whether a row exists that the delete can remove. Returns None if another transaction is changing or
+    /// removing the row, so that the delete must wait.
     fn sees(&self) -> Option<bool> {
         let there = self.from.row.is_some();
         let changed = self

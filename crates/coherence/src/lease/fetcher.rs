@@ -1,5 +1,4 @@
-//! The steps of a fetcher: it gets a lease or a token, reads the source, stores the value, and commits or rolls
-//! back.
+//! The steps of a fetcher: it gets a lease or a watch, reads the source, stores the value, and commits or rolls back.
 
 use super::model::{Clause, EXPIRED, FetcherKind, Lease, Moves, Phase};
 use super::unmark_and_void::{release, removes, unmark, void};
@@ -101,7 +100,7 @@ impl Moves<'_> {
         marks > 0 && m.keeps(Clause::CheckMark) || pending[1] > 0 && m.keeps(Clause::CheckCachePend)
     }
 
-    /// Ends without storing, because of a writer.
+    /// Ends the fetcher without a store, because of a writer.
     fn refuse(&mut self, verb: &'static str) {
         let (id, pays) = (self.actor as u8, self.m.is_alone());
         self.add(verb, Phase::Done, |state, _| {
@@ -110,7 +109,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Requests a lease in one section under the partition's lock. Creates the record only if no writer pends.
+    /// Requests a lease in one step under the partition lock. Creates the lease's record only if no writer pends.
     fn request(&mut self, kind: FetcherKind, next: Phase) {
         let id = self.actor as u8;
         if kind != FetcherKind::Untracked && self.from.lease != Lease::Free {
@@ -128,8 +127,8 @@ impl Moves<'_> {
         });
     }
 
-    /// Checks whether a writer without a slot holds the cache's lock: a call of Postgres, without a lock of the hot
-    /// tier.
+    /// Checks whether a writer without a slot holds the cache's lock. The check is a call into Postgres, without a lock
+    /// of the hot tier.
     fn check_lock(&mut self, next: Phase) {
         let (m, from) = (self.m, self.from);
         let held = from.pending[2] + from.others[2] * u8::from(!m.keeps(Clause::LockByCache));
@@ -189,7 +188,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Marks the key as any writer of a table cache does; the mark does not void its own lease.
+    /// Marks the key as any writer of a table cache does, but does not void its own lease.
     fn own_mark(&mut self) {
         let m = self.m;
         let id = self.actor as u8;

@@ -1,11 +1,11 @@
-//! The second model: leases, which decide whether `cache_fetch` and `cache_set_leased` may store a value while its
-//! source changes.
+//! The second model: leases and watches, which decide whether `cache_fetch` and `cache_set_leased` may store a value
+//! while its source changes.
 //!
-//! A fetch reads the source, and stores the value in a transaction of its own. Both take time, and a change of the
-//! source before the store must not leave the old value behind. The model has one key, a few writers of its source
+//! A fetch reads the source, and stores the value in a separate transaction. Both take time, and a change of the source
+//! before the store must not leave the old value in the cache. The model has one key, a few writers of its source
 //! (`cache_depend` removes the entry's row with their commit) and a few fetchers. The promise: **when all actors have
-//! ended, the entry is gone or equals the source**. In addition, no mark and no lease is left behind, and no actor
-//! waits forever.
+//! ended, the entry is gone or equals the source**. In addition, no mark and no lease remains, and no actor waits
+//! forever.
 //!
 //! # The rules
 //!
@@ -19,17 +19,20 @@
 //! | delete by hand that finds no row | sets its mark and voids; **then** checks for the row again, and waits for a row that it cannot see, unless no store was open at its first check and none has begun since |
 //!
 //! The rules work because writer and fetcher each first announce themselves (the writer by a mark, the fetcher by a
-//! row) and then check (the writer for rows, the fetcher for its lease or watch), so at least one sees the other. A
-//! fetcher that sees no pending writer before it reads, reads the committed source.
+//! row) and then check (the writer for rows, the fetcher for its lease or watch). So the writer sees the row, or the
+//! fetcher sees that its lease or watch was voided. A fetcher that sees no pending writer before it reads, reads the
+//! committed source.
 //!
 //! A second promise: **only a writer of its own key or cache keeps a fetcher from storing**. The model runs writers
 //! of another cache, with a key on the same stripe, against a single fetcher, which must never be refused.
 //!
 //! Without shared memory the writer takes the key's lease itself, as a lock that it waits for. So no fetcher loads
-//! between the writer's removal of the row and its visible commit. This is a single lock and needs no model.
+//! between the writer's removal of the row and its visible commit. This rule needs no model, because it is a single
+//! lock.
 //!
-//! These are atomic: a section under the partition's lock, a change of one word of a slot, a lock of Postgres, a
-//! snapshot, the writing of a row, the removal of a row, and the event that makes a commit visible.
+//! Each of these is one atomic step: a section (code under one partition lock), the change of one word of a slot,
+//! acquiring a Postgres lock, taking a snapshot, writing a row, removing a row, and the event that makes a commit
+//! visible.
 
 mod deleter;
 mod fetcher;

@@ -16,15 +16,15 @@ clauses! {
     CheckCachePend,
     /// No lease and no watch is granted while a writer without a slot holds the cache's lock.
     CheckLock,
-    /// The cache's lock is checked after the lease's record exists.
+    /// The check of the cache's lock comes after the lease's record exists.
     CheckLockAfter,
-    /// The lock belongs to one cache.
+    /// The lock that a writer takes for a cache without a slot belongs to that cache alone.
     LockByCache,
-    /// A writer that changes another cache as a whole voids nothing in this one.
+    /// A writer that changes another cache as a whole voids no lease or watch of this cache.
     VoidsByCache,
     /// A mark voids leases.
     MarkVoids,
-    /// For a whole cache, `pending_writers` rises before the leases are voided.
+    /// A writer of a whole cache raises `pending_writers` before it voids the leases.
     PendBeforeVoid,
     /// Marks come before the removal of the row.
     MarkBeforeRemoval,
@@ -52,7 +52,7 @@ clauses! {
     DeleteCountsBegun,
 }
 
-/// The scope of a writer's mark.
+/// The part of the cache that a writer's mark covers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkScope {
     Key,
@@ -61,7 +61,7 @@ pub enum MarkScope {
     NoSlot,
 }
 
-/// The way in which a fetcher stores.
+/// The way a fetcher stores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FetcherKind {
     Leased,
@@ -76,7 +76,7 @@ pub enum FetcherKind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Actor {
     Writer(MarkScope),
-    /// Deletes the entry in a transaction of its own, after a change of a source on which no entry depends.
+    /// Deletes the entry in a separate transaction, after a change of a source on which no entry depends.
     Deleter,
     /// A writer of another cache, with a key on the same stripe.
     Neighbour(MarkScope),
@@ -108,7 +108,7 @@ impl Model {
         self
     }
 
-    /// Returns whether only a single fetcher works on the key and its cache.
+    /// Returns whether only one actor, a fetcher, works on the key and its cache.
     pub fn is_alone(&self) -> bool {
         let owns = |actor: &&Actor| !matches!(actor, Actor::Neighbour(_));
         self.actors.iter().filter(owns).count() == 1
@@ -170,7 +170,7 @@ pub enum Lease {
     StoredVoid(u8),
 }
 
-/// The version of the source from which a row was made; None: no row exists.
+/// The version of the source from which a row was made; None if no row exists.
 pub type Row = Option<u8>;
 
 /// The position of an actor.
@@ -215,7 +215,8 @@ pub struct Backend {
     pub has_lease: bool,
     pub marked: bool,
     pub aborting: bool,
-    /// Whether a client's store was rolled back once.
+    /// Whether a client has rolled back a store and tries again; for a writer, whether it has voided the leases before
+    /// its mark (only in a negative control).
     pub again: bool,
     /// The version of the source in the actor's snapshot, and the version that the actor has read.
     pub snapshot: u8,
@@ -226,23 +227,23 @@ pub struct Backend {
     pub watches: bool,
     /// Whether the fetcher has announced its store.
     pub announced: bool,
-    /// When a delete first checked for the row: the number of stores that had begun, and whether a store was open.
+    /// The number of begun stores, and whether a store was open, when a delete first checked for the row.
     pub begun: u8,
     pub open: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct State {
-    /// The source's committed version; each writer makes a new one.
+    /// The source's committed version; each writer commits a new version.
     pub source: u8,
     pub row: Row,
-    /// The number of writers between mark and unmark: writers of the key, of the cache, and writers that hold the
-    /// cache's lock.
+    /// The numbers of writers between mark and unmark: writers of the key, writers of the cache, and writers that hold
+    /// the cache's lock.
     pub pending: [u8; 3],
-    /// The numbers of writers between mark and unmark of another cache, with a key on the same stripe.
+    /// The same numbers for writers of another cache that has a key on the same stripe.
     pub others: [u8; 3],
     pub lease: Lease,
-    /// The number of announced stores, and of open stores among them.
+    /// The number of announced stores, and the number of announced stores that are still open.
     pub begun: u8,
     pub open: u8,
     /// Whether a writer of another cache has made a fetcher give up, or voided its lease or watch.
@@ -252,9 +253,9 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Violation {
-    /// After all actors have ended the entry differs from the source.
+    /// After all actors have ended, the entry differs from the source.
     StaleForGood,
-    /// After all actors have ended a mark or lease remains.
+    /// After all actors have ended, a mark or lease remains.
     LeftBehind,
     /// A fetcher stores nothing although no writer has changed its key or its cache.
     PaysForAnother,

@@ -1,4 +1,4 @@
-//! Effects on the state that the steps of writers and fetchers have in common.
+//! Changes of the shared state that both writers' and fetchers' steps make.
 
 use super::model::{Backend, Clause, Lease, Model, Phase, State};
 
@@ -21,7 +21,7 @@ pub fn unmark(state: &mut State, backend: &mut Backend) {
     }
 }
 
-/// Voids the watches and the lease, except the lease of `own` if it has stored.
+/// Voids the watches and the lease. A stored lease of backend `own` stays.
 pub fn void(m: &Model, state: &mut State, own: Option<u8>) {
     if m.keeps(Clause::MarkVoids) {
         state.lease = match state.lease {

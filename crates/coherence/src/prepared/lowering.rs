@@ -5,7 +5,8 @@ use super::model::{
 };
 
 impl Moves<'_> {
-    /// Returns whether the transaction counts as decided, by the information that the model uses.
+    /// Returns whether this model treats the transaction as decided; without a clause it trusts the commit log or the
+    /// list of prepared transactions.
     pub fn decided(&self) -> bool {
         let transaction = &self.from.transaction;
         let by_log = !self.m.keeps(Clause::ChecksProgressNotLog) && transaction.in_log;
@@ -83,7 +84,7 @@ impl Moves<'_> {
     }
 }
 
-/// Voids a lease. A holder that has already stored keeps its record, which is then void.
+/// Voids a lease. If the holder has already stored, the lease's record remains and is void.
 pub fn void(lease: &mut Lease) {
     *lease = match *lease {
         Lease::Computing(_) => Lease::Free,
@@ -92,7 +93,8 @@ pub fn void(lease: &mut Lease) {
     };
 }
 
-/// Returns whether a transaction holds the cache's lock, which it does from before its marks until after its decision.
+/// Returns whether a transaction holds the cache's lock. It takes the lock before its marks and keeps it until after
+/// its decision.
 pub fn is_locked(state: &State) -> bool {
     state.transaction.listed
 }

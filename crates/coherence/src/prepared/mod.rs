@@ -1,13 +1,14 @@
 //! The third model: PREPARE TRANSACTION, and marks that outlive the session that set them.
 //!
 //! A transaction marks its changes and is prepared, and its session continues with other work. Another session commits
-//! it or rolls it back, perhaps after a restart, and runs none of pgcache's callbacks for it. So its marks belong to a
-//! record in shared memory, and the first process that finds the transaction decided undoes them ("lowers the record").
+//! the transaction or rolls it back, perhaps after a restart, without running any of pgcache's callbacks for it. So the
+//! marks belong to a record in shared memory, and the first process that finds the transaction decided undoes them
+//! ("lowers the record").
 //!
 //! Two keys share a stripe: the prepared transaction writes key 0, and an ordinary transaction writes key 1. Entries
 //! that depend on key 0 are in a table (`dependent`) and in a memory cache (`memory`). The promises: **in every state
 //! each valid copy is the visible row; when all actors have ended, each entry that depends on a row is gone or made
-//! from the row**. In addition, no mark, fence or slot is left behind, and no mark is undone twice.
+//! from the row**. In addition, no mark, fence or slot remains, and no mark is undone twice.
 //!
 //! # The rules
 //!
@@ -26,10 +27,11 @@
 //! In this model a client's lease can be granted while a mark exists, and is voided only when the mark is removed. The
 //! server has a special state for leases that were won while a writer pends, so on the server `VoidBeforeFence` is a
 //! second safeguard. In a cache that is suspended since a restart, a client's lease must be void from the start,
-//! because no step voids it later. The model found this.
+//! because no later step voids it; the model found this rule.
 //!
-//! These are atomic: a section under the partition's lock, a change of one word of a slot, a snapshot, the check
-//! whether a transaction is in progress, and each step of COMMIT PREPARED (commit log, visible, locks and list).
+//! Each of these is one atomic step: a section (code under one partition lock), the change of one word of a slot,
+//! taking a snapshot, the check whether a transaction is in progress, and each step of COMMIT PREPARED (commit log,
+//! visible, locks and list).
 
 mod lowering;
 mod model;

@@ -15,7 +15,7 @@ clauses! {
     MarksStand,
     /// PREPARE removes no fence.
     FenceStands,
-    /// Marks without room in the record become one mark on the whole cache.
+    /// Marks that find no room in the record become one mark on the whole cache.
     OverflowStands,
     /// The commit log does not decide whether a transaction has ended.
     ChecksProgressNotLog,
@@ -23,7 +23,7 @@ clauses! {
     ChecksProgressNotList,
     /// A process claims a record before it undoes the record's marks.
     LoweringClaims,
-    /// The abort of a session that has not finished its PREPARE claims the record, too.
+    /// The abort of a session that has not finished its PREPARE also claims the record.
     AbortClaims,
     /// Leases are voided before fences are removed.
     VoidBeforeFence,
@@ -40,7 +40,7 @@ clauses! {
     RestartSuspends,
 }
 
-/// The changes of the prepared transaction.
+/// What the prepared transaction changes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
     Row,
@@ -62,7 +62,7 @@ pub enum Actor {
     Preparer(Change),
     /// COMMIT PREPARED or ROLLBACK PREPARED, by any session.
     Finisher,
-    /// An ordinary writer of key 1.
+    /// An ordinary transaction that writes key 1.
     Writer,
     Reader(usize),
     Fetcher(FetcherKind),
@@ -94,7 +94,7 @@ impl Model {
     }
 }
 
-/// Returns every configuration; the tests visit each completely, with a restart and without.
+/// Returns every configuration. The tests visit each completely, with and without a restart.
 pub fn all() -> Vec<Model> {
     use Actor::{Fetcher, Finisher, Preparer, Reader, Writer};
     let mut models = Vec::new();
@@ -167,7 +167,7 @@ pub struct Transaction {
     pub in_log: bool,
     pub committed: bool,
     pub ended: bool,
-    /// Whether the transaction has removed the committed row that depends on key 0; the row stays locked.
+    /// Whether the transaction has removed the committed row that depends on key 0. The row then stays locked.
     pub removes: bool,
 }
 
@@ -218,7 +218,7 @@ pub struct Backend {
     pub at: Phase,
     /// The phase in which the actor continues after it has undone a record.
     pub then: Phase,
-    /// Whether the actor has checked if the transaction is decided, and found no record to undo.
+    /// Whether the actor has already found the transaction decided, and turned to undo the record.
     pub has_checked: bool,
     pub snapshot: Option<u8>,
     pub read: u8,
@@ -230,7 +230,8 @@ pub struct Backend {
 pub struct Slot {
     pub there: bool,
     pub words: Counters,
-    /// Whether, since a restart, no process has found that no recovered transaction holds the cache's lock.
+    /// Whether the cache is unverified: since a restart, no process has found that no recovered transaction holds its
+    /// lock.
     pub unproven: bool,
 }
 
@@ -258,7 +259,7 @@ pub struct State {
 pub enum Violation {
     /// A get would hit a copy that is not the visible row.
     StaleCopy,
-    /// After all actors have ended, an entry that depends on a row was made from another version of the row.
+    /// After all actors have ended, an entry that depends on a row was made from a different version of the row.
     StaleForGood,
     /// A mark was undone more often than it was set.
     UndoneTwice,

@@ -10,7 +10,8 @@ impl Moves<'_> {
             || self.from.slot.unproven
     }
 
-    /// Checks whether a mark or a suspension is outdated. Returns true if this check is the actor's next step.
+    /// Adds the step that checks whether a mark or a suspension is outdated. Returns true if that is the actor's next
+    /// step.
     fn checks(&mut self) -> bool {
         let again = self.me().at;
         if self.from.slot.unproven && !is_locked(self.from) {
@@ -126,7 +127,7 @@ impl Moves<'_> {
             return;
         }
         match kind {
-            // The later check that no recovered transaction holds the cache's lock voids no lease.
+            // The lease is void from the start, because the check that ends the suspension voids no lease.
             _ if client && self.from.slot.unproven => {
                 self.add(
                     "wins a lease that is void from the start",
@@ -156,8 +157,8 @@ impl Moves<'_> {
         [self.from.stripe.ver, self.from.slot.words.ver] == self.me().token && !refused
     }
 
-    /// Stores in a table: first writes the row, then checks the lease. Waits for a row that another transaction removes
-    /// or writes.
+    /// Stores in a table: first writes the row, then checks the lease. Waits while another transaction removes or
+    /// writes the row.
     fn store(&mut self, kind: FetcherKind) {
         let (id, read) = (self.actor as u8, self.me().read);
         let leased = kind == FetcherKind::Leased;
@@ -180,7 +181,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Stores in one step under the partition's lock.
+    /// Stores in one step under the partition lock.
     fn store_in_memory(&mut self) {
         let (id, read) = (self.actor as u8, self.me().read);
         let fenced = self.from.fences > 0

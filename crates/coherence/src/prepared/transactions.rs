@@ -31,7 +31,7 @@ impl Moves<'_> {
                 state.entries[0] = None;
                 void(&mut state.lease);
             }),
-            // The removal waits for a row that it cannot see.
+            // The removal waits for another transaction's uncommitted row.
             Phase::Removing => {
                 let waits = self.others().any(|other| other.row.is_some());
                 let next = match change {
@@ -143,7 +143,7 @@ impl Moves<'_> {
 
     /// Runs an ordinary transaction that writes key 1.
     pub fn writer(&mut self) {
-        let gone = self.drops(); // the lock of DROP keeps this writer out, and then the table is gone
+        let gone = self.drops(); // DROP's lock keeps this writer out until the table is gone
         match self.me().at {
             Phase::Begin if gone => self.add("writes nothing", Phase::Done, |_, _| {}),
             Phase::Begin => self.add("marks its key", Phase::Committing, |state, _| {

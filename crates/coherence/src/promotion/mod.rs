@@ -1,10 +1,11 @@
 //! The fifth model: the promotion of a standby whose clients used memory caches while it replayed WAL.
 //!
 //! A standby accepts writes to memory caches. Replayed changes remove no entries from them, so an entry that was made
-//! from a source may be out of date when the standby becomes the primary. Other entries (rate limits, locks, sessions)
-//! depend on no source and must survive. The promises: **no read shows a fetched value whose source had changed before
+//! from a source may be out of date when the standby becomes the primary. Entries that depend on no source (rate
+//! limits, locks, sessions) must survive. The promises: **no read shows a fetched value whose source had changed before
 //! the read began; after the promotion, the same holds for entries that a caller set by hand on the standby; entries
-//! without dependencies stay.** For an entry that a caller sets by hand on a primary, the caller is responsible.
+//! without dependencies stay.** If a caller sets an entry by hand on a primary, the caller is responsible for its
+//! value.
 //!
 //! # The rules
 //!
@@ -18,8 +19,8 @@
 //! | entries without dependencies stay | `KeepsIndependent` |
 //! | a writer on the new primary marks the key, and a load that began before stores nothing | `MarkVoids` |
 //!
-//! These are atomic: a section under the partition's lock, the replay of a change, the end of recovery, and the
-//! opening of a slot.
+//! Each of these is one atomic step: a section (code under one partition lock), the replay of a change, the end of
+//! recovery, and the opening of a slot.
 
 mod model;
 mod steps;

@@ -103,7 +103,7 @@ pub struct Backend {
     pub at: Phase,
     /// Whether the server was in recovery when the read or load began.
     pub in_recovery: bool,
-    /// The source's version when this read began, and the version that it has loaded.
+    /// The source's version when the read began, and the version that it loaded.
     pub oldest: u8,
     pub read: u8,
     /// Whether a load's lease or watch is still valid.
@@ -119,7 +119,7 @@ pub struct State {
     pub recovered: bool,
     /// The number of marks on the key.
     pub marks: u8,
-    /// Whether an entry without dependencies was set; it must then exist.
+    /// Whether an entry without dependencies was set. If so, the entry must exist.
     pub is_set: bool,
     pub backends: [Backend; MAX_ACTORS],
     pub broken: Option<Violation>,

@@ -23,7 +23,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Takes the steps of a writer of a source: sets the mark and removes the entry, commits, and removes the mark.
+    /// Adds the steps of a writer of a source: it sets the mark and removes the entry, commits, and removes the mark.
     pub fn write(&mut self) {
         let m = self.m;
         match self.me().at {
@@ -51,7 +51,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Takes the steps of a call on the cache: opens the slot if necessary, looks up the key, and loads on a miss.
+    /// Adds the steps of a call on the cache: it opens the slot if necessary, looks up the key, and loads on a miss.
     pub fn call(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let opens = !self.from.in_recovery
@@ -114,7 +114,7 @@ impl Moves<'_> {
         });
     }
 
-    /// Stores under the partition's lock. Only a mark blocks a set by hand.
+    /// Stores under the partition lock. A set by hand is blocked only by a mark.
     fn store(&mut self, kind: Actor) {
         let (m, me) = (self.m, self.me());
         let by_fetch = kind == Actor::Fetcher;

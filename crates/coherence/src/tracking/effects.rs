@@ -1,4 +1,4 @@
-//! Effects on the shared state that the steps of the writers and the network process have in common.
+//! Changes of the shared state that both the writers' and the network process's steps make.
 
 use super::model::{Invalidation, Message, RING, State, Violation};
 
@@ -15,7 +15,7 @@ impl State {
         }
     }
 
-    /// Returns the number of further messages that fit on the way to the client.
+    /// Returns how many more messages fit into the connection to the client.
     pub fn room(&self) -> usize {
         self.line.iter().filter(|place| place.is_none()).count()
     }

@@ -114,7 +114,7 @@ impl Model {
     }
 }
 
-/// Sends an invalidation to the client for each changed key that the client has read.
+/// Sends the client an invalidation for each changed key that it has read.
 fn pass_on(state: &mut State, invalidation: Invalidation) {
     let fits =
         |key: usize| invalidation == Invalidation::All || invalidation == Invalidation::Key(key);

@@ -1,15 +1,17 @@
-//! The fourth model: client-side caching. Clients of the Redis protocol keep entries of a table cache, and the
-//! server invalidates them.
+//! The fourth model: client-side caching. Redis clients keep entries of a table cache, and the server invalidates them.
 //!
 //! A writer changes two rows in a transaction, and records the changes in a ring that a network process reads. The
 //! network process notes the keys that its client reads, either from a copy in the hot tier or through an executor, and
 //! sends the changes of these keys to the client as invalidations. The client keeps each value until its key is
-//! invalidated. Messages and replies reach the client in order, but after a delay. In the code, a record in the ring
-//! and an invalidation are called `Invalidation`, the network process is the front, and the executor is the back.
+//! Messages and replies reach the client in order, but after a delay. In the code, a record in the ring and an
+//! invalidation are both an `Invalidation`, the network process is the front, and the executor is the back.
 //!
-//! The promises: **when all actors have ended, the values that the client keeps equal the rows; with the reply to a
-//! request the client also has every change that was acknowledged before it sent the request; the client never shows an
-//! old value beside a new one of the same transaction; and a change that no session can see causes no invalidation.**
+//! The promises:
+//! * when all actors have ended, the values that the client keeps equal the rows;
+//! * when the client has the reply to a request, it also has every change that was acknowledged before it sent the
+//!   request;
+//! * the client never shows an old value beside a new value of the same transaction;
+//! * a change that no session can see causes no invalidation.
 //!
 //! # The rules
 //!
@@ -27,9 +29,9 @@
 //! | the record of a prepared transaction that has committed invalidates everything when it is lowered; COMMIT PREPARED returns after that, whichever process lowers it | `RecordInvalidates`, `FinisherWaits` |
 //! | while it is unknown, after a restart, whether a prepared transaction has changed a cache, its keys are invalidated right after the replies to their reads | `UnprovenOwes` |
 //!
-//! These are atomic: the marks and unmarks of the two keys (they share a stripe), the event that makes a commit
-//! visible, a record in the ring, a snapshot, a look at a copy. The network process reads the ring in one step, because
-//! no other process observes it.
+//! Each of these is one atomic step: the marks, and the unmarks, of the two keys (they share a stripe), the event that
+//! makes a commit visible, appending a record to the ring, taking a snapshot, reading a copy. The network process reads
+//! the ring in one step, because no other process observes it.
 
 mod effects;
 mod front;

@@ -57,7 +57,7 @@ pub enum Actor {
     Filler(usize),
 }
 
-/// A request of the client, which sends its requests one after the other.
+/// A request of the client. The client sends one request after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     Read(usize),
@@ -100,7 +100,7 @@ impl Model {
         self
     }
 
-    /// Returns whether each transaction that changes one of the rows changes both.
+    /// Returns whether every transaction that changes one of the rows and commits changes both.
     fn changes_together(&self) -> bool {
         !self.actors.contains(&Actor::Writer(Change::Savepoint))
     }
@@ -184,7 +184,7 @@ pub enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Backend {
     pub at: Phase,
-    /// Whether a reader is registered, as the writer found it when it checked.
+    /// Whether a reader is registered; None if the writer has not checked yet.
     pub registered: Option<bool>,
     /// The number of records that the writer has written.
     pub recorded: u8,
@@ -208,7 +208,7 @@ pub enum Serving {
     Nothing,
     Noting(usize),
     Looking(usize),
-    /// The executor has the read, and a token if it could get one.
+    /// The executor has the read, and a token if one was available.
     Handed(usize, Option<u8>),
     Waiting(usize, u8, Option<u8>),
     Answered(usize, u8),
@@ -246,11 +246,12 @@ pub struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Violation {
-    /// After all actors have ended the client keeps a value that is not the row.
+    /// After all actors have ended, the client keeps a value that differs from the row.
     StaleForGood,
-    /// The client has the reply, and keeps a value whose change had been acknowledged before it sent the request.
+    /// The client has received a reply, and keeps a value whose change had been acknowledged before it sent the
+    /// request.
     StaleAfterReply,
-    /// The client has read a new value, and still keeps an old one that the same transaction has changed.
+    /// The client has read a new value, and still keeps an old value that the same transaction has replaced.
     OldBesideNew,
     /// A key was invalidated although no visible change occurred.
     InvalidatedForNothing,

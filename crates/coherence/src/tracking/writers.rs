@@ -106,7 +106,7 @@ impl Moves<'_> {
         });
     }
 
-    /// COMMIT PREPARED: undoes the record, or waits for the process that does.
+    /// Adds the steps of COMMIT PREPARED: it undoes the record, or waits for the process that does.
     pub fn finisher(&mut self) {
         let waits = self.m.keeps(Clause::FinisherWaits);
         match (self.me().at, self.from.record) {
@@ -133,7 +133,7 @@ impl Moves<'_> {
         }
     }
 
-    /// Undoes the record if the finisher has not done so.
+    /// Adds the steps of a process that undoes the record if the finisher has not done so.
     pub fn lowerer(&mut self) {
         match self.me().at {
             Phase::Begin if self.from.decided && self.from.record == Record::Standing => {

@@ -1,4 +1,5 @@
-//! Checks that the tests of all models share: a model keeps its promises, or breaks one without a clause.
+//! Assertions shared by the tests of all models: that a model keeps its promises, and that it breaks one without a
+//! given clause.
 
 use std::fmt::Debug;
 
@@ -25,7 +26,7 @@ pub fn all_hold<M: Machine>(models: &[M]) {
     println!("{} configurations, {states} states", models.len());
 }
 
-/// Returns the shortest run that breaks a promise in a model without these clauses.
+/// Returns the shortest run that breaks a promise in `m`, a model without `clauses`, and prints it.
 pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> {
     let run = counterexample(m);
     let run = run.unwrap_or_else(|| panic!("without {clauses:?} nothing breaks"));
@@ -33,7 +34,8 @@ pub fn run_without<M: Machine>(m: &M, clauses: impl Debug) -> Run<M::Violation> 
     run
 }
 
-/// Checks that the shortest run breaks this promise, in at most `longest` steps. A longer run would not help a reader.
+/// Checks that the shortest run breaks this promise, in at most `longest` steps. A longer counterexample would be too
+/// hard to read.
 pub fn breaks<M: Machine>(m: &M, clauses: impl Debug, promise: M::Violation, longest: usize)
 where
     M::Violation: PartialEq,
@@ -43,8 +45,9 @@ where
     assert!(run.len() <= longest, "{} steps", run.len());
 }
 
-/// Makes a test for each clause, which calls `$caught` with the clause and the rest of the line, and a test that every
-/// clause has a line. A model without only one of the clauses in `$covered` breaks no promise.
+/// Makes one test for each line: it calls `$caught` with the line's clause and arguments. Also makes a test that every
+/// clause is either on a line or in `$covered`. The clauses in `$covered` can each be left out alone without breaking a
+/// promise.
 macro_rules! caught_without {
     ($caught:ident, $covered:expr; $($name:ident: $clause:ident $(, $argument:expr)*;)*) => {
         $(

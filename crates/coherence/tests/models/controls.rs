@@ -7,7 +7,7 @@ use pgcache_coherence::hot_tier::model::Model;
 
 use crate::check::run_without;
 
-/// The maximum number of steps of a counterexample. A longer run would not help a reader.
+/// The maximum number of steps of a counterexample. A longer one would be too hard to read.
 const LONGEST: usize = 40;
 
 fn caught(clause: Clause, m: Model) {
@@ -22,7 +22,7 @@ fn epochs_first(m: Model) -> Model {
     }
 }
 
-/// The clauses in `redundant.rs`. A model without only one of them breaks no promise.
+/// The clauses in `redundant.rs`, each of which can be left out alone without breaking a promise.
 const COVERED: &[Clause] = &[
     Clause::PublishGeneration,
     Clause::MarkBumpsVer,
@@ -36,11 +36,11 @@ const COVERED: &[Clause] = &[
 caught_without! {
     caught, COVERED;
 
-    // Rule 1
+    // Record (protocol rule 1)
     row_change_noted: RowChangeNoted, with::plain_sql();
     truncate_noted: TruncateNoted, with::truncate_repeatable();
 
-    // Rule 2
+    // Mark (protocol rule 2)
     mark_before_commit: MarkBeforeCommit, with::deletes();
     mark_removes_entry: MarkRemovesEntry, with::deletes();
     mark_raises_pend: MarkRaisesPend, with::deletes();
@@ -54,7 +54,7 @@ caught_without! {
     lock_by_cache: LockByCache, with::other_cache();
     cache_checks_for_slot_again: CacheChecksForSlotAgain, with::first_get();
 
-    // Rule 3
+    // Unmark (protocol rule 3)
     publish_mark_alone: PublishMarkAlone, with::plain_sql();
     publish_by_key: PublishByKey, with::other_key();
     no_place_meets_marks: NoPlaceMeetsMarks, with::no_place();
@@ -75,7 +75,7 @@ caught_without! {
     subabort_drops_values: SubabortDropsValues, with::savepoint();
     overflow_spares_marked: OverflowSparesMarked, with::late_overflow();
 
-    // Rule 4
+    // Fill (protocol rule 4)
     fill_new_snapshot: FillNewSnapshot, with::deletes();
     fill_ver: FillVer, with::deletes();
     fill_mark: FillMark, with::deletes();
@@ -87,13 +87,13 @@ caught_without! {
     fill_without_xid: FillWithoutXid, with::plain_sql();
     stamp_from_token: StampFromToken, epochs_first(with::overflow());
 
-    // Rules 5 and 6
+    // Own writes and isolation levels (protocol rules 5 and 6)
     locked_cache_bypasses: LockedCacheBypasses, with::plain_sql();
     repeatable_read_checks_xid: RepeatableReadChecksXid, with::repeatable_read();
     repeatable_read_keeps_lock: RepeatableReadKeepsLock, with::truncate_repeatable();
     repeatable_read_never_fills: RepeatableReadNeverFills, with::repeatable_read();
 
-    // Rules 7 and 8, and an entry's validity
+    // Suspension, slots, and an entry's validity (protocol rules 7 and 8)
     disable_suspends: DisableSuspends, with::suspension();
     resume_under_lock: ResumeUnderLock, with::suspension();
     slot_made_under_lock: SlotMadeUnderLock, with::suspension_without_slot();

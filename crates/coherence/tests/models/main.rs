@@ -1,6 +1,6 @@
 //! Tests every model: with all clauses it keeps its promises, and without a clause it breaks one.
 //!
-//! `cargo test -p pgcache-coherence -- --nocapture NAME` prints the run of a negative control.
+//! `cargo test -p pgcache-coherence -- --nocapture NAME` prints the counterexample of a negative control.
 
 #![allow(
     clippy::unwrap_used,

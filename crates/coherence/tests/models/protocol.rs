@@ -1,5 +1,6 @@
 //! Tests the model of the hot tier with every rule in force: no promise may be broken. The tests visit each
-//! configuration completely. They check promises (a) to (e) at each read and each end, and (f) in each state.
+//! configuration completely. They check promises (a) to (d) at each read, (e) at each end, and (f) in each state. The
+//! promises are those of the list in `hot_tier`.
 
 use pgcache_coherence::hot_tier::model::Model;
 

@@ -1,5 +1,5 @@
-//! Tests clauses that other clauses cover: leaving one of them out breaks no promise, but leaving out the covering
-//! clause as well does.
+//! Tests redundant clauses. Without the redundant clause no promise breaks; without both that clause and the clause
+//! that covers it, a promise breaks.
 //!
 //! An implementation may omit these clauses, or keep them as a second safeguard. The server keeps the clauses that cost
 //! nothing in a hot get.
@@ -15,8 +15,8 @@ fn without(m: Model, clauses: &[Clause]) -> Model {
     clauses.iter().fold(m, |m, clause| m.without(*clause))
 }
 
-/// Checks that the models keep their promises to reads without these clauses, in both orders of reading a slot's
-/// words.
+/// Checks that these models break no promise without these clauses, in whichever order a read takes a slot's two groups
+/// of words.
 fn spared(clauses: &[Clause], models: &[Model]) {
     for m in models {
         for epochs_first in [false, true] {
@@ -41,8 +41,8 @@ fn caught(clauses: &[Clause], m: Model) {
     run_without(&without(m, clauses), clauses);
 }
 
-/// A hot get need not read `pending_writers`: the mark's `epoch++` comes before event e, and no entry of the new
-/// epoch is made while `pending_writers` is not 0.
+/// A hot get need not read `pending_writers`: the mark raises `epoch` before the commit is visible, and no fill stores
+/// an entry of the new epoch until `pending_writers` is 0 again.
 #[test]
 fn lookup_cache_pend_is_covered_by_the_fill() {
     let models = [
@@ -62,7 +62,8 @@ fn lookup_cache_pend_is_covered_by_the_fill() {
     caught(&[LookupCachePend, FillCachePend], with::overflow());
 }
 
-/// A hot get need not read `suspended` either, if neither a fill nor a publish makes entries during a suspension.
+/// A hot get need not read `suspended` either: a publish during a suspension stores no entry, and neither does a fill.
+/// The control leaves out only the publish's check.
 #[test]
 fn lookup_suspended_is_covered_by_fill_and_publish() {
     let models = [
@@ -78,8 +79,8 @@ fn lookup_suspended_is_covered_by_fill_and_publish() {
     );
 }
 
-/// A fill needs only one of the two increments of `ver`, because between mark and unmark it finds the mark. A set that
-/// publishes checks neither.
+/// A fill needs only one of the two increments of `ver`, because between them it finds the mark. A publish checks
+/// neither.
 #[test]
 fn mark_and_unmark_cover_the_ver_of_each_other() {
     let models = [
@@ -95,8 +96,7 @@ fn mark_and_unmark_cover_the_ver_of_each_other() {
     caught(&[MarkBumpsVer, UnmarkBumpsVer], with::deletes());
 }
 
-/// A writer with a dirty key holds the lock, or has lost both the lock and the change to the rollback of a
-/// savepoint.
+/// A writer with a dirty key holds the lock, unless a savepoint's rollback has undone both the lock and the change.
 #[test]
 fn dirty_key_bypasses_is_covered_by_the_lock() {
     spared(
@@ -111,7 +111,7 @@ fn dirty_key_bypasses_is_covered_by_the_lock() {
     caught(&[DirtyKeyBypasses, LockedCacheBypasses], with::savepoint());
 }
 
-/// A slot that was created after the mark was not proven at the time of the mark.
+/// A slot that was created after the mark was not yet proven when the key was marked.
 #[test]
 fn publish_generation_is_covered_by_the_proof() {
     let models = [
